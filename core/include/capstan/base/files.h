@@ -1,0 +1,31 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+CAPSTAN_BEGIN_NAMESPACE
+
+/// The whole file. Throws Error that names the path and the system's reason.
+std::string read_file(const std::filesystem::path& path);
+/// Writes to a temporary name beside `path` and renames: readers see the old or the new content, never half of it.
+void write_file(const std::filesystem::path& path, std::string_view content);
+
+/// A file mapped read-only; unmapped with the object. Throws Error as read_file does.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+CAPSTAN_END_NAMESPACE

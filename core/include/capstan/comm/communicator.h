@@ -1,0 +1,37 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+#include <capstan/comm/world.h>
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+/// A rank's way to its peers: makes groups, and tells the others when this rank fails.
+class Communicator {
+ public:
+  virtual ~Communicator();
+  virtual const World& world() const = 0;
+  /// A new group of these world ranks (this one among them) for tensors on `device`. All members call it, with
+  /// the same name, in the same order; a name is used once.
+  virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) = 0;
+  /// "gloo", "nccl", "in-process" or "none" (one rank).
+  virtual std::string backend(c10::Device device) const = 0;
+  /// Every rank's text, by rank. A collective over the world.
+  virtual std::vector<std::string> exchange(const std::string& mine) = 0;
+  /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
+  virtual void report_failure(const std::string& message) = 0;
+};
+
+/// Runs `body` as `size` ranks, each a thread of this process, for test matrices: CPU only, sums in rank order.
+/// When one throws, the others' waiting collectives throw too; the first exception is rethrown here.
+void run_in_process(int size, const std::function<void(Communicator&)>& body);
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

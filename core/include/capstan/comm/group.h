@@ -1,0 +1,77 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+enum class ReduceOp { sum, max, min };
+
+/// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
+class Pending {
+ public:
+  virtual ~Pending();
+  virtual void wait() = 0;
+};
+
+/// Ranks that call collectives together, all in the same order.
+///
+/// Tensors are contiguous and live on the group's device. On CPU a call returns when the result is there; on
+/// CUDA it is queued on the current stream. Every call carries a label ("reduce-scatter fsdp blocks.3"): what a
+/// hang report and an error name. A failure of a peer throws Error in the ranks that wait for it.
+/// One thread per group: the loop, the checkpoint writer and the watch thread each have their own.
+class Group {
+ public:
+  virtual ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::string& name() const { return name_; }
+  /// This rank's position in ranks().
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  /// World ranks of the members, in the group's order.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+  /// In place. With `deterministic` groups the sum is taken in rank order whatever the tensor's size.
+  void all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
+  /// out holds size() pieces of in.numel() elements, by rank.
+  void all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label);
+  /// in holds size() pieces of out.numel() elements; out receives the sum over ranks of piece rank(). On CPU the
+  /// sum is always taken in rank order.
+  void reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label);
+  void broadcast(const at::Tensor& tensor, int root, std::string_view label);
+  /// Pieces of dimension 0; counts are rows per rank.
+  void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                  const std::vector<std::int64_t>& in_counts, std::string_view label);
+  void barrier(std::string_view label);
+  /// all_reduce that returns at once. Only for CPU tensors; at most one may be pending in a group.
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
+
+ protected:
+  Group(std::string name, std::vector<int> ranks, int rank);
+
+ private:
+  virtual void do_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  virtual void do_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
+  virtual void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) = 0;
+  virtual void do_broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                             const std::vector<std::int64_t>& in_counts) = 0;
+  virtual void do_barrier() = 0;
+  virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+
+  std::string name_;
+  std::vector<int> ranks_;
+  int rank_;
+};
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

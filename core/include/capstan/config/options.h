@@ -1,0 +1,219 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/config/value.h>
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace config {
+
+enum class Type { boolean, integer, number, string, integers, numbers, strings };
+std::string type_text(Type type);
+
+/// One option as a schema shows it: in --help, in `capstan plugins NAME` and in the config reference.
+struct OptionSpec {
+  std::string key;
+  Type type = Type::string;
+  Value default_value;  ///< monostate: not set unless the user sets it
+  bool required = false;
+  bool is_path = false;  ///< relative paths are taken from the folder of the file that names them
+  std::optional<double> min;
+  std::optional<double> max;
+  bool min_is_exclusive = false;
+  std::vector<std::string> choices;    ///< strings only; empty = free
+  std::vector<std::string> spellings;  ///< other keys that mean the same (a model file's own names)
+  std::string doc;
+};
+
+using Schema = std::vector<OptionSpec>;
+
+/// An option after all layers: its spec, the value that won, where it came from.
+struct Resolved {
+  OptionSpec spec;
+  Value value;
+  Origin origin;
+};
+
+/// Checks a section against a schema: unknown keys (nearest name), types, ranges, choices, required ones.
+/// Every fault is added to `diagnostics`; a faulty option keeps its default. One Resolved per spec, in its order.
+std::vector<Resolved> resolve(const Schema& schema, const Section& section, Diagnostics& diagnostics);
+
+/// Refines the option just added.
+class OptionBuilder {
+ public:
+  explicit OptionBuilder(OptionSpec& spec) : spec_(spec) {}
+  OptionBuilder& min(double least) { return spec_.min = least, *this; }
+  OptionBuilder& above(double bound) { return spec_.min = bound, spec_.min_is_exclusive = true, *this; }
+  OptionBuilder& max(double most) { return spec_.max = most, *this; }
+  OptionBuilder& choices(std::vector<std::string> names) { return spec_.choices = std::move(names), *this; }
+  OptionBuilder& required() { return spec_.required = true, *this; }
+  OptionBuilder& path() { return spec_.is_path = true, *this; }
+  OptionBuilder& spelling(std::string key) { return spec_.spellings.push_back(std::move(key)), *this; }
+  OptionBuilder& doc(std::string text) { return spec_.doc = std::move(text), *this; }
+
+ private:
+  OptionSpec& spec_;
+};
+
+namespace detail {
+template <class M>
+struct Member;  // maps a member's type to its Type; a member type without an entry does not compile
+template <>
+struct Member<bool> {
+  static constexpr Type type = Type::boolean;
+};
+template <>
+struct Member<std::int64_t> {
+  static constexpr Type type = Type::integer;
+};
+template <>
+struct Member<double> {
+  static constexpr Type type = Type::number;
+};
+template <>
+struct Member<std::string> {
+  static constexpr Type type = Type::string;
+};
+template <>
+struct Member<std::vector<std::int64_t>> {
+  static constexpr Type type = Type::integers;
+};
+template <>
+struct Member<std::vector<double>> {
+  static constexpr Type type = Type::numbers;
+};
+template <>
+struct Member<std::vector<std::string>> {
+  static constexpr Type type = Type::strings;
+};
+template <class M>
+struct Unwrap {
+  using type = M;
+  static constexpr bool optional = false;
+};
+template <class M>
+struct Unwrap<std::optional<M>> {
+  using type = M;
+  static constexpr bool optional = true;
+};
+}  // namespace detail
+
+/// Declares the options of the struct T: one add() per member, defaults taken from a default-made T.
+/// Members: bool, std::int64_t, double, std::string, vectors of these (not bool), std::optional of any.
+///
+///     struct LoraOptions {
+///       std::int64_t rank = 8;
+///       static void describe(config::OptionTable<LoraOptions>& t) {
+///         t.add("rank", &LoraOptions::rank).min(1).doc("rank of each adapter");
+///       }
+///     };
+template <class T>
+class OptionTable {
+ public:
+  OptionTable() { T::describe(*this); }
+
+  template <class M>
+  OptionBuilder add(std::string key, M T::*member) {
+    using Inner = typename detail::Unwrap<M>::type;
+    OptionSpec spec;
+    spec.key = std::move(key);
+    spec.type = detail::Member<Inner>::type;
+    if constexpr (detail::Unwrap<M>::optional) {
+      if (defaults_.*member) spec.default_value = *(defaults_.*member);
+    } else {
+      spec.default_value = defaults_.*member;
+    }
+    schema_.push_back(std::move(spec));
+    fields_.push_back({offset(member), [member](T& object, const Value& value) {
+                         if (const auto* inner = std::get_if<Inner>(&value)) object.*member = *inner;
+                       }});
+    return OptionBuilder(schema_.back());
+  }
+
+  const Schema& schema() const { return schema_; }
+
+  template <class M>
+  std::size_t index(M T::*member) const {
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].offset == offset(member)) return i;
+    }
+    assertion_failed("option is in the table", __FILE__, __LINE__);
+  }
+
+  void assign(T& object, std::size_t index, const Value& value) const { fields_[index].set(object, value); }
+
+ private:
+  template <class M>
+  std::ptrdiff_t offset(M T::*member) const {
+    return reinterpret_cast<const char*>(&(defaults_.*member)) - reinterpret_cast<const char*>(&defaults_);
+  }
+  struct Field {
+    std::ptrdiff_t offset;
+    std::function<void(T&, const Value&)> set;
+  };
+  T defaults_{};
+  Schema schema_;
+  std::vector<Field> fields_;
+};
+
+/// A filled option struct that remembers where each value came from.
+template <class T>
+class Options {
+ public:
+  Options() : Options(Section{}, ignored()) {}
+  Options(const Section& section, Diagnostics& diagnostics) : section_(section) {
+    resolved_ = resolve(table().schema(), section, diagnostics);
+    for (std::size_t i = 0; i < resolved_.size(); ++i) table().assign(value_, i, resolved_[i].value);
+  }
+
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+  /// The file and line (or layer) that set this member, for a diagnostic's `where`.
+  template <class M>
+  std::string where(M T::*member) const {
+    return resolved_[table().index(member)].origin.text();
+  }
+  /// True when a layer above the defaults set it.
+  template <class M>
+  bool is_set(M T::*member) const {
+    return resolved_[table().index(member)].origin.layer != Origin::Layer::default_value;
+  }
+  /// "train.max_steps": the member's full name, for a diagnostic's text.
+  template <class M>
+  std::string name(M T::*member) const {
+    return (section_.path.empty() ? "" : section_.path + ".") + resolved_[table().index(member)].spec.key;
+  }
+  /// Sets a member from outside the layers (a value derived from others); its origin stays.
+  template <class M, class V>
+  void derive(M T::*member, V value) {
+    value_.*member = value;
+    resolved_[table().index(member)].value = Value(value);
+  }
+  const std::vector<Resolved>& resolved() const { return resolved_; }
+  const Section& section() const { return section_; }
+  static const Schema& schema() { return table().schema(); }
+
+ private:
+  static const OptionTable<T>& table() {
+    static const OptionTable<T> instance;
+    return instance;
+  }
+  static Diagnostics& ignored() {
+    static Diagnostics sink;
+    sink = {};
+    return sink;
+  }
+  Section section_;
+  T value_{};
+  std::vector<Resolved> resolved_;
+};
+
+}  // namespace config
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,59 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/data/tokenizer.h>
+#include <capstan/monitor/monitor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace data {
+
+/// One sequence as the model sees it.
+struct Sample {
+  std::vector<std::int64_t> tokens;     ///< prompt, then answer, then the end token
+  std::vector<bool> is_target;          ///< per token: does predicting it bear loss? Same length as tokens
+  std::int64_t prompt_length = 0;       ///< tokens[0, prompt_length) is what generation starts from
+  std::string id;                       ///< the file's own id of the question
+  std::vector<std::string> references;  ///< accepted answers, for scoring
+};
+
+enum class Split { train, eval };
+
+/// What core tells a source when it opens it.
+struct OpenRequest {
+  Split split = Split::train;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::int64_t max_length = 0;  ///< no sample has more tokens than this
+};
+
+/// Samples by index. Core owns their order, batches and the cursor; a source only answers.
+/// get() is called from one thread at a time, possibly not the thread that opened it.
+class DataSource {
+ public:
+  virtual ~DataSource();
+  virtual std::int64_t size() const = 0;
+  /// 0 <= index < size(). Throws Error for data that is wrong only in that sample.
+  virtual Sample get(std::int64_t index) const = 0;
+  /// Scores of one generated answer (each in 0…100, "exact_match", "f1", …); core averages them over the split.
+  /// `text` is the greedy continuation up to the end token. None by default.
+  virtual monitor::Values score(const Sample& sample, const std::string& text) const;
+};
+
+/// What a data plugin is: opens its splits.
+class Data {
+ public:
+  virtual ~Data();
+  /// Checks files and sizes without reading samples into tokens; faults are added, nothing is thrown.
+  virtual void check(Diagnostics& diagnostics) const = 0;
+  /// Opens a split; null when the configuration names none (an absent eval file). Throws Error on broken files.
+  virtual std::shared_ptr<DataSource> open(const OpenRequest& request) const = 0;
+  /// The longest sequence the options ask for; 0 = whatever the model has.
+  virtual std::int64_t max_length() const = 0;
+};
+
+}  // namespace data
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,90 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace monitor {
+
+/// Named numbers, in a fixed order.
+using Values = std::vector<std::pair<std::string, double>>;
+
+/// The run is set up and about to take its first step.
+struct RunStarted {
+  std::string name;
+  std::string folder;
+  int rank = 0;
+  int world_size = 1;
+  int data_parallel_size = 1;
+  std::string backend;             ///< "gloo", "nccl", "in-process", "none"
+  std::string device;              ///< "cpu", "cuda"
+  std::vector<std::string> hosts;  ///< host of each rank
+  std::int64_t parameters = 0;
+  std::int64_t trainable_parameters = 0;
+  std::int64_t steps = 0;  ///< in the whole run
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batch = 0;
+  std::int64_t accumulation = 0;
+  bool output_is_terminal = false;  ///< standard output is a terminal
+};
+
+/// One optimizer step is done. Sums are over all ranks.
+struct StepEnded {
+  std::int64_t step = 0;      ///< from 0
+  std::int64_t steps = 0;     ///< in the whole run
+  std::int64_t epoch = 0;     ///< from 0
+  double epoch_progress = 0;  ///< fractional epochs done after this step
+  double loss = 0;            ///< mean over this step's target tokens
+  double lr = 0;
+  double grad_norm = 0;  ///< before clipping
+  std::int64_t samples = 0;
+  std::int64_t consumed_samples = 0;  ///< since the run's first step
+  std::int64_t tokens = 0;            ///< positions computed that are not padding
+  std::int64_t padded_tokens = 0;     ///< all positions computed
+  std::int64_t target_tokens = 0;     ///< positions that bear loss
+  double step_time_s = 0;
+  Values values;  ///< what monitors returned for the step before, reduced over ranks
+};
+
+/// An evaluation is done. Sums are over all ranks, each sample counted once.
+struct EvalEnded {
+  std::int64_t step = 0;  ///< steps done
+  double epoch_progress = 0;
+  std::string split;  ///< "eval" or "train": which questions were asked
+  double loss = 0;
+  std::int64_t samples = 0;
+  double runtime_s = 0;
+  Values scores;  ///< "exact_match", "f1" and the like, where generation was asked for
+};
+
+/// The run ended well.
+struct RunEnded {
+  std::int64_t steps = 0;
+  double runtime_s = 0;        ///< evaluation and saving included
+  double train_runtime_s = 0;  ///< steps alone
+  double mean_loss = 0;        ///< mean of the steps' losses
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  double epochs = 0;
+  std::string weights;  ///< folder of the final weights
+};
+
+/// Watches a run. Called on every rank, on the training thread; gets no communicator. A monitor that only
+/// prints does so on rank 0. Numbers returned by step_ended are reduced (mean over ranks) by core and appear in
+/// the next step's `values` and in metrics.jsonl; a name that a rank does not return counts as absent there.
+/// An exception ends the run on all ranks with the monitor's name.
+class Monitor {
+ public:
+  virtual ~Monitor();
+  virtual void run_started(const RunStarted&) {}
+  virtual Values step_ended(const StepEnded&) { return {}; }
+  virtual void eval_ended(const EvalEnded&) {}
+  virtual void run_ended(const RunEnded&) {}
+};
+
+}  // namespace monitor
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/plugin/registry.h>
+
+#include <cstdint>
+
+/// What a plugin's one exported function returns. Plain data: it is read before anything of the plugin runs.
+/// The ABI note beside it (section .note.capstan, written by capstan_add_plugin) was compared before that.
+extern "C" struct CapstanPluginDescriptor {
+  std::uint32_t struct_size;  ///< sizeof(CapstanPluginDescriptor) when the plugin was built
+  const char* kind;           ///< "model", "strategy", "data" or "monitor"
+  const char* name;           ///< unique within its kind; equals the file's stem
+  const char* version;
+  const char* summary;  ///< one line, shown by `capstan plugins`
+  void (*register_types)(capstan::plugin::Registry&);
+};
+
+/// The symbol that the host looks for: extern "C" const CapstanPluginDescriptor* capstan_plugin();
+#define CAPSTAN_PLUGIN(kind, name, version, summary, register_types)                          \
+  extern "C" [[gnu::visibility("default")]] const CapstanPluginDescriptor* capstan_plugin() { \
+    static const CapstanPluginDescriptor descriptor{                                          \
+        sizeof(CapstanPluginDescriptor), kind, name, version, summary, register_types};       \
+    return &descriptor;                                                                       \
+  }

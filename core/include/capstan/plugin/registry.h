@@ -1,0 +1,59 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plugin {
+
+/// Makes one object of a plugin from its table of the configuration. Faults go into the Diagnostics.
+/// The pointer is a std::shared_ptr<Interface> of the kind's interface (nn::ModelPlugin, strategy::Strategy,
+/// data::Data, monitor::Monitor); only the kind's own header casts it back.
+using Factory = std::function<std::shared_ptr<void>(const config::Section&, Diagnostics&)>;
+
+/// One thing that a plugin offers.
+struct Registration {
+  std::string kind;
+  std::string name;
+  config::Schema schema;
+  Factory make;
+  std::string version;
+  std::string summary;
+  std::string file;  ///< the shared library it came from
+};
+
+/// Everything that loaded plugins registered, by (kind, name). Knows no kind. Not thread-safe: filled at start.
+class Registry {
+ public:
+  /// Throws Error when (kind, name) is taken, naming both files.
+  void add(Registration registration);
+  const Registration* find(const std::string& kind, const std::string& name) const;
+  const std::vector<Registration>& all() const { return all_; }
+
+  /// What the host knows about the file whose register_types runs now; add() fills it in.
+  void set_current(Registration about) { current_ = std::move(about); }
+
+ private:
+  std::vector<Registration> all_;
+  Registration current_;
+};
+
+/// Registers Implementation (constructed from config::Options<O>) under the loading plugin's own kind and name.
+template <class Interface, class Implementation, class O>
+void add_type(Registry& registry) {
+  Registration registration;
+  registration.schema = config::Options<O>::schema();
+  registration.make = [](const config::Section& section, Diagnostics& diagnostics) -> std::shared_ptr<void> {
+    config::Options<O> options(section, diagnostics);
+    return std::shared_ptr<Interface>(std::make_shared<Implementation>(std::move(options)));
+  };
+  registry.add(std::move(registration));
+}
+
+}  // namespace plugin
+CAPSTAN_END_NAMESPACE

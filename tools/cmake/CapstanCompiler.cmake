@@ -1,0 +1,29 @@
+# Flags that every target of the tree shares. One precompiled header serves all
+# of them, so anything that changes code generation belongs here and nowhere else.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+
+option(CAPSTAN_CUDA "build the GPU module (needs nvcc)" OFF)
+set(CAPSTAN_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined")
+
+# The build tree has the shape of an installation: bin/, lib/, lib/capstan/plugins/<kind>/.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-Winvalid-pch;-Werror>")
+if(CAPSTAN_SANITIZE)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CAPSTAN_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=undefined>")
+  add_link_options("-fsanitize=${CAPSTAN_SANITIZE}")
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  # pch_defines,time_macros: what ccache needs to cache files that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+endif()

@@ -1,0 +1,17 @@
+# Third-party packages of the host runtime (Debian's packages; tools/setup installs them).
+# None of them appears behind a header of core/include.
+find_package(Threads REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(tomlplusplus QUIET)
+if(NOT TARGET tomlplusplus::tomlplusplus)
+  find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
+  add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED)
+  target_include_directories(tomlplusplus::tomlplusplus INTERFACE ${TOMLPLUSPLUS_INCLUDE})
+endif()
+find_package(Boost 1.74 REQUIRED COMPONENTS filesystem)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_library(ELF_LIBRARY elf REQUIRED)
+add_library(capstan_packages INTERFACE)
+target_link_libraries(capstan_packages INTERFACE Threads::Threads spdlog::spdlog tomlplusplus::tomlplusplus
+  Boost::boost Boost::filesystem nlohmann_json::nlohmann_json CLI11::CLI11 ${ELF_LIBRARY} ${CMAKE_DL_LIBS})
