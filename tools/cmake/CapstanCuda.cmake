@@ -1,0 +1,64 @@
+# What the GPU module is compiled with: nvcc of LibTorch's CUDA major, the architectures, NCCL's header.
+# Included by core/cuda.cmake, and only with CAPSTAN_CUDA; LibTorch itself (torch::cuda) is CapstanTorch's.
+
+# nvcc: -DCMAKE_CUDA_COMPILER, then CUDA_HOME, then the newest toolkit of the right major, then the PATH.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  file(GLOB _toolkits "/usr/local/cuda-${CAPSTAN_TORCH_CUDA_MAJOR}*/bin")
+  list(SORT _toolkits COMPARE NATURAL ORDER DESCENDING)
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS "$ENV{CUDA_HOME}/bin" ${_toolkits} PATHS /usr/local/cuda/bin
+    DOC "the CUDA compiler")
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "no nvcc found, which the GPU module needs.\n"
+      "Install a CUDA ${CAPSTAN_TORCH_CUDA_MAJOR} toolkit (tools/setup does), pass -DCMAKE_CUDA_COMPILER=FILE, "
+      "or build without GPUs: cmake --preset cpu.")
+  endif()
+endif()
+
+# Looked at before CMake tries the compiler, whose own messages do not say what is wrong.
+set(_nvcc "${CMAKE_CUDA_COMPILER}")
+if(NOT _nvcc)
+  set(_nvcc "$ENV{CUDACXX}")
+endif()
+execute_process(COMMAND "${_nvcc}" --version OUTPUT_VARIABLE _nvcc_version ERROR_VARIABLE _nvcc_version RESULT_VARIABLE _nvcc_result)
+if(NOT _nvcc_result EQUAL 0 OR NOT _nvcc_version MATCHES "release ([0-9]+)\\.([0-9]+)")
+  message(FATAL_ERROR "${_nvcc} --version does not work (${_nvcc_result}): ${_nvcc_version}\n"
+    "Pass -DCMAKE_CUDA_COMPILER=FILE with nvcc of a CUDA ${CAPSTAN_TORCH_CUDA_MAJOR} toolkit.")
+endif()
+set(_nvcc_major "${CMAKE_MATCH_1}")
+if(NOT _nvcc_major EQUAL CAPSTAN_TORCH_CUDA_MAJOR)
+  message(FATAL_ERROR "${_nvcc} is CUDA ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}, but LibTorch in ${CAPSTAN_TORCH_DIR} "
+    "was built for CUDA ${CAPSTAN_TORCH_CUDA_MAJOR}: one program cannot use both.\n"
+    "Pass -DCMAKE_CUDA_COMPILER=FILE with nvcc of a CUDA ${CAPSTAN_TORCH_CUDA_MAJOR} toolkit, or give a LibTorch "
+    "built for CUDA ${CMAKE_MATCH_1} with -DTorch_ROOT=FOLDER.")
+endif()
+
+# Machine code for each; the last one's PTX too, which newer GPUs compile when they load it.
+if(_nvcc_major LESS 13)
+  set(_archs "70-real;75-real;80-real;90")   # Volta is CUDA 12's last
+else()
+  set(_archs "75-real;80-real;90")
+endif()
+set(CAPSTAN_CUDA_ARCHS "${_archs}" CACHE STRING "GPU architectures, as CMAKE_CUDA_ARCHITECTURES takes them")
+set(CMAKE_CUDA_ARCHITECTURES "${CAPSTAN_CUDA_ARCHS}")
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)   # LibTorch's own: a second, static one would have its own state
+enable_language(CUDA)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
+set(CAPSTAN_CUDA_OPTIONS "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall>")
+set(CMAKE_CUDA_STANDARD 20)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)   # nvcc has it since 12.0, but CMake 3.25 does not know that
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_EXTENSIONS OFF)
+find_package(CUDAToolkit ${_nvcc_major} REQUIRED)
+
+# NCCL: -DNCCL_ROOT, then the wheel beside LibTorch, what tools/setup fetched, the toolkit, the system.
+file(GLOB _nccl "${CAPSTAN_TORCH_DIR}/../nvidia/nccl" "${PROJECT_SOURCE_DIR}/.deps/nvidia/nccl")
+list(PREPEND _nccl "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_nccl} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${_nccl} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
+if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
+  message(FATAL_ERROR "NCCL is missing (nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}).\n"
+    "Install the wheel nvidia-nccl-cu${_nvcc_major} beside LibTorch (tools/setup does), or pass -DNCCL_ROOT=FOLDER.")
+endif()
+message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), architectures ${CAPSTAN_CUDA_ARCHS}, NCCL ${NCCL_LIBRARY}")

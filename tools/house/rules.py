@@ -1,0 +1,137 @@
+"""One function a rule: takes the tree, yields findings."""
+import re
+
+from .cxx import Walk, mutable_static
+from .tree import Finding, room_of
+
+FILE_LINES, FUNCTION_LINES = 400, 60
+LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
+GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
+                 r'(c10|ATen)/cuda/|torch/csrc/cuda/|torch/csrc/distributed/c10d/(ProcessGroupNCCL|NCCLUtils|cuda/)')
+UMBRELLAS = ('model', 'strategy', 'data', 'monitor', 'testing')
+
+
+def include_rules(tree):
+    for source in tree.sources:
+        for line, header, _ in source.includes:
+            for what, rule, fix in _include_faults(tree, source.path, header):
+                yield Finding(source.path, line, f'includes {header}: {what}', rule, fix)
+
+
+def _include_faults(tree, path, header):
+    room = room_of(path)
+    if room in tree.rooms.allowed:
+        yield from _room_faults(tree, room, header)
+    if path.startswith('core/include/') and not re.match(r'capstan/|c10/|ATen/core/|[a-z_]+$', header):
+        yield ('a header of core/include may include only the standard library, c10, ATen/core and capstan',
+               'public headers', 'keep the type behind a forward declaration and include it in the .cc file')
+    if path.startswith(('plugins/', 'models/')):
+        first = header.split('/')[0]
+        if '../' in header or first == 'core' or (first in tree.rooms.allowed and '/' in header):
+            yield ('plugins see only the SDK', 'plugin fence', 'include a <capstan/…> header, or move what is needed into one')
+    if GPU.match(header) and not path.endswith(('.cu', '.cuh', '_cuda.cc')):
+        yield ('CUDA, NCCL and NVML are for *.cu and *_cuda.cc', 'gpu fence',
+               'move the code into a *_cuda.cc file beside its plain reference')
+    if header in ('torch/torch.h', 'torch/all.h') and path.endswith(('.h', '.cuh')):
+        yield ('it costs every user of the header 14 s and 1.2 GB', 'torch/torch.h', 'include the ATen or autograd header that is needed')
+
+
+def _room_faults(tree, room, header):
+    if room in tree.rooms.plain and LIBTORCH.match(header):
+        yield (f'room {room} stands above the line and knows no LibTorch', 'the line', 'move the code to a room below the line')
+    parts = header.removeprefix('capstan/').split('/')
+    umbrella = header.startswith('capstan/') and len(parts) == 1 and parts[0].removesuffix('.h') in UMBRELLAS
+    if umbrella and 'strategy' not in tree.rooms.allowed[room]:
+        yield (f'room {room} may not include an umbrella header', 'room table', 'include the one header that is needed')
+    target = parts[0] if len(parts) > 1 else None
+    if target in tree.rooms.allowed and target not in tree.rooms.allowed[room]:
+        yield (f'room {room} may not include room {target}', 'room table',
+               f'docs/architecture.md lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
+
+
+def unknown_rooms(tree):
+    seen = set()
+    for source in tree.sources:
+        room = room_of(source.path)
+        if room and room not in tree.rooms.allowed and room not in seen:
+            seen.add(room)
+            yield Finding(source.path, 0, f'room {room} is not in the table', 'room table', 'add its row to docs/architecture.md')
+
+
+ENVIRONMENT = re.compile(r'(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(|(?<![\w.>])environ\b')
+EXIT = re.compile(r'(?<![\w.>:])(?:std::|::)?(?:_exit|exit|quick_exit|_Exit)\s*\(|\bstd::(?:abort|terminate)\s*\(')
+PRINT = re.compile(r'\bstd::(?:cout|cerr|clog|print|println|puts|printf|fputs|fprintf)\b|(?<![\w.>:])(?:printf|puts|putchar|perror)\s*\(|'
+                   r'(?<![\w.>:])(?:fprintf|fputs|fwrite)\s*\([^;]*\bstd(?:out|err)\b|\bfmt::print')
+THREAD_LOCAL = re.compile(r'\bthread_local\b')
+
+
+def below_app(tree):
+    """No environment, exit or printing in libraries. A monitor's job is to print."""
+    for source in tree.sources:
+        in_core = source.path.startswith('core/') and room_of(source.path) != 'app'
+        in_plugin = source.path.startswith(('plugins/', 'models/'))
+        checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let app read it and pass the value down'),
+                  (EXIT, 'ends the process', 'exit', 'throw capstan::Error; only the executable ends the process')]
+        if in_core:
+            checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to app'))
+        if not (in_core or in_plugin):
+            continue
+        for pattern, what, rule, fix in checks:
+            for line, _ in source.find(pattern):
+                if not tree.allowed.covers(source.path, rule):
+                    yield Finding(source.path, line, what, rule, fix)
+
+
+def statics(tree):
+    """No thread_local, no mutable statics in core, but in the plugin registry and the logger."""
+    fix = 'make it a member, or pass it in'
+    for source in tree.sources:
+        path = source.path
+        if not path.startswith('core/') or path.startswith(('core/plugin/', 'core/include/capstan/plugin/')) or path == 'core/base/log.cc':
+            continue
+        found = [(line, 'has a thread_local') for line, _ in source.find(THREAD_LOCAL)]
+        found += [(line, 'has a mutable static') for text, line, scope in Walk(source).statements
+                  if 'thread_local' not in text and mutable_static(text, scope)]
+        for line, what in found:
+            if not tree.allowed.covers(path, 'static'):
+                yield Finding(path, line, what, 'statics', fix)
+
+
+def lengths(tree):
+    scripts = [(path, tree.text(path).count('\n')) for path in tree.files if path.startswith('tools/') and '.' not in path.split('/')[-1]]
+    scripts += [(path, tree.text(path).count('\n')) for path in tree.files if path.endswith('.py')]
+    for path, lines in [(source.path, source.lines) for source in tree.sources] + scripts:
+        if lines > FILE_LINES and not tree.allowed.covers(path, 'file'):
+            yield Finding(path, 0, f'has {lines} lines', 'length', f'split it: {FILE_LINES} at most, or give a reason in tools/house-allow.txt')
+    for source in tree.sources:
+        for name, first, last in Walk(source).functions:
+            if last - first >= FUNCTION_LINES and not tree.allowed.covers(source.path, name):
+                yield Finding(source.path, first, f'{name} has {last - first + 1} lines', 'length',
+                              f'split it: {FUNCTION_LINES} at most, or give a reason in tools/house-allow.txt')
+
+
+LINK = re.compile(r'\]\(([^)\s#]+)[^)\s]*\)')
+PATH = re.compile(r'(?<![\w./-])((?:core|plugins|models|configs|slurm|tests|tools|docs|\.ci)/[\w./*-]*[\w*])')
+
+
+def document_paths(tree):
+    """Every path that README and docs name exists."""
+    for document in tree.documents:
+        folder = (tree.root / document).parent
+        for number, line in enumerate(tree.text(document).splitlines(), 1):
+            named = [(target, folder) for target in LINK.findall(line) if '://' not in target]
+            named += [(path, tree.root) for path in PATH.findall(LINK.sub(' ', re.sub(r'\[[^]]*\](?=\()', ' ', line)))]
+            for path, base in dict.fromkeys(named):
+                if '*' in path and any(base.glob(path)):
+                    continue
+                if not (base / path).exists():
+                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'mend the path, or the sentence')
+
+
+def allow_list(tree):
+    """Last: a line of the allow-list that nothing needed is itself a fault."""
+    yield from tree.allowed.faults
+    yield from tree.allowed.stale()
+
+
+ALL = (include_rules, unknown_rooms, below_app, statics, lengths, document_paths, allow_list)

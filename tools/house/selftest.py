@@ -1,0 +1,109 @@
+"""Every rule is shown one violation, and a clean tree shows none."""
+import pathlib
+import tempfile
+
+ROOMS = '''# Rooms
+| room | holds | may include |
+|---|---|---|
+| base | errors | |
+| config | options | |
+| plugin | host | config |
+| *no LibTorch header above this line* | | |
+| comm | groups | config |
+| strategy | strategies | comm |
+| shard | engine | comm strategy |
+| app | commands | all above but shard |
+'''
+CLEAN = {
+    'README.md': 'See [the rooms](docs/architecture.md) and `core/base/*.cc`; run `build/cpu/bin/capstan`.\n',
+    'core/base/clean.cc': '''#include <capstan/base/clean.h>
+// getenv("A"), exit(1) and printf("x") in a comment, or in "a string with std::cout", are nobody's fault.
+namespace {
+constexpr int kSize = 3;
+__extension__ using Wide = unsigned __int128;
+const char* const kName = "getenv(exit(1))";
+enum class Colour { red, green };
+struct Pair {
+  int first = 0;
+  std::vector<int> second{};
+};
+int helper(const std::vector<int>& values = {});
+}  // namespace
+Thing::Thing(int a) : a_{a}, b_(a) {
+  static const int table[] = {1, 2};
+  static constexpr int other = 4;
+  group->exit(a);
+}
+''',
+    'core/base/log.cc': 'static int level = 0;\n',
+    'core/app/main.cc': '#include <capstan/model.h>\nint main() { std::printf("%s", getenv("HOME")); exit(0); }\n',
+    'core/include/capstan/base/clean.h': '#pragma once\n#include <map>\n#include <string>\n',
+    'core/include/capstan/comm/clean.h': '#include <ATen/core/Tensor.h>\n#include <c10/util/Half.h>\n',
+    'core/comm/ring_cuda.cc': '#include <nccl.h>\n#include <capstan/config/options.h>\n',
+    'plugins/data/mine/mine.cc': '#include <capstan/data.h>\n#include "mine.h"\n#include <nlohmann/json.hpp>\n',
+}
+LONG = 'void long_one() {\n' + '  step();\n' * 60 + '}\n'
+
+# name of the case: (file, text, part of the finding)
+BROKEN = {
+    'private include': ('core/config/a.cc', '#include "comm/group.h"\n', 'core/config/a.cc:1: includes comm/group.h: room config may not include room comm'),
+    'public include': ('core/comm/a.cc', '\n#include <capstan/shard/engine.h>\n', 'core/comm/a.cc:2: includes capstan/shard/engine.h'),
+    'all but': ('core/app/a.cc', '#include "shard/engine.h"\n', 'room app may not include room shard'),
+    'umbrella below': ('core/comm/a.cc', '#include <capstan/model.h>\n', 'umbrella'),
+    'unknown room': ('core/attic/a.cc', 'int f();\n', 'room attic is not in the table'),
+    'LibTorch above the line': ('core/include/capstan/config/a.h', '#include <ATen/core/Tensor.h>\n', 'the line'),
+    'third party in public header': ('core/include/capstan/comm/a.h', '#include <nlohmann/json.hpp>\n', 'public headers'),
+    'system header in public header': ('core/include/capstan/comm/a.h', '#include <unistd.h>\n', 'public headers'),
+    'CUDA outside': ('core/comm/a.cc', '#include <cuda_runtime.h>\n', 'gpu fence'),
+    'NCCL outside': ('tests/comm/a.cc', '#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>\n', 'gpu fence'),
+    'torch.h in a header': ('plugins/data/mine/a.h', '#include <torch/torch.h>\n', 'torch/torch.h'),
+    'plugin reads core': ('models/gpt/a.cc', '#include "comm/group.h"\n', 'plugin fence'),
+    'plugin reads another': ('plugins/data/mine/a.cc', '#include "../other/a.h"\n', 'plugin fence'),
+    'environment': ('core/comm/a.cc', 'void f() {\n  std::getenv("A");\n}\n', 'core/comm/a.cc:2: reads the environment'),
+    'environment in a plugin': ('models/gpt/a.cc', 'auto a = getenv("A");\n', 'reads the environment'),
+    'exit': ('core/comm/a.cc', 'void f() { ::_exit(1); }\n', 'ends the process'),
+    'exit of std': ('core/comm/a.cc', 'void f() { std::exit(1); }\n', 'ends the process'),
+    'stream': ('core/comm/a.cc', 'void f() { std::cout << 1; }\n', 'prints'),
+    'printf': ('core/comm/a.cc', 'void f() { printf("a"); }\n', 'prints'),
+    'fprintf': ('core/comm/a.cc', 'void f() { std::fprintf(stderr, "a"); }\n', 'prints'),
+    'thread_local': ('core/comm/a.cc', 'namespace {\nthread_local int depth = 0;\n}\n', 'core/comm/a.cc:2: has a thread_local'),
+    'static in a function': ('core/comm/a.cc', 'int f() {\n  if (a) {\n    static int n{0};\n  }\n  return 1;\n}\n', 'core/comm/a.cc:3: has a mutable static'),
+    'static in a class': ('core/include/capstan/comm/a.h', 'class A {\n public:\n  static std::map<int, int> all;\n};\n', 'a.h:3: has a mutable static'),
+    'global': ('core/comm/a.cc', 'namespace capstan::comm {\nstd::atomic<bool> stop{false};\n}\n', 'core/comm/a.cc:2: has a mutable static'),
+    'global function object': ('core/comm/a.cc', 'std::function<void(int)> hook;\n', 'has a mutable static'),
+    'long file': ('core/comm/a.cc', 'int f();\n' * 401, 'has 401 lines'),
+    'long function': ('core/comm/a.cc', 'int a();\n' + LONG, 'core/comm/a.cc:2: long_one has 62 lines'),
+    'long method': ('core/include/capstan/comm/a.h', 'class A : B<C(int)> {\n public:\n' + LONG + '};\n', 'long_one has 62 lines'),
+    'long test': ('tests/comm/a.cc', LONG.replace('void long_one()', 'TEST_CASE("a {")'), 'TEST_CASE has 62 lines'),
+    'dead link': ('README.md', 'see [it](docs/gone.md)\n', 'README.md:1: names docs/gone.md'),
+    'dead relative link': ('docs/more.md', '\nsee [it](../core/gone/a.cc)\n', 'docs/more.md:2: names ../core/gone/a.cc'),
+    'dead path': ('docs/more.md', 'run `tools/gone now`\n', 'names tools/gone'),
+    'dead pattern': ('docs/more.md', 'all of configs/gone-*.toml\n', 'names configs/gone-*.toml'),
+    'stale exception': ('tools/house-allow.txt', 'core/base/clean.cc file it was long once\n', 'not needed any more'),
+    'exception without reason': ('tools/house-allow.txt', 'core/base/clean.cc file\n', 'gives no reason'),
+}
+EXCUSED = {
+    'core/comm/a.cc': LONG + 'void f() { printf("a"); }\n',
+    'tools/house-allow.txt': '# path what reason\ncore/comm/a.cc long_one one table\ncore/comm/a.cc printing the one place\n',
+}
+
+
+def _findings(files, findings):
+    with tempfile.TemporaryDirectory() as folder:
+        for path, text in {'docs/architecture.md': ROOMS, **CLEAN, **files}.items():
+            file = pathlib.Path(folder) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding='utf-8')
+        return [str(finding) for finding in findings(folder)]
+
+
+def run(findings):
+    faults = []
+    for name, files in {'clean tree': {}, 'excused': EXCUSED}.items():
+        faults += [f'{name}: {found}' for found in _findings(files, findings)]
+    for name, (path, text, expected) in BROKEN.items():
+        found = _findings({path: text}, findings)
+        if len(found) != 1 or expected not in found[0]:
+            faults.append(f'{name}: expected one finding with "{expected}", got {found}')
+    print('\n'.join(faults) if faults else f'check-house: {len(BROKEN) + 2} cases, every rule finds its violation')
+    return 1 if faults else 0
