@@ -1,0 +1,47 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/box.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace layout {
+
+/// Rows of a file's tensor that belong to one record of several fused in it.
+struct FusedPart {
+  std::int64_t dim = 0;     ///< the record's dimension along which they are fused
+  std::int64_t offset = 0;  ///< where this record begins
+  std::int64_t whole = 0;   ///< the fused tensor's size there
+};
+
+/// Where a record stands in a model's published files: part of, transposed, or just one tensor. GPT-2's q:
+/// {"h.0.attn.c_attn.weight", .transposed = true, .part = FusedPart{0, 0, 3 * hidden}}.
+struct FileTensor {
+  std::string name;  ///< without any of FileMap's prefixes
+  /// The file holds the two-dimensional tensor as [in, out] (GPT-2's Conv1D), the record is [out, in].
+  bool transposed = false;
+  std::optional<FusedPart> part;
+  /// The file's shape where the record sees the same elements in other dimensions (BLOOM's QKV, a matrix in the
+  /// file and [head, 3, dim, hidden] here); empty: it follows from the record.
+  Shape file_shape;
+
+  /// The shape in which the record sees the file's tensor, before file_shape and transposition.
+  Shape fused_shape(const Shape& record) const;
+  /// The shape that the file must have for a record of this shape.
+  Shape expected_shape(const Shape& record) const;
+};
+
+/// A model's records in its published files; models give it, loading and export read it.
+struct FileMap {
+  std::map<std::string, FileTensor> tensors;  ///< by record name
+  std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
+  /// Ends of names that files may hold and nobody reads: mask buffers (".attn.bias"), copies of a tied head.
+  std::vector<std::string> ignored;
+};
+
+}  // namespace layout
+CAPSTAN_END_NAMESPACE

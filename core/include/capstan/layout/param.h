@@ -1,0 +1,63 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/box.h>
+#include <capstan/layout/layout.h>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace layout {
+
+/// How a parameter starts when no file gives it.
+struct Init {
+  enum class Kind { normal, zeros, ones, constant };
+  Kind kind = Kind::zeros;
+  double mean = 0;  ///< normal's mean; constant's value
+  double std = 0;   ///< normal's standard deviation
+
+  static Init normal(double std, double mean = 0) { return {Kind::normal, mean, std}; }
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones, 1, 0}; }
+  static Init constant(double value) { return {Kind::constant, value, 0}; }
+};
+
+/// What is kept of a parameter besides the compute copy: the parameter itself, its gradient, optimizer state.
+enum class Role { param, grad, optim };
+/// "param", "grad", "optim".
+const char* role_name(Role role);
+
+/// Where and how one role of a parameter is stored.
+struct RoleStorage {
+  Layout layout;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::Device device{c10::DeviceType::CPU};
+};
+
+/// The record of one parameter: the truth that the shard engine, loading, checkpoints, norms, export and memory
+/// prediction share. A model makes it; placement fills `compute`, then data sharding the roles; from then on it
+/// does not change. Every role's layout is `compute` with or without further cuts along the data axes.
+struct Param {
+  std::string name;  ///< stable and logical ("h.0.attn.q.weight"), the same whatever the layout
+  Shape shape;       ///< of the whole tensor
+  bool trainable = true;
+  bool decay = true;  ///< weight decay applies
+  Init init;
+  /// Axes whose ranks see different samples: {dp, ep} for dense parameters, {dp} for experts.
+  std::vector<Axis> data_axes{Axis::dp, Axis::ep};
+
+  Layout compute;  ///< what tp, ep and pp leave on a rank
+  RoleStorage param;
+  RoleStorage grad;
+  RoleStorage optim;
+
+  std::int64_t numel() const { return layout::numel(shape); }
+  const RoleStorage& role(Role role) const;
+  RoleStorage& role(Role role);
+};
+
+}  // namespace layout
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/box.h>
+#include <capstan/layout/param.h>
+
+#include <ATen/core/Tensor.h>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace layout {
+
+/// Where parameters' values come from: files, a checkpoint, initialisation. Any box equals that slice of the
+/// whole. One thread at a time.
+class Source {
+ public:
+  virtual ~Source();
+  /// Can this source fill the parameter?
+  virtual bool has(const Param& param) const = 0;
+  /// Writes the box of the logical tensor to `out`: contiguous, box.numel() elements in row-major order (any
+  /// shape), of any floating-point dtype and on any device; values are converted. Throws Error.
+  virtual void fill(const Param& param, const Box& box, const at::Tensor& out) = 0;
+};
+
+}  // namespace layout
+CAPSTAN_END_NAMESPACE

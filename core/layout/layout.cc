@@ -1,0 +1,54 @@
+#include <capstan/base/error.h>
+#include <capstan/layout/layout.h>
+
+#include <algorithm>
+#include <set>
+
+namespace capstan::layout {
+namespace {
+
+std::set<Axis> cut_axes(const Layout& layout) {
+  std::set<Axis> axes;
+  for (const auto& cut : layout.cuts) {
+    for (const Axis axis : cut.axes) CAPSTAN_ASSERT(axes.insert(axis).second);
+  }
+  return axes;
+}
+
+}  // namespace
+
+Box Layout::box(const Shape& shape, const Mesh& mesh, int rank) const {
+  cut_axes(*this);
+  Box out = Box::whole(shape);
+  for (const auto& cut : cuts) {
+    CAPSTAN_ASSERT(cut.dim >= 0 && cut.dim < static_cast<std::int64_t>(shape.size()));
+    const auto d = static_cast<std::size_t>(cut.dim);
+    const std::int64_t n = out.size[d];
+    const std::int64_t parts = mesh.size(cut.axes);
+    const std::int64_t chunk = (n + parts - 1) / parts;
+    const std::int64_t begin = std::min(mesh.position(rank, cut.axes) * chunk, n);
+    out.offset[d] += begin;
+    out.size[d] = std::min(begin + chunk, n) - begin;
+  }
+  return out;
+}
+
+std::vector<Box> Layout::boxes(const Shape& shape, const Mesh& mesh, int rank) const {
+  Box only = box(shape, mesh, rank);
+  if (only.empty()) return {};
+  return {std::move(only)};
+}
+
+bool Layout::counts(const Mesh& mesh, int rank) const {
+  const auto cut = cut_axes(*this);
+  return std::all_of(all_axes.begin(), all_axes.end(),
+                     [&](Axis axis) { return cut.contains(axis) || mesh.coordinate(rank, axis) == 0; });
+}
+
+Layout Layout::with(Cut cut) const {
+  Layout out = *this;
+  out.cuts.push_back(std::move(cut));
+  return out;
+}
+
+}  // namespace capstan::layout

@@ -1,0 +1,33 @@
+#include <capstan/base/error.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/layout/source.h>
+
+#include <algorithm>
+
+namespace capstan::layout {
+
+Source::~Source() = default;
+
+Shape FileTensor::fused_shape(const Shape& record) const {
+  Shape out = record;
+  if (part) {
+    CAPSTAN_ASSERT(part->dim >= 0 && part->dim < static_cast<std::int64_t>(record.size()));
+    auto& size = out[static_cast<std::size_t>(part->dim)];
+    CAPSTAN_ASSERT(part->offset >= 0 && part->offset + size <= part->whole);
+    size = part->whole;
+  }
+  return out;
+}
+
+Shape FileTensor::expected_shape(const Shape& record) const {
+  Shape out = fused_shape(record);
+  if (transposed) {
+    CAPSTAN_ASSERT(out.size() == 2 && file_shape.empty());
+    std::swap(out[0], out[1]);
+  }
+  if (file_shape.empty()) return out;
+  CAPSTAN_ASSERT(numel(file_shape) == numel(out));
+  return file_shape;
+}
+
+}  // namespace capstan::layout

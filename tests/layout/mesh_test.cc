@@ -1,0 +1,110 @@
+#include <capstan/layout/mesh.h>
+#include <capstan_catch.h>
+
+#include <set>
+
+using namespace capstan;
+using namespace capstan::layout;
+
+TEST_CASE("tp varies fastest, then ep, dp, pp") {
+  const Mesh mesh({1, 2, 2, 2});
+  CHECK(mesh.world_size() == 8);
+  CHECK(mesh.arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  CHECK(mesh.coordinate(5, Axis::tp) == 1);
+  CHECK(mesh.coordinate(5, Axis::ep) == 0);
+  CHECK(mesh.coordinate(5, Axis::dp) == 1);
+  CHECK(mesh.coordinate(5, Axis::pp) == 0);
+  CHECK(mesh.ranks_along({Axis::tp}, 5) == std::vector<int>{4, 5});
+  CHECK(mesh.ranks_along({Axis::ep}, 5) == std::vector<int>{5, 7});
+  CHECK(mesh.ranks_along({Axis::dp}, 5) == std::vector<int>{1, 5});
+  CHECK(mesh.ranks_along({Axis::dp, Axis::ep}, 5) == std::vector<int>{1, 3, 5, 7});
+  CHECK(mesh.ranks_along({Axis::ep, Axis::dp}, 5) == std::vector<int>{1, 5, 3, 7});
+  CHECK(mesh.ranks_along({}, 5) == std::vector<int>{5});
+}
+
+TEST_CASE("along any axes the groups split the world, and everyone stands at its position") {
+  const Mesh mesh({2, 3, 2, 2});
+  for (int subset = 0; subset < 16; ++subset) {
+    std::vector<Axis> axes;
+    for (const Axis axis : all_axes) {
+      if (subset >> static_cast<int>(axis) & 1) axes.push_back(axis);
+    }
+    std::set<std::vector<int>> groups;
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+      const auto ranks = mesh.ranks_along(axes, rank);
+      REQUIRE(static_cast<int>(ranks.size()) == mesh.size(axes));
+      CHECK(ranks[static_cast<std::size_t>(mesh.position(rank, axes))] == rank);
+      groups.insert(ranks);
+    }
+    std::multiset<int> covered;
+    for (const auto& group : groups) covered.insert(group.begin(), group.end());
+    std::multiset<int> world;
+    for (int rank = 0; rank < mesh.world_size(); ++rank) world.insert(rank);
+    CHECK(covered == world);
+  }
+}
+
+TEST_CASE("dp is what is left over") {
+  MeshSpec spec(8);
+  Diagnostics diagnostics;
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 8 x ep 1 x tp 1");
+  spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
+  spec.set(Axis::tp, 2, "strategy.sequence_parallel", "a.toml:5");
+  spec.set(Axis::ep, 2, "strategy.expert_parallel", "a.toml:7");
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  spec.set(Axis::dp, 2, "strategy.fsdp", "a.toml:9");
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  CHECK(diagnostics.empty());
+}
+
+namespace {
+
+std::vector<std::string> faults_of(const MeshSpec& spec) {
+  Diagnostics diagnostics;
+  CHECK(resolve(spec, diagnostics).world_size() == 1);
+  std::vector<std::string> out;
+  for (const auto& diagnostic : diagnostics.list()) out.push_back(diagnostic.text());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
+  SECTION("indivisible") {
+    MeshSpec spec(6);
+    spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
+    spec.set(Axis::ep, 2, "strategy.expert_parallel", "");
+    CHECK(faults_of(spec) ==
+          std::vector<std::string>{"world 6 is no multiple of ep 2 x tp 2 = 4 (ep by strategy.expert_parallel, tp by "
+                                   "strategy.tensor_parallel (a.toml:3))\n    fix: start 4 or 8 ranks, or change these "
+                                   "sizes"});
+  }
+  SECTION("too small a world") {
+    MeshSpec spec(2);
+    spec.set(Axis::tp, 4, "strategy.tensor_parallel", "a.toml:3");
+    CHECK(faults_of(spec) == std::vector<std::string>{
+                                 "world 2 is no multiple of tp 4 = 4 (tp by strategy.tensor_parallel (a.toml:3))\n    "
+                                 "fix: start 4 ranks, or change these sizes"});
+  }
+  SECTION("two sizes, one below 1 and a pipeline: all said at once") {
+    MeshSpec spec(8);
+    spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
+    spec.set(Axis::tp, 4, "strategy.sequence_parallel", "a.toml:5");
+    spec.set(Axis::ep, 0, "strategy.expert_parallel", "a.toml:7");
+    spec.set(Axis::pp, 2, "strategy.pipeline", "a.toml:9");
+    CHECK(faults_of(spec) ==
+          std::vector<std::string>{
+              "a.toml:5: strategy.sequence_parallel asks for tp = 4, but strategy.tensor_parallel (a.toml:3) asks for "
+              "2\n    fix: give both the same size",
+              "a.toml:7: strategy.expert_parallel asks for ep = 0, below 1\n    fix: give a size of 1 or more",
+              "a.toml:9: strategy.pipeline asks for pp = 2, but pipelines are not there yet\n    fix: set it to 1"});
+  }
+  SECTION("a dp that is not what is left") {
+    MeshSpec spec(8);
+    spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
+    spec.set(Axis::dp, 3, "strategy.fsdp", "a.toml:5");
+    CHECK(faults_of(spec) == std::vector<std::string>{
+                                 "a.toml:5: strategy.fsdp asks for dp = 3, but world 8 leaves dp = 4 beside tp 2\n    "
+                                 "fix: start 6 ranks, or leave dp out"});
+  }
+}
