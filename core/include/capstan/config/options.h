@@ -15,6 +15,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace config {
 
 enum class Type { boolean, integer, number, string, integers, numbers, strings };
+/// "boolean", "integer", … "list of strings".
 std::string type_text(Type type);
 
 /// One option as a schema shows it: in --help, in `capstan plugins NAME` and in the config reference.
@@ -34,6 +35,9 @@ struct OptionSpec {
 
 using Schema = std::vector<OptionSpec>;
 
+/// What the value is limited to, in words: "at least 1", "above 0 and at most 1", "one of \"a\", \"b\""; or "".
+std::string limits_text(const OptionSpec& spec);
+
 /// An option after all layers: its spec, the value that won, where it came from.
 struct Resolved {
   OptionSpec spec;
@@ -43,6 +47,11 @@ struct Resolved {
 
 /// Checks a section against a schema: unknown keys (nearest name), types, ranges, choices, required ones.
 /// Every fault is added to `diagnostics`; a faulty option keeps its default. One Resolved per spec, in its order.
+///
+/// Where an option is given more than once (under another spelling, or by a layer that a plugin added to the
+/// section), the highest layer wins; twice in one layer is a fault. Unknown keys of a model_file layer are passed
+/// over: such a file holds much that is not ours. Relative paths become absolute: those of a file start at that
+/// file's folder, all others at the current one; defaults stay as they are.
 std::vector<Resolved> resolve(const Schema& schema, const Section& section, Diagnostics& diagnostics);
 
 /// Refines the option just added.
@@ -167,11 +176,12 @@ class OptionTable {
 template <class T>
 class Options {
  public:
-  Options() : Options(Section{}, ignored()) {}
-  Options(const Section& section, Diagnostics& diagnostics) : section_(section) {
-    resolved_ = resolve(table().schema(), section, diagnostics);
-    for (std::size_t i = 0; i < resolved_.size(); ++i) table().assign(value_, i, resolved_[i].value);
+  /// The defaults.
+  Options() {
+    Diagnostics ignored;  // of required options only
+    fill(ignored);
   }
+  Options(Section section, Diagnostics& diagnostics) : section_(std::move(section)) { fill(diagnostics); }
 
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }
@@ -205,10 +215,9 @@ class Options {
     static const OptionTable<T> instance;
     return instance;
   }
-  static Diagnostics& ignored() {
-    static Diagnostics sink;
-    sink = {};
-    return sink;
+  void fill(Diagnostics& diagnostics) {
+    resolved_ = resolve(table().schema(), section_, diagnostics);
+    for (std::size_t i = 0; i < resolved_.size(); ++i) table().assign(value_, i, resolved_[i].value);
   }
   Section section_;
   T value_{};

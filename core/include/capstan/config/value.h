@@ -31,6 +31,7 @@ struct Entry {
   std::string key;  ///< may be dotted ("rope.theta")
   Value value;
   Origin origin;
+  std::string text = {};  ///< command line only: the value as typed, before it was read as TOML
 };
 
 /// One table of the configuration ("train", "strategy.fsdp"), layers already merged.
@@ -38,6 +39,7 @@ struct Section {
   std::string path;
   Origin origin;
   std::vector<Entry> entries;
+  /// Null when the section does not hold the key.
   const Entry* find(const std::string& key) const;
 };
 

@@ -1,0 +1,138 @@
+#include "config/document.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+#include "config/layers.h"
+
+namespace capstan::config {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool starts_with(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
+
+// Puts items into sections, later ones over earlier ones.
+class Merger {
+ public:
+  explicit Merger(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  void merge(const Item& item) {
+    const auto& top = item.path[0];
+    const bool is_group = contains(group_names(), top);
+    if (!is_group && !contains(table_names(), top)) return refuse_top(item);
+    const std::size_t depth = is_group ? 2 : 1;  // keys that name the section
+    if (item.path.size() <= depth && item.value) return refuse_value(item, depth);
+    if (item.path.size() < depth) return;
+    Section& section = this->section(item, depth);
+    if (item.path.size() == depth) {
+      section.origin = item.origin;
+    } else if (item.value) {
+      set(section, item, depth);
+    } else if (item.is_empty_table) {
+      diagnostics_.add(item.origin.text(), cat("[", join(item.path, "."), "] is empty"),
+                       "remove it, or set an option in it");
+    }
+  }
+
+  std::vector<Section> sections;
+
+ private:
+  // Its children are passed over: one diagnostic says it for all of them.
+  void refuse_top(const Item& item) {
+    const auto& top = item.path[0];
+    const bool is_override = item.origin.layer == Origin::Layer::command_line;
+    if (item.path.size() > 1 && !is_override) return;
+    if (item.value && !is_override) {
+      diagnostics_.add(item.origin.text(), cat(top, " stands outside of any table"),
+                       "put it under its table: [train], [optimizer], …; only extends stands alone");
+      return;
+    }
+    auto names = table_names();
+    names.insert(names.end(), group_names().begin(), group_names().end());
+    diagnostics_.add(item.origin.text(),
+                     cat("unknown table [", top, "]", is_override ? " in " + join(item.path, ".") : std::string()),
+                     suggestion(top, names));
+  }
+
+  void refuse_value(const Item& item, std::size_t depth) {
+    const auto name = join(item.path, ".");
+    diagnostics_.add(item.origin.text(), cat(name, " is ", value_text(*item.value), ", but must be a table"),
+                     cat("write [", item.path.size() < depth ? name + ".<plugin>" : name, "] and its options below"));
+  }
+
+  Section& section(const Item& item, std::size_t depth) {
+    const auto path = join({item.path.begin(), item.path.begin() + static_cast<std::ptrdiff_t>(depth)}, ".");
+    for (auto& section : sections) {
+      if (section.path == path) return section;
+    }
+    return sections.emplace_back(Section{path, item.origin, {}});
+  }
+
+  // A value replaces a table of that name and a table a value, as any later layer does.
+  static void set(Section& section, const Item& item, std::size_t depth) {
+    const auto key = join({item.path.begin() + static_cast<std::ptrdiff_t>(depth), item.path.end()}, ".");
+    auto& entries = section.entries;
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const Entry& old) {
+                                   return old.key == key || starts_with(old.key, key + ".") ||
+                                          starts_with(key, old.key + ".");
+                                 }),
+                  entries.end());
+    entries.push_back({key, *item.value, item.origin, item.text});
+  }
+
+  Diagnostics& diagnostics_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& table_names() {
+  static const std::vector<std::string> names{"run", "model", "data", "train", "optimizer", "comm", "checkpoint"};
+  return names;
+}
+
+const std::vector<std::string>& group_names() {
+  static const std::vector<std::string> names{"strategy", "monitor"};
+  return names;
+}
+
+Section Document::section(const std::string& table) const {
+  CAPSTAN_ASSERT(contains(table_names(), table));
+  for (const auto& section : sections_) {
+    if (section.path == table) return section;
+  }
+  return {table, {Origin::Layer::file, file_, 0}, {}};
+}
+
+std::vector<Section> Document::children(const std::string& group) const {
+  CAPSTAN_ASSERT(contains(group_names(), group));
+  std::vector<Section> out;
+  for (const auto& section : sections_) {
+    if (starts_with(section.path, group + ".")) out.push_back(section);
+  }
+  std::sort(out.begin(), out.end(), [](const Section& a, const Section& b) { return a.path < b.path; });
+  return out;
+}
+
+Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics) {
+  std::vector<Item> items;
+  try {
+    items = read_layers(file.string(), diagnostics);
+  } catch (const Error& error) {
+    for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
+    diagnostics.throw_if_any();
+  }
+  for (const auto& text : overrides) {
+    auto more = read_override(text, diagnostics);
+    items.insert(items.end(), more.begin(), more.end());
+  }
+  Merger merger(diagnostics);
+  for (const auto& item : items) merger.merge(item);
+  return {file.string(), std::move(merger.sections)};
+}
+
+}  // namespace capstan::config

@@ -1,0 +1,42 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/config/options.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/toml_reader.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace config {
+
+/// The tables that a configuration may have: "run", "model", "data", "train", "optimizer", "comm", "checkpoint".
+const std::vector<std::string>& table_names();
+/// The tables that hold one table per plugin: "strategy", "monitor".
+const std::vector<std::string>& group_names();
+
+/// A configuration with all its layers merged. Immutable.
+class Document {
+ public:
+  Document(std::string file, std::vector<Section> sections) : file_(std::move(file)), sections_(std::move(sections)) {}
+
+  /// The file that was loaded, as it was given.
+  const std::string& file() const { return file_; }
+  /// One of table_names(); empty, with the file as its origin, when the configuration does not have it.
+  Section section(const std::string& table) const;
+  /// The tables of one of group_names(), by name, empty ones too: "strategy.fsdp", "strategy.lora".
+  std::vector<Section> children(const std::string& group) const;
+
+ private:
+  std::string file_;
+  std::vector<Section> sections_;
+};
+
+/// Reads a configuration: what `extends` names first, then the file, then `overrides` ("train.max_steps=250");
+/// later layers win, table by table, and each value keeps its own origin. Faults are added to `diagnostics`.
+/// Throws Error (with those found so far) when a file is missing or is no TOML: checks of the rest would mislead.
+Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics);
+
+}  // namespace config
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,72 @@
+#include "config/layers.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+namespace capstan::config {
+namespace {
+
+// Reads files depth first; chain_ holds the files that are being read, from the first one to this.
+class LayerReader {
+ public:
+  explicit LayerReader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  void read(const std::string& file) {
+    chain_.push_back(file);
+    auto own = read_toml(file, diagnostics_);
+    const auto extends =
+        std::find_if(own.begin(), own.end(), [](const Item& item) { return item.path[0] == "extends"; });
+    if (extends != own.end()) {
+      const Item request = *extends;
+      own.erase(std::remove_if(own.begin(), own.end(), [](const Item& item) { return item.path[0] == "extends"; }),
+                own.end());
+      for (const auto& base : bases(request)) read_base(base, request.origin);
+    }
+    std::move(own.begin(), own.end(), std::back_inserter(items));
+    chain_.pop_back();
+  }
+
+  std::vector<Item> items;
+
+ private:
+  std::vector<std::string> bases(const Item& request) {
+    if (request.value) {
+      if (const auto* one = std::get_if<std::string>(&*request.value)) return {*one};
+      if (const auto* many = std::get_if<std::vector<std::string>>(&*request.value)) return *many;
+    }
+    diagnostics_.add(request.origin.text(), "extends must be a file name or a list of file names",
+                     "for example extends = \"base/common.toml\"");
+    return {};
+  }
+
+  void read_base(const std::string& base, const Origin& origin) {
+    const auto file = (std::filesystem::path(origin.file).parent_path() / base).lexically_normal().string();
+    if (!std::filesystem::exists(file)) {
+      throw Error(cat("extends \"", base, "\", but ", file, " does not exist"),
+                  "the name is taken from the folder of the file that extends", origin.text());
+    }
+    for (std::size_t i = 0; i < chain_.size(); ++i) {
+      if (!std::filesystem::equivalent(chain_[i], file)) continue;
+      std::vector<std::string> circle(chain_.begin() + static_cast<std::ptrdiff_t>(i), chain_.end());
+      circle.push_back(chain_[i]);
+      throw Error("extends goes in a circle: " + join(circle, " -> "), "remove one of these extends", origin.text());
+    }
+    read(file);
+  }
+
+  Diagnostics& diagnostics_;
+  std::vector<std::string> chain_;
+};
+
+}  // namespace
+
+std::vector<Item> read_layers(const std::string& file, Diagnostics& diagnostics) {
+  LayerReader reader(diagnostics);
+  reader.read(file);
+  return std::move(reader.items);
+}
+
+}  // namespace capstan::config

@@ -1,0 +1,265 @@
+#include <capstan/base/text.h>
+#include <capstan/config/options.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/paths.h"
+
+namespace capstan::config {
+namespace {
+
+std::string full_name(const Section& section, const std::string& key) {
+  return section.path.empty() ? key : section.path + "." + key;
+}
+
+std::string place(const Origin& origin) {
+  return origin.layer == Origin::Layer::default_value ? std::string() : origin.text();
+}
+
+bool means(const OptionSpec& spec, const std::string& key) {
+  return spec.key == key || std::find(spec.spellings.begin(), spec.spellings.end(), key) != spec.spellings.end();
+}
+
+void refuse_unknown(const Schema& schema, const Section& section, Diagnostics& diagnostics) {
+  for (const auto& entry : section.entries) {
+    if (entry.origin.layer == Origin::Layer::model_file) continue;
+    if (std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); })) continue;
+    std::vector<std::string> keys;
+    keys.reserve(schema.size());
+    for (const auto& spec : schema) keys.push_back(spec.key);
+    diagnostics.add(
+        place(entry.origin), cat("unknown option ", full_name(section, entry.key)),
+        keys.empty() ? cat("remove it: [", section.path, "] takes no options") : suggestion(entry.key, keys));
+  }
+}
+
+// The entry that decides this option: of the highest layer that has one. Null: nobody set it.
+const Entry* winner(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
+  const Entry* best = nullptr;
+  for (const auto& entry : section.entries) {
+    if (!means(spec, entry.key) || std::holds_alternative<std::monostate>(entry.value)) continue;
+    if (best && best->origin.layer == entry.origin.layer) {
+      diagnostics.add(place(entry.origin),
+                      cat(full_name(section, entry.key), " and ", full_name(section, best->key), " (",
+                          best->origin.text(), ") are two spellings of one option"),
+                      "keep one of them");
+    } else if (!best || best->origin.layer < entry.origin.layer) {
+      best = &entry;
+    }
+  }
+  return best;
+}
+
+bool is_empty_list(const Value& value) {
+  const auto* integers = std::get_if<std::vector<std::int64_t>>(&value);
+  const auto* numbers = std::get_if<std::vector<double>>(&value);
+  const auto* strings = std::get_if<std::vector<std::string>>(&value);
+  return (integers && integers->empty()) || (numbers && numbers->empty()) || (strings && strings->empty());
+}
+
+template <class Out, class In>
+std::optional<Value> as(const Value& value) {
+  const auto* held = std::get_if<In>(&value);
+  if (!held) return std::nullopt;
+  if constexpr (std::is_arithmetic_v<In>) {
+    return static_cast<Out>(*held);
+  } else {
+    return Out(held->begin(), held->end());
+  }
+}
+
+template <class List>
+std::optional<Value> as_list(const Value& value) {
+  if (is_empty_list(value)) return List{};
+  return as<List, List>(value);
+}
+
+// What is typed on a command line for a string is that string, though it may read as a number.
+std::optional<Value> as_string(const Entry& entry) {
+  const bool is_scalar = entry.value.index() < Value(std::string()).index();
+  if (entry.origin.layer == Origin::Layer::command_line && is_scalar && !entry.text.empty()) return entry.text;
+  return as<std::string, std::string>(entry.value);
+}
+
+std::optional<Value> convert(Type type, const Entry& entry) {
+  switch (type) {
+    case Type::boolean:
+      return as<bool, bool>(entry.value);
+    case Type::integer:
+      return as<std::int64_t, std::int64_t>(entry.value);
+    case Type::number: {
+      auto integer = as<double, std::int64_t>(entry.value);
+      return integer ? integer : as<double, double>(entry.value);
+    }
+    case Type::string:
+      return as_string(entry);
+    case Type::integers:
+      return as_list<std::vector<std::int64_t>>(entry.value);
+    case Type::numbers: {
+      auto integers = as<std::vector<double>, std::vector<std::int64_t>>(entry.value);
+      return integers ? integers : as_list<std::vector<double>>(entry.value);
+    }
+    case Type::strings:
+      return as_list<std::vector<std::string>>(entry.value);
+  }
+  return std::nullopt;
+}
+
+const char* kind_of(const Value& value) {
+  static constexpr const char* names[] = {"nothing",  "a boolean",          "an integer",        "a number",
+                                          "a string", "a list of integers", "a list of numbers", "a list of strings"};
+  return names[value.index()];
+}
+
+std::string wanted_text(Type type) {
+  if (type == Type::boolean) return "true or false";
+  return (type == Type::integer ? "an " : "a ") + type_text(type);
+}
+
+// How the value would have to be written, where that can be guessed.
+std::string type_fix(const OptionSpec& spec, const Value& value) {
+  const auto text = value_text(value);
+  if (spec.type == Type::string && value.index() < Value(std::string()).index()) return cat("write \"", text, "\"");
+  const Entry alone{spec.key, value, {}};
+  if ((spec.type == Type::strings && convert(Type::string, alone)) ||
+      (spec.type == Type::integers && convert(Type::integer, alone)) ||
+      (spec.type == Type::numbers && convert(Type::number, alone))) {
+    return cat("write [", text, "]");
+  }
+  if (const auto* number = std::get_if<double>(&value);
+      number && spec.type == Type::integer && std::trunc(*number) == *number && std::abs(*number) < 1e15) {
+    return cat("write ", static_cast<std::int64_t>(*number));
+  }
+  if (!std::holds_alternative<std::monostate>(spec.default_value) && !value_text(spec.default_value).empty() &&
+      value_text(spec.default_value) != "\"\"") {
+    return cat("for example ", spec.key, " = ", value_text(spec.default_value));
+  }
+  return {};
+}
+
+bool in_range(const OptionSpec& spec, double number) {
+  if (!std::isfinite(number)) return false;
+  if (spec.min && (spec.min_is_exclusive ? number <= *spec.min : number < *spec.min)) return false;
+  return !spec.max || number <= *spec.max;
+}
+
+// The numbers in a value that ranges apply to.
+std::vector<double> numbers_in(const Value& value) {
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return {static_cast<double>(*integer)};
+  if (const auto* number = std::get_if<double>(&value)) return {*number};
+  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&value))
+    return {integers->begin(), integers->end()};
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return *numbers;
+  return {};
+}
+
+std::vector<std::string> strings_in(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return {*text};
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return *texts;
+  return {};
+}
+
+// What is wrong with a value of the right type: ("must be …", fix); nothing when it is fine.
+std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec& spec, const Value& value) {
+  for (const double number : numbers_in(value)) {
+    if (in_range(spec, number)) continue;
+    const auto limits = limits_text(spec);
+    return std::pair{"must be " + (std::isfinite(number) && !limits.empty() ? limits : "a finite number"),
+                     std::string()};
+  }
+  if (spec.choices.empty()) return std::nullopt;
+  for (const auto& text : strings_in(value)) {
+    if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) continue;
+    const auto near = nearest_name(text, spec.choices);
+    return std::pair{"must be " + limits_text(spec), near.empty() ? near : "did you mean '" + near + "'?"};
+  }
+  return std::nullopt;
+}
+
+void make_absolute(Value& value, const Origin& origin) {
+  if (auto* text = std::get_if<std::string>(&value)) *text = absolute_path(*text, origin);
+  if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (auto& text : *texts) text = absolute_path(text, origin);
+  }
+}
+
+Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
+  Resolved out{spec, spec.default_value, {}};
+  const Entry* entry = winner(spec, section, diagnostics);
+  if (!entry) {
+    if (spec.required) {
+      diagnostics.add(place(section.origin), cat(full_name(section, spec.key), " is not set, and it has no default"),
+                      cat("add ", spec.key, " to [", section.path, "]: ", spec.doc));
+    }
+    return out;
+  }
+  const auto said = cat(full_name(section, entry->key), " is ", value_text(entry->value));
+  auto value = convert(spec.type, *entry);
+  if (!value) {
+    diagnostics.add(place(entry->origin),
+                    cat(said, " (", kind_of(entry->value), "), but must be ", wanted_text(spec.type)),
+                    type_fix(spec, entry->value));
+    return out;
+  }
+  if (auto fault = limit_fault(spec, *value)) {
+    diagnostics.add(place(entry->origin), cat(said, ", but ", fault->first), fault->second);
+    return out;
+  }
+  if (spec.is_path) make_absolute(*value, entry->origin);
+  out.value = std::move(*value);
+  out.origin = entry->origin;
+  return out;
+}
+
+std::string bound_text(double bound) {
+  return std::trunc(bound) == bound && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))
+                                                              : number_text(bound);
+}
+
+}  // namespace
+
+std::string type_text(Type type) {
+  switch (type) {
+    case Type::boolean:
+      return "boolean";
+    case Type::integer:
+      return "integer";
+    case Type::number:
+      return "number";
+    case Type::string:
+      return "string";
+    case Type::integers:
+      return "list of integers";
+    case Type::numbers:
+      return "list of numbers";
+    case Type::strings:
+      return "list of strings";
+  }
+  assertion_failed("a type", __FILE__, __LINE__);
+}
+
+std::string limits_text(const OptionSpec& spec) {
+  if (!spec.choices.empty()) {
+    std::vector<std::string> quoted;
+    quoted.reserve(spec.choices.size());
+    for (const auto& choice : spec.choices) quoted.push_back(value_text(choice));
+    return "one of " + join(quoted);
+  }
+  const auto most = spec.max ? bound_text(*spec.max) : std::string();
+  if (spec.min && spec.max && !spec.min_is_exclusive) return cat("between ", bound_text(*spec.min), " and ", most);
+  std::string out;
+  if (spec.min) out = cat(spec.min_is_exclusive ? "above " : "at least ", bound_text(*spec.min));
+  if (spec.max) out += cat(out.empty() ? "" : " and ", "at most ", most);
+  return out;
+}
+
+std::vector<Resolved> resolve(const Schema& schema, const Section& section, Diagnostics& diagnostics) {
+  refuse_unknown(schema, section, diagnostics);
+  std::vector<Resolved> out;
+  out.reserve(schema.size());
+  for (const auto& spec : schema) out.push_back(resolve_one(spec, section, diagnostics));
+  return out;
+}
+
+}  // namespace capstan::config

@@ -1,0 +1,85 @@
+#include "config/plugin_table.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/document.h"
+#include "config/paths.h"
+
+namespace capstan::config {
+namespace {
+
+struct KeyedOptions {
+  bool enabled = true;
+  std::string path;
+  static void describe(OptionTable<KeyedOptions>& t) {
+    t.add("enabled", &KeyedOptions::enabled).doc("false: as if the table were not there");
+    t.add("path", &KeyedOptions::path).path().doc("the plugin's .so, when it lies elsewhere");
+  }
+};
+
+struct ChosenOptions {
+  std::string plugin;
+  static void describe(OptionTable<ChosenOptions>& t) {
+    t.add("plugin", &ChosenOptions::plugin).required().doc("name of the plugin, or its .so when that lies elsewhere");
+  }
+};
+
+// Moves the entries that `schema` knows out of a section.
+Section take(Section& from, const Schema& schema) {
+  const auto is_ours = [&](const Entry& entry) {
+    return std::any_of(schema.begin(), schema.end(), [&](const OptionSpec& spec) { return spec.key == entry.key; });
+  };
+  Section out{from.path, from.origin, {}};
+  auto& entries = from.entries;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(out.entries), is_ours);
+  entries.erase(std::remove_if(entries.begin(), entries.end(), is_ours), entries.end());
+  return out;
+}
+
+}  // namespace
+
+PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics) {
+  PluginTable out;
+  out.name = section.path.substr(section.path.find('.') + 1);
+  out.section = section;
+  const Options<KeyedOptions> options(take(out.section, Options<KeyedOptions>::schema()), diagnostics);
+  out.enabled = options->enabled;
+  out.path = options->path;
+  out.where = options.is_set(&KeyedOptions::path) ? options.where(&KeyedOptions::path) : section.origin.text();
+  for (const auto& option : options.resolved()) {
+    if (option.origin.layer != Origin::Layer::default_value)
+      out.host.push_back({option.spec.key, option.value, option.origin});
+  }
+  return out;
+}
+
+PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics) {
+  PluginTable out;
+  out.section = section;
+  const Options<ChosenOptions> options(take(out.section, Options<ChosenOptions>::schema()), diagnostics);
+  const auto& choice = options.resolved().front();
+  out.name = options->plugin;
+  out.where = options.is_set(&ChosenOptions::plugin) ? choice.origin.text() : section.origin.text();
+  if (out.name.empty()) {
+    if (options.is_set(&ChosenOptions::plugin))
+      diagnostics.add(out.where, cat(section.path, ".plugin is empty"), "write the plugin's name");
+    return out;
+  }
+  if (const std::filesystem::path file(out.name); file.extension() == ".so") {
+    out.path = absolute_path(out.name, choice.origin);
+    out.name = file.stem().string();
+  }
+  out.host.push_back({"plugin", out.path.empty() ? out.name : out.path, choice.origin});
+  return out;
+}
+
+const Schema& host_options(const std::string& kind) {
+  const auto& keyed = group_names();
+  const bool is_keyed = std::find(keyed.begin(), keyed.end(), kind) != keyed.end();
+  return is_keyed ? Options<KeyedOptions>::schema() : Options<ChosenOptions>::schema();
+}
+
+}  // namespace capstan::config

@@ -1,0 +1,30 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/config/options.h>
+
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace config {
+
+/// What the host itself reads from the table of a plugin, and the rest, which is the plugin's.
+struct PluginTable {
+  std::string name;         ///< the plugin's, "fsdp"; empty when the table names none
+  std::string path;         ///< its file, absolute; empty = the host searches for it
+  bool enabled = true;      ///< false: as if the table were not there
+  std::string where;        ///< what names the plugin, for a diagnostic
+  Section section;          ///< without the host's own options
+  std::vector<Entry> host;  ///< the host's own options with their values, for to_toml()
+};
+
+/// Splits [strategy.<name>] or [monitor.<name>]: `enabled` and `path` are the host's.
+PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics);
+/// Splits [model] or [data]: `plugin` is the host's, a name or a file ("build/mine.so"). Required.
+PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
+
+/// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
+const Schema& host_options(const std::string& kind);
+
+}  // namespace config
+CAPSTAN_END_NAMESPACE

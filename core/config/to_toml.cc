@@ -1,0 +1,62 @@
+#include "config/to_toml.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+#include "config/paths.h"
+
+namespace capstan::config {
+namespace {
+
+// "strategy.fsdp", with each part quoted that TOML would not take bare.
+std::string key_text(const std::string& dotted) {
+  std::vector<std::string> parts;
+  for (const auto& part : split(dotted, '.')) {
+    const bool bare = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) {
+      return (std::isalnum(c) != 0 && c < 0x80) || c == '_' || c == '-';
+    });
+    parts.push_back(bare ? part : value_text(part));
+  }
+  return join(parts, ".");
+}
+
+std::string line(const std::string& key, const Value& value, const Origin& origin) {
+  auto out = cat(key_text(key), " = ", value_text(value));
+  if (origin.layer != Origin::Layer::default_value) {
+    auto from = origin.text();
+    // A comment ends at the line's end and holds no control character; a file name may have any.
+    std::replace_if(
+        from.begin(), from.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
+    out += "  # " + from;
+  }
+  return out + "\n";
+}
+
+Value absolute_value(const Resolved& option) {
+  if (!option.spec.is_path) return option.value;
+  if (const auto* text = std::get_if<std::string>(&option.value)) return absolute_path(*text, option.origin);
+  const auto* texts = std::get_if<std::vector<std::string>>(&option.value);
+  if (!texts) return option.value;
+  std::vector<std::string> out;
+  out.reserve(texts->size());
+  for (const auto& text : *texts) out.push_back(absolute_path(text, option.origin));
+  return out;
+}
+
+}  // namespace
+
+std::string to_toml(const std::vector<ResolvedTable>& tables) {
+  std::string out;
+  for (const auto& table : tables) {
+    out += cat(out.empty() ? "" : "\n", "[", key_text(table.path), "]\n");
+    for (const auto& entry : table.host) out += line(entry.key, entry.value, entry.origin);
+    for (const auto& option : table.options) {
+      if (std::holds_alternative<std::monostate>(option.value)) continue;
+      out += line(option.spec.key, absolute_value(option), option.origin);
+    }
+  }
+  return out;
+}
+
+}  // namespace capstan::config

@@ -1,0 +1,163 @@
+#include "config/toml_reader.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace capstan::config {
+namespace {
+
+constexpr const char* override_form = "write it as table.option=value, for example train.max_steps=250";
+
+template <class T>
+std::vector<T> list_of(const toml::array& array) {
+  std::vector<T> out;
+  out.reserve(array.size());
+  for (const auto& node : array) out.push_back(*node.value<T>());
+  return out;
+}
+
+bool all_of(const toml::array& array, bool (*test)(const toml::node&)) {
+  return std::all_of(array.begin(), array.end(), test);
+}
+
+std::optional<Value> list_value(const toml::array& array) {
+  if (array.empty()) return std::vector<std::int64_t>{};
+  if (array.is_homogeneous<std::int64_t>()) return list_of<std::int64_t>(array);
+  if (all_of(array, [](const toml::node& node) { return node.is_number(); })) return list_of<double>(array);
+  if (array.is_homogeneous<std::string>()) return list_of<std::string>(array);
+  return std::nullopt;
+}
+
+std::optional<Value> value_of(const toml::node& node) {
+  if (const auto* flag = node.as_boolean()) return flag->get();
+  if (const auto* integer = node.as_integer()) return integer->get();
+  if (const auto* number = node.as_floating_point()) return number->get();
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* array = node.as_array()) return list_value(*array);
+  return std::nullopt;
+}
+
+// Why no option can have this value.
+std::string refusal(const toml::node& node) {
+  const auto* array = node.as_array();
+  if (!array) return "is a date or a time, and no option takes one; a string stands in quotes";
+  if (array->is_array_of_tables()) return "is a list of tables; give each table a name: [table.name]";
+  if (array->is_homogeneous<toml::array>()) return "is a list of lists; options take lists of numbers or strings";
+  if (array->is_homogeneous<bool>()) return "is a list of booleans; options take lists of numbers or strings";
+  return "mixes types; a list holds only integers, only numbers or only strings";
+}
+
+// Walks a table in the order of the file.
+class Walker {
+ public:
+  Walker(Origin origin, std::vector<std::string> path, Diagnostics& diagnostics)
+      : origin_(std::move(origin)), path_(std::move(path)), diagnostics_(diagnostics) {}
+
+  void walk(const toml::table& table) {
+    std::vector<std::pair<const toml::key*, const toml::node*>> children;
+    children.reserve(table.size());
+    for (auto&& [key, node] : table) children.emplace_back(&key, &node);
+    std::stable_sort(children.begin(), children.end(),
+                     [](const auto& a, const auto& b) { return a.first->source().begin < b.first->source().begin; });
+    for (const auto& [key, node] : children) {
+      path_.emplace_back(key->str());
+      if (origin_.layer == Origin::Layer::file) origin_.line = static_cast<int>(key->source().begin.line);
+      visit(*node);
+      path_.pop_back();
+    }
+  }
+
+  // The node that stands at the path.
+  void visit(const toml::node& node) {
+    if (const auto* table = node.as_table()) {
+      items.push_back({path_, std::nullopt, table->empty(), origin_});
+      walk(*table);
+    } else if (auto value = value_of(node)) {
+      items.push_back({path_, std::move(value), false, origin_});
+    } else {
+      diagnostics_.add(origin_.text(), cat(join(path_, "."), " ", refusal(node)));
+    }
+  }
+
+  std::vector<Item> items;
+
+ private:
+  Origin origin_;
+  std::vector<std::string> path_;
+  Diagnostics& diagnostics_;
+};
+
+// A file of the same folder that may have been meant.
+std::string nearest_file(const std::filesystem::path& file) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  const auto near = nearest_name(file.filename().string(), names);
+  return near.empty() ? near : "did you mean '" + (file.parent_path() / near).string() + "'?";
+}
+
+// What an override's value means, as a document `v = value`; nothing: it is a plain string.
+std::optional<toml::table> parse_value(const std::string& text, Diagnostics& diagnostics) {
+  try {
+    auto table = toml::parse("v = " + text);
+    if (table.size() == 1) return table;
+  } catch (const toml::parse_error& error) {
+    if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
+      diagnostics.add("command line", cat(text, " is not a TOML value: ", error.description()),
+                      "close the bracket or quote; the shell may have eaten quotes: put '…' around the whole override");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
+  if (!std::filesystem::exists(file)) throw Error("the file does not exist", nearest_file(file), file);
+  const auto content = read_file(file);
+  try {
+    const auto table = toml::parse(content, file);
+    Walker walker({Origin::Layer::file, file, 0}, {}, diagnostics);
+    walker.walk(table);
+    return std::move(walker.items);
+  } catch (const toml::parse_error& error) {
+    throw Error(cat("not valid TOML: ", error.description()), {}, cat(file, ":", error.source().begin.line));
+  }
+}
+
+std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostics) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos) {
+    diagnostics.add("command line", cat("'", text, "' is no override: it has no '='"), override_form);
+    return {};
+  }
+  Item item;
+  for (const auto& part : split(trim(text.substr(0, equals)), '.')) item.path.push_back(trim(part));
+  const auto empty = std::find(item.path.begin(), item.path.end(), "");
+  if (item.path.size() < 2 || empty != item.path.end()) {
+    diagnostics.add("command line", cat("'", text, "' names no option of a table"), override_form);
+    return {};
+  }
+  item.origin.layer = Origin::Layer::command_line;
+  item.text = trim(text.substr(equals + 1));
+  const auto faults = diagnostics.size();
+  const auto table = parse_value(item.text, diagnostics);
+  if (!table) {
+    item.value = item.text;
+    return diagnostics.size() == faults ? std::vector<Item>{item} : std::vector<Item>{};
+  }
+  Walker walker(item.origin, item.path, diagnostics);
+  walker.visit(*table->get("v"));
+  if (walker.items.size() == 1) walker.items.front().text = item.text;
+  return std::move(walker.items);
+}
+
+}  // namespace capstan::config

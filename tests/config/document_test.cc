@@ -1,0 +1,205 @@
+#include "config/document.h"
+
+#include <capstan_catch.h>
+
+#include "config/files.h"
+
+using Catch::Matchers::Contains;
+using namespace capstan;
+using namespace capstan::config;
+
+namespace {
+
+// "value @ where" of a key; "" when it is not there.
+std::string look(const Section& section, const std::string& key) {
+  const auto* entry = section.find(key);
+  return entry ? value_text(entry->value) + " @ " + entry->origin.text() : std::string();
+}
+
+// All diagnostics of one file, or the Error's text.
+std::string faults(const std::string& content, const std::vector<std::string>& overrides = {}) {
+  const test::Folder folder;
+  folder.write("a.toml", content);
+  Diagnostics diagnostics;
+  const auto error = test::error_of([&] { load("a.toml", overrides, diagnostics); });
+  return error.empty() ? test::text(diagnostics) : error;
+}
+
+}  // namespace
+
+TEST_CASE("a file's tables become sections, with file and line of each value") {
+  const test::Folder folder;
+  folder.write("c/a.toml",
+               "[train]\nmax_steps = 250\nlr = 1e-4\n\n[model]\nplugin = \"gpt\"\nrope = {theta = 1e4}\n"
+               "[model.norm]\neps = 1e-5\n[strategy.lora]\ntargets = [\"a\",\n  \"b\"]\n[strategy.fsdp]\n"
+               "[monitor.console]\n");
+  Diagnostics diagnostics;
+  const auto document = load("c/a.toml", {}, diagnostics);
+  CHECK(test::text(diagnostics).empty());
+  CHECK(document.file() == "c/a.toml");
+  CHECK(look(document.section("train"), "max_steps") == "250 @ c/a.toml:2");
+  CHECK(look(document.section("train"), "lr") == "1e-04 @ c/a.toml:3");
+  CHECK(look(document.section("model"), "rope.theta") == "10000.0 @ c/a.toml:7");
+  CHECK(look(document.section("model"), "norm.eps") == "1e-05 @ c/a.toml:9");
+  CHECK(document.section("model").origin.text() == "c/a.toml:5");
+  CHECK(document.section("data").entries.empty());
+  CHECK(document.section("data").path == "data");
+  CHECK(document.section("data").origin.text() == "c/a.toml");
+  const auto strategies = document.children("strategy");
+  REQUIRE(strategies.size() == 2);
+  CHECK(strategies[0].path == "strategy.fsdp");
+  CHECK(strategies[0].entries.empty());
+  CHECK(strategies[0].origin.text() == "c/a.toml:13");
+  CHECK(strategies[1].path == "strategy.lora");
+  CHECK(look(strategies[1], "targets") == "[\"a\", \"b\"] @ c/a.toml:11");
+  REQUIRE(document.children("monitor").size() == 1);
+}
+
+TEST_CASE("bases are merged table by table, and what stands in the file wins") {
+  const test::Folder folder;
+  folder.write("base/common.toml", "[train]\nmax_steps = 1\nmicro_batch = 2\n[strategy.fsdp]\nmode = \"full_shard\"\n");
+  folder.write("base/model.toml", "extends = \"common.toml\"\n[model]\nplugin = \"gpt\"\n[train]\nmicro_batch = 4\n");
+  folder.write("a.toml", "extends = \"base/model.toml\"\n[train]\nmax_steps = 250\n[strategy.lora]\n");
+  Diagnostics diagnostics;
+  const auto document = load("a.toml", {}, diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(look(document.section("train"), "max_steps") == "250 @ a.toml:3");
+  CHECK(look(document.section("train"), "micro_batch") == "4 @ base/model.toml:5");
+  CHECK(look(document.section("model"), "plugin") == "\"gpt\" @ base/model.toml:3");
+  CHECK(document.children("strategy").size() == 2);
+  CHECK(document.section("train").entries.size() == 2);
+}
+
+TEST_CASE("several bases: later ones win, and two of them may share one") {
+  const test::Folder folder;
+  folder.write("root.toml", "[train]\na = 0\nb = 0\nc = 0\n");
+  folder.write("one.toml", "extends = \"root.toml\"\n[train]\na = 1\nb = 1\n");
+  folder.write("two.toml", "[train]\nb = 2\n");
+  folder.write("a.toml", "extends = [\"one.toml\", \"two.toml\"]\n");
+  Diagnostics diagnostics;
+  const auto train = load("a.toml", {}, diagnostics).section("train");
+  CHECK(diagnostics.empty());
+  CHECK(look(train, "a") == "1 @ one.toml:3");
+  CHECK(look(train, "b") == "2 @ two.toml:2");
+  CHECK(look(train, "c") == "0 @ root.toml:4");
+}
+
+TEST_CASE("a value replaces a table of that name, and a table a value") {
+  const test::Folder folder;
+  folder.write("base.toml", "[model]\nrope.theta = 1\nrope.kind = \"x\"\nnorm = \"rms\"\n");
+  folder.write("a.toml", "extends = \"base.toml\"\n[model]\nrope = \"none\"\nnorm.eps = 1e-5\n");
+  Diagnostics diagnostics;
+  const auto model = load("a.toml", {}, diagnostics).section("model");
+  CHECK(model.entries.size() == 2);
+  CHECK(look(model, "rope") == "\"none\" @ a.toml:3");
+  CHECK(look(model, "norm.eps") == "1e-05 @ a.toml:4");
+}
+
+TEST_CASE("a base that is missing or that extends in a circle names who asks") {
+  const test::Folder folder;
+  Diagnostics diagnostics;
+  folder.write("c/a.toml", "# first\nextends = \"base/no.toml\"\n");
+  CHECK(test::error_of([&] { load("c/a.toml", {}, diagnostics); }) ==
+        "c/a.toml:2: extends \"base/no.toml\", but c/base/no.toml does not exist\n"
+        "    fix: the name is taken from the folder of the file that extends");
+  folder.write("x.toml", "extends = \"y.toml\"\n");
+  folder.write("y.toml", "\nextends = [\"z.toml\"]\n");
+  folder.write("z.toml", "extends = \"./y.toml\"\n");
+  Diagnostics more;
+  CHECK(test::error_of([&] { load("x.toml", {}, more); }) ==
+        "z.toml:1: extends goes in a circle: y.toml -> z.toml -> y.toml\n    fix: remove one of these extends");
+  CHECK(faults("extends = 3\n") ==
+        "a.toml:1: extends must be a file name or a list of file names\n"
+        "    fix: for example extends = \"base/common.toml\"\n");
+}
+
+TEST_CASE("a missing file names its neighbour, and broken TOML its line") {
+  const test::Folder folder;
+  folder.write("c/llama.toml", "");
+  Diagnostics diagnostics;
+  CHECK(test::error_of([&] { load("c/lama.toml", {}, diagnostics); }) ==
+        "c/lama.toml: the file does not exist\n    fix: did you mean 'c/llama.toml'?");
+  Diagnostics none;
+  CHECK(test::error_of([&] { load("nowhere/a.toml", {}, none); }) == "nowhere/a.toml: the file does not exist");
+  CHECK_THAT(faults("[train]\nmax_steps = = 3\n"), Contains("a.toml:2: not valid TOML: "));
+  CHECK_THAT(faults("[train]\na = 1\na = 2\n"), Contains("a.toml:3: not valid TOML: ") && Contains("redefine"));
+  CHECK_THAT(faults("[train\n"), Contains("a.toml:1: not valid TOML: "));
+}
+
+TEST_CASE("a base with broken TOML is named itself") {
+  const test::Folder folder;
+  folder.write("base.toml", "[train]\n\nlr = \n");
+  folder.write("a.toml", "extends = \"base.toml\"\n");
+  Diagnostics diagnostics;
+  CHECK_THAT(test::error_of([&] { load("a.toml", {}, diagnostics); }), Contains("base.toml:3: not valid TOML: "));
+}
+
+TEST_CASE("tables and values that have no place are refused") {
+  CHECK(faults("[trian]\nmax_steps = 1\nx.y = 2\n") ==
+        "a.toml:1: unknown table [trian]\n    fix: did you mean 'train'?\n");
+  CHECK_THAT(faults("max_steps = 1\n"), Contains("a.toml:1: max_steps stands outside of any table"));
+  CHECK(faults("train = 3\n") ==
+        "a.toml:1: train is 3, but must be a table\n    fix: write [train] and its options below\n");
+  CHECK(faults("[strategy]\nfsdp = true\n") ==
+        "a.toml:2: strategy.fsdp is true, but must be a table\n"
+        "    fix: write [strategy.fsdp] and its options below\n");
+  CHECK_THAT(faults("strategy = \"fsdp\"\n"), Contains("fix: write [strategy.<plugin>]"));
+  CHECK(faults("[train.deep]\n") == "a.toml:1: [train.deep] is empty\n    fix: remove it, or set an option in it\n");
+}
+
+TEST_CASE("values that no option can have are refused in words") {
+  CHECK_THAT(faults("[train]\nx = 1979-05-27\n"), Contains("a.toml:2: train.x is a date or a time"));
+  CHECK_THAT(faults("[train]\nx = [1, \"a\"]\n"), Contains("a.toml:2: train.x mixes types"));
+  CHECK_THAT(faults("[train]\nx = [[1], [2]]\n"), Contains("a.toml:2: train.x is a list of lists"));
+  CHECK_THAT(faults("[train]\nx = [true]\n"), Contains("a.toml:2: train.x is a list of booleans"));
+  CHECK_THAT(faults("[[train.x]]\ny = 1\n"), Contains("a.toml:1: train.x is a list of tables"));
+  CHECK_THAT(faults("[[strategy]]\nname = \"x\"\n"), Contains("a.toml:1: strategy is a list of tables"));
+  const auto both = faults("[train]\nx = 1979-05-27\n[trian]\n");
+  CHECK_THAT(both, Contains("a.toml:2") && Contains("a.toml:3"));
+}
+
+TEST_CASE("overrides win over files and are read as TOML, else as text") {
+  const test::Folder folder;
+  folder.write("a.toml", "[train]\nmax_steps = 1\n[strategy.lora]\nrank = 8\n");
+  Diagnostics diagnostics;
+  const auto document = load("a.toml",
+                             {"train.max_steps=250", "train.lr = 1e-4", "run.name=my run", "run.dir=/tmp/x=y",
+                              "strategy.lora.enabled=false", "strategy.lora.targets=[\"a\", \"b\"]",
+                              "model.rope={theta = 5}", "data.note=", "data.day=2024-xx", "train.max_steps=300"},
+                             diagnostics);
+  CHECK(test::text(diagnostics).empty());
+  CHECK(look(document.section("train"), "max_steps") == "300 @ command line");
+  CHECK(look(document.section("train"), "lr") == "1e-04 @ command line");
+  CHECK(look(document.section("run"), "name") == "\"my run\" @ command line");
+  CHECK(look(document.section("run"), "dir") == "\"/tmp/x=y\" @ command line");
+  CHECK(look(document.section("model"), "rope.theta") == "5 @ command line");
+  CHECK(look(document.section("data"), "note") == "\"\" @ command line");
+  CHECK(look(document.section("data"), "day") == "\"2024-xx\" @ command line");
+  CHECK(document.section("train").find("max_steps")->text == "300");
+  const auto lora = document.children("strategy").at(0);
+  CHECK(look(lora, "enabled") == "false @ command line");
+  CHECK(look(lora, "targets") == "[\"a\", \"b\"] @ command line");
+  CHECK(look(lora, "rank") == "8 @ a.toml:4");
+}
+
+TEST_CASE("an override may switch on a plugin that no file names") {
+  const test::Folder folder;
+  folder.write("a.toml", "");
+  Diagnostics diagnostics;
+  const auto document = load("a.toml", {"strategy.fsdp.mode=no_shard"}, diagnostics);
+  REQUIRE(document.children("strategy").size() == 1);
+  CHECK(document.children("strategy")[0].path == "strategy.fsdp");
+}
+
+TEST_CASE("malformed overrides say how to write one") {
+  const std::string form = "\n    fix: write it as table.option=value, for example train.max_steps=250\n";
+  CHECK(faults("", {"train.max_steps"}) == "command line: 'train.max_steps' is no override: it has no '='" + form);
+  CHECK(faults("", {"max_steps=3"}) == "command line: 'max_steps=3' names no option of a table" + form);
+  CHECK(faults("", {"train.=3"}) == "command line: 'train.=3' names no option of a table" + form);
+  CHECK(faults("", {"=3"}) == "command line: '=3' names no option of a table" + form);
+  CHECK(faults("", {"trian.max_steps=3"}) ==
+        "command line: unknown table [trian] in trian.max_steps\n    fix: did you mean 'train'?\n");
+  CHECK_THAT(faults("", {"strategy.fsdp=true"}), Contains("command line: strategy.fsdp is true, but must be a table"));
+  CHECK_THAT(faults("", {"train.x=[1, 2"}), Contains("command line: [1, 2 is not a TOML value: "));
+  CHECK_THAT(faults("", {"train.x=2024-01-01"}), Contains("command line: train.x is a date or a time"));
+}

@@ -1,0 +1,245 @@
+#include <capstan/config/options.h>
+#include <capstan_catch.h>
+
+#include <cmath>
+#include <filesystem>
+
+using Catch::Matchers::Contains;
+using namespace capstan;
+using namespace capstan::config;
+using Layer = Origin::Layer;
+
+namespace {
+
+struct Sample {
+  bool fast = false;
+  std::int64_t rank = 8;
+  double lr = 1e-3;
+  double clip = 1;
+  std::string schedule = "cosine";
+  std::string name = "run";
+  std::string file;
+  std::optional<std::int64_t> seed;
+  std::vector<std::int64_t> sizes{1, 2};
+  std::vector<double> betas{0.9, 0.95};
+  std::vector<std::string> targets;
+  static void describe(OptionTable<Sample>& t) {
+    t.add("fast", &Sample::fast).doc("no checks");
+    t.add("rank", &Sample::rank).min(1).max(64).doc("rank of each adapter");
+    t.add("lr", &Sample::lr).above(0).spelling("learning_rate").doc("peak learning rate");
+    t.add("clip", &Sample::clip).min(0).doc("largest global norm");
+    t.add("schedule", &Sample::schedule).choices({"cosine", "linear"}).doc("how lr falls");
+    t.add("name", &Sample::name).doc("of the run");
+    t.add("file", &Sample::file).path().doc("where it lies");
+    t.add("seed", &Sample::seed).doc("of everything");
+    t.add("sizes", &Sample::sizes).min(1).doc("of parts");
+    t.add("betas", &Sample::betas).min(0).max(1).doc("of AdamW");
+    t.add("targets", &Sample::targets).choices({"qkv", "proj"}).doc("adapted layers");
+  }
+};
+
+Entry entry(const std::string& key, Value value, int line = 1) {
+  return {key, std::move(value), {Layer::file, "c/a.toml", line}};
+}
+
+Section section(std::vector<Entry> entries) { return {"train", {Layer::file, "c/a.toml", 1}, std::move(entries)}; }
+
+// The diagnostics' text of a section with this one entry.
+std::string fault(const std::string& key, Value value) {
+  Diagnostics diagnostics;
+  const Options<Sample> options(section({entry(key, std::move(value), 3)}), diagnostics);
+  std::string out;
+  for (const auto& diagnostic : diagnostics.list()) out += diagnostic.text() + "\n";
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("options have the struct's defaults, and remember that nobody set them") {
+  const Options<Sample> options;
+  CHECK(options->rank == 8);
+  CHECK(options->betas == std::vector<double>{0.9, 0.95});
+  CHECK_FALSE(options->seed.has_value());
+  CHECK_FALSE(options.is_set(&Sample::rank));
+  CHECK(options.where(&Sample::rank) == "default");
+  CHECK(options.name(&Sample::rank) == "rank");
+  CHECK(Options<Sample>::schema().size() == 11);
+}
+
+TEST_CASE("values of every type arrive in the struct, with their origin") {
+  Diagnostics diagnostics;
+  const Options<Sample> options(
+      section({entry("fast", true), entry("rank", std::int64_t{4}, 12), entry("lr", 0.5),
+               entry("name", std::string("x")), entry("seed", std::int64_t{7}),
+               entry("sizes", std::vector<std::int64_t>{3}), entry("betas", std::vector<double>{0.5, 1}),
+               entry("targets", std::vector<std::string>{"qkv"})}),
+      diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(options->fast);
+  CHECK(options->rank == 4);
+  CHECK(options->lr == 0.5);
+  CHECK(options->name == "x");
+  CHECK(options->seed == 7);
+  CHECK(options->sizes == std::vector<std::int64_t>{3});
+  CHECK(options->betas == std::vector<double>{0.5, 1});
+  CHECK(options->targets == std::vector<std::string>{"qkv"});
+  CHECK(options.where(&Sample::rank) == "c/a.toml:12");
+  CHECK(options.name(&Sample::rank) == "train.rank");
+  CHECK(options.is_set(&Sample::rank));
+  CHECK_FALSE(options.is_set(&Sample::clip));
+}
+
+TEST_CASE("integers are numbers, and an empty list is a list of anything") {
+  Diagnostics diagnostics;
+  const Options<Sample> options(
+      section({entry("clip", std::int64_t{2}), entry("betas", std::vector<std::int64_t>{0, 1}),
+               entry("targets", std::vector<std::int64_t>{}), entry("sizes", std::vector<std::string>{})}),
+      diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(options->clip == 2.0);
+  CHECK(options->betas == std::vector<double>{0, 1});
+  CHECK(options->targets.empty());
+  CHECK(options->sizes.empty());
+}
+
+TEST_CASE("a wrong type is refused with the value, what it must be, and how to write it") {
+  CHECK(fault("rank", std::string("many")) ==
+        "c/a.toml:3: train.rank is \"many\" (a string), but must be an integer\n    fix: for example rank = 8\n");
+  CHECK(fault("rank", 16.0) ==
+        "c/a.toml:3: train.rank is 16.0 (a number), but must be an integer\n    fix: write 16\n");
+  CHECK(fault("name", std::int64_t{2024}) ==
+        "c/a.toml:3: train.name is 2024 (an integer), but must be a string\n    fix: write \"2024\"\n");
+  CHECK(fault("targets", std::string("qkv")) ==
+        "c/a.toml:3: train.targets is \"qkv\" (a string), but must be a list of strings\n    fix: write [\"qkv\"]\n");
+  CHECK_THAT(fault("fast", std::string("true")), Contains("(a string), but must be true or false"));
+  CHECK_THAT(fault("fast", std::int64_t{1}), Contains("1 (an integer), but must be true or false"));
+  CHECK_THAT(fault("lr", true), Contains("true (a boolean), but must be a number"));
+  CHECK_THAT(fault("sizes", 1.5), Contains("1.5 (a number), but must be a list of integers"));
+  CHECK_THAT(fault("sizes", std::vector<double>{1.5}),
+             Contains("[1.5] (a list of numbers), but must be a list of int"));
+  CHECK_THAT(fault("lr", std::vector<std::int64_t>{1}), Contains("[1] (a list of integers), but must be a number"));
+  CHECK_THAT(fault("betas", std::vector<std::string>{"a"}), Contains("(a list of strings), but must be a list of num"));
+}
+
+TEST_CASE("a value out of its range or choices is refused in words") {
+  CHECK(fault("rank", std::int64_t{0}) == "c/a.toml:3: train.rank is 0, but must be between 1 and 64\n");
+  CHECK(fault("lr", 0.0) == "c/a.toml:3: train.lr is 0.0, but must be above 0\n");
+  CHECK(fault("clip", -0.5) == "c/a.toml:3: train.clip is -0.5, but must be at least 0\n");
+  CHECK(fault("sizes", std::vector<std::int64_t>{1, 0}) ==
+        "c/a.toml:3: train.sizes is [1, 0], but must be at least 1\n");
+  CHECK_THAT(fault("betas", std::vector<double>{0.9, 1.5}), Contains("but must be between 0 and 1"));
+  CHECK_THAT(fault("lr", std::nan("")), Contains("train.lr is nan, but must be a finite number"));
+  CHECK_THAT(fault("clip", HUGE_VAL), Contains("train.clip is inf, but must be a finite number"));
+  CHECK(fault("schedule", std::string("cosin")) ==
+        "c/a.toml:3: train.schedule is \"cosin\", but must be one of \"cosine\", \"linear\"\n"
+        "    fix: did you mean 'cosine'?\n");
+  CHECK_THAT(fault("targets", std::vector<std::string>{"qkv", "x"}), Contains("but must be one of \"qkv\", \"proj\""));
+}
+
+TEST_CASE("bounds are inclusive unless said otherwise") {
+  CHECK(fault("rank", std::int64_t{1}).empty());
+  CHECK(fault("rank", std::int64_t{64}).empty());
+  CHECK_FALSE(fault("rank", std::int64_t{65}).empty());
+  CHECK(fault("clip", 0.0).empty());
+  CHECK(fault("lr", 1e-300).empty());
+  OptionSpec spec;
+  CHECK(limits_text(spec).empty());
+  spec.max = 0.5;
+  CHECK(limits_text(spec) == "at most 0.5");
+  spec.min = 0;
+  spec.min_is_exclusive = true;
+  CHECK(limits_text(spec) == "above 0 and at most 0.5");
+}
+
+TEST_CASE("an unknown key is refused with the nearest name, file and line") {
+  CHECK(fault("rnak", std::int64_t{1}) == "c/a.toml:3: unknown option train.rnak\n    fix: did you mean 'rank'?\n");
+  CHECK_THAT(fault("temperature", 1.0), Contains("unknown option train.temperature\n    fix: one of: fast, rank"));
+  Diagnostics diagnostics;
+  resolve({}, section({entry("x", true)}), diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics.list()[0].fix == "remove it: [train] takes no options");
+}
+
+TEST_CASE("all faults are found at once, and a faulty option keeps its default") {
+  Diagnostics diagnostics;
+  const Options<Sample> options(
+      section({entry("rank", std::int64_t{0}), entry("rnak", std::int64_t{0}), entry("lr", true)}), diagnostics);
+  CHECK(diagnostics.size() == 3);
+  CHECK(options->rank == 8);
+  CHECK(options->lr == 1e-3);
+  CHECK_FALSE(options.is_set(&Sample::rank));
+}
+
+TEST_CASE("another spelling sets the same option, but not both of them") {
+  Diagnostics diagnostics;
+  const Options<Sample> one(section({entry("learning_rate", 0.25)}), diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(one->lr == 0.25);
+  const Options<Sample> both(section({entry("lr", 0.5, 4), entry("learning_rate", 0.25, 9)}), diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics.list()[0].text() ==
+        "c/a.toml:9: train.learning_rate and train.lr (c/a.toml:4) are two spellings of one option\n"
+        "    fix: keep one of them");
+}
+
+TEST_CASE("the highest layer wins, whatever the order and the spelling") {
+  const Origin preset{Layer::preset, "", 0};
+  const Origin model{Layer::model_file, "m/config.json", 0};
+  const Origin typed{Layer::command_line, "", 0};
+  Diagnostics diagnostics;
+  const Options<Sample> options(section({{"lr", 0.1, typed},
+                                         entry("learning_rate", 0.2),
+                                         {"rank", std::int64_t{2}, preset},
+                                         {"rank", std::int64_t{3}, model},
+                                         {"architectures", std::vector<std::string>{"x"}, model},
+                                         {"seed", Value(), model}}),
+                                diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(options->lr == 0.1);
+  CHECK(options.where(&Sample::lr) == "command line");
+  CHECK(options->rank == 3);
+  CHECK(options.where(&Sample::rank) == "m/config.json");
+  CHECK_FALSE(options.is_set(&Sample::seed));
+}
+
+TEST_CASE("what is typed for a string is that string") {
+  const Origin typed{Layer::command_line, "", 0};
+  Diagnostics diagnostics;
+  const Options<Sample> options(
+      section({{"name", std::int64_t{1000}, typed, "1_000"}, {"rank", std::int64_t{4}, typed, "4"}}), diagnostics);
+  CHECK(diagnostics.empty());
+  CHECK(options->name == "1_000");
+  CHECK(options->rank == 4);
+}
+
+TEST_CASE("a required option that is missing says where to add it") {
+  struct Needs {
+    std::string path;
+    static void describe(OptionTable<Needs>& t) { t.add("path", &Needs::path).required().doc("the model's folder"); }
+  };
+  Diagnostics diagnostics;
+  const Options<Needs> options(Section{"model", {Layer::file, "c/a.toml", 5}, {}}, diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(diagnostics.list()[0].text() ==
+        "c/a.toml:5: model.path is not set, and it has no default\n    fix: add path to [model]: the model's folder");
+}
+
+TEST_CASE("a relative path starts at the folder of its file, and on the command line at the current one") {
+  namespace fs = std::filesystem;
+  Diagnostics diagnostics;
+  const auto file_of = [&](Entry one) { return Options<Sample>(section({std::move(one)}), diagnostics)->file; };
+  CHECK(file_of(entry("file", std::string("../d/x.json"))) == (fs::current_path() / "d/x.json").string());
+  CHECK(file_of(entry("file", std::string("/abs/x.json"))) == "/abs/x.json");
+  CHECK(file_of(entry("file", std::string())).empty());
+  CHECK(file_of({"file", std::string("x.json"), {Layer::command_line, "", 0}}) ==
+        (fs::current_path() / "x.json").string());
+  CHECK(diagnostics.empty());
+}
+
+TEST_CASE("a derived value replaces the value and keeps the origin") {
+  Options<Sample> options;
+  options.derive(&Sample::rank, std::int64_t{5});
+  CHECK(options->rank == 5);
+  CHECK(value_text(options.resolved()[1].value) == "5");
+  CHECK(options.where(&Sample::rank) == "default");
+}
