@@ -1,0 +1,144 @@
+#include "plugin/abi.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <gelf.h>
+#include <libelf.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace capstan::plugin {
+namespace {
+
+constexpr std::string_view note_owner = "Capstan";
+constexpr GElf_Word note_type = 1;
+constexpr const char* rebuild = "build the plugin with capstan_add_plugin() of this Capstan's SDK";
+
+[[noreturn]] void fail_truncated(const std::filesystem::path& file) {
+  throw Error("is cut short: it ends before its own tables say", "copy or build it again", file.string());
+}
+
+// An ELF file in memory, opened for reading.
+class ElfFile {
+ public:
+  explicit ElfFile(const std::filesystem::path& path) : path_(path), file_(path) {
+    constexpr std::string_view magic = "\177ELF";
+    const std::string_view start(reinterpret_cast<const char*>(file_.data()), std::min(file_.size(), magic.size()));
+    if (start != magic) throw Error("is no shared library (no ELF file)", rebuild, path.string());
+    elf_version(EV_CURRENT);
+    // libelf's signature takes a mutable image, and it writes to none that it only reads.
+    auto* image = const_cast<char*>(reinterpret_cast<const char*>(file_.data()));
+    elf_.reset(elf_memory(image, file_.size()));
+    GElf_Ehdr header;
+    if (!elf_ || elf_kind(elf_.get()) != ELF_K_ELF || !gelf_getehdr(elf_.get(), &header)) fail_truncated(path);
+    const auto sections_end = header.e_shoff + GElf_Off{header.e_shnum} * header.e_shentsize;
+    if (sections_end > file_.size() || elf_getphdrnum(elf_.get(), &segments_) != 0) fail_truncated(path);
+  }
+
+  std::size_t segments() const { return segments_; }
+
+  GElf_Phdr segment(std::size_t index) const {
+    GElf_Phdr header;
+    if (!gelf_getphdr(elf_.get(), static_cast<int>(index), &header)) fail_truncated(path_);
+    const bool in_file = header.p_filesz <= file_.size() && header.p_offset <= file_.size() - header.p_filesz;
+    if (!in_file) fail_truncated(path_);
+    return header;
+  }
+
+  // The text of Capstan's note among the notes of this segment; empty when it is not there.
+  std::string note(const GElf_Phdr& segment) const {
+    const auto type = segment.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR;
+    Elf_Data* data =
+        elf_getdata_rawchunk(elf_.get(), static_cast<std::int64_t>(segment.p_offset), segment.p_filesz, type);
+    if (!data) fail_truncated(path_);
+    const auto* bytes = static_cast<const char*>(data->d_buf);
+    std::size_t offset = 0;
+    std::size_t name = 0;
+    std::size_t text = 0;
+    GElf_Nhdr head;
+    while ((offset = gelf_getnote(data, offset, &head, &name, &text)) > 0) {
+      const std::string owner(bytes + name, std::max<std::size_t>(head.n_namesz, 1) - 1);
+      if (owner != note_owner || head.n_type != note_type) continue;
+      const std::string_view tag(bytes + text, head.n_descsz);
+      return std::string(tag.substr(0, tag.find('\0')));
+    }
+    return {};
+  }
+
+ private:
+  struct End {
+    void operator()(Elf* elf) const { elf_end(elf); }
+  };
+  std::filesystem::path path_;
+  MappedFile file_;
+  std::unique_ptr<Elf, End> elf_;
+  std::size_t segments_ = 0;
+};
+
+std::string field(const AbiFields& fields, const std::string& name) {
+  for (const auto& [key, value] : fields) {
+    if (key == name) return value;
+  }
+  return "-";
+}
+
+}  // namespace
+
+std::string host_abi_tag() { return CAPSTAN_ABI_TAG; }
+
+AbiFields abi_fields(std::string_view tag) {
+  AbiFields out;
+  for (const auto& part : split(tag, ' ')) {
+    const auto equals = part.find('=');
+    if (part.empty()) continue;
+    out.emplace_back(part.substr(0, equals), equals == std::string::npos ? "" : part.substr(equals + 1));
+  }
+  return out;
+}
+
+std::string abi_difference(std::string_view host, std::string_view plugin) {
+  const auto ours = abi_fields(host);
+  const auto theirs = abi_fields(plugin);
+  std::vector<std::string> names;
+  for (const auto& fields : {ours, theirs}) {
+    for (const auto& [name, value] : fields) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  bool differs = false;
+  std::vector<std::vector<std::string>> rows{{"      field", "this Capstan", "plugin"}};
+  for (const auto& name : names) {
+    const auto own = field(ours, name);
+    const auto other = field(theirs, name);
+    rows.push_back({"      " + name, own, other});
+    if (own != other) rows.back().emplace_back("<- differs");
+    differs = differs || own != other;
+  }
+  if (!differs) return {};
+  auto table = table_text(rows);
+  table.pop_back();
+  return table;
+}
+
+std::string read_abi_tag(const std::filesystem::path& file) {
+  const ElfFile elf(file);
+  std::string tag;
+  for (std::size_t i = 0; i < elf.segments(); ++i) {
+    const auto segment = elf.segment(i);
+    if (segment.p_type == PT_NOTE && tag.empty()) tag = elf.note(segment);
+  }
+  if (tag.empty()) throw Error("is no Capstan plugin: it has no ABI note (.note.capstan)", rebuild, file.string());
+  return tag;
+}
+
+void check_abi(const std::filesystem::path& file) {
+  const auto difference = abi_difference(host_abi_tag(), read_abi_tag(file));
+  if (difference.empty()) return;
+  throw Error("was built for another Capstan and cannot be loaded\n" + difference,
+              "rebuild the plugin against this Capstan's SDK, with the compiler and LibTorch named above",
+              file.string());
+}
+
+}  // namespace capstan::plugin

@@ -4,6 +4,11 @@
 
 #include <cstdint>
 
+// The ABI tag promises it, and LibTorch is built with it.
+#if !defined(_GLIBCXX_USE_CXX11_ABI) || !_GLIBCXX_USE_CXX11_ABI
+#error "a Capstan plugin is built with libstdc++ and _GLIBCXX_USE_CXX11_ABI=1"
+#endif
+
 /// What a plugin's one exported function returns. Plain data: it is read before anything of the plugin runs.
 /// The ABI note beside it (section .note.capstan, written by capstan_add_plugin) was compared before that.
 extern "C" struct CapstanPluginDescriptor {

@@ -3,6 +3,7 @@
 #include <capstan/base/export.h>
 #include <capstan/config/options.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,16 +31,18 @@ struct Registration {
 /// Everything that loaded plugins registered, by (kind, name). Knows no kind. Not thread-safe: filled at start.
 class Registry {
  public:
-  /// Throws Error when (kind, name) is taken, naming both files.
+  /// Throws Error when (kind, name) is taken, naming both files. References to registrations stay valid.
   void add(Registration registration);
+  /// Null when there is none.
   const Registration* find(const std::string& kind, const std::string& name) const;
-  const std::vector<Registration>& all() const { return all_; }
+  /// In the order in which they were added.
+  const std::deque<Registration>& all() const { return all_; }
 
-  /// What the host knows about the file whose register_types runs now; add() fills it in.
+  /// What the host knows about the file whose register_types runs now; add() writes it over what it is given.
   void set_current(Registration about) { current_ = std::move(about); }
 
  private:
-  std::vector<Registration> all_;
+  std::deque<Registration> all_;
   Registration current_;
 };
 

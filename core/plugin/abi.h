@@ -1,0 +1,31 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plugin {
+
+/// What host and plugin must share exactly, since C++ objects pass between them: "sdk=1 cxx=gcc12 … torch=2.11.0".
+/// tools/cmake/CapstanPlugin.cmake makes it, and the note that carries it in each plugin.
+using AbiFields = std::vector<std::pair<std::string, std::string>>;
+
+/// This library's own tag.
+std::string host_abi_tag();
+/// "a=1 b=2" as fields, in order.
+AbiFields abi_fields(std::string_view tag);
+/// A table of all fields, with those marked that differ; empty when the tags agree.
+std::string abi_difference(std::string_view host, std::string_view plugin);
+
+/// The tag in a file's ELF note, read without running anything of it; works on stripped files. Throws Error that
+/// names the file when it is no ELF file, is cut short, or has no note.
+std::string read_abi_tag(const std::filesystem::path& file);
+/// Throws Error, field by field, when the file was built for another Capstan than this one.
+void check_abi(const std::filesystem::path& file);
+
+}  // namespace plugin
+CAPSTAN_END_NAMESPACE

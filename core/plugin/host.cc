@@ -1,0 +1,133 @@
+#include "plugin/host.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <boost/dll/runtime_symbol_info.hpp>
+
+#include "plugin/loader.h"
+
+namespace capstan::plugin {
+namespace fs = std::filesystem;
+namespace {
+
+// The files *.so of a folder, by name. GPU modules (<name>_cuda.so) belong to the plugin beside them.
+std::vector<fs::path> libraries(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto stem = entry.path().stem().string();
+    const bool is_cuda = stem.size() > 5 && stem.compare(stem.size() - 5, 5, "_cuda") == 0;
+    if (entry.path().extension() == ".so" && !is_cuda && !entry.is_directory()) out.push_back(entry.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<fs::path> subfolders(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_directory(ignored)) out.push_back(entry.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+bool is_name(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+}  // namespace
+
+Host::Host(const std::vector<fs::path>& folders) {
+  for (const auto& folder : folders) folders_.push_back(fs::absolute(folder).lexically_normal());
+}
+
+fs::path Host::builtin_folder() {
+  const fs::path own(boost::dll::this_line_location().string());
+  return fs::canonical(own).parent_path() / "capstan" / "plugins";
+}
+
+std::vector<fs::path> Host::candidates(const std::string& kind, const std::string& name) const {
+  std::vector<fs::path> out;
+  for (const auto& folder : folders_) {
+    out.push_back(folder / kind / (name + ".so"));
+    out.push_back(folder / (name + ".so"));
+  }
+  out.push_back(builtin_folder() / kind / (name + ".so"));
+  return out;
+}
+
+std::vector<Host::Place> Host::files() const {
+  std::vector<Place> out;
+  const auto add = [&](const fs::path& folder, const std::string& kind) {
+    for (const auto& file : libraries(folder)) out.push_back({file, kind});
+  };
+  for (const auto& folder : folders_) {
+    for (const auto& kind : subfolders(folder)) add(kind, kind.filename().string());
+    add(folder, "");
+  }
+  for (const auto& kind : subfolders(builtin_folder())) add(kind, kind.filename().string());
+  return out;
+}
+
+void Host::fail_not_found(const std::string& kind, const std::string& name, const std::vector<fs::path>& tried) const {
+  std::vector<std::string> names;
+  for (const auto& place : files()) {
+    if (place.kind == kind || place.kind.empty()) names.push_back(place.file.stem().string());
+  }
+  std::string what = cat("there is no ", kind, " plugin '", name, "'; looked for");
+  for (const auto& file : tried) what += "\n      " + file.string();
+  auto fix = suggestion(name, names);
+  if (fix.empty()) fix = cat("build it, or name the folder that holds ", kind, "/", name, ".so in CAPSTAN_PLUGIN_PATH");
+  throw Error(what, fix);
+}
+
+const Registration& Host::load_file(const fs::path& file, const std::string& kind) {
+  registry_.add(load_plugin_file(file, kind));
+  return registry_.all().back();
+}
+
+const Registration& Host::load(const std::string& kind, const std::string& name, const std::string& path) {
+  if (!is_name(name)) {
+    throw Error(cat("'", name, "' is no name of a ", kind, " plugin"), "a name has letters, digits, '_' and '-' only");
+  }
+  // The linker would search its own folders for a name without a folder.
+  const auto given = path.empty() ? fs::path() : fs::absolute(path).lexically_normal();
+  if (const auto* loaded = registry_.find(kind, name); loaded && (given.empty() || loaded->file == given)) {
+    return *loaded;
+  }
+  const auto tried = given.empty() ? candidates(kind, name) : std::vector<fs::path>{given};
+  for (const auto& file : tried) {
+    if (!fs::exists(file)) continue;
+    if (file.stem() != name) {
+      throw Error(cat("is given as the file of ", kind, " plugin '", name, "', but has another name"),
+                  cat("a plugin's name is that of its file: [", kind, ".", file.stem().string(), "]"), file.string());
+    }
+    return load_file(file, kind);
+  }
+  fail_not_found(kind, name, tried);
+}
+
+std::vector<Found> Host::discover() {
+  std::vector<Found> out;
+  for (const auto& [file, kind] : files()) {
+    Found found{kind, file.stem().string(), file.string(), {}, nullptr};
+    const auto& all = registry_.all();
+    const auto loaded =
+        std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.file == found.file; });
+    try {
+      found.registration = loaded != all.end() ? &*loaded : &load_file(file, kind);
+      found.kind = found.registration->kind;
+    } catch (const Error& error) {
+      found.problem = error.what();
+    }
+    out.push_back(std::move(found));
+  }
+  return out;
+}
+
+}  // namespace capstan::plugin

@@ -1,0 +1,57 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/plugin/registry.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plugin {
+
+/// A plugin file that was found.
+struct Found {
+  std::string kind;  ///< as the file says; from its folder where the file cannot be used, maybe empty
+  std::string name;  ///< the file's stem
+  std::string file;
+  std::string problem;                         ///< why it cannot be used; empty = it can
+  const Registration* registration = nullptr;  ///< null when there is a problem
+};
+
+/// Finds plugins, loads them, and keeps them for good. Looked for in this order: the path that the configuration
+/// gives; each of `folders`, as <folder>/<kind>/<name>.so and <folder>/<name>.so; builtin_folder()/<kind>/<name>.so.
+/// Not thread-safe; registrations live as long as the host.
+class Host {
+ public:
+  /// `folders`: of CAPSTAN_PLUGIN_PATH, in its order.
+  explicit Host(const std::vector<std::filesystem::path>& folders = {});
+
+  /// The plugin, loaded at the first call. `path`: its file; empty = search. Throws Error that names the
+  /// file and what is wrong with it, or, where none is found, every path tried and the nearest name.
+  const Registration& load(const std::string& kind, const std::string& name, const std::string& path = {});
+
+  /// All plugin files in the folders, in search order, loaded as far as they can be.
+  std::vector<Found> discover();
+
+  const Registry& registry() const { return registry_; }
+
+  /// Where plugins that come with Capstan lie: capstan/plugins beside libcapstan.so.
+  static std::filesystem::path builtin_folder();
+
+ private:
+  struct Place {
+    std::filesystem::path file;
+    std::string kind;  // empty: not known before the file is read
+  };
+  std::vector<std::filesystem::path> candidates(const std::string& kind, const std::string& name) const;
+  std::vector<Place> files() const;
+  [[noreturn]] void fail_not_found(const std::string& kind, const std::string& name,
+                                   const std::vector<std::filesystem::path>& tried) const;
+  const Registration& load_file(const std::filesystem::path& file, const std::string& kind);
+
+  std::vector<std::filesystem::path> folders_;
+  Registry registry_;
+};
+
+}  // namespace plugin
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,21 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/plugin/registry.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plugin {
+
+/// Opens a plugin's file for good and returns what it registers. `kind` = what it has to be; empty = any.
+/// Checked in this order: ABI note, libraries that it needs, one LibTorch in the process, entry symbol, descriptor
+/// (size, kind, name = stem), registration of exactly one type. Throws Error that names the file. Thread-safe.
+Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind);
+
+/// The files of LibTorch that this process has mapped ("libtorch_cpu", "libc10"), when a name is there twice.
+std::vector<std::string> doubled_torch_files();
+
+}  // namespace plugin
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,64 @@
+#include "plugin/abi.h"
+
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+
+#include "plugin/fixtures.h"
+
+using Catch::Matchers::Contains;
+using namespace capstan;
+using namespace capstan::plugin;
+
+TEST_CASE("a plugin's note holds the host's own tag, stripped or not") {
+  const auto host = host_abi_tag();
+  CHECK_THAT(host, Contains("sdk=1") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
+  CHECK(read_abi_tag(test::fixture("good")) == host);
+  CHECK(read_abi_tag(test::fixture("stripped")) == host);
+  CHECK_NOTHROW(check_abi(test::fixture("stripped")));
+}
+
+TEST_CASE("a difference shows every field, those marked that differ") {
+  CHECK(abi_difference("sdk=1 torch=2.11.0", "sdk=1 torch=2.11.0").empty());
+  CHECK(abi_difference("sdk=1 torch=2.11.0", "torch=2.11.0 sdk=1").empty());
+  CHECK(abi_difference("sdk=1 torch=2.11.0", "sdk=1 torch=2.10.0 cuda=13") ==
+        "      field  this Capstan  plugin\n"
+        "      sdk    1             1\n"
+        "      torch  2.11.0        2.10.0  <- differs\n"
+        "      cuda   -             13      <- differs");
+  CHECK_THAT(abi_difference("sdk=1 cxx=gcc12", "sdk=1"), Contains("cxx    gcc12         -       <- differs"));
+}
+
+TEST_CASE("a plugin of another LibTorch is refused field by field") {
+  const auto file = test::fixture("wrong_tag");
+  const auto message = test::error_of([&] { check_abi(file); });
+  CHECK_THAT(message, Contains(file.string() + ": was built for another Capstan and cannot be loaded"));
+  CHECK_THAT(message, Contains("1.0.0   <- differs") && Contains("13      <- differs"));
+  CHECK_THAT(message, Contains("fix: rebuild the plugin against this Capstan's SDK"));
+}
+
+TEST_CASE("a file that is no plugin says which file and why") {
+  CHECK(test::error_of([] { read_abi_tag("/nowhere/x.so"); }) ==
+        "/nowhere/x.so: cannot open it: No such file or directory");
+  CHECK_THAT(test::error_of([] { read_abi_tag(test::fixture("no_note")); }),
+             Contains("no_note.so: is no Capstan plugin: it has no ABI note (.note.capstan)"));
+  const test::Folder folder;
+  const auto file = folder.path() / "x.so";
+  write_file(file, "");
+  CHECK_THAT(test::error_of([&] { read_abi_tag(file); }), Contains("x.so: is no shared library (no ELF file)"));
+  write_file(file, "#!/bin/sh\necho no\n");
+  CHECK_THAT(test::error_of([&] { read_abi_tag(file); }), Contains("x.so: is no shared library (no ELF file)"));
+}
+
+TEST_CASE("a file that is cut short is refused wherever the cut is") {
+  const auto whole = read_file(test::fixture("good"));
+  const test::Folder folder;
+  const auto file = folder.path() / "good.so";
+  for (const std::size_t size : {std::size_t{4}, std::size_t{20}, std::size_t{64}, std::size_t{100}, std::size_t{500},
+                                 whole.size() / 2, whole.size() - 1}) {
+    INFO("bytes: " << size);
+    write_file(file, std::string_view(whole).substr(0, size));
+    CHECK_THAT(test::error_of([&] { read_abi_tag(file); }), Contains("good.so: is cut short"));
+  }
+  write_file(file, whole);
+  CHECK(read_abi_tag(file) == host_abi_tag());
+}
