@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,8 +55,8 @@ struct StepEnded {
 struct EvalEnded {
   std::int64_t step = 0;  ///< steps done
   double epoch_progress = 0;
-  std::string split;  ///< "eval" or "train": which questions were asked
-  double loss = 0;
+  std::string split;           ///< "eval" or "train": which questions were asked
+  std::optional<double> loss;  ///< mean over target tokens; not there where only answers were scored
   std::int64_t samples = 0;
   double runtime_s = 0;
   Values scores;  ///< "exact_match", "f1" and the like, where generation was asked for

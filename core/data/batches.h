@@ -1,0 +1,75 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace data {
+
+/// What the plan of a run is made from.
+struct PlanRequest {
+  std::int64_t samples = 0;  ///< of the training split
+  std::int64_t global_batch = 1;
+  std::optional<std::int64_t> epochs;     ///< with both, the run ends
+  std::optional<std::int64_t> max_steps;  ///< at whichever comes first
+  bool drop_last = false;  ///< an epoch's last incomplete batch: false = filled with empty slots, true = left out
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  std::string where_samples;  ///< where the configuration names the data
+  std::string where_batch;    ///< … and the global batch
+  std::string where_length;   ///< … and max_steps or epochs
+};
+
+/// How many steps a run takes and where each stands. A run's cursor is its number of steps done and nothing else:
+/// every function here takes any step, in any order.
+struct Plan {
+  std::int64_t samples = 0;
+  std::int64_t global_batch = 1;
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t steps = 0;  ///< in the whole run
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+
+  /// Samples that an epoch visits: all of them, or with drop_last those of its whole batches.
+  std::int64_t samples_per_epoch() const;
+  std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
+  /// Samples seen in the first `steps_done` steps, empty slots not counted.
+  std::int64_t consumed(std::int64_t steps_done) const;
+  double epoch_progress(std::int64_t steps_done) const {
+    return static_cast<double>(steps_done) / static_cast<double>(steps_per_epoch);
+  }
+};
+
+/// Faults (no samples, no whole batch under drop_last, neither epochs nor max_steps) are added to `diagnostics`;
+/// the plan is then empty (steps = 0).
+Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics);
+
+/// A place in a global batch.
+struct Slot {
+  std::int64_t sample = -1;  ///< index into the data source; -1 = empty, weight 0
+  std::int64_t id = -1;      ///< run-wide sample id: how many samples the run saw before this one; -1 = empty
+
+  bool operator==(const Slot&) const = default;
+};
+
+/// The global batches of a plan; BatchShape says how one is divided. Remembers the order of one epoch, so use each
+/// object from one thread.
+class Batches {
+ public:
+  explicit Batches(const Plan& plan) : plan_(plan) {}
+  /// The global_batch slots of a step. Empty slots only stand at the end of an epoch's last batch.
+  std::vector<Slot> slots(std::int64_t step);
+  const Plan& plan() const { return plan_; }
+
+ private:
+  Plan plan_;
+  std::int64_t epoch_ = -1;
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace data
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace data {
+
+/// The label of a position that bears no loss (as in PyTorch's cross entropy).
+inline constexpr std::int64_t ignored_label = -100;
+
+/// A micro-batch in host memory. Matrices are rows x cols, row-major.
+///
+/// A sample of T tokens gives T-1 positions: position t reads token t and predicts token t+1, so its label is
+/// token t+1 where that one is a target, else ignored_label. Positions behind a row's length hold the padding id and
+/// no label; under causal attention they change nothing before them.
+struct HostBatch {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::int64_t> tokens;      ///< rows x cols
+  std::vector<std::int64_t> labels;      ///< rows x cols, shifted as said above
+  std::vector<std::int64_t> lengths;     ///< rows: positions that are not padding
+  std::vector<std::int64_t> sample_ids;  ///< rows: run-wide sample ids, -1 in an empty row
+  std::int64_t target_tokens = 0;        ///< labels that bear loss
+  std::int64_t real_tokens = 0;          ///< sum of lengths
+
+  /// All positions that are computed.
+  std::int64_t padded_tokens() const { return rows * cols; }
+};
+
+/// One row to be: no sample = an empty row, all padding and without a target.
+struct Row {
+  const Sample* sample = nullptr;
+  std::int64_t id = -1;
+};
+
+struct Padding {
+  std::int64_t pad_id = 0;
+  std::int64_t multiple = 1;                                ///< cols is rounded up to a multiple of it
+  std::optional<std::int64_t> fixed_length = std::nullopt;  ///< cols whatever the samples; `multiple` is then not used
+};
+
+/// What fills rows up: the tokenizer's pad id, else its end id, else 0. Its positions never bear loss.
+std::int64_t padding_id(const Tokenizer& tokenizer);
+
+/// Puts samples side by side. cols is the longest row's positions (at least 1). Throws Error for a sample whose
+/// is_target is not as long as its tokens, and for one with more positions than fixed_length.
+HostBatch collate(const std::vector<Row>& rows, const Padding& padding);
+
+}  // namespace data
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace data {
+
+/// Spreads the evaluation samples over the data coordinates: each sample stands in exactly one row, and every
+/// coordinate runs the same number of batches of the same number of rows, whatever is left over.
+struct EvalPlan {
+  std::int64_t samples = 0;
+  std::int64_t data_parallel_size = 1;
+  std::int64_t batch = 1;  ///< rows of one coordinate's batch
+
+  /// Batches that every coordinate runs.
+  std::int64_t batches() const;
+  /// The sample of each row of batch `index` on `coordinate`; -1 = an empty row.
+  std::vector<std::int64_t> rows(std::int64_t index, std::int64_t coordinate) const;
+};
+
+}  // namespace data
+CAPSTAN_END_NAMESPACE

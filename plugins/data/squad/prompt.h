@@ -1,0 +1,30 @@
+#pragma once
+#include "squad_file.h"
+
+#include <capstan/data/source.h>
+
+#include <cstdint>
+#include <string>
+
+namespace squad {
+
+/// Which tokens bear loss.
+enum class Loss {
+  answer,    ///< the answer and the end token
+  sequence,  ///< every token, as a language model is trained
+};
+
+/// "Question: {question} Context: {context} Answer:": what generation starts from. An answer follows after a space.
+std::string prompt_text(const std::string& question, const std::string& context);
+
+/// A question as the model sees it: the prompt, " " and the first answer, the end token (where the tokenizer has one);
+/// without answers the prompt alone, and no target.
+///
+/// The joined text is tokenised as one, so that no token is cut differently than in running text; the answer begins at
+/// the first token in which that differs from the prompt's own tokens. Where it has more than `max_length` tokens the
+/// context is cut at its end, between two characters; question and answer are never cut. Throws Error that names the
+/// question when even an empty context is too long.
+capstan::data::Sample make_sample(const Question& question, const std::string& context,
+                                  const capstan::data::Tokenizer& tokenizer, std::int64_t max_length, Loss loss);
+
+}  // namespace squad

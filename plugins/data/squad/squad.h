@@ -1,0 +1,40 @@
+#pragma once
+#include "squad_file.h"
+
+#include <capstan/data.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace squad {
+
+struct SquadOptions {
+  std::string train;
+  std::string eval;
+  std::optional<std::int64_t> train_samples;
+  std::optional<std::int64_t> eval_samples;
+  std::int64_t max_length = 0;
+  std::string loss = "answer";
+
+  static void describe(capstan::config::OptionTable<SquadOptions>& t);
+};
+
+/// Questions and answers from files in SQuAD v1.1's format.
+class SquadData final : public capstan::data::Data {
+ public:
+  explicit SquadData(capstan::config::Options<SquadOptions> options) : options_(std::move(options)) {}
+  void check(capstan::Diagnostics& diagnostics) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::int64_t max_length() const override { return options_->max_length; }
+
+ private:
+  struct File;  // one split's options
+  File file(capstan::data::Split split) const;
+  std::optional<SquadFile> read(const File& file, capstan::Diagnostics& diagnostics) const;
+
+  capstan::config::Options<SquadOptions> options_;
+};
+
+}  // namespace squad

@@ -1,0 +1,29 @@
+#pragma once
+#include <capstan/data/source.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace squad {
+
+struct Question {
+  std::string id;
+  std::string text;
+  std::size_t context = 0;           ///< into SquadFile::contexts
+  std::vector<std::string> answers;  ///< accepted answers; the first one is trained on
+};
+
+/// What is used of a file in SQuAD v1.1's format, in the file's order.
+struct SquadFile {
+  std::vector<std::string> contexts;
+  std::vector<Question> questions;
+};
+
+/// Reads {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}; other keys are
+/// left alone. Throws one Error that names the file and where in it: a file that cannot be read, broken JSON (byte,
+/// line, column), a key that is missing or of the wrong type (its path). A question without answers is refused in the
+/// training split; in the evaluation split it is asked, has no target token and gets no score.
+SquadFile read_squad(const std::string& path, capstan::data::Split split);
+
+}  // namespace squad

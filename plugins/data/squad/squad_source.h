@@ -1,0 +1,27 @@
+#pragma once
+#include "prompt.h"
+#include "squad_file.h"
+
+#include <capstan/data/source.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace squad {
+
+/// The questions of a file. Holds their text; get() tokenises.
+class SquadSource final : public capstan::data::DataSource {
+ public:
+  SquadSource(SquadFile file, capstan::data::OpenRequest request, Loss loss);
+  std::int64_t size() const override { return static_cast<std::int64_t>(file_.questions.size()); }
+  capstan::data::Sample get(std::int64_t index) const override;
+  /// The official exact_match and f1; none for a question without answers.
+  capstan::monitor::Values score(const capstan::data::Sample& sample, const std::string& text) const override;
+
+ private:
+  SquadFile file_;
+  capstan::data::OpenRequest request_;
+  Loss loss_;
+};
+
+}  // namespace squad

@@ -1,0 +1,45 @@
+#include "screen.h"
+
+#include <capstan/monitor.h>
+
+#include <cstdio>
+#include <string>
+
+namespace console {
+namespace {
+
+using namespace capstan;
+
+/// Shows the run on rank 0's standard output. Flushed with every write, so that a file can be watched.
+class Console final : public monitor::Monitor {
+ public:
+  explicit Console(const config::Options<ConsoleOptions>& options) : screen_(*options) {}
+  void run_started(const monitor::RunStarted& run) override {
+    shows_ = run.rank == 0;
+    if (shows_) write(screen_.run_started(run));
+  }
+  monitor::Values step_ended(const monitor::StepEnded& step) override {
+    if (shows_) write(screen_.step_ended(step));
+    return {};
+  }
+  void eval_ended(const monitor::EvalEnded& eval) override {
+    if (shows_) write(screen_.eval_ended(eval));
+  }
+  void run_ended(const monitor::RunEnded& run) override {
+    if (shows_) write(screen_.run_ended(run));
+  }
+
+ private:
+  static void write(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  Screen screen_;
+  bool shows_ = false;
+};
+
+}  // namespace
+}  // namespace console
+
+CAPSTAN_MONITOR("console", "1.0", "shows steps, evaluations and summaries on standard output", console::Console,
+                console::ConsoleOptions)

@@ -1,0 +1,38 @@
+#include "speed.h"
+
+#include <capstan/monitor.h>
+
+#include <cstdio>
+#include <string>
+
+namespace train_speed {
+namespace {
+
+using namespace capstan;
+
+/// Returns each step's rates on every rank; rank 0 prints the summary at the end.
+class TrainSpeed final : public monitor::Monitor {
+ public:
+  explicit TrainSpeed(const config::Options<SpeedOptions>& options) : speed_(*options) {}
+  void run_started(const monitor::RunStarted& run) override {
+    speed_.run_started(run);
+    prints_ = run.rank == 0;
+  }
+  monitor::Values step_ended(const monitor::StepEnded& step) override { return speed_.step_ended(step); }
+  void run_ended(const monitor::RunEnded& run) override {
+    if (!prints_) return;
+    const auto text = speed_.summary(run);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  Speed speed_;
+  bool prints_ = false;
+};
+
+}  // namespace
+}  // namespace train_speed
+
+CAPSTAN_MONITOR("train_speed", "1.0", "samples, steps and tokens per second", train_speed::TrainSpeed,
+                train_speed::SpeedOptions)

@@ -1,0 +1,80 @@
+#include "speed.h"
+
+#include <capstan/base/text.h>
+
+#include <array>
+#include <cstdio>
+#include <vector>
+
+namespace train_speed {
+
+using namespace capstan;
+
+namespace {
+
+double per_second(std::int64_t amount, double seconds) {
+  return seconds > 0 ? static_cast<double>(amount) / seconds : 0.0;
+}
+
+std::string fixed(const char* pattern, double number) {
+  std::array<char, 64> out{};
+  std::snprintf(out.data(), out.size(), pattern, number);
+  return out.data();
+}
+
+std::vector<std::string> row(const char* name, std::int64_t samples, std::int64_t steps, std::int64_t tokens,
+                             double seconds, int ranks, std::string counted) {
+  const double samples_rate = per_second(samples, seconds);
+  const double tokens_rate = per_second(tokens, seconds);
+  return {name,
+          fixed("%.3f", samples_rate),
+          fixed("%.3f", samples_rate / ranks),
+          fixed("%.3f", per_second(steps, seconds)),
+          fixed("%.1f", tokens_rate),
+          fixed("%.1f", tokens_rate / ranks),
+          fixed("%.2f", seconds),
+          std::move(counted)};
+}
+
+}  // namespace
+
+void SpeedOptions::describe(config::OptionTable<SpeedOptions>& t) {
+  t.add("warmup", &SpeedOptions::warmup).min(0).doc("first steps that are not counted: they warm everything up");
+}
+
+monitor::Values Speed::step_ended(const monitor::StepEnded& step) {
+  if (steps_seen_++ < options_.warmup || step.step_time_s <= 0) return {};
+  ++counted_.steps;
+  counted_.samples += step.samples;
+  counted_.tokens += step.tokens;
+  counted_.padded_tokens += step.padded_tokens;
+  counted_.target_tokens += step.target_tokens;
+  counted_.seconds += step.step_time_s;
+  const double samples = per_second(step.samples, step.step_time_s);
+  const double tokens = per_second(step.tokens, step.step_time_s);
+  return {{"train/samples_per_second", samples},
+          {"train/steps_per_second", per_second(1, step.step_time_s)},
+          {"train/tokens_per_second", tokens},
+          {"train/padded_tokens_per_second", per_second(step.padded_tokens, step.step_time_s)},
+          {"train/target_tokens_per_second", per_second(step.target_tokens, step.step_time_s)},
+          {"train/samples_per_second_per_rank", samples / ranks_},
+          {"train/tokens_per_second_per_rank", tokens / ranks_}};
+}
+
+std::string Speed::summary(const monitor::RunEnded& run) const {
+  std::vector<std::vector<std::string>> rows{
+      {"throughput", "samples/s", "per rank", "steps/s", "tokens/s", "per rank", "seconds", "counted"}};
+  rows.push_back(row("default", run.samples, run.steps, run.tokens, run.runtime_s, ranks_,
+                     cat("steps: ", thousands(run.steps), ", evaluation and saving too")));
+  if (counted_.steps == 0) {
+    return table_text(rows) + cat("callback: no step was counted, the first ", options_.warmup, " are its warm-up\n");
+  }
+  rows.push_back(row("callback", counted_.samples, counted_.steps, counted_.tokens, counted_.seconds, ranks_,
+                     cat("steps: ", thousands(counted_.steps), ", after ", options_.warmup, " of warm-up")));
+  return table_text(rows) +
+         "callback tokens/s: " + fixed("%.1f real, ", per_second(counted_.tokens, counted_.seconds)) +
+         fixed("%.1f with padding, ", per_second(counted_.padded_tokens, counted_.seconds)) +
+         fixed("%.1f bearing loss\n", per_second(counted_.target_tokens, counted_.seconds));
+}
+
+}  // namespace train_speed

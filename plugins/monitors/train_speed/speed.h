@@ -1,0 +1,47 @@
+#pragma once
+#include <capstan/config/options.h>
+#include <capstan/monitor/monitor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace train_speed {
+
+struct SpeedOptions {
+  std::int64_t warmup = 1;
+
+  static void describe(capstan::config::OptionTable<SpeedOptions>& t);
+};
+
+/// Throughput of the training steps. "Per rank" is a world's number divided by its ranks, one rank a GPU.
+class Speed {
+ public:
+  explicit Speed(const SpeedOptions& options) : options_(options) {}
+  void run_started(const capstan::monitor::RunStarted& run) { ranks_ = run.world_size; }
+
+  /// This step's rates, in units a second: train/samples_per_second, train/steps_per_second, and of tokens
+  /// train/tokens_per_second (real ones), train/padded_tokens_per_second (all positions computed),
+  /// train/target_tokens_per_second (those that bear loss); samples and real tokens also with _per_rank.
+  /// None for the first `warmup` steps that this process sees.
+  capstan::monitor::Values step_ended(const capstan::monitor::StepEnded& step);
+
+  /// The summary's lines. "default" divides by the whole run's time, evaluation and saving included; "callback" by the
+  /// time of the counted training steps.
+  std::string summary(const capstan::monitor::RunEnded& run) const;
+
+ private:
+  struct Sums {
+    std::int64_t steps = 0;
+    std::int64_t samples = 0;
+    std::int64_t tokens = 0;
+    std::int64_t padded_tokens = 0;
+    std::int64_t target_tokens = 0;
+    double seconds = 0;
+  };
+  SpeedOptions options_;
+  int ranks_ = 1;
+  std::int64_t steps_seen_ = 0;
+  Sums counted_;
+};
+
+}  // namespace train_speed

@@ -1,0 +1,99 @@
+#include "data/collate.h"
+
+#include "data/byte_tokenizer.h"
+
+#include <capstan/base/error.h>
+#include <capstan_catch.h>
+
+using namespace capstan;
+using data::collate;
+using data::ignored_label;
+using data::Padding;
+using data::Sample;
+
+namespace {
+
+constexpr auto no = ignored_label;
+
+Sample sample(std::vector<std::int64_t> tokens, std::vector<bool> is_target) {
+  Sample made;
+  made.tokens = std::move(tokens);
+  made.is_target = std::move(is_target);
+  made.id = "q1";
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("labels are the next token where that one is a target; padding and empty rows bear none") {
+  const auto a = sample({10, 11, 12, 13, 14}, {false, false, false, true, true});
+  const auto b = sample({20, 21, 22}, {false, true, true});
+  const auto batch = collate({{&a, 7}, {nullptr, -1}, {&b, 9}}, {.pad_id = 99});
+  CHECK(batch.rows == 3);
+  CHECK(batch.cols == 4);
+  CHECK(batch.tokens == std::vector<std::int64_t>{10, 11, 12, 13, 99, 99, 99, 99, 20, 21, 99, 99});
+  CHECK(batch.labels == std::vector<std::int64_t>{no, no, 13, 14, no, no, no, no, 21, 22, no, no});
+  CHECK(batch.lengths == std::vector<std::int64_t>{4, 0, 2});
+  CHECK(batch.sample_ids == std::vector<std::int64_t>{7, -1, 9});
+  CHECK(batch.target_tokens == 4);
+  CHECK(batch.real_tokens == 6);
+  CHECK(batch.padded_tokens() == 12);
+}
+
+TEST_CASE("the first token is never predicted, even when the whole sequence is a target") {
+  const auto whole = sample({1, 2, 3}, {true, true, true});
+  const auto batch = collate({{&whole, 0}}, {});
+  CHECK(batch.labels == std::vector<std::int64_t>{2, 3});
+  CHECK(batch.target_tokens == 2);
+}
+
+TEST_CASE("columns: rounded up to a multiple, or fixed") {
+  const auto a = sample({1, 2, 3, 4, 5, 6}, std::vector<bool>(6, true));
+  CHECK(collate({{&a, 0}}, {.multiple = 4}).cols == 8);
+  CHECK(collate({{&a, 0}}, {.multiple = 5}).cols == 5);
+  CHECK(collate({{&a, 0}}, {.fixed_length = 5}).cols == 5);
+  CHECK(collate({{&a, 0}}, {.multiple = 4, .fixed_length = 7}).cols == 7);
+  // A batch of nothing but empty rows still has a shape that a model can compute.
+  const auto empty = collate({data::Row{}, data::Row{}}, {.pad_id = 3});
+  CHECK(empty.cols == 1);
+  CHECK(empty.tokens == std::vector<std::int64_t>{3, 3});
+  CHECK(empty.target_tokens == 0);
+  CHECK(collate({data::Row{}}, {.multiple = 8}).cols == 8);
+}
+
+TEST_CASE("a sample of one token has no position") {
+  const auto one = sample({1}, {true});
+  const auto batch = collate({{&one, 0}}, {});
+  CHECK(batch.lengths == std::vector<std::int64_t>{0});
+  CHECK(batch.real_tokens == 0);
+}
+
+TEST_CASE("bad samples are named") {
+  const auto uneven = sample({1, 2, 3}, {true});
+  CHECK_THROWS_WITH(
+      collate({{&uneven, 0}}, {}),
+      "sample 'q1' has 3 tokens but is_target has 1\n    fix: the data plugin must give one flag a token");
+  const auto longer = sample({1, 2, 3, 4}, std::vector<bool>(4, true));
+  CHECK_THROWS_WITH(collate({{&longer, 0}}, {.fixed_length = 2}),
+                    "sample 'q1' needs 3 positions, the batch has a fixed length of 2\n"
+                    "    fix: raise the fixed length, or lower data.max_length to 3");
+}
+
+TEST_CASE("padding falls back to the end id, then to 0") {
+  class Fixed final : public data::Tokenizer {
+   public:
+    Fixed(std::int64_t end, std::int64_t pad) : end_(end), pad_(pad) {}
+    std::string name() const override { return "fixed"; }
+    std::int64_t vocab_size() const override { return 10; }
+    std::vector<std::int64_t> encode(std::string_view) const override { return {}; }
+    std::string decode(const std::vector<std::int64_t>&) const override { return {}; }
+    std::int64_t end_id() const override { return end_; }
+    std::int64_t pad_id() const override { return pad_; }
+
+   private:
+    std::int64_t end_, pad_;
+  };
+  CHECK(data::padding_id(Fixed(4, 5)) == 5);
+  CHECK(data::padding_id(Fixed(4, -1)) == 4);
+  CHECK(data::padding_id(Fixed(-1, -1)) == 0);
+}

@@ -1,0 +1,112 @@
+#include "plugins/data/squad/prompt.h"
+
+#include "data/byte_tokenizer.h"
+
+#include <capstan/base/error.h>
+#include <capstan_catch.h>
+
+#include <algorithm>
+
+using namespace squad;
+using capstan::data::ByteTokenizer;
+using capstan::data::Sample;
+
+namespace {
+
+const Question question{"q1", "Who?", 0, {"Ada", "Ada L."}};
+const std::string context = "Ada wrote it.";
+
+std::string text(const Sample& sample, std::size_t begin, std::size_t end) {
+  const auto at = sample.tokens.begin();
+  return ByteTokenizer().decode({at + static_cast<std::ptrdiff_t>(begin), at + static_cast<std::ptrdiff_t>(end)});
+}
+
+std::string text(const Sample& sample) { return text(sample, 0, sample.tokens.size()); }
+
+// Tokens are words with the space before them, but ": " is one token and " Answer: A" becomes " Answer" ": " "A":
+// the prompt's last token merges with the answer's first character, as BPE may do.
+class MergingTokenizer final : public capstan::data::Tokenizer {
+ public:
+  std::string name() const override { return "merging"; }
+  std::int64_t vocab_size() const override { return 1000; }
+  std::vector<std::int64_t> encode(std::string_view text) const override {
+    std::vector<std::int64_t> ids;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const bool merges = text.substr(i, 2) == ": ";
+      ids.push_back(merges ? 500 : static_cast<unsigned char>(text[i]));
+      if (merges) ++i;
+    }
+    return ids;
+  }
+  std::string decode(const std::vector<std::int64_t>&) const override { return {}; }
+  std::int64_t end_id() const override { return -1; }
+  std::int64_t pad_id() const override { return -1; }
+};
+
+}  // namespace
+
+TEST_CASE("a sample is prompt, answer and end token; the answer bears the loss") {
+  const auto sample = make_sample(question, context, ByteTokenizer(), 512, Loss::answer);
+  CHECK(text(sample) == "Question: Who? Context: Ada wrote it. Answer: Ada");
+  CHECK(sample.tokens.back() == 256);
+  const auto prompt = static_cast<std::size_t>(sample.prompt_length);
+  CHECK(text(sample, 0, prompt) == "Question: Who? Context: Ada wrote it. Answer:");
+  REQUIRE(sample.is_target.size() == sample.tokens.size());
+  for (std::size_t t = 0; t < sample.tokens.size(); ++t) CHECK(sample.is_target[t] == (t >= prompt));
+  CHECK(sample.id == "q1");
+  CHECK(sample.references == question.answers);
+}
+
+TEST_CASE("whole-sequence loss makes every token a target") {
+  const auto sample = make_sample(question, context, ByteTokenizer(), 512, Loss::sequence);
+  CHECK(sample.is_target == std::vector<bool>(sample.tokens.size(), true));
+  CHECK(text(sample, 0, static_cast<std::size_t>(sample.prompt_length)).ends_with(" Answer:"));
+}
+
+TEST_CASE("the context is cut to fit, and nothing else") {
+  const auto whole = make_sample(question, context, ByteTokenizer(), 512, Loss::answer).tokens.size();
+  for (std::size_t cut = 0; cut <= context.size(); ++cut) {
+    const auto length = whole - cut;
+    const auto sample =
+        make_sample(question, context, ByteTokenizer(), static_cast<std::int64_t>(length), Loss::answer);
+    CHECK(sample.tokens.size() == length);
+    CHECK(text(sample) == "Question: Who? Context: " + context.substr(0, context.size() - cut) + " Answer: Ada");
+    CHECK(sample.tokens.back() == 256);
+    CHECK(std::count(sample.is_target.begin(), sample.is_target.end(), true) == 5);
+  }
+}
+
+TEST_CASE("a context is never cut inside a character") {
+  const std::string wide = "\u6F22\u5B57\u6F22";
+  const auto whole = make_sample(question, wide, ByteTokenizer(), 512, Loss::answer).tokens.size();
+  const auto cut = make_sample(question, wide, ByteTokenizer(), static_cast<std::int64_t>(whole - 1), Loss::answer);
+  CHECK(text(cut) == "Question: Who? Context: \u6F22\u5B57 Answer: Ada");
+}
+
+TEST_CASE("a question that cannot fit is named") {
+  CHECK_NOTHROW(make_sample(question, context, ByteTokenizer(), 37, Loss::answer));
+  CHECK_THROWS_WITH(make_sample(question, context, ByteTokenizer(), 36, Loss::answer),
+                    "question 'q1' needs 37 tokens without any context, max_length is 36\n"
+                    "    fix: raise max_length to 37 or more, or take the question out");
+}
+
+TEST_CASE("where a token spans prompt and answer, the answer begins with that token") {
+  const auto sample = make_sample(question, context, MergingTokenizer(), 512, Loss::answer);
+  const auto prompt = static_cast<std::size_t>(sample.prompt_length);
+  // "… Answer" is the prompt; ": " spans; "Ada" follows; there is no end token.
+  CHECK(sample.tokens[prompt] == 500);
+  CHECK(sample.tokens.size() == prompt + 4);
+  CHECK_FALSE(sample.is_target[prompt - 1]);
+  CHECK(sample.is_target[prompt]);
+}
+
+TEST_CASE("a question without answers is a prompt without a target") {
+  const Question open{"q2", "Who?", 0, {}};
+  for (const auto loss : {Loss::answer, Loss::sequence}) {
+    const auto sample = make_sample(open, context, ByteTokenizer(), 512, loss);
+    CHECK(text(sample) == "Question: Who? Context: Ada wrote it. Answer:");
+    CHECK(sample.prompt_length == static_cast<std::int64_t>(sample.tokens.size()));
+    CHECK(sample.is_target == std::vector<bool>(sample.tokens.size(), false));
+    CHECK(sample.references.empty());
+  }
+}

@@ -1,0 +1,237 @@
+#include "plugins/data/squad/squad.h"
+
+#include "data/byte_tokenizer.h"
+
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+using namespace capstan;
+using namespace squad;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A folder for one test's files.
+class Folder {
+ public:
+  Folder() {
+    auto pattern = (std::filesystem::temp_directory_path() / "capstan-squad-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string write(const std::string& name, const std::string& content) const {
+    write_file(path_ / name, content);
+    return (path_ / name).string();
+  }
+  std::string missing() const { return (path_ / "none.json").string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+constexpr const char* good = R"({"version": "1.1", "data": [
+  {"title": "One", "paragraphs": [
+    {"context": "Ada wrote it.", "qas": [
+      {"id": "q1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}, {"text": "Ada."}]},
+      {"id": "q2", "question": "What did she do?", "answers": [{"text": "wrote it", "answer_start": 4}]}]}]},
+  {"title": "Two", "paragraphs": [
+    {"context": "Bob read it.", "qas": [
+      {"id": "q3", "question": "Who read it?", "answers": [{"text": "Bob", "answer_start": 0}]}]}]}]})";
+
+config::Options<SquadOptions> options(std::vector<std::pair<std::string, config::Value>> values) {
+  config::Section section;
+  section.path = "data";
+  section.origin = {config::Origin::Layer::file, "a.toml", 1};
+  int line = 1;
+  for (auto& [key, value] : values) {
+    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", ++line}});
+  }
+  Diagnostics diagnostics;
+  config::Options<SquadOptions> made(section, diagnostics);
+  diagnostics.throw_if_any();
+  return made;
+}
+
+std::vector<std::string> faults(std::vector<std::pair<std::string, config::Value>> values) {
+  Diagnostics diagnostics;
+  SquadData(options(std::move(values))).check(diagnostics);
+  std::vector<std::string> texts;
+  for (const auto& diagnostic : diagnostics.list()) texts.push_back(diagnostic.text());
+  return texts;
+}
+
+std::string fault_of_file(const std::string& content) {
+  const Folder folder;
+  const auto path = folder.write("train.json", content);
+  const auto texts = faults({{"train", path}});
+  REQUIRE(texts.size() == 1);
+  REQUIRE(texts[0].starts_with(path + ": "));
+  return texts[0].substr(path.size() + 2);
+}
+
+data::OpenRequest request(data::Split split) { return {split, std::make_shared<data::ByteTokenizer>(), 512}; }
+
+}  // namespace
+
+TEST_CASE("both splits open with their questions in the file's order") {
+  const Folder folder;
+  const auto path = folder.write("a.json", good);
+  const SquadData squad(options({{"train", path}, {"eval", path}, {"eval_samples", std::int64_t{2}}}));
+  Diagnostics diagnostics;
+  squad.check(diagnostics);
+  CHECK(diagnostics.empty());
+  const auto train = squad.open(request(data::Split::train));
+  REQUIRE(train != nullptr);
+  CHECK(train->size() == 3);
+  CHECK(train->get(0).id == "q1");
+  CHECK(train->get(2).id == "q3");
+  CHECK(data::ByteTokenizer().decode(train->get(2).tokens) ==
+        "Question: Who read it? Context: Bob read it. Answer: Bob");
+  const auto eval = squad.open(request(data::Split::eval));
+  REQUIRE(eval != nullptr);
+  CHECK(eval->size() == 2);
+  CHECK(eval->score(eval->get(0), " ada")[0] == std::pair<std::string, double>{"exact_match", 100.0});
+}
+
+TEST_CASE("options reach the samples") {
+  const Folder folder;
+  const auto path = folder.write("a.json", good);
+  const SquadData squad(options({{"train", path}, {"loss", "sequence"}, {"max_length", std::int64_t{40}}}));
+  CHECK(squad.max_length() == 40);
+  CHECK(squad.open(request(data::Split::train))->get(0).is_target[0]);
+  CHECK(squad.open(request(data::Split::eval)) == nullptr);
+  CHECK(SquadData(options({{"train", path}})).max_length() == 0);
+  CHECK_FALSE(SquadData(options({{"train", path}})).open(request(data::Split::train))->get(0).is_target[0]);
+  CHECK_THROWS_WITH(options({{"loss", "answers"}}), Contains("answers") && Contains("answer"));
+}
+
+TEST_CASE("asking for more questions than there are names both numbers") {
+  const Folder folder;
+  const auto path = folder.write("a.json", good);
+  const auto texts =
+      faults({{"train", path}, {"eval", path}, {"train_samples", std::int64_t{4}}, {"eval_samples", std::int64_t{9}}});
+  REQUIRE(texts.size() == 2);
+  CHECK(texts[0] == "a.toml:4: data.train_samples is 4, " + path +
+                        " holds 3 questions\n    fix: use 3 or less, or leave data.train_samples out for all of them");
+  CHECK_THAT(texts[1], Contains("data.eval_samples is 9"));
+  const SquadData squad(options({{"train", path}, {"train_samples", std::int64_t{4}}}));
+  CHECK_THROWS_WITH(squad.open(request(data::Split::train)), Contains("holds 3 questions"));
+}
+
+TEST_CASE("files that are not named or not there") {
+  const Folder folder;
+  CHECK(faults({}) == std::vector<std::string>{
+                          "a.toml:1: neither data.train nor data.eval names a file\n    fix: set data.train to a file "
+                          "in SQuAD v1.1's format; tools/get-squad FOLDER downloads them"});
+  CHECK(faults({{"train", folder.missing()}}) ==
+        std::vector<std::string>{"a.toml:2: data.train: there is no file " + folder.missing() +
+                                 "\n    fix: tools/get-squad FOLDER downloads the official files"});
+  const auto path = folder.write("a.json", good);
+  CHECK(faults({{"train", path}, {"eval_samples", std::int64_t{2}}}) ==
+        std::vector<std::string>{
+            "a.toml:3: data.eval_samples is set, but data.eval names no file\n    fix: set data.eval"});
+  // Both files' faults are told at once.
+  CHECK(faults({{"train", folder.missing()}, {"eval", folder.missing()}}).size() == 2);
+}
+
+TEST_CASE("broken JSON is told once, with file and place") {
+  const std::string whole = good;
+  const auto truncated = fault_of_file(whole.substr(0, whole.size() / 2));
+  CHECK(truncated == "the file ends before its JSON does, at byte " + std::to_string(whole.size() / 2) +
+                         " (line 5)\n    fix: it is cut off: fetch or write it again");
+  CHECK_THAT(fault_of_file(""), Contains("the file ends before its JSON does, at byte 0 (line 1)"));
+  const auto broken = fault_of_file("{\"data\": [\n  {\"paragraphs\": oops}]}");
+  CHECK_THAT(broken, Contains("broken JSON at byte 29 (line 2, column 18): ") && Contains("invalid literal"));
+  CHECK_THAT(broken, Contains("fix: fetch or write the file again"));
+  CHECK_THAT(fault_of_file("{\"data\": \"\xFF\"}"), Contains("broken JSON at byte 11 (line 1, column 11)"));
+}
+
+TEST_CASE("what is missing or of the wrong type is named by its path") {
+  const std::string format =
+      "\n    fix: SQuAD v1.1 is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
+  CHECK(fault_of_file("{}") == "data is missing" + format);
+  CHECK(fault_of_file("[1]") == "the file is of type array, not an object" + format);
+  CHECK(fault_of_file(R"({"data": {}})") == "data is of type object, not a list" + format);
+  CHECK(fault_of_file(R"({"data": [{}]})") == "data[0].paragraphs is missing" + format);
+  CHECK(fault_of_file(R"({"data": [3]})") == "data[0] is of type number, not an object" + format);
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [{"context": null, "qas": []}]}]})") ==
+        "data[0].paragraphs[0].context is null, not a text" + format);
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [{"id": "q", "question": "?"}]}]}]})") ==
+        "data[0].paragraphs[0].qas[0].answers is missing" + format);
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+          {"id": "q", "question": "?", "answers": [{"text": "c"}, {"start": 1}]}]}]}]})") ==
+        "data[0].paragraphs[0].qas[0].answers[1].text is missing" + format);
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [{"context": "c", "qas": [
+          {"id": "q", "question": "?", "answers": [{"text": ""}]}]}]}]})") ==
+        "data[0].paragraphs[0].qas[0].answers[0].text of question 'q' is empty\n    fix: give the answer a text");
+}
+
+TEST_CASE("a file without questions is refused") {
+  const Folder folder;
+  const auto path = folder.write("a.json", R"({"data": []})");
+  CHECK(faults({{"train", path}}) ==
+        std::vector<std::string>{"a.toml:2: data.train: " + path +
+                                 " holds no question\n    fix: name a file with questions"});
+}
+
+TEST_CASE("a question without answers cannot be trained on; in evaluation it has no score") {
+  const std::string content =
+      R"({"data": [{"paragraphs": [{"context": "c", "qas": [{"id": "q", "question": "?", "answers": []}]}]}]})";
+  CHECK(fault_of_file(content) ==
+        "data[0].paragraphs[0].qas[0].answers of question 'q' is empty: there is nothing to train on\n"
+        "    fix: take the question out, or use the file for evaluation only");
+  const Folder folder;
+  const SquadData squad(options({{"eval", folder.write("a.json", content)}}));
+  const auto eval = squad.open(request(data::Split::eval));
+  CHECK(eval->score(eval->get(0), "c").empty());
+}
+
+TEST_CASE("the data set in the tree is sound") {
+  const std::string folder = CAPSTAN_SOURCE_DIR "/configs/data/";
+  const SquadData squad(
+      options({{"train", folder + "mini_squad_train.json"}, {"eval", folder + "mini_squad_eval.json"}}));
+  const auto train = squad.open(request(data::Split::train));
+  const auto eval = squad.open(request(data::Split::eval));
+  CHECK(train->size() >= 300);
+  CHECK(eval->size() >= 40);
+  for (const auto& source : {train, eval}) {
+    for (std::int64_t i = 0; i < source->size(); ++i) {
+      const auto sample = source->get(i);
+      CHECK(sample.tokens.size() <= 144);
+      CHECK(source->score(sample, " " + sample.references[0])[0].second == 100.0);
+    }
+  }
+}
+
+TEST_CASE("real SQuAD files, where CAPSTAN_SQUAD names their folder") {
+  const char* folder = std::getenv("CAPSTAN_SQUAD");
+  if (folder == nullptr) return;
+  const SquadData squad(
+      options({{"train", std::string(folder) + "/train.json"}, {"eval", std::string(folder) + "/dev.json"}}));
+  for (const auto split : {data::Split::train, data::Split::eval}) {
+    const auto source = squad.open(request(split));
+    REQUIRE(source != nullptr);
+    std::int64_t truncated = 0;
+    std::int64_t faulty = 0;
+    for (std::int64_t i = 0; i < source->size(); ++i) {
+      const auto sample = source->get(i);
+      truncated += sample.tokens.size() >= 509;  // a cut character leaves up to three bytes unused
+      // Whatever was cut, the answer stands whole behind the prompt, with the end token.
+      const auto answer = std::vector<std::int64_t>(sample.tokens.begin() + sample.prompt_length, sample.tokens.end());
+      faulty += data::ByteTokenizer().decode(answer) != " " + sample.references[0] || answer.back() != 256 ||
+                sample.tokens.size() > 512 || source->score(sample, sample.references.back())[0].second != 100.0;
+    }
+    CHECK(truncated > source->size() / 2);
+    CHECK(faulty == 0);
+  }
+}

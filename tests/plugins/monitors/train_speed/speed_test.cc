@@ -1,0 +1,80 @@
+#include "plugins/monitors/train_speed/speed.h"
+
+#include <capstan_catch.h>
+
+using namespace capstan::monitor;
+using namespace train_speed;
+
+namespace {
+
+StepEnded step(double seconds) {
+  StepEnded step;
+  step.samples = 16;
+  step.tokens = 800;
+  step.padded_tokens = 1000;
+  step.target_tokens = 40;
+  step.step_time_s = seconds;
+  return step;
+}
+
+RunEnded run_end(std::int64_t steps, double runtime) {
+  RunEnded end;
+  end.steps = steps;
+  end.runtime_s = runtime;
+  end.samples = 16 * steps;
+  end.tokens = 800 * steps;
+  return end;
+}
+
+Speed speed_on_four_ranks(std::int64_t warmup) {
+  Speed speed({warmup});
+  RunStarted run;
+  run.world_size = 4;
+  speed.run_started(run);
+  return speed;
+}
+
+}  // namespace
+
+TEST_CASE("a step's rates are of the world, and per rank where that says something") {
+  auto speed = speed_on_four_ranks(0);
+  const Values expected{{"train/samples_per_second", 8},          {"train/steps_per_second", 0.5},
+                        {"train/tokens_per_second", 400},         {"train/padded_tokens_per_second", 500},
+                        {"train/target_tokens_per_second", 20},   {"train/samples_per_second_per_rank", 2},
+                        {"train/tokens_per_second_per_rank", 100}};
+  CHECK(speed.step_ended(step(2)) == expected);
+}
+
+TEST_CASE("warm-up steps have no rates and are not counted") {
+  auto speed = speed_on_four_ranks(2);
+  CHECK(speed.step_ended(step(50)).empty());
+  CHECK(speed.step_ended(step(50)).empty());
+  CHECK(speed.step_ended(step(1)).size() == 7);
+  CHECK(speed.step_ended(step(3)).size() == 7);
+  // callback: 32 samples and 2 steps in 4 s; default: 64 samples and 4 steps in 128 s.
+  CHECK(speed.summary(run_end(4, 128)) ==
+        "throughput  samples/s  per rank  steps/s  tokens/s  per rank  seconds  counted\n"
+        "default     0.500      0.125     0.031    25.0      6.2       128.00   steps: 4, evaluation and saving too\n"
+        "callback    8.000      2.000     0.500    400.0     100.0     4.00     steps: 2, after 2 of warm-up\n"
+        "callback tokens/s: 400.0 real, 500.0 with padding, 20.0 bearing loss\n");
+}
+
+TEST_CASE("the default counts one warm-up step") {
+  Speed speed({});
+  CHECK(speed.step_ended(step(1)).empty());
+  CHECK_FALSE(speed.step_ended(step(1)).empty());
+}
+
+TEST_CASE("a run that is all warm-up says so") {
+  auto speed = speed_on_four_ranks(5);
+  speed.step_ended(step(1));
+  CHECK(speed.summary(run_end(1, 2)) ==
+        "throughput  samples/s  per rank  steps/s  tokens/s  per rank  seconds  counted\n"
+        "default     8.000      2.000     0.500    400.0     100.0     2.00     steps: 1, evaluation and saving too\n"
+        "callback: no step was counted, the first 5 are its warm-up\n");
+}
+
+TEST_CASE("a clock that did not move gives no rate") {
+  auto speed = speed_on_four_ranks(0);
+  CHECK(speed.step_ended(step(0)).empty());
+}
