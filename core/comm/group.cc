@@ -1,10 +1,147 @@
-#include <capstan/comm/communicator.h>
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <capstan/comm/group.h>
 
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+
+#include "comm/call_log.h"
+#include "comm/ordered_sum.h"
+
 namespace capstan::comm {
+namespace {
+
+/// Records a call from its start to its end. When it throws, the entry stays (it is what a report names) and the
+/// error says where it happened.
+template <class F>
+auto recorded(CallLog& log, const char* operation, const Group& group, std::string_view label, std::int64_t number,
+              const F& call) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const std::uint64_t ticket = log.begin(operation, group.name(), label, number);
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      log.end(ticket, group.device());
+    } else {
+      auto result = call();
+      log.end(ticket, group.device());
+      return result;
+    }
+  } catch (Error& error) {
+    const Call here{operation, group.name(), std::string(label), number, start};
+    error.add_context(cat("in ", here.text(), ", for ", number_text(std::round(here.seconds() * 10) / 10), " s"));
+    throw;
+  }
+}
+
+/// The wait is a call of its own in the log: the time between start and wait is nobody's.
+class RecordedPending final : public Pending {
+ public:
+  RecordedPending(std::unique_ptr<Pending> pending, const Group& group, std::shared_ptr<CallLog> log, Call call)
+      : pending_(std::move(pending)), group_(group), log_(std::move(log)), call_(std::move(call)) {}
+  void wait() override {
+    CAPSTAN_ASSERT(pending_ != nullptr);
+    recorded(*log_, call_.operation.c_str(), group_, call_.label, call_.number,
+             [&] { std::exchange(pending_, nullptr)->wait(); });
+  }
+
+ private:
+  std::unique_ptr<Pending> pending_;
+  const Group& group_;
+  std::shared_ptr<CallLog> log_;
+  Call call_;
+};
+
+class Finished final : public Pending {
+  void wait() override {}
+};
+
+void copy_memory(const at::Tensor& out, const at::Tensor& in) {
+  if (out.data_ptr() != in.data_ptr()) flat_memory(out).copy_(flat_memory(in), /*non_blocking=*/true);
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+}  // namespace
 
 Pending::~Pending() = default;
 Group::~Group() = default;
-Communicator::~Communicator() = default;
+
+Group::Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log)
+    : name_(std::move(name)), ranks_(std::move(ranks)), rank_(rank), device_(device), log_(std::move(log)) {
+  CAPSTAN_ASSERT(rank_ >= 0 && rank_ < size());
+}
+
+void Group::check(const at::Tensor& tensor, const char* operation, std::string_view label) const {
+  const auto here = [this](c10::Device device) { return device == device_ || (device.is_cpu() && device_.is_cpu()); };
+  if (tensor.defined() && tensor.is_contiguous() && here(tensor.device())) return;
+  throw std::logic_error(cat(operation, " '", label, "' of group ", name_, ": ",
+                             !tensor.defined() ? "an undefined tensor"
+                             : !tensor.is_contiguous()
+                                 ? "the tensor is not contiguous"
+                                 : cat("a tensor on ", tensor.device().str(), ", the group is on ", device_.str())));
+}
+
+void Group::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  check(tensor, "all-reduce", label);
+  if (size() == 1 || tensor.numel() == 0) return;
+  recorded(*log_, "all-reduce", *this, label, ++calls_, [&] { do_all_reduce(tensor, op); });
+}
+
+void Group::all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  check(out, "all-gather", label);
+  check(in, "all-gather", label);
+  CAPSTAN_ASSERT(out.numel() == in.numel() * size() && out.scalar_type() == in.scalar_type());
+  if (size() == 1) return copy_memory(out, in);
+  if (in.numel() == 0) return;
+  recorded(*log_, "all-gather", *this, label, ++calls_, [&] { do_all_gather(out, in); });
+}
+
+void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  check(out, "reduce-scatter", label);
+  check(in, "reduce-scatter", label);
+  CAPSTAN_ASSERT(in.numel() == out.numel() * size() && out.scalar_type() == in.scalar_type());
+  if (size() == 1) return copy_memory(out, in);
+  if (out.numel() == 0) return;
+  recorded(*log_, "reduce-scatter", *this, label, ++calls_, [&] { do_reduce_scatter(out, in); });
+}
+
+void Group::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
+  check(tensor, "broadcast", label);
+  CAPSTAN_ASSERT(root >= 0 && root < size());
+  if (size() == 1 || tensor.numel() == 0) return;
+  recorded(*log_, "broadcast", *this, label, ++calls_, [&] { do_broadcast(tensor, root); });
+}
+
+void Group::all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                       const std::vector<std::int64_t>& in_counts, std::string_view label) {
+  check(out, "all-to-all", label);
+  check(in, "all-to-all", label);
+  CAPSTAN_ASSERT(out.dim() > 0 && in.dim() > 0 && out.scalar_type() == in.scalar_type());
+  CAPSTAN_ASSERT(out.sizes().slice(1) == in.sizes().slice(1));
+  CAPSTAN_ASSERT(static_cast<int>(out_counts.size()) == size() && sum(out_counts) == out.size(0));
+  CAPSTAN_ASSERT(static_cast<int>(in_counts.size()) == size() && sum(in_counts) == in.size(0));
+  if (size() == 1) return copy_memory(out, in);
+  recorded(*log_, "all-to-all", *this, label, ++calls_, [&] { do_all_to_all(out, in, out_counts, in_counts); });
+}
+
+void Group::barrier(std::string_view label) {
+  if (size() == 1) return;
+  recorded(*log_, "barrier", *this, label, ++calls_, [&] { do_barrier(); });
+}
+
+std::unique_ptr<Pending> Group::start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  check(tensor, "all-reduce", label);
+  CAPSTAN_ASSERT(device_.is_cpu());
+  if (size() == 1 || tensor.numel() == 0) return std::make_unique<Finished>();
+  auto pending = recorded(*log_, "all-reduce", *this, label, ++calls_, [&] { return do_start_all_reduce(tensor, op); });
+  return std::make_unique<RecordedPending>(std::move(pending), *this, log_,
+                                           Call{"all-reduce", name_, std::string(label), calls_, {}});
+}
 
 }  // namespace capstan::comm

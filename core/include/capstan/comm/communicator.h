@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
 #include <capstan/comm/world.h>
@@ -13,6 +14,18 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
+/// What a waiting rank throws when another one failed first. The message is the first failure of the run.
+class PeerFailed : public Error {
+ public:
+  PeerFailed(const std::string& message, int rank);
+  ~PeerFailed() override;
+  /// Who failed first; -1 when a collective did not end and no rank is known to be at fault.
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
 /// A rank's way to its peers: makes groups, and tells the others when this rank fails.
 class Communicator {
  public:
@@ -21,7 +34,7 @@ class Communicator {
   /// A new group of these world ranks (this one among them) for tensors on `device`. All members call it, with
   /// the same name, in the same order; a name is used once.
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) = 0;
-  /// "gloo", "nccl", "in-process" or "none" (one rank).
+  /// "gloo", "nccl", "in-process" or "none" (one rank alone).
   virtual std::string backend(c10::Device device) const = 0;
   /// Every rank's text, by rank. A collective over the world.
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
@@ -30,7 +43,7 @@ class Communicator {
 };
 
 /// Runs `body` as `size` ranks, each a thread of this process, for test matrices: CPU only, sums in rank order.
-/// When one throws, the others' waiting collectives throw too; the first exception is rethrown here.
+/// When one throws, the others' waiting collectives throw PeerFailed; the first exception is rethrown here.
 void run_in_process(int size, const std::function<void(Communicator&)>& body);
 
 }  // namespace comm

@@ -1,0 +1,65 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+/// One collective as this rank sees it.
+struct Call {
+  std::string operation;    ///< "all-reduce"
+  std::string group;        ///< the group's name
+  std::string label;        ///< what it is for
+  std::int64_t number = 0;  ///< the group's n-th call, from 1
+  std::chrono::steady_clock::time_point start;
+
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  /// "all-reduce 'grad norm' of group dp, call 42".
+  std::string text() const;
+};
+
+class FailureState;
+
+/// The collectives of this rank that have not ended, in a ring of fixed size: a host call ends when it returns, a
+/// device call when the event recorded behind it has passed. Writers and readers may be different threads.
+class CallLog {
+ public:
+  /// With `failure`, begin() throws as soon as the run has failed.
+  explicit CallLog(std::shared_ptr<FailureState> failure = nullptr, std::size_t capacity = 256);
+
+  /// Notes the start of a call; gives the ticket for end().
+  std::uint64_t begin(const char* operation, const std::string& group, std::string_view label, std::int64_t number);
+  /// The call is over (host), or queued on the device's current stream.
+  void end(std::uint64_t ticket, c10::Device device);
+  /// Calls in flight, oldest first. Polls the events of those that were queued.
+  std::vector<Call> in_flight();
+  /// The call that began last.
+  std::optional<Call> last() const;
+
+ private:
+  enum class State { free, running, queued };
+  struct Slot {
+    State state = State::free;
+    std::uint64_t ticket = 0;
+    Call call;
+    std::optional<c10::Event> behind;
+  };
+  std::shared_ptr<FailureState> failure_;
+  mutable std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,7 @@
+#include <capstan/comm/communicator.h>
+
+namespace capstan::comm {
+
+Communicator::~Communicator() = default;
+
+}  // namespace capstan::comm

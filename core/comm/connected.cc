@@ -1,0 +1,224 @@
+// The communicator of ranks that are processes.
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "comm/call_log.h"
+#include "comm/failure.h"
+#include "comm/gloo.h"
+#include "comm/meeting.h"
+#include "comm/nccl.h"
+#include "comm/pulse.h"
+#include "comm/store.h"
+#include "comm/watch.h"
+
+namespace capstan::comm {
+namespace {
+
+/// The groups of a rank, for the threads that look in from outside.
+class Registry {
+ public:
+  void add(const std::string& name, const std::vector<int>& ranks) {
+    const std::scoped_lock lock(mutex_);
+    if (!members_.emplace(name, ranks).second) throw std::logic_error(cat("the group name '", name, "' is used twice"));
+  }
+  void add(const std::shared_ptr<DeviceGroup>& group) {
+    const std::scoped_lock lock(mutex_);
+    device_groups_.push_back(group);
+  }
+  std::vector<int> members(const std::string& name) const {
+    const std::scoped_lock lock(mutex_);
+    const auto found = members_.find(name);
+    return found == members_.end() ? std::vector<int>() : found->second;
+  }
+  void abort_device_groups() {
+    std::vector<std::shared_ptr<DeviceGroup>> groups;
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const auto& weak : device_groups_) {
+        if (auto group = weak.lock()) groups.push_back(std::move(group));
+      }
+    }
+    for (const auto& group : groups) group->abort();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<int>> members_;
+  std::vector<std::weak_ptr<DeviceGroup>> device_groups_;
+};
+
+/// A group of one rank: Group itself does all that there is to do.
+class SingleGroup final : public Group {
+ public:
+  SingleGroup(std::string name, std::vector<int> ranks, c10::Device device, std::shared_ptr<CallLog> log)
+      : Group(std::move(name), std::move(ranks), 0, device, std::move(log)) {}
+
+ private:
+  [[noreturn]] static void unreachable() { throw std::logic_error("a group of one rank communicates with nobody"); }
+  void do_all_reduce(const at::Tensor&, ReduceOp) override { unreachable(); }
+  void do_all_gather(const at::Tensor&, const at::Tensor&) override { unreachable(); }
+  void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override { unreachable(); }
+  void do_broadcast(const at::Tensor&, int) override { unreachable(); }
+  void do_all_to_all(const at::Tensor&, const at::Tensor&, const std::vector<std::int64_t>&,
+                     const std::vector<std::int64_t>&) override {
+    unreachable();
+  }
+  void do_barrier() override { unreachable(); }
+  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor&, ReduceOp) override { unreachable(); }
+};
+
+/// One rank alone.
+class Alone final : public Communicator {
+ public:
+  explicit Alone(World world) : world_(std::move(world)) {}
+  const World& world() const override { return world_; }
+  std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) override {
+    CAPSTAN_ASSERT(ranks == std::vector<int>{0});
+    registry_.add(name, ranks);
+    return std::make_shared<SingleGroup>(name, ranks, device, log_);
+  }
+  std::string backend(c10::Device) const override { return "none"; }
+  std::vector<std::string> exchange(const std::string& mine) override { return {mine}; }
+  void report_failure(const std::string&) override {}
+
+ private:
+  World world_;
+  Registry registry_;
+  std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
+};
+
+class Connected final : public Communicator {
+ public:
+  Connected(const ConnectOptions& options, Meeting meeting)
+      : options_(options),
+        hosts_(std::move(meeting.hosts)),
+        store_(std::move(meeting.store)),
+        gloo_device_(make_gloo_device(meeting.address)),
+        failure_(std::make_shared<FailureState>(options.world.rank)),
+        log_(std::make_shared<CallLog>(failure_)) {
+    const std::string owner = options.rendezvous.store_exists
+                                  ? cat("the rendezvous store at ", options.rendezvous.text())
+                                  : cat("rank 0 on ", hosts_.front());
+    PulseSetup pulse{options.world,
+                     hosts_,
+                     meeting.hosts_store,
+                     owner,
+                     options.silence,
+                     options.timeout,
+                     [registry = registry_](const std::string& name) { return registry->members(name); },
+                     [registry = registry_] { registry->abort_device_groups(); }};
+    pulse_ = std::make_shared<Pulse>(std::move(pulse), store_->clone(), log_, failure_);
+    watch_ = std::make_unique<Watch>(
+        WatchSetup{options.world.rank, owner, options.silence, options.patience, options.on_stuck}, pulse_, log_,
+        failure_);
+  }
+
+  ~Connected() override {
+    if (std::uncaught_exceptions() > exceptions_before_) report_failure("it ended by an exception, see its output");
+    pulse_->close();
+  }
+
+  const World& world() const override { return options_.world; }
+
+  std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) override {
+    const auto found = std::find(ranks.begin(), ranks.end(), world().rank);
+    CAPSTAN_ASSERT(found != ranks.end());
+    const int rank = static_cast<int>(found - ranks.begin());
+    registry_->add(name, ranks);
+    if (ranks.size() == 1) return std::make_shared<SingleGroup>(name, ranks, device, log_);
+    assemble(name, ranks);
+    if (device.is_cpu()) {
+      const auto lost = [weak = std::weak_ptr(pulse_)](const std::string& reason) {
+        if (const auto pulse = weak.lock()) pulse->find_failure(reason);
+      };
+      // Gloo's own limit only ends threads that nobody waits for any more: the hang report comes first.
+      return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout}, *store_,
+                             log_, failure_, lost);
+    }
+    if (options_.nccl == nullptr) throw Error("groups on a GPU need the GPU module", "run with device = \"cpu\"");
+    auto made = options_.nccl->make({name, ranks, rank, device, options_.timeout}, *store_, log_);
+    registry_->add(made);
+    return made;
+  }
+
+  std::string backend(c10::Device device) const override { return device.is_cpu() ? "gloo" : "nccl"; }
+
+  std::vector<std::string> exchange(const std::string& mine) override {
+    const int round = ++exchanges_;
+    std::vector<std::string> keys;
+    keys.reserve(hosts_.size());
+    for (int rank = 0; rank < world().size; ++rank) keys.push_back(cat("exchange/", round, "/", rank));
+    store_->set(keys[static_cast<std::size_t>(world().rank)], mine);
+    await(keys, "exchange");
+    return store_->get(keys);
+  }
+
+  void report_failure(const std::string& message) override { failure_->fail({world().rank, world().host, message}); }
+
+ private:
+  /// Waits for all members to come here with the same list, so that a backend is only made among the living.
+  void assemble(const std::string& name, const std::vector<int>& ranks) {
+    std::vector<std::string> members;
+    members.reserve(ranks.size());
+    for (const int rank : ranks) members.push_back(std::to_string(rank));
+    const std::string list = join(members);
+    std::vector<std::string> keys;
+    keys.reserve(members.size());
+    for (const std::string& member : members) keys.push_back(cat("group/", name, "/", member));
+    store_->set(cat("group/", name, "/", world().rank), list);
+    await(keys, cat("making group ", name));
+    for (const std::string& theirs : store_->get(keys)) {
+      if (theirs != list) throw std::logic_error(cat("ranks disagree about the members of group ", name));
+    }
+  }
+
+  void await(const std::vector<std::string>& keys, const std::string& what) {
+    const std::uint64_t ticket = log_->begin("store", "world", what, exchanges_);
+    if (!wait_for(*store_, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
+      throw Error(cat(what, ": not all ranks came within the time limit"));
+    }
+    log_->end(ticket, c10::Device(c10::kCPU));
+  }
+
+  const ConnectOptions options_;
+  const std::vector<std::string> hosts_;
+  std::unique_ptr<Store> store_;
+  std::shared_ptr<GlooDevice> gloo_device_;
+  std::shared_ptr<FailureState> failure_;
+  std::shared_ptr<CallLog> log_;
+  std::shared_ptr<Registry> registry_ = std::make_shared<Registry>();
+  std::shared_ptr<Pulse> pulse_;
+  std::unique_ptr<Watch> watch_;
+  int exchanges_ = 0;
+  const int exceptions_before_ = std::uncaught_exceptions();
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
+  CAPSTAN_ASSERT(options.world.rank >= 0 && options.world.rank < options.world.size);
+  if (options.world.size == 1) return std::make_unique<Alone>(options.world);
+  return std::make_unique<Connected>(options, meet(options));
+}
+
+RendezvousServer::RendezvousServer(const std::string& prefix) : store_(Store::serve("127.0.0.1", 0, prefix)) {
+  where_.host = "127.0.0.1";
+  where_.port = store_->port();
+  where_.prefix = prefix;
+  where_.store_exists = true;
+}
+
+RendezvousServer::~RendezvousServer() = default;
+
+void RendezvousServer::publish_failure(int rank, const std::string& host, const std::string& message) {
+  store_->set_if_absent("failure", Failure{rank, host, message}.serialized());
+}
+
+}  // namespace capstan::comm

@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+/// The first thing that went wrong in a run.
+struct Failure {
+  int rank = -1;  ///< who failed; -1: nobody in particular (a collective that did not end)
+  std::string host;
+  std::string message;
+
+  /// "rank 3 on node7 failed: message".
+  std::string text() const;
+  /// For the store; parse() takes it back.
+  std::string serialized() const;
+  static Failure parse(std::string_view text);
+};
+
+/// Whether this run has failed, seen from one rank. Thread-safe.
+class FailureState {
+ public:
+  explicit FailureState(int rank) : rank_(rank) {}
+
+  /// The first one counts; returns whether this was it.
+  bool fail(const Failure& failure);
+  std::optional<Failure> failure() const;
+  /// Throws what the main thread shall see: PeerFailed, or Error when this rank itself failed.
+  void throw_if_failed();
+  /// Whether the main thread has been told.
+  bool seen() const;
+  /// Blocks until done() holds, the run has failed or `limit` has passed; wake() makes it look again.
+  void wait(const std::function<bool()>& done, std::chrono::milliseconds limit);
+  void wake();
+
+ private:
+  const int rank_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Failure> failure_;
+  bool seen_ = false;
+};
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

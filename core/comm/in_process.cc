@@ -1,0 +1,345 @@
+// Ranks as threads of one process. Collectives meet at a barrier, read each other's tensors, and meet again.
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/communicator.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "comm/call_log.h"
+#include "comm/ordered_sum.h"
+
+namespace capstan::comm {
+namespace {
+
+/// What a rank lays on the table for the others to read.
+struct Post {
+  const char* operation = "";
+  at::Tensor tensor;
+  std::int64_t size = 0;  // what all ranks must agree on, in elements
+  std::vector<std::int64_t> counts;
+  at::Tensor part;  // a piece of the result, made between the two barriers
+};
+
+/// The meeting point of one group.
+struct Table {
+  std::vector<int> ranks;
+  std::array<std::vector<Post>, 2> posts;  // used in turn: a fast rank posts its next call while others still read
+  int joined = 0;                          // ranks that made their Group
+  int arrived = 0;
+  std::uint64_t round = 0;
+  std::condition_variable changed;
+};
+
+/// What the ranks of one run share. Everything but the posts is guarded by `mutex`; a rank writes its own post
+/// before a barrier and reads the others' behind it.
+class Team {
+ public:
+  explicit Team(int size) : size_(size), ended_(static_cast<std::size_t>(size), false) {}
+
+  int size() const { return size_; }
+
+  std::shared_ptr<Table> join(const std::string& name, const std::vector<int>& ranks) {
+    std::scoped_lock lock(mutex_);
+    std::shared_ptr<Table>& table = tables_[name];
+    if (!table) {
+      table = std::make_shared<Table>();
+      table->ranks = ranks;
+      for (auto& posts : table->posts) posts.resize(ranks.size());
+    }
+    if (table->ranks != ranks) throw std::logic_error(cat("ranks disagree about the members of group ", name));
+    if (++table->joined > static_cast<int>(ranks.size())) {
+      throw std::logic_error(cat("the group name '", name, "' is used twice"));
+    }
+    return table;
+  }
+
+  /// Returns when all members have arrived. Throws Error when a rank has failed, or ended without arriving.
+  void meet(Table& table, const std::string& who) {
+    std::unique_lock lock(mutex_);
+    throw_if_failed();
+    if (++table.arrived == static_cast<int>(table.ranks.size())) {
+      table.arrived = 0;
+      ++table.round;
+      table.changed.notify_all();
+      return;
+    }
+    const std::uint64_t round = table.round;
+    table.changed.wait(lock, [&] { return table.round != round || failed_rank_ >= 0 || gone(table) >= 0; });
+    if (table.round != round) return;
+    throw_if_failed();
+    throw std::logic_error(cat("rank ", gone(table), " has ended while ", who, " waits for it"));
+  }
+
+  void fail(int rank, const std::string& message, const std::exception_ptr& exception) {
+    std::scoped_lock lock(mutex_);
+    if (failed_rank_ < 0) {
+      failed_rank_ = rank;
+      message_ = message;
+    }
+    if (exception && !exception_ && failed_rank_ == rank) exception_ = exception;
+    wake_all();
+  }
+
+  void end(int rank) {
+    std::scoped_lock lock(mutex_);
+    ended_[static_cast<std::size_t>(rank)] = true;
+    wake_all();
+  }
+
+  /// Called when all threads have ended.
+  void rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+    throw_if_failed();
+  }
+
+ private:
+  void throw_if_failed() const {
+    if (failed_rank_ >= 0) {
+      throw PeerFailed(cat("rank ", failed_rank_, " failed: ", message_), failed_rank_);
+    }
+  }
+  int gone(const Table& table) const {
+    for (const int rank : table.ranks) {
+      if (ended_[static_cast<std::size_t>(rank)]) return rank;
+    }
+    return -1;
+  }
+  void wake_all() {
+    for (const auto& [name, table] : tables_) table->changed.notify_all();
+  }
+
+  const int size_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Table>> tables_;
+  std::vector<bool> ended_;
+  int failed_rank_ = -1;
+  std::string message_;
+  std::exception_ptr exception_;
+};
+
+std::string describe(int rank, const Post& post) {
+  return cat("rank ", rank, ": ", post.operation, " of ", post.size, " ",
+             post.tensor.defined() ? c10::toString(post.tensor.scalar_type()) : "");
+}
+
+class InProcessGroup final : public Group {
+ public:
+  InProcessGroup(std::shared_ptr<Team> team, std::shared_ptr<Table> table, std::string name, int rank,
+                 std::shared_ptr<CallLog> log)
+      : Group(std::move(name), table->ranks, rank, c10::Device(c10::kCPU), std::move(log)),
+        team_(std::move(team)),
+        table_(std::move(table)) {}
+
+ private:
+  using Reduce = std::vector<at::Tensor>;
+
+  std::vector<Post>& posts() { return table_->posts[turn_]; }
+  Post& mine() { return posts()[static_cast<std::size_t>(rank())]; }
+
+  void meet() { team_->meet(*table_, cat("group ", name())); }
+
+  /// The end of a call: nobody reads this rank's tensor any more.
+  void meet_and_let_go() {
+    meet();
+    mine().tensor.reset();
+  }
+
+  /// Lays this rank's tensor on the table and waits for the others'; all must call the same.
+  void post(const char* operation, const at::Tensor& tensor, std::int64_t agreed,
+            std::vector<std::int64_t> counts = {}) {
+    turn_ = 1 - turn_;
+    mine() = Post{operation, tensor.defined() ? flat_memory(tensor) : tensor, agreed, std::move(counts), {}};
+    meet();
+    const Post& first = posts()[0];
+    for (std::size_t i = 1; i < posts().size(); ++i) {
+      const Post& other = posts()[i];
+      const bool same_type = first.tensor.defined() == other.tensor.defined() &&
+                             (!first.tensor.defined() || first.tensor.scalar_type() == other.tensor.scalar_type());
+      if (std::string_view(first.operation) == other.operation && first.size == other.size && same_type) continue;
+      throw std::logic_error(cat("group ", name(), ": ranks call different collectives: ", describe(ranks()[0], first),
+                                 "; ", describe(ranks()[i], other)));
+    }
+  }
+
+  /// Slice [from, from + length) of every rank's post.
+  Reduce slices(std::int64_t from, std::int64_t length) {
+    Reduce parts;
+    parts.reserve(posts().size());
+    for (const Post& post : posts()) parts.push_back(post.tensor.narrow(0, from, length));
+    return parts;
+  }
+
+  void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    post("all-reduce", tensor, tensor.numel());
+    // Each rank sums one piece; the pieces are copied when all have been made, and no input is read any more.
+    const std::int64_t piece = (tensor.numel() + size() - 1) / size();
+    const std::int64_t from = std::min(tensor.numel(), piece * rank());
+    const std::int64_t length = std::min(tensor.numel() - from, piece);
+    mine().part = at::empty({length}, mine().tensor.options());
+    if (length > 0) reduce_in_rank_order(mine().part, slices(from, length), op);
+    meet_and_let_go();
+    const at::Tensor target = flat_memory(tensor);
+    std::int64_t at = 0;
+    for (const Post& other : posts()) {
+      target.narrow(0, at, other.part.numel()).copy_(other.part);
+      at += other.part.numel();
+    }
+  }
+
+  void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+    post("all-gather", in, in.numel());
+    // Through a copy: `in` may be a piece of `out`, which a neighbour still reads.
+    const at::Tensor result = at::empty({out.numel()}, out.options());
+    for (int i = 0; i < size(); ++i) {
+      result.narrow(0, i * in.numel(), in.numel()).copy_(posts()[static_cast<std::size_t>(i)].tensor);
+    }
+    meet_and_let_go();
+    flat_memory(out).copy_(result);
+  }
+
+  void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override {
+    post("reduce-scatter", in, in.numel());
+    const at::Tensor result = at::empty({out.numel()}, out.options());
+    reduce_in_rank_order(result, slices(rank() * out.numel(), out.numel()), ReduceOp::sum);
+    meet_and_let_go();
+    flat_memory(out).copy_(result);
+  }
+
+  void do_broadcast(const at::Tensor& tensor, int root) override {
+    post("broadcast", tensor, tensor.numel());
+    if (rank() != root) mine().tensor.copy_(posts()[static_cast<std::size_t>(root)].tensor);
+    meet_and_let_go();
+  }
+
+  void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                     const std::vector<std::int64_t>& in_counts) override {
+    const std::int64_t row = c10::multiply_integers(in.sizes().slice(1));
+    post("all-to-all", in, row, in_counts);
+    const at::Tensor target = flat_memory(out);
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < posts().size(); ++i) {
+      const Post& other = posts()[i];
+      const auto me = static_cast<std::size_t>(rank());
+      if (other.counts[me] != out_counts[i]) {
+        throw std::logic_error(cat("all-to-all of group ", name(), ": rank ", ranks()[i], " sends ", other.counts[me],
+                                   " rows where rank ", ranks()[me], " expects ", out_counts[i]));
+      }
+      std::int64_t from = 0;
+      for (std::size_t k = 0; k < me; ++k) from += other.counts[k];
+      const std::int64_t length = out_counts[i] * row;
+      target.narrow(0, at, length).copy_(other.tensor.narrow(0, from * row, length));
+      at += length;
+    }
+    meet_and_let_go();
+  }
+
+  void do_barrier() override { post("barrier", {}, 0); }
+
+  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+
+  friend class Deferred;
+  std::shared_ptr<Team> team_;
+  std::shared_ptr<Table> table_;
+  std::size_t turn_ = 0;
+};
+
+/// Threads gain nothing from starting early: the work is done in wait().
+class Deferred final : public Pending {
+ public:
+  Deferred(InProcessGroup& group, at::Tensor tensor, ReduceOp op)
+      : group_(group), tensor_(std::move(tensor)), op_(op) {}
+  void wait() override { group_.do_all_reduce(tensor_, op_); }
+
+ private:
+  InProcessGroup& group_;
+  at::Tensor tensor_;
+  ReduceOp op_;
+};
+
+std::unique_ptr<Pending> InProcessGroup::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  return std::make_unique<Deferred>(*this, tensor, op);
+}
+
+class InProcessCommunicator final : public Communicator {
+ public:
+  InProcessCommunicator(std::shared_ptr<Team> team, int rank) : team_(std::move(team)) {
+    world_.rank = world_.local_rank = rank;
+    world_.size = world_.local_size = team_->size();
+    world_.launcher = "in-process";
+    std::vector<int> all(static_cast<std::size_t>(team_->size()));
+    std::iota(all.begin(), all.end(), 0);
+    everyone_ = group(" exchange", all, c10::Device(c10::kCPU));
+  }
+
+  const World& world() const override { return world_; }
+
+  std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) override {
+    if (!device.is_cpu()) throw Error("in-process ranks work on the CPU only", "ask for device = \"cpu\"");
+    const auto found = std::find(ranks.begin(), ranks.end(), world_.rank);
+    CAPSTAN_ASSERT(found != ranks.end());
+    return std::make_shared<InProcessGroup>(team_, team_->join(name, ranks), name,
+                                            static_cast<int>(found - ranks.begin()), log_);
+  }
+
+  std::string backend(c10::Device) const override { return "in-process"; }
+
+  std::vector<std::string> exchange(const std::string& mine) override {
+    at::Tensor lengths = at::empty({world_.size}, at::kLong);
+    everyone_->all_gather(lengths, at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong),
+                          "exchange lengths");
+    const auto longest = lengths.max().item<std::int64_t>();
+    const at::Tensor text = at::zeros({longest}, at::kByte);
+    std::copy(mine.begin(), mine.end(), text.data_ptr<std::uint8_t>());
+    const at::Tensor texts = at::empty({world_.size * longest}, at::kByte);
+    everyone_->all_gather(texts, text, "exchange");
+    std::vector<std::string> result;
+    result.reserve(static_cast<std::size_t>(world_.size));
+    for (int i = 0; i < world_.size; ++i) {
+      const auto* begin = reinterpret_cast<const char*>(texts.data_ptr<std::uint8_t>()) + i * longest;
+      result.emplace_back(begin, static_cast<std::size_t>(lengths.data_ptr<std::int64_t>()[i]));
+    }
+    return result;
+  }
+
+  void report_failure(const std::string& message) override { team_->fail(world_.rank, message, nullptr); }
+
+ private:
+  World world_;
+  std::shared_ptr<Team> team_;
+  std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
+  std::shared_ptr<Group> everyone_;
+};
+
+void run_rank(const std::shared_ptr<Team>& team, int rank, const std::function<void(Communicator&)>& body) {
+  try {
+    InProcessCommunicator communicator(team, rank);
+    body(communicator);
+  } catch (const std::exception& error) {
+    team->fail(rank, error.what(), std::current_exception());
+  } catch (...) {
+    team->fail(rank, "an exception that is no std::exception", std::current_exception());
+  }
+  team->end(rank);
+}
+
+}  // namespace
+
+void run_in_process(int size, const std::function<void(Communicator&)>& body) {
+  CAPSTAN_ASSERT(size > 0);
+  const auto team = std::make_shared<Team>(size);
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back(run_rank, team, rank, std::cref(body));
+  for (std::thread& thread : threads) thread.join();
+  team->rethrow();
+}
+
+}  // namespace capstan::comm

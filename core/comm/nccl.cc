@@ -1,0 +1,8 @@
+#include "comm/nccl.h"
+
+namespace capstan::comm {
+
+DeviceGroup::~DeviceGroup() = default;
+NcclFactory::~NcclFactory() = default;
+
+}  // namespace capstan::comm

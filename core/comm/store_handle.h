@@ -1,0 +1,17 @@
+#pragma once
+// The one place where c10d's store shows: included by the files that make c10d backends from it.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "comm/store.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+struct Store::Handle {
+  c10::intrusive_ptr<c10d::TCPStore> server;  ///< what knows the port; null in a clone
+  c10::intrusive_ptr<c10d::Store> store;      ///< behind the prefix
+};
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,85 @@
+#include "comm/watch.h"
+
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "comm/call_log.h"
+#include "comm/failure.h"
+#include "comm/pulse.h"
+
+namespace capstan::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds tick{100};
+constexpr std::chrono::seconds clean_up{30};  // for a main thread that has seen the failure and winds up
+
+}  // namespace
+
+Watch::Watch(WatchSetup setup, std::shared_ptr<const Pulse> pulse, std::shared_ptr<CallLog> log,
+             std::shared_ptr<FailureState> failure)
+    : setup_(std::move(setup)), pulse_(std::move(pulse)), log_(std::move(log)), failure_(std::move(failure)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Watch::~Watch() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Watch::run() {
+  std::optional<Clock::time_point> failed;
+  auto last_look = Clock::now();
+  auto awake_since = last_look;
+  bool told = false;
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    changed_.wait_for(lock, tick);
+    const auto now = Clock::now();
+    if (now - last_look > std::chrono::seconds(2)) awake_since = now;  // this process itself was stopped
+    last_look = now;
+    if (!failed && pulse_->unanswered() > setup_.silence && now - awake_since > setup_.silence) {
+      failure_->fail({-1,
+                      {},
+                      cat(setup_.store_owner, " has not answered for ",
+                          std::chrono::duration_cast<std::chrono::seconds>(setup_.silence).count(), " s")});
+    }
+    const auto failure = failure_->failure();
+    if (!failure) continue;
+    if (!failed) {
+      failed = now;
+      announce(failure->text(), failure->rank);
+    }
+    if (!told && setup_.on_stuck && stuck(now - *failed)) {
+      told = true;
+      log::error("the main thread is stuck and does not notice the failure");
+      setup_.on_stuck(failure->text());
+    }
+  }
+}
+
+void Watch::announce(const std::string& first_error, int failed_rank) {
+  if (failed_rank == setup_.rank) return;  // the main thread prints it itself
+  log::error(cat("first error: ", first_error));
+  std::set<std::string> groups;
+  for (const Call& call : log_->in_flight()) {
+    if (!groups.insert(call.group).second) continue;  // the oldest of a group is the one that the others wait behind
+    log::error(cat("rank ", setup_.rank, " was in ", call.text(), ", for ",
+                   number_text(std::round(call.seconds() * 10) / 10), " s"));
+  }
+}
+
+bool Watch::stuck(Clock::duration since_failure) const {
+  return since_failure > (failure_->seen() || pulse_->closing() ? setup_.patience + clean_up : setup_.patience);
+}
+
+}  // namespace capstan::comm

@@ -1,0 +1,67 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/comm/world.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+class NcclFactory;
+class Store;
+
+/// Where the ranks of a run meet: a key-value store, usually in rank 0.
+struct Rendezvous {
+  std::string host;    ///< the store's address (MASTER_ADDR); empty: read from `file`
+  int port = 0;        ///< its port
+  std::string file;    ///< where rank 0 publishes "host:port" of a free port, and the others read it
+  std::string prefix;  ///< before every key: tells the attempts of one job apart
+  bool store_exists =
+      false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients
+
+  std::string text() const;  ///< "node1:29500", or the file's name
+};
+
+/// Everything that connecting needs to know.
+struct ConnectOptions {
+  World world;
+  Rendezvous rendezvous;
+  std::string interface;              ///< network interface for rendezvous and Gloo; empty: what reaches the rendezvous
+  bool deterministic = false;         ///< CPU all-reduce in rank order; reduce-scatter on CPU always is
+  const NcclFactory* nccl = nullptr;  ///< from app::GpuModule; without it only CPU groups can be made
+
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  ///< for one collective; then a hang report
+  std::chrono::milliseconds silence = std::chrono::seconds(10);  ///< a peer that is not heard of for so long is dead
+  std::chrono::milliseconds patience = std::chrono::seconds(5);  ///< for the main thread to notice a failure
+  /// Called from the watch thread when the run has failed and the main thread is stuck where no exception reaches
+  /// it. The executable ends the process; a library must not.
+  std::function<void(const std::string& first_error)> on_stuck;
+};
+
+/// Meets the peers and returns when all are there. Throws Error that names the ranks that did not come. With one
+/// rank nothing is opened. The object's destruction says goodbye; rank 0's waits for the others' (the store lives
+/// in it).
+std::unique_ptr<Communicator> connect(const ConnectOptions& options);
+
+/// A store in a process that is no rank, for ranks that it starts itself.
+class RendezvousServer {
+ public:
+  explicit RendezvousServer(const std::string& prefix);
+  ~RendezvousServer();
+  /// What the ranks need to find it, on this host.
+  const Rendezvous& rendezvous() const { return where_; }
+  /// Tells all ranks that one failed, unless another failure came first.
+  void publish_failure(int rank, const std::string& host, const std::string& message);
+
+ private:
+  Rendezvous where_;
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,226 @@
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+#include <capstan_catch.h>
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "comm/call_log.h"
+#include "comm/failure.h"
+#include "comm/hang_report.h"
+#include "comm/network.h"
+#include "comm/ordered_sum.h"
+#include "comm/store.h"
+
+namespace {
+using namespace capstan;        // NOLINT(google-build-using-namespace)
+using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+
+const c10::Device cpu(c10::kCPU);
+
+TEST_CASE("call log: calls in flight, oldest first") {
+  CallLog log;
+  CHECK(log.in_flight().empty());
+  CHECK_FALSE(log.last());
+  const auto first = log.begin("all-reduce", "dp", "grad norm", 41);
+  const auto second = log.begin("broadcast", "tp", "", 3);
+  REQUIRE(log.in_flight().size() == 2);
+  CHECK(log.in_flight()[0].text() == "all-reduce 'grad norm' of group dp, call 41");
+  CHECK(log.in_flight()[1].text() == "broadcast of group tp, call 3");
+  log.end(first, cpu);
+  REQUIRE(log.in_flight().size() == 1);
+  CHECK(log.in_flight()[0].group == "tp");
+  log.end(second, cpu);
+  CHECK(log.in_flight().empty());
+  CHECK(log.last()->operation == "broadcast");
+}
+
+TEST_CASE("call log: a ring that is full forgets the oldest and confuses nobody") {
+  CallLog log(nullptr, 2);
+  const auto lost = log.begin("all-reduce", "dp", "a", 1);
+  (void)log.begin("all-reduce", "dp", "b", 2);
+  (void)log.begin("all-reduce", "dp", "c", 3);
+  log.end(lost, cpu);  // its slot is c's by now
+  const auto calls = log.in_flight();
+  REQUIRE(calls.size() == 2);
+  CHECK(calls[0].label == "b");
+  CHECK(calls[1].label == "c");
+}
+
+TEST_CASE("call log: nothing begins after a failure") {
+  const auto failure = std::make_shared<FailureState>(0);
+  CallLog log(failure);
+  failure->fail({2, "node3", "no space left"});
+  CHECK_FALSE(failure->seen());
+  CHECK_THROWS_AS(log.begin("barrier", "dp", "x", 1), PeerFailed);
+  CHECK(failure->seen());
+}
+
+TEST_CASE("failure: the first one counts, and travels as text") {
+  FailureState state(1);
+  CHECK(state.fail({2, "node3", "line 1\nline 2"}));
+  CHECK_FALSE(state.fail({1, "node1", "later"}));
+  const Failure copy = Failure::parse(state.failure()->serialized());
+  CHECK(copy.rank == 2);
+  CHECK(copy.host == "node3");
+  CHECK(copy.text() == "rank 2 on node3 failed: line 1\nline 2");
+  CHECK_THROWS_WITH(state.throw_if_failed(), "rank 2 on node3 failed: line 1\nline 2");
+  FailureState own(1);
+  own.fail({1, "node1", "my own"});
+  try {
+    own.throw_if_failed();
+    FAIL("it failed");
+  } catch (const PeerFailed&) {
+    FAIL("no peer failed");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) == "my own");
+  }
+}
+
+TEST_CASE("failure: a wait ends with it") {
+  FailureState state(0);
+  std::thread other([&] { state.fail({1, "a", "b"}); });
+  state.wait([] { return false; }, std::chrono::hours(1));
+  other.join();
+  CHECK(state.failure().has_value());
+}
+
+TEST_CASE("hang report: who is there, who is not, and where those are") {
+  const Call waiting{"all-reduce", "dp", "grad norm", 42, std::chrono::steady_clock::now() - std::chrono::seconds(600)};
+  CallLog there;
+  (void)there.begin("all-reduce", "dp", "grad norm", 42);
+  CallLog elsewhere;
+  (void)elsewhere.begin("broadcast", "tp", "weights", 7);
+  CallLog behind;
+  behind.end(behind.begin("all-reduce", "dp", "grad norm", 41), cpu);
+  CallLog nowhere;
+  CallLog ahead;  // has left the call already: it did arrive
+  ahead.end(ahead.begin("all-reduce", "dp", "grad norm", 42), cpu);
+  const std::string text = hang_report(waiting, {{0, "a", describe_calls(there)},
+                                                 {2, "b", describe_calls(elsewhere)},
+                                                 {4, "c", describe_calls(behind)},
+                                                 {6, "d", describe_calls(nowhere)},
+                                                 {8, "e", ""},
+                                                 {9, "f", describe_calls(ahead)}});
+  CHECK(text ==
+        "all-reduce 'grad norm' of group dp, call 42, has not ended for 600 s. Ranks 0, 9 of it are there. Not there:\n"
+        "    rank 2 on b: in broadcast 'weights' of group tp, call 7, for 0 s\n"
+        "    rank 4 on c: in no collective; its last was all-reduce 'grad norm' of group dp, call 41\n"
+        "    rank 6 on d: in no collective, and never was\n"
+        "    rank 8 on e: does not answer");
+  CHECK_THAT(hang_report(waiting, {{0, "a", describe_calls(there)}}),
+             Contains("All of its ranks are: the network or the device does not finish it."));
+}
+
+TEST_CASE("ordered sum: 16-bit floats are summed in float32 and rounded once") {
+  const at::Tensor big = at::full({1}, 256.0, at::kBFloat16);
+  const at::Tensor one = at::full({1}, 1.0, at::kBFloat16);  // 256 + 1 is 256 in bf16, however often
+  const at::Tensor out = at::empty({1}, at::kBFloat16);
+  reduce_in_rank_order(out, {big, one, one}, ReduceOp::sum);
+  CHECK(out.item<float>() == 258.0F);
+}
+
+TEST_CASE("ordered sum: out may be the first part") {
+  const at::Tensor first = at::full({2}, 1.0);
+  reduce_in_rank_order(first, {first, at::full({2}, 2.0)}, ReduceOp::sum);
+  CHECK(first.equal(at::full({2}, 3.0)));
+}
+
+TEST_CASE("network: addresses of this host") {
+  CHECK(resolve("localhost") == "127.0.0.1");
+  CHECK(resolve("127.0.0.1") == "127.0.0.1");
+  CHECK(address_towards("127.0.0.1") == "127.0.0.1");
+  CHECK(address_of_interface("lo") == "127.0.0.1");
+  CHECK_FALSE(own_address().empty());
+  CHECK_THROWS_WITH(resolve("no-such-host.invalid"),
+                    Contains("the rendezvous host 'no-such-host.invalid' is unknown") && Contains("check MASTER_ADDR"));
+  CHECK_THROWS_WITH(address_of_interface("ib7"),
+                    Contains("there is no network interface 'ib7' with an address") && Contains("this host has lo"));
+}
+
+TEST_CASE("store: values, clones, and the first to set a key") {
+  const auto store = Store::serve("127.0.0.1", 0, "test");
+  const auto clone = store->clone();
+  const auto client = Store::connect("127.0.0.1", store->port(), "test", std::chrono::seconds(5));
+  const std::string binary("a\0b\n", 4);
+  store->set("k", binary);
+  CHECK(clone->get("k") == binary);
+  CHECK(client->has({"k"}));
+  CHECK_FALSE(client->has({"k", "missing"}));
+  CHECK(client->set_if_absent("first", "one") == "one");
+  CHECK(clone->set_if_absent("first", "two") == "one");
+  CHECK(store->get(std::vector<std::string>{"first", "k"}) == std::vector<std::string>{"one", binary});
+  CHECK_FALSE(Store::connect("127.0.0.1", store->port(), "other", std::chrono::seconds(5))->has({"k"}));
+}
+
+ConnectOptions two_ranks() {
+  ConnectOptions options;
+  options.world.size = options.world.local_size = 2;
+  options.world.host = "here";
+  options.connect_timeout = milliseconds(300);
+  return options;
+}
+
+TEST_CASE("connect: a port that is taken is named") {
+  const auto other = Store::serve("127.0.0.1", 0, "other");
+  ConnectOptions options = two_ranks();
+  options.rendezvous.host = "localhost";
+  options.rendezvous.port = other->port();
+  CHECK_THROWS_WITH(connect(options),
+                    Contains(cat("port ", other->port(), " for the ranks' rendezvous is already taken")) &&
+                        Contains("set MASTER_PORT to a free port"));
+}
+
+TEST_CASE("connect: no rank 0") {
+  ConnectOptions options = two_ranks();
+  options.world.rank = 1;
+  SECTION("its file does not appear") {
+    options.rendezvous.file = "/does/not/exist/rendezvous";
+    CHECK_THROWS_WITH(connect(options), Contains("rank 1 found no rank 0: /does/not/exist/rendezvous did not appear") &&
+                                            Contains("must be shared by all nodes"));
+  }
+  int free_port = 0;
+  { free_port = Store::serve("127.0.0.1", 0, "gone")->port(); }
+  SECTION("its file is an old one") {
+    const std::string file = (std::filesystem::temp_directory_path() / cat("capstan-stale-", getpid())).string();
+    write_file(file, cat("127.0.0.1:", free_port, "\n"));
+    options.rendezvous.file = file;
+    CHECK_THROWS_WITH(connect(options),
+                      Contains(cat("nobody answers at 127.0.0.1:", free_port, ", which ", file, " names")));
+    std::filesystem::remove(file);
+  }
+  SECTION("nobody listens at MASTER_ADDR") {
+    options.rendezvous.host = "localhost";
+    options.rendezvous.port = free_port;
+    CHECK_THROWS_WITH(connect(options), Contains(cat("rank 1 cannot reach the rendezvous at localhost:", free_port)));
+  }
+}
+
+TEST_CASE("connect: one rank alone opens nothing and copies") {
+  const auto alone = connect(ConnectOptions{});
+  CHECK(alone->backend(cpu) == "none");
+  CHECK(alone->exchange("me") == std::vector<std::string>{"me"});
+  const auto group = alone->group("dp", {0}, cpu);
+  const at::Tensor in = at::arange(6).view({3, 2});
+  const at::Tensor out = at::zeros_like(in);
+  group->reduce_scatter(out, in, "x");
+  CHECK(out.equal(in));
+  group->all_gather(out.zero_(), in, "x");
+  CHECK(out.equal(in));
+  group->all_to_all(out.zero_(), in, {3}, {3}, "x");
+  CHECK(out.equal(in));
+  group->all_reduce(out, ReduceOp::sum, "x");
+  group->broadcast(out, 0, "x");
+  group->start_all_reduce(out, ReduceOp::max, "x")->wait();
+  group->barrier("x");
+  CHECK(out.equal(in));
+  CHECK_THROWS_WITH(alone->group("dp", {0}, cpu), Contains("the group name 'dp' is used twice"));
+}
+
+}  // namespace

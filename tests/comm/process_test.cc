@@ -1,0 +1,307 @@
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+#include <capstan_catch.h>
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "comm/collective_cases.h"
+#include "comm/processes.h"
+
+// The "rank:" cases run in the processes that the others start.
+namespace {
+using namespace capstan;        // NOLINT(google-build-using-namespace)
+using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using Catch::Matchers::Contains;
+using comm_test::as_rank;
+using comm_test::everyone;
+using comm_test::rank_options;
+using comm_test::RankResult;
+using comm_test::run_ranks;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+void all_reduce_for_ever(Communicator& c) {
+  auto group = everyone(c);
+  for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+}
+
+void check_all_succeeded(const std::vector<RankResult>& ranks) {
+  for (const RankResult& rank : ranks) {
+    INFO(rank.output);
+    CHECK(rank.exit_code == 0);
+  }
+}
+
+/// Everyone but `failed` ends with exit code 75, naming the first error and where it waited.
+void check_peers(const std::vector<RankResult>& ranks, std::size_t failed, const std::string& first_error) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == failed) continue;
+    CHECK(ranks[i].exit_code == 75);
+    CHECK_THAT(ranks[i].output, Contains("peer failed: " + first_error));
+    CHECK_THAT(ranks[i].output, Contains("capstan error: first error: " + first_error));
+    CHECK_THAT(ranks[i].output, Contains("while in all-reduce 'gradients' of group all, call "));
+  }
+}
+
+TEST_CASE("rank: collectives", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) { comm_test::check_collectives(c, /*ordered=*/true); });
+}
+
+TEST_CASE("processes: every collective and dtype over Gloo, the same bits as in-process ranks") {
+  check_all_succeeded(run_ranks("rank: collectives", 2));
+  check_all_succeeded(run_ranks("rank: collectives", 3));
+  check_all_succeeded(run_ranks("rank: collectives", 4));
+}
+
+TEST_CASE("rank: fast collectives", "[.rank]") {
+  auto options = rank_options();
+  options.deterministic = false;
+  as_rank(options, [](Communicator& c) {
+    comm_test::check_collectives(c, /*ordered=*/false);
+    // A reduce-scatter has one order even so.
+    const int size = c.world().size;
+    std::vector<at::Tensor> wide;
+    for (int r = 0; r < size; ++r) wide.push_back(comm_test::rough_values(r, 11 * size, at::kFloat));
+    at::Tensor sum = wide[0].clone();
+    for (int r = 1; r < size; ++r) sum.add_(wide[static_cast<std::size_t>(r)]);
+    const at::Tensor out = at::empty({11});
+    c.group("again", comm_test::all_ranks(c), at::kCPU)
+        ->reduce_scatter(out, wide[static_cast<std::size_t>(c.world().rank)], "x");
+    comm_test::require(out.equal(sum.narrow(0, 11 * c.world().rank, 11)), "reduce-scatter in rank order");
+  });
+}
+
+TEST_CASE("processes: Gloo's own all-reduce without deterministic") {
+  check_all_succeeded(run_ranks("rank: fast collectives", 3));
+}
+
+TEST_CASE("rank: exchange", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    const auto text = [](int rank) { return cat("I am ", rank, std::string(static_cast<std::size_t>(rank), '\0')); };
+    for (int round = 0; round < 3; ++round) {
+      const auto texts = c.exchange(text(c.world().rank + round));
+      for (int rank = 0; rank < c.world().size; ++rank) {
+        comm_test::require(texts[static_cast<std::size_t>(rank)] == text(rank + round), "exchange");
+      }
+    }
+    comm_test::require(c.backend(at::kCPU) == "gloo", "backend");
+    if (c.world().rank == 0)
+      std::this_thread::sleep_for(milliseconds(300));  // others leave first, and it is no failure
+    if (c.world().rank == 2) std::this_thread::sleep_for(milliseconds(1500));  // nor if rank 0 has to wait
+  });
+}
+
+TEST_CASE("processes: exchange, and ranks that end at different times") {
+  check_all_succeeded(run_ranks("rank: exchange", 3));
+}
+
+TEST_CASE("rank: one throws", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    if (c.world().rank == 1) throw Error("the disk is full", "free some space");
+    for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: one rank throws, the others end with its error") {
+  const auto ranks = run_ranks("rank: one throws", 3);
+  CHECK(ranks[1].exit_code == 1);
+  CHECK_THAT(ranks[1].output, Contains("threw: the disk is full"));
+  CHECK_THAT(ranks[1].output, !Contains("first error"));
+  check_peers(ranks, 1, "rank 1 on here failed: the disk is full");
+}
+
+TEST_CASE("rank: rank 0 throws", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    if (c.world().rank == 0) throw Error("the disk is full");
+    all_reduce_for_ever(c);
+  });
+}
+
+TEST_CASE("processes: rank 0, where the store lives, throws while others make a group") {
+  const auto ranks = run_ranks("rank: rank 0 throws", 3);
+  CHECK(ranks[0].exit_code == 1);
+  for (const std::size_t i : {1U, 2U}) {
+    CHECK(ranks[i].exit_code == 75);
+    CHECK_THAT(ranks[i].output, Contains("peer failed: rank 0 on here failed: the disk is full"));
+  }
+}
+
+TEST_CASE("rank: one is killed", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    if (c.world().rank == 1) (void)raise(SIGKILL);
+    for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: one rank is killed, the others name it within seconds") {
+  const auto ranks = run_ranks("rank: one is killed", 3);
+  CHECK(ranks[1].exit_code == -SIGKILL);
+  check_peers(ranks, 1, "rank 1 on here failed: it has not been heard of for ");
+}
+
+TEST_CASE("rank: rank 0 is killed", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    if (c.world().rank == 0) (void)raise(SIGKILL);
+    for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: rank 0 is killed, and with it the store") {
+  const auto ranks = run_ranks("rank: rank 0 is killed", 3);
+  CHECK(ranks[0].exit_code == -SIGKILL);
+  check_peers(ranks, 0, "rank 0 on here is gone: its connections are closed");
+}
+
+TEST_CASE("rank: one is stopped", "[.rank]") {
+  auto options = rank_options();
+  options.silence = seconds(3);
+  as_rank(options, [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    const int victim = c.world().size == 2 ? 0 : 1;
+    if (c.world().rank == victim) {
+      if (fork() == 0) {  // wakes it up again when all is over, and it finds out
+        std::this_thread::sleep_for(seconds(8));
+        (void)kill(getppid(), SIGCONT);
+        _exit(0);
+      }
+      (void)raise(SIGSTOP);
+    }
+    for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: a rank that falls silent without closing anything") {
+  const auto ranks = run_ranks("rank: one is stopped", 3);
+  check_peers(ranks, 1, "rank 1 on here failed: it has not been heard of for ");
+  CHECK(ranks[1].exit_code != 0);
+}
+
+TEST_CASE("processes: rank 0 falls silent, and with it the store") {
+  const auto ranks = run_ranks("rank: one is stopped", 2);
+  check_peers(ranks, 0, "rank 0 on here has not answered for 3 s");
+}
+
+TEST_CASE("rank: one ends early", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    if (c.world().rank == 1) return;
+    for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: a rank ends normally while others wait for it") {
+  const auto ranks = run_ranks("rank: one ends early", 3);
+  CHECK(ranks[1].exit_code == 0);
+  check_peers(ranks, 1, "rank 1 on here failed: it ended while others still communicate with it");
+}
+
+TEST_CASE("rank: a hang", "[.rank]") {
+  auto options = rank_options();
+  options.timeout = seconds(2);
+  as_rank(options, [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    if (c.world().rank == 1) std::this_thread::sleep_for(seconds(8));
+    group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+  });
+}
+
+TEST_CASE("processes: a collective that does not end is reported with who is where") {
+  const auto ranks = run_ranks("rank: a hang", 3);
+  for (const RankResult& rank : ranks) {
+    CHECK(rank.exit_code == 75);
+    CHECK_THAT(rank.output, Contains("peer failed: all-reduce 'gradients' of group all, call 2, has not ended for "));
+    CHECK_THAT(rank.output,
+               Contains("Ranks 0, 2 of it are there. Not there:\n    rank 1 on here: in no collective; its "
+                        "last was barrier 'start' of group all, call 1\n"));
+  }
+  CHECK_THAT(ranks[0].output,
+             Contains("capstan error: rank 0 was in all-reduce 'gradients' of group all, call 2, for "));
+}
+
+TEST_CASE("rank: unwinds", "[.rank]") {
+  if (rank_options().world.rank == 0) as_rank(rank_options(), all_reduce_for_ever);
+  try {
+    auto communicator = connect(rank_options());
+    everyone(*communicator)->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
+    throw Error("nobody reports this");
+  } catch (const Error&) {
+    std::exit(1);
+  }
+}
+
+TEST_CASE("processes: a communicator that an exception destroys is no normal end") {
+  const auto ranks = run_ranks("rank: unwinds", 2);
+  check_peers(ranks, 1, "rank 1 on here failed: it ended by an exception, see its output");
+}
+
+TEST_CASE("rank: main thread stuck", "[.rank]") {
+  auto options = rank_options();
+  options.patience = seconds(1);
+  as_rank(options, [](Communicator& c) {
+    if (c.world().rank == 1) throw Error("the disk is full");
+    std::this_thread::sleep_for(seconds(40));
+  });
+}
+
+TEST_CASE("processes: a main thread that notices nothing is handed to the executable") {
+  const auto ranks = run_ranks("rank: main thread stuck", 2);
+  CHECK(ranks[1].exit_code == 1);
+  CHECK(ranks[0].exit_code == 9);
+  CHECK_THAT(ranks[0].output, Contains("stuck: rank 1 on here failed: the disk is full"));
+  CHECK_THAT(ranks[0].output, Contains("the main thread is stuck and does not notice the failure"));
+}
+
+TEST_CASE("rank: one does not come", "[.rank]") {
+  auto options = rank_options();
+  options.connect_timeout = seconds(2);
+  if (options.world.rank == 2) return;
+  as_rank(options, all_reduce_for_ever);
+}
+
+TEST_CASE("processes: a rank that never comes is named") {
+  const auto ranks = run_ranks("rank: one does not come", 3);
+  CHECK(ranks[0].exit_code == 1);
+  CHECK_THAT(ranks[0].output, Contains("threw: rank 2 of 3 did not connect within 0:02"));
+  CHECK(ranks[1].exit_code == 75);
+  CHECK_THAT(ranks[1].output, Contains("peer failed: rank 0 on here failed: rank 2 of 3 did not connect"));
+}
+
+TEST_CASE("rank: twins", "[.rank]") {
+  auto options = rank_options();
+  options.connect_timeout = seconds(4);
+  if (options.world.rank == 2) options.world.rank = 1;
+  as_rank(options, all_reduce_for_ever);
+}
+
+TEST_CASE("processes: two processes that are the same rank") {
+  const auto ranks = run_ranks("rank: twins", 3);
+  CHECK_THAT(ranks[1].output + ranks[2].output, Contains("threw: two processes are rank 1: on here and on here"));
+}
+
+TEST_CASE("rank: disagree", "[.rank]") {
+  as_rank(rank_options(), [](Communicator& c) {
+    (void)c.group("x", c.world().rank == 0 ? std::vector<int>{0, 1} : std::vector<int>{1, 0}, at::kCPU);
+  });
+}
+
+TEST_CASE("processes: ranks that disagree about a group") {
+  for (const RankResult& rank : run_ranks("rank: disagree", 2)) {
+    CHECK_THAT(rank.output, Contains("ranks disagree about the members of group x"));
+  }
+}
+
+}  // namespace
