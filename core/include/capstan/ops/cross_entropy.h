@@ -1,0 +1,32 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+
+#include <cstdint>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace ops {
+
+/// The label of a row that is no target: it adds neither loss nor gradient.
+inline constexpr std::int64_t ignored_label = -100;
+
+/// Sum over the target rows of -log softmax(hidden weight^T)[label], without ever holding all logits.
+///
+/// `hidden` is [N, h] and `weight` [V, h], both of one dtype (float64, float32, bfloat16, half), `labels` [N] int64 in
+/// [0, V) or ignored_label; that the labels are in range is the caller's check. Returns a scalar, float64 for float64
+/// input and else float32. At most `chunk_rows` (>= 1) rows of logits exist at a time, in the scalar's dtype.
+///
+/// When gradients will be needed, forward takes them chunk by chunk from the logits it has, for a loss gradient of 1,
+/// and backward only multiplies by the one that comes in: exact, because the loss is a scalar. What is kept is the
+/// gradient of hidden (hidden's dtype) and of weight (in the scalar's dtype, summed there over the chunks); neither is
+/// made where its tensor requires no gradient. Not differentiable twice.
+///
+/// Numbers: logits, maximum, exponentials and their sum are in the scalar's dtype at every input dtype; the gradient of
+/// 16-bit logits is rounded to 16 bits for the two products, which add in float32 (half: scaled by 2^10 meanwhile, so
+/// that probabilities below 2^-24 are not lost). Losses of rows are added in float64. On CPU rows that are no targets
+/// are left out of the products; on CUDA that would wait for the device, so all rows are computed.
+at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                        std::int64_t chunk_rows);
+
+}  // namespace ops
+CAPSTAN_END_NAMESPACE

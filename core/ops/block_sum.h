@@ -1,0 +1,15 @@
+#pragma once
+// The order of summation that norm.h promises, as the CPU and the CUDA kernel both take it.
+#include <capstan/ops/philox.h>
+
+#include <cstdint>
+
+namespace capstan::ops {
+
+/// Elements that one block adds, and the lanes that it adds them in.
+inline constexpr std::int64_t sum_block = 4096;
+inline constexpr int sum_lanes = 256;
+
+CAPSTAN_HOST_DEVICE inline std::int64_t sum_blocks(std::int64_t numel) { return (numel + sum_block - 1) / sum_block; }
+
+}  // namespace capstan::ops

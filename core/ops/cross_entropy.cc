@@ -1,0 +1,144 @@
+#include <capstan/base/error.h>
+#include <capstan/ops/cross_entropy.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace capstan::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_16_bit(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+/// The chunks of one call: what they read, and what they add to.
+class Chunks {
+ public:
+  Chunks(const at::Tensor& hidden, const at::Tensor& weight, bool hidden_gradient, bool weight_gradient)
+      : hidden_(hidden),
+        sum_type_(hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat),
+        in_16_bits_(is_16_bit(hidden.scalar_type())),
+        // The gradient of the logits is at most 1, so 2^10 is safe in half (largest number: 65504) and keeps
+        // probabilities down to 2^-34 instead of 2^-24. Powers of two round nothing.
+        scale_(hidden.scalar_type() == at::kHalf ? 1024.0 : 1.0) {
+    weight_ = operand(weight);
+    losses_ = at::empty({hidden.size(0)}, hidden.options().dtype(sum_type_));
+    if (hidden_gradient) {
+      grad_hidden_ = at::empty_like(hidden, at::MemoryFormat::Contiguous);
+    }
+    if (weight_gradient) {
+      grad_weight_ = at::zeros(weight.sizes(), weight.options().dtype(sum_type_));
+    }
+  }
+
+  void add(std::int64_t begin, std::int64_t rows, const at::Tensor& labels) {
+    const at::Tensor hidden = operand(hidden_.narrow(0, begin, rows));
+    const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1), target = labels.clamp_min(0).unsqueeze(1);
+    at::Tensor logits = product(hidden, weight_.t());
+    const at::Tensor maximum = logits.amax(1, true);
+    logits.sub_(maximum);
+    const at::Tensor picked = logits.gather(1, target);
+    logits.exp_();
+    const at::Tensor sum = logits.sum(1, true);
+    losses_.narrow(0, begin, rows).copy_((sum.log() - picked).masked_fill(ignored, 0).squeeze(1));
+    if (!grad_hidden_.defined() && !grad_weight_.defined()) {
+      return;
+    }
+    // softmax - onehot, in place: the logits are not needed again.
+    const at::Tensor at_target = (picked.exp().div(sum) - 1).mul(scale_).masked_fill(ignored, 0);
+    logits.mul_(sum.reciprocal().mul_(scale_).masked_fill(ignored, 0)).scatter_(1, target, at_target);
+    add_gradients(operand(logits.to(hidden_.scalar_type())), hidden, begin, rows);
+  }
+
+  /// Added in float64: one rounding, whatever the number of rows.
+  at::Tensor loss() const { return losses_.sum(at::kDouble).to(sum_type_); }
+  const at::Tensor& grad_hidden() const { return grad_hidden_; }
+  const at::Tensor& grad_weight() const { return grad_weight_; }
+
+ private:
+  /// What the products read: 16-bit numbers as they are where the device multiplies them into float32 (CUDA's tensor
+  /// cores), else widened, which gives the same products.
+  at::Tensor operand(const at::Tensor& x) const { return x.is_cuda() ? x : x.to(sum_type_); }
+  bool widening() const { return in_16_bits_ && hidden_.is_cuda(); }
+
+  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
+    return widening() ? at::mm(a, b, at::kFloat) : at::mm(a, b);
+  }
+
+  void add_gradients(const at::Tensor& grad_logits, const at::Tensor& hidden, std::int64_t begin, std::int64_t rows) {
+    if (grad_hidden_.defined()) {
+      at::Tensor gradient = product(grad_logits, weight_);
+      if (scale_ != 1) {
+        gradient.div_(scale_);
+      }
+      grad_hidden_.narrow(0, begin, rows).copy_(gradient);
+    }
+    if (grad_weight_.defined() && widening()) {
+      at::addmm_out(grad_weight_, grad_weight_, grad_logits.t(), hidden, at::kFloat, 1, 1 / scale_);
+    } else if (grad_weight_.defined()) {
+      grad_weight_.addmm_(grad_logits.t(), hidden, 1, 1 / scale_);
+    }
+  }
+
+  at::Tensor hidden_, weight_, losses_, grad_hidden_, grad_weight_;
+  at::ScalarType sum_type_;
+  bool in_16_bits_;
+  double scale_;
+};
+
+class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
+                            const at::Tensor& labels, std::int64_t chunk_rows, bool gradients) {
+    // Counting the targets would wait for a GPU, and costs nothing on CPU: there only their rows are computed.
+    at::Tensor rows;
+    if (hidden.is_cpu()) {
+      rows = labels.ne(ignored_label).nonzero().squeeze(1);
+    }
+    const at::Tensor used = rows.defined() ? hidden.index_select(0, rows) : hidden;
+    const at::Tensor targets = rows.defined() ? labels.index_select(0, rows) : labels;
+    Chunks chunks(used, weight, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
+    const std::int64_t total = hidden.is_meta() ? 0 : used.size(0);  // on meta, shapes are all there is
+    for (std::int64_t begin = 0; begin < total; begin += chunk_rows) {
+      const std::int64_t count = std::min(chunk_rows, total - begin);
+      chunks.add(begin, count, targets.narrow(0, begin, count));
+    }
+    at::Tensor grad_hidden = chunks.grad_hidden();
+    if (rows.defined() && grad_hidden.defined()) {
+      grad_hidden = at::zeros_like(hidden, at::MemoryFormat::Contiguous).index_copy_(0, rows, grad_hidden);
+    }
+    ctx->save_for_backward({grad_hidden, chunks.grad_weight()});
+    ctx->saved_data["dtype"] = hidden.scalar_type();
+    return chunks.loss();
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const at::ScalarType type = ctx->saved_data["dtype"].toScalarType();
+    const auto saved = ctx->get_saved_variables();
+    return {times(saved[0], gradients[0], type), times(saved[1], gradients[0], type), {}, {}, {}};
+  }
+
+ private:
+  /// saved * factor in factor's dtype, rounded once to `type`. (A 16-bit tensor times a scalar tensor would round the
+  /// scalar to 16 bits first: the same error in every gradient.)
+  static at::Tensor times(const at::Tensor& saved, const at::Tensor& factor, at::ScalarType type) {
+    if (!saved.defined()) {
+      return {};
+    }
+    at::Tensor out = at::empty(saved.sizes(), saved.options().dtype(type));
+    at::mul_out(out, saved.to(factor.scalar_type()), factor);
+    return out;
+  }
+};
+
+}  // namespace
+
+at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                        std::int64_t chunk_rows) {
+  CAPSTAN_ASSERT(hidden.dim() == 2 && weight.dim() == 2 && labels.dim() == 1);
+  CAPSTAN_ASSERT(hidden.size(0) == labels.size(0) && hidden.size(1) == weight.size(1) && weight.size(0) > 0);
+  CAPSTAN_ASSERT(hidden.scalar_type() == weight.scalar_type() && labels.scalar_type() == at::kLong);
+  CAPSTAN_ASSERT(chunk_rows >= 1);
+  return CrossEntropyFunction::apply(hidden, weight, labels, chunk_rows, at::GradMode::is_enabled());
+}
+
+}  // namespace capstan::ops

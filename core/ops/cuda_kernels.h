@@ -1,0 +1,49 @@
+#pragma once
+// The CUDA kernels' launchers: raw pointers, sizes and a stream, because a .cu file that includes ATen takes ten times
+// as long to compile. They queue and return; a failed launch is seen by cudaGetLastError.
+#include <cstdint>
+
+#include "ops/box_index.h"
+#include "ops/random_numbers.h"
+
+struct CUstream_st;  // what cudaStream_t points to
+
+namespace capstan::ops::cuda {
+
+enum class FloatType : int { float64, float32, bfloat16, half };
+
+/// out[i] for i < numel: element box(i) of the stream of normals. See fill_normal.
+void fill_normal(void* out, FloatType type, std::int64_t numel, const BoxIndex& box, double mean, double std,
+                 PhiloxKey key, CUstream_st* stream);
+
+/// The step as a number, or where on the device it stands.
+struct DropoutStep {
+  std::int64_t value;
+  const std::int64_t* device;  ///< null: value counts
+};
+
+/// `batch` rows of `row` elements, each row the box of its sample's whole row.
+struct DropoutShape {
+  std::int64_t batch;
+  std::int64_t row;
+  BoxIndex box;
+};
+
+/// See dropout. `samples` holds one id a row, on the device.
+void dropout(void* out, const void* x, FloatType type, const DropoutShape& shape, const DropoutRule& rule,
+             DropoutStep step, const std::int64_t* samples, CUstream_st* stream);
+
+/// Tensors that one launch sums; small enough for a kernel's arguments (4 KiB).
+struct NormList {
+  static constexpr int capacity = 64;
+  int count = 0;
+  const void* data[capacity];
+  std::int64_t numel[capacity];
+  FloatType type[capacity];
+  std::int64_t first_block[capacity + 1] = {};  ///< tensor t owns blocks first_block[t] up to first_block[t + 1]
+};
+
+/// out[t] (+)= sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
+void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream);
+
+}  // namespace capstan::ops::cuda

@@ -1,0 +1,63 @@
+#include <capstan/base/error.h>
+#include <capstan/ops/philox.h>
+#include <capstan/ops/random.h>
+#include <torch/library.h>
+
+#include "ops/make_box.h"
+#include "ops/operators.h"
+#include "ops/parallel.h"
+
+namespace capstan::ops {
+namespace {
+
+/// The float32 rounding comes first, so that every narrower dtype holds the rounding of the same number.
+template <class T>
+T rounded(double value) {
+  return static_cast<T>(static_cast<float>(value));
+}
+template <>
+double rounded<double>(double value) {
+  return value;
+}
+
+template <class T>
+void fill_run(T* out, std::int64_t index, std::int64_t length, double mean, double std, PhiloxKey key) {
+  NormalPair pair{};
+  for (std::int64_t i = 0; i < length; ++i, ++index) {
+    const auto lane = index % 2;
+    if (i == 0 || lane == 0) {
+      pair = normal_pair(key, static_cast<std::uint64_t>(index / 2));
+    }
+    out[i] = rounded<T>(mean + std * pair.value[lane]);
+  }
+}
+
+void fill_normal_cpu(const at::Tensor& out, double mean, double std, std::int64_t key, at::IntArrayRef logical_shape,
+                     at::IntArrayRef offsets) {
+  const BoxIndex box = make_box(out.sizes(), logical_shape, offsets);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "fill_normal", [&] {
+    auto* data = out.data_ptr<scalar_t>();
+    parallel_ranges(out.numel(), 4096, [&](std::int64_t begin, std::int64_t end) {
+      box.for_each_run(begin, end, [&](std::int64_t local, std::int64_t logical, std::int64_t length) {
+        fill_run(data + local, logical, length, mean, std, key_from_bits(key));
+      });
+    });
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("fill_normal", &fill_normal_cpu); }
+
+void fill_normal(const at::Tensor& out, double mean, double std, std::uint64_t seed, std::string_view name,
+                 const std::vector<std::int64_t>& logical_shape, const std::vector<std::int64_t>& offsets) {
+  CAPSTAN_ASSERT(out.is_contiguous());
+  if (out.numel() == 0) {
+    return;
+  }
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::fill_normal", "").typed<FillNormal>();
+  const at::NoGradGuard no_grad;
+  op.call(out, mean, std, key_bits(make_key(seed, Purpose::initialisation, name)), logical_shape, offsets);
+}
+
+}  // namespace capstan::ops

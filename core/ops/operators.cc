@@ -1,0 +1,33 @@
+#include "ops/operators.h"
+
+#include <torch/library.h>
+
+namespace capstan::ops {
+namespace {
+
+void fill_normal_meta(const at::Tensor&, double, double, std::int64_t, at::IntArrayRef, at::IntArrayRef) {}
+
+at::Tensor dropout_meta(const at::Tensor& x, double, std::int64_t, std::int64_t, const std::optional<at::Tensor>&,
+                        const at::Tensor&, at::IntArrayRef, at::IntArrayRef) {
+  return at::empty_like(x, at::MemoryFormat::Contiguous);
+}
+
+void squared_norms_meta(const at::Tensor&, at::TensorList, bool) {}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("fill_normal(Tensor(a!) out, float mean, float std, int key, int[] logical_shape, int[] offsets) -> ()");
+  m.def(
+      "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, "
+      "int[] row_offset) -> Tensor");
+  m.def("squared_norms(Tensor(a!) out, Tensor[] xs, bool accumulate) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("fill_normal", &fill_normal_meta);
+  m.impl("dropout", &dropout_meta);
+  m.impl("squared_norms", &squared_norms_meta);
+}
+
+}  // namespace capstan::ops

@@ -1,0 +1,85 @@
+// The operators' CUDA side: tensors in, launches out. Opened with libcapstan_cuda.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <capstan/base/error.h>
+#include <torch/library.h>
+
+#include "ops/block_sum.h"
+#include "ops/cuda_kernels.h"
+#include "ops/make_box.h"
+#include "ops/operators.h"
+
+namespace capstan::ops::cuda {
+namespace {
+
+FloatType float_type(const at::Tensor& x) {
+  switch (x.scalar_type()) {
+    case at::kDouble:
+      return FloatType::float64;
+    case at::kFloat:
+      return FloatType::float32;
+    case at::kBFloat16:
+      return FloatType::bfloat16;
+    case at::kHalf:
+      return FloatType::half;
+    default:
+      TORCH_CHECK(false, "not a float type that Capstan's kernels know: ", x.scalar_type());
+  }
+}
+
+void fill_normal_cuda(const at::Tensor& out, double mean, double std, std::int64_t key, at::IntArrayRef logical_shape,
+                      at::IntArrayRef offsets) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  fill_normal(out.data_ptr(), float_type(out), out.numel(), make_box(out.sizes(), logical_shape, offsets), mean, std,
+              key_from_bits(key), c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+at::Tensor dropout_cuda(const at::Tensor& x, double p, std::int64_t key, std::int64_t step,
+                        const std::optional<at::Tensor>& device_step, const at::Tensor& sample_ids,
+                        at::IntArrayRef row_shape, at::IntArrayRef row_offset) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = x.contiguous(), ids = sample_ids.contiguous(), out = at::empty_like(in);
+  const DropoutShape shape{in.size(0), in.numel() / in.size(0), make_box(in.sizes().slice(1), row_shape, row_offset)};
+  CAPSTAN_ASSERT(!device_step || device_step->device() == x.device());
+  const DropoutStep now{step, device_step ? device_step->const_data_ptr<std::int64_t>() : nullptr};
+  dropout(out.data_ptr(), in.const_data_ptr(), float_type(in), shape, dropout_rule(p, key), now,
+          ids.const_data_ptr<std::int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+/// The list of as many tensors from `begin` on as one launch takes.
+NormList list_from(at::TensorList xs, std::size_t begin) {
+  NormList list;
+  for (std::size_t i = begin; i < xs.size() && list.count < NormList::capacity; ++i, ++list.count) {
+    list.data[list.count] = xs[i].const_data_ptr();
+    list.numel[list.count] = xs[i].numel();
+    list.type[list.count] = float_type(xs[i]);
+    list.first_block[list.count + 1] = list.first_block[list.count] + sum_blocks(xs[i].numel());
+  }
+  return list;
+}
+
+void squared_norms_cuda(const at::Tensor& out, at::TensorList xs, bool accumulate) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  for (std::size_t begin = 0; begin < xs.size(); begin += NormList::capacity) {
+    const NormList list = list_from(xs, begin);
+    const at::Tensor sums = at::empty({list.first_block[list.count]}, out.options());
+    squared_norms(list, sums.data_ptr<double>(), out.data_ptr<double>() + begin, accumulate, stream);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
+  m.impl("fill_normal", &fill_normal_cuda);
+  m.impl("dropout", &dropout_cuda);
+  m.impl("squared_norms", &squared_norms_cuda);
+}
+
+}  // namespace capstan::ops::cuda

@@ -1,0 +1,171 @@
+// The CUDA kernels against their CPU references.
+#include <ATen/ATen.h>
+#include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/norm.h>
+#include <capstan/ops/philox.h>
+#include <capstan/ops/random.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+using namespace capstan::ops;
+
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
+
+at::Tensor normals(at::Device device, at::ScalarType type, const Shape& box, const Shape& shape, const Shape& offset) {
+  const at::Tensor out = at::empty(box, at::TensorOptions(type).device(device));
+  fill_normal(out, 0.5, 2, 7, "w", shape, offset);
+  return out.cpu();
+}
+
+/// A box, the shape it is cut from, and where: aligned to Philox blocks or not, merged to one run or not.
+struct Cut {
+  Shape box, shape, offset;
+};
+const Cut cuts[] = {{{6, 8, 12}, {6, 8, 12}, {0, 0, 0}},       {{3, 8, 12}, {6, 8, 12}, {3, 0, 0}},
+                    {{6, 4, 12}, {6, 8, 12}, {0, 4, 0}},       {{6, 8, 4}, {6, 8, 12}, {0, 0, 8}},
+                    {{6, 8, 5}, {6, 8, 12}, {0, 0, 3}},        {{1, 3, 7}, {6, 8, 12}, {5, 2, 1}},
+                    {{5, 3, 7}, {5, 3, 7}, {0, 0, 0}},         {{1, 1, 200003}, {1, 1, 200003}, {0, 0, 0}},
+                    {{2, 30, 4097}, {2, 60, 4097}, {0, 30, 0}}};
+
+DropoutKey key_for(at::Device device, std::int64_t batch) {
+  DropoutKey key;
+  key.seed = 5;
+  key.site = stable_hash("site");
+  key.step = 9;
+  key.sample_ids = at::arange(batch, at::kLong).mul(1000003).add(std::int64_t{1} << 33).to(device);
+  return key;
+}
+
+at::Tensor numbers(std::int64_t n, at::ScalarType type) {
+  return at::arange(1, n + 1, at::kDouble).mul(0.37).sin().to(type);
+}
+
+}  // namespace
+
+// The kept words decide, so equal masks at p = 1/2, 1/4, … mean equal Philox integers, bit by bit from the top.
+TEST_CASE("GPU: dropout equals CPU's bit for bit, in every dtype, shape and cut") {
+  for (const at::ScalarType type : float_types) {
+    for (const Cut& cut : cuts) {
+      for (const double p : {0.1, 0.5, 0.25}) {
+        Shape shape = cut.box;
+        shape.insert(shape.begin(), 3);
+        const at::Tensor x = numbers(c10::multiply_integers(shape), type).add(2).view(shape);
+        DropoutKey key = key_for(at::kCPU, 3);
+        key.row_shape = cut.shape;
+        key.row_offset = cut.offset;
+        const at::Tensor expected = dropout(x, p, key);
+        key.sample_ids = on_gpu(key.sample_ids);
+        CHECK(at::equal(dropout(on_gpu(x), p, key).cpu(), expected));
+        key.device_step = at::full({1}, 9, key.sample_ids.options());
+        key.step = 0;
+        CHECK(at::equal(dropout(on_gpu(x), p, key).cpu(), expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU: Philox's integers, read through normals' documented block, equal CPU's") {
+  // An angle and a radius of 53 bits each, from all four words: two doubles that agree to rounding leave no room for
+  // another integer in the 2^20 blocks compared (the smallest step of u or v moves a normal by more than 1e-16 r).
+  const Shape shape{std::int64_t{1} << 21};
+  const at::Tensor cpu = normals(at::kCPU, at::kDouble, shape, shape, {0});
+  const at::Tensor gpu = normals(at::kCUDA, at::kDouble, shape, shape, {0});
+  // CUDA's log, sin and cos are good to 1, 2 and 2 ulp, glibc's to 1; the sum with the mean adds half an ulp. The
+  // numbers, 0.5 + 2 n, are at most 20, with an ulp of 3.6e-15.
+  CHECK((cpu - gpu).abs().max().item<double>() < 4 * 3.6e-15);
+}
+
+TEST_CASE("GPU: normals equal CPU's in any box and dtype") {
+  for (const Cut& cut : cuts) {
+    const at::Tensor exact = normals(at::kCPU, at::kDouble, cut.box, cut.shape, cut.offset);
+    CHECK((normals(at::kCUDA, at::kDouble, cut.box, cut.shape, cut.offset) - exact).abs().max().item<double>() <
+          1.5e-14);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const at::Tensor cpu = normals(at::kCPU, type, cut.box, cut.shape, cut.offset);
+      const at::Tensor gpu = normals(at::kCUDA, type, cut.box, cut.shape, cut.offset);
+      // A double a few ulp off rounds to another float32 once in some 10^8, so hardly ever in these 10^6.
+      CHECK((cpu != gpu).sum().item<std::int64_t>() <= 1);
+    }
+  }
+}
+
+TEST_CASE("GPU: a box of normals equals that slice of the whole bit for bit") {
+  for (const Cut& cut : cuts) {
+    at::Tensor expected = normals(at::kCUDA, at::kDouble, cut.shape, cut.shape, {0, 0, 0});
+    for (std::int64_t dim = 0; dim < 3; ++dim) {
+      const auto at_dim = static_cast<std::size_t>(dim);
+      expected = expected.narrow(dim, cut.offset[at_dim], cut.box[at_dim]);
+    }
+    CHECK(at::equal(normals(at::kCUDA, at::kDouble, cut.box, cut.shape, cut.offset), expected));
+  }
+}
+
+TEST_CASE("GPU: dropout's backward draws the mask of its forward, also on a strided input") {
+  const at::Tensor x =
+      on_gpu(numbers(4 * 33 * 64, at::kFloat)).view({4, 64, 33}).transpose(1, 2).set_requires_grad(true);
+  const at::Tensor y = dropout(x, 0.3, key_for(at::kCUDA, 4));
+  const at::Tensor gradient = torch::autograd::grad({y}, {x}, {at::ones_like(y)})[0];
+  const at::Tensor kept = dropout(at::ones_like(x, at::MemoryFormat::Contiguous), 0.3, key_for(at::kCUDA, 4));
+  CHECK(at::equal(gradient.contiguous(), kept));
+  CHECK(at::equal(y != 0, kept != 0));
+}
+
+TEST_CASE("GPU: squared norms equal CPU's bit for bit") {
+  for (const at::ScalarType type : float_types) {
+    for (const std::int64_t n : {0, 1, 255, 257, 4096, 4097, 1000003, 3000000}) {
+      const at::Tensor x = numbers(n, type);
+      at::Tensor cpu = at::full({1}, 0.25, at::kDouble), gpu = on_gpu(cpu);
+      add_squared_norm_(cpu, x);
+      add_squared_norm_(gpu, on_gpu(x));
+      CHECK(at::equal(gpu.cpu(), cpu));
+      CHECK(gpu.item<double>() == Approx(0.25 + x.to(at::kDouble).square().sum().item<double>()).epsilon(1e-13));
+    }
+  }
+}
+
+TEST_CASE("GPU: many tensors at once, more than a launch takes") {
+  std::vector<at::Tensor> xs, copies;
+  for (std::int64_t i = 0; i < 150; ++i) {
+    xs.push_back(numbers(i * 137 % 9001, float_types[i % 4]));
+    copies.push_back(on_gpu(xs.back()));
+  }
+  at::Tensor cpu = at::empty({150}, at::kDouble),
+             gpu = at::full({150}, -1.0, at::TensorOptions(at::kDouble).device(at::kCUDA));
+  squared_norms(cpu, xs);
+  squared_norms(gpu, copies);
+  CHECK(at::equal(gpu.cpu(), cpu));
+  copies[77].fill_(INFINITY);
+  squared_norms(gpu, copies);
+  CHECK(gpu.isinf().sum().item<int>() == 1);
+}
+
+// Bounds as on CPU (tests/ops/cross_entropy_test.cc): float32 sums over 96 terms; 16-bit gradients are rounded to 8 and
+// 11 bits, the logits not at all. hidden is a multiple of 8 so that tensor cores are used.
+TEST_CASE("GPU: chunked cross entropy equals the float64 reference") {
+  const std::int64_t rows = 70, size = 96, vocabulary = 1000;
+  const at::Tensor hidden = numbers(rows * size, at::kDouble).view({rows, size});
+  const at::Tensor weight = numbers(vocabulary * size, at::kDouble).mul(1.7).cos().mul(0.5).view({vocabulary, size});
+  const at::Tensor labels = at::arange(rows, at::kLong).mul(37).remainder(vocabulary);
+  labels.slice(0, 5, 20).fill_(ignored_label);
+  const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor h = hidden.to(float_types[i]), w = weight.to(float_types[i]);
+    const at::Tensor h64 = h.to(at::kDouble).set_requires_grad(true), w64 = w.to(at::kDouble).set_requires_grad(true);
+    const at::Tensor expected = at::cross_entropy_loss(h64.mm(w64.t()), labels, {}, at::Reduction::Sum);
+    const auto wanted = torch::autograd::grad({expected * 0.3}, {h64, w64});
+    const at::Tensor hg = on_gpu(h).set_requires_grad(true), wg = on_gpu(w).set_requires_grad(true);
+    const at::Tensor loss = chunked_linear_cross_entropy(hg, wg, on_gpu(labels), 32);
+    const auto got = torch::autograd::grad({loss * 0.3}, {hg, wg});
+    CHECK(loss.item<double>() == Approx(expected.item<double>()).epsilon(i == 0 ? 1e-14 : 1e-5));
+    for (std::size_t k = 0; k < 2; ++k) {
+      CHECK(got[k].scalar_type() == float_types[i]);
+      const at::Tensor difference = (got[k].cpu().to(at::kDouble) - wanted[k]).abs().max() / wanted[k].abs().max();
+      CHECK(difference.item<double>() < bounds[i]);
+    }
+  }
+}
