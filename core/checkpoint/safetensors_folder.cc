@@ -1,0 +1,92 @@
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/checkpoint/safetensors.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace capstan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_pickled_weights(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") && entry.path().extension() == ".bin") return true;
+  }
+  return false;
+}
+
+[[noreturn]] void no_weights(const fs::path& folder) {
+  if (!fs::is_directory(folder)) throw Error("no such folder", {}, folder.string());
+  if (has_pickled_weights(folder)) {
+    throw Error("its weights are pickled .bin files, which run code when opened; only safetensors are read",
+                cat("convert them once: python3 -c 'from transformers import AutoModelForCausalLM as M; "
+                    "M.from_pretrained(\"",
+                    folder.string(), "\").save_pretrained(\"", folder.string(), "\")'"),
+                folder.string());
+  }
+  throw Error("it holds neither model.safetensors nor model.safetensors.index.json", "name the folder of a model",
+              folder.string());
+}
+
+// Tensor name -> file name.
+std::map<std::string, std::string> weight_map(const fs::path& index) {
+  try {
+    return nlohmann::json::parse(read_file(index)).at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(cat("no valid index: ", error.what()), {}, index.string());
+  }
+}
+
+}  // namespace
+
+SafetensorsFolder::SafetensorsFolder(const fs::path& folder) {
+  const auto single = folder / "model.safetensors";
+  const auto index = folder / "model.safetensors.index.json";
+  if (fs::exists(index)) {
+    open_index(index);
+    return;
+  }
+  if (!fs::exists(single)) no_weights(folder);
+  auto& file = files_["model.safetensors"] = std::make_unique<SafetensorsFile>(single);
+  for (const auto& item : file->tensors()) tensors_[item.first] = file.get();
+}
+
+void SafetensorsFolder::open_index(const fs::path& index) {
+  const auto map = weight_map(index);
+  Diagnostics faults;
+  std::set<std::string> missing;
+  for (const auto& [tensor, name] : map) {
+    auto& file = files_[name];
+    if (!file && !missing.contains(name)) {
+      const auto path = index.parent_path() / name;
+      if (fs::exists(path)) {
+        file = std::make_unique<SafetensorsFile>(path);
+      } else {
+        missing.insert(name);
+        faults.add(index.string(), cat("names '", name, "', which is not there"), "download the missing file");
+      }
+    }
+    if (!file) continue;
+    if (!file->has(tensor)) {
+      faults.add(index.string(), cat("says that '", name, "' holds tensor '", tensor, "', but it does not"));
+    }
+    tensors_[tensor] = file.get();
+  }
+  faults.throw_if_any();
+}
+
+std::vector<std::string> SafetensorsFolder::names() const {
+  std::vector<std::string> out;
+  for (const auto& item : tensors_) out.push_back(item.first);
+  return out;
+}
+
+const SafetensorsFile* SafetensorsFolder::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : found->second;
+}
+
+}  // namespace capstan::checkpoint

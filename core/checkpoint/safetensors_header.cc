@@ -1,0 +1,140 @@
+#include "checkpoint/safetensors_header.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/dtype.h"
+
+namespace capstan::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint64_t max_header = 100'000'000;
+const char* const again = "it is damaged: copy or download it again";
+
+// The header's text. The file starts with its length, a little-endian u64.
+std::string header_text(const std::string& where, const std::byte* file, std::size_t size) {
+  if (size < 8) {
+    throw Error(cat("it has ", size, " bytes, but a safetensors file starts with 8 bytes of header length"), again,
+                where);
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
+  if (length > max_header) {
+    throw Error(cat("its header length is ", length, ", above the format's ", max_header, ": no safetensors file"), {},
+                where);
+  }
+  if (length > size - 8) {
+    throw Error(cat("truncated: its header of ", length, " bytes needs ", length + 8, " bytes, the file has ", size),
+                again, where);
+  }
+  std::string text(reinterpret_cast<const char*>(file) + 8, length);
+  if (text.empty() || text[0] != '{') {
+    throw Error("its header does not start with '{': no safetensors file", {}, where);
+  }
+  return text;
+}
+
+std::uint64_t byte_count(const layout::Shape& shape, std::size_t item, const std::string& name,
+                         const std::string& where) {
+  std::uint64_t bytes = item;
+  for (const auto size : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) {
+      throw Error(cat("tensor '", name, "' has shape ", layout::shape_text(shape), ", too large for any file"), {},
+                  where);
+    }
+  }
+  return bytes;
+}
+
+TensorInfo parse_tensor(const std::string& where, const std::string& name, const Json& entry) {
+  const auto wrong = [&](const std::string& what) { return Error(cat("tensor '", name, "' ", what), {}, where); };
+  const auto unsigned_list = [&](const char* key) {
+    const auto list = entry.find(key);
+    const auto is_size = [](const Json& v) {
+      return v.is_number_unsigned() && v.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+    };
+    if (list == entry.end() || !list->is_array() || !std::all_of(list->begin(), list->end(), is_size)) {
+      throw wrong(cat("has no valid '", key, "' (a list of numbers from 0)"));
+    }
+    return list->get<std::vector<std::int64_t>>();
+  };
+  if (!entry.is_object()) throw wrong("is not described by an object");
+  const auto dtype = entry.find("dtype");
+  if (dtype == entry.end() || !dtype->is_string()) throw wrong("has no 'dtype'");
+  const auto scalar = dtype_of(dtype->get<std::string>());
+  if (!scalar) throw wrong(cat("has dtype ", dtype->dump(), ", none of ", dtype_names()));
+  TensorInfo info{*scalar, unsigned_list("shape"), 0, 0};
+  const auto offsets = unsigned_list("data_offsets");
+  if (offsets.size() != 2 || offsets[0] > offsets[1]) throw wrong("has no valid 'data_offsets' ([begin, end])");
+  info.begin = static_cast<std::uint64_t>(offsets[0]);
+  info.end = static_cast<std::uint64_t>(offsets[1]);
+  const auto bytes = byte_count(info.shape, c10::elementSize(info.dtype), name, where);
+  if (bytes != info.end - info.begin) {
+    throw wrong(cat("of shape ", layout::shape_text(info.shape), " and dtype ", dtype->get<std::string>(), " needs ",
+                    bytes, " bytes, but its offsets span ", info.end - info.begin));
+  }
+  return info;
+}
+
+// Tensors lie one behind the other and fill the data exactly.
+void check_offsets(const std::string& where, const Header& header, std::uint64_t file_size) {
+  using Item = std::pair<const std::string, TensorInfo>;
+  std::vector<const Item*> order;
+  for (const auto& item : header.tensors) order.push_back(&item);
+  std::sort(order.begin(), order.end(), [](const Item* a, const Item* b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  std::uint64_t end = 0;
+  for (const Item* item : order) {
+    if (item->second.begin != end) {
+      throw Error(cat("tensor '", item->first, "' begins at byte ", item->second.begin,
+                      " of the data, but the one before it ends at ", end),
+                  again, where);
+    }
+    end = item->second.end;
+  }
+  const auto expected = header.data_begin + end;
+  if (file_size < expected) {
+    throw Error(cat("truncated: its header describes ", expected, " bytes, the file has ", file_size), again, where);
+  }
+  if (file_size > expected) {
+    throw Error(cat("it has ", file_size, " bytes, ", file_size - expected, " more than its header describes"), again,
+                where);
+  }
+}
+
+}  // namespace
+
+Header parse_header(const std::string& where, const std::byte* file, std::size_t size) {
+  const auto text = header_text(where, file, size);
+  Header header;
+  header.data_begin = text.size() + 8;
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw Error(cat("its header is no valid JSON: ", error.what()), again, where);
+  }
+  for (const auto& [name, entry] : json.items()) {
+    if (name != "__metadata__") {
+      header.tensors.emplace(name, parse_tensor(where, name, entry));
+      continue;
+    }
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_string())
+        throw Error(cat("'__metadata__' maps '", key, "' to something else than a text"), {}, where);
+      header.metadata.emplace(key, value.get<std::string>());
+    }
+  }
+  check_offsets(where, header, size);
+  return header;
+}
+
+}  // namespace capstan::checkpoint

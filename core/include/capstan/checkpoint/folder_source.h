@@ -1,0 +1,45 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/checkpoint/safetensors.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/layout/source.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// Parameters from a Hugging Face model folder. Each fill reads only its box: a record fused with others in one
+/// tensor, or transposed there, is cut out of the mapped file. Opening validates the files' headers.
+class FolderSource : public layout::Source {
+ public:
+  /// `map` says where each record stands. Throws Error as SafetensorsFolder does.
+  FolderSource(std::filesystem::path folder, layout::FileMap map);
+
+  /// Compares the folder with all of a model's records: missing tensors, tensors of another shape or without a
+  /// floating-point dtype, and tensors that no record uses, each kind one fault with its names.
+  void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
+
+  bool has(const layout::Param& param) const override;
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ private:
+  struct Place {
+    const layout::FileTensor* tensor = nullptr;
+    const SafetensorsFile* file = nullptr;
+    std::string name;  // in the file, with its prefix
+  };
+  // An empty file: the record is not there.
+  Place find(const layout::Param& param) const;
+  bool is_ignored(const std::string& name) const;
+
+  std::filesystem::path path_;
+  SafetensorsFolder folder_;
+  layout::FileMap map_;
+};
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,206 @@
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan_catch.h>
+
+#include "checkpoint/faults.h"
+#include "checkpoint/scratch.h"
+
+using namespace capstan;
+using namespace capstan::checkpoint;
+using layout::Box;
+using layout::FileMap;
+using layout::FileTensor;
+using layout::FusedPart;
+using layout::Param;
+using layout::Shape;
+
+namespace {
+
+constexpr std::int64_t hidden = 4;
+
+Param record(const std::string& name, const Shape& shape) {
+  Param param;
+  param.name = name;
+  param.shape = shape;
+  return param;
+}
+
+at::Tensor numbered(const Shape& shape) { return at::arange(layout::numel(shape), at::kFloat).view(shape); }
+
+// GPT-2's fused QKV (transposed in its file), BLOOM's (a matrix there) and a plain tensor.
+FileMap small_map() {
+  FileMap map;
+  map.prefixes = {"transformer."};
+  map.ignored = {".attn.bias", "lm_head.weight"};
+  for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
+    const FusedPart third{0, i * hidden, 3 * hidden};
+    map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}};
+    map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}};
+  }
+  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {6 * 5, hidden}};
+  map.tensors["wte.weight"] = {"wte.weight", false, {}, {}};
+  return map;
+}
+
+std::vector<NamedTensor> small_tensors(const std::string& prefix) {
+  return {{prefix + "h.0.attn.c_attn.weight", numbered({hidden, 3 * hidden})},
+          {prefix + "h.0.attn.c_attn.bias", numbered({3 * hidden})},
+          {prefix + "h.0.attn.bias", at::ones({1, 1, 8, 8}, at::kBool)},
+          {prefix + "query_key_value.weight", numbered({30, hidden})},
+          {prefix + "wte.weight", numbered({7, hidden})},
+          {"lm_head.weight", numbered({7, hidden})}};
+}
+
+std::vector<Param> small_records() {
+  std::vector<Param> out;
+  for (const char* part : {"q", "k", "v"}) {
+    out.push_back(record(cat("h.0.attn.", part, ".weight"), {hidden, hidden}));
+    out.push_back(record(cat("h.0.attn.", part, ".bias"), {hidden}));
+  }
+  out.push_back(record("qkv", {2, 3, 5, hidden}));
+  out.push_back(record("wte.weight", {7, hidden}));
+  return out;
+}
+
+std::vector<std::string> faults_of(const FolderSource& source, const std::vector<Param>& params) {
+  std::vector<const Param*> pointers;
+  for (const auto& param : params) pointers.push_back(&param);
+  Diagnostics diagnostics;
+  source.check(pointers, diagnostics);
+  std::vector<std::string> out;
+  for (const auto& diagnostic : diagnostics.list()) out.push_back(diagnostic.text());
+  return out;
+}
+
+// What each record of small_records() must be, from the definition of Conv1D and of the fused parts.
+std::map<std::string, at::Tensor> small_values() {
+  const auto fused = numbered({hidden, 3 * hidden}).t();
+  const auto bias = numbered({3 * hidden});
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [part, i] : {std::pair{"q", 0}, {"k", 1}, {"v", 2}}) {
+    out[cat("h.0.attn.", part, ".weight")] = fused.slice(0, i * hidden, (i + 1) * hidden);
+    out[cat("h.0.attn.", part, ".bias")] = bias.slice(0, i * hidden, (i + 1) * hidden);
+  }
+  out["qkv"] = numbered({2, 3, 5, hidden});
+  out["wte.weight"] = numbered({7, hidden});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every box of every record is cut out of a model's files, with and without the prefix") {
+  const auto values = small_values();
+  for (const std::string prefix : {"", "transformer."}) {
+    const Scratch scratch;
+    write_safetensors(scratch / "model.safetensors", small_tensors(prefix));
+    FolderSource source(scratch.path(), small_map());
+    CHECK(faults_of(source, small_records()).empty());
+    for (const auto& param : small_records()) {
+      REQUIRE(source.has(param));
+      const auto& whole = values.at(param.name);
+      auto all = at::empty(param.shape);
+      source.fill(param, Box::whole(param.shape), all);
+      CHECK(at::equal(all, whole));
+      for (std::int64_t begin = 0; begin <= param.shape[0]; ++begin) {
+        for (std::int64_t end = begin; end <= param.shape[0]; ++end) {
+          auto box = Box::whole(param.shape);
+          box.offset[0] = begin;
+          box.size[0] = end - begin;
+          box.offset.back() += box.offset.size() > 1 ? 1 : 0;
+          box.size.back() -= box.offset.size() > 1 ? 1 : 0;
+          auto out = at::empty({box.numel()}, at::kDouble);
+          source.fill(param, box, out);
+          auto part = whole.slice(0, begin, end);
+          if (part.dim() > 1) part = part.slice(-1, 1, hidden);
+          REQUIRE(at::equal(out, part.reshape(-1).to(at::kDouble)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a leaf that requires grad is filled in place") {
+  const Scratch scratch;
+  write_safetensors(scratch / "model.safetensors", small_tensors(""));
+  FolderSource source(scratch.path(), small_map());
+  const auto param = record("h.0.attn.k.weight", {hidden, hidden});
+  auto leaf = at::zeros(param.shape).set_requires_grad(true);
+  source.fill(param, Box::whole(param.shape), leaf);
+  CHECK(at::equal(leaf, small_values().at(param.name)));
+  CHECK(leaf.is_leaf());
+}
+
+TEST_CASE("all missing, mis-shaped and unexpected tensors are said at once") {
+  const Scratch scratch;
+  auto tensors = small_tensors("");
+  tensors[0] = {"h.1.ln.weight", numbered({7})};
+  tensors[1] = {"h.0.attn.c_attn.bias", numbered({9})};
+  tensors[3] = {"query_key_value.weight", at::ones({30, hidden}, at::kLong)};
+  tensors[4] = {"h.2.ln.weight", numbered({7})};
+  write_safetensors(scratch / "model.safetensors", tensors);
+  FolderSource source(scratch.path(), small_map());
+  auto params = small_records();
+  params.push_back(record("adapter", {2}));
+  const auto where = scratch.path().string() + ": ";
+  CHECK(faults_of(source, params) ==
+        std::vector<std::string>{
+            where + "3 tensors missing: h.0.attn.c_attn.weight; wte.weight; adapter\n    fix: is it a folder of this "
+                    "model's family?",
+            where + "2 tensors of another kind: h.0.attn.c_attn.bias is [9], the model needs [12]; "
+                    "query_key_value.weight holds I64, not floating-point numbers\n    fix: take the model's sizes "
+                    "from its config.json",
+            where + "2 tensors that the model does not have: h.1.ln.weight; h.2.ln.weight\n    fix: take the model's "
+                    "sizes from its config.json"});
+  CHECK_FALSE(source.has(params.back()));
+  auto out = at::empty({hidden});
+  CHECK(fault_of([&] { source.fill(params.back(), Box::whole({2}), out); }) ==
+        where + "it has no tensor for 'adapter'");
+  CHECK(fault_of([&] { source.fill(params[1], Box::whole({hidden}), out); }) ==
+        (scratch / "model.safetensors").string() + ": tensor 'h.0.attn.c_attn.bias' is [9], the model needs [12]");
+}
+
+TEST_CASE("long lists of names are cut") {
+  const Scratch scratch;
+  std::vector<NamedTensor> tensors;
+  for (int i = 10; i < 35; ++i) tensors.push_back({cat("x", i), at::ones({1})});
+  write_safetensors(scratch / "model.safetensors", tensors);
+  const auto faults = faults_of(FolderSource(scratch.path(), {}), {});
+  REQUIRE(faults.size() == 1);
+  CHECK_THAT(faults[0], Catch::Contains("25 tensors that the model does not have: x10; x11; ") &&
+                            Catch::Contains("; x29; … and 5 more\n"));
+}
+
+TEST_CASE("sharded files are found through their index, which is checked") {
+  const Scratch scratch;
+  write_safetensors(scratch / "model-00001-of-00002.safetensors", {{"a", numbered({3})}});
+  write_safetensors(scratch / "model-00002-of-00002.safetensors", {{"b", numbered({5})}});
+  const auto index = scratch / "model.safetensors.index.json";
+  write_file(index, R"({"metadata":{"total_size":32},"weight_map":{"a":"model-00001-of-00002.safetensors",)"
+                    R"("b":"model-00002-of-00002.safetensors"}})");
+  const SafetensorsFolder folder(scratch.path());
+  CHECK(folder.names() == std::vector<std::string>{"a", "b"});
+  CHECK(folder.find("b")->info("b").shape == Shape{5});
+  CHECK(folder.find("c") == nullptr);
+
+  write_file(index, R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors",)"
+                    R"("c":"gone.safetensors","d":"gone.safetensors"}})");
+  CHECK(fault_of([&] { SafetensorsFolder(scratch.path()); }) ==
+        index.string() + ": says that 'model-00001-of-00002.safetensors' holds tensor 'b', but it does not\n" +
+            index.string() + ": names 'gone.safetensors', which is not there\n    fix: download the missing file");
+  write_file(index, R"({"metadata":{}})");
+  CHECK_THAT(fault_of([&] { SafetensorsFolder(scratch.path()); }),
+             Catch::Contains(index.string() + ": no valid index: ") && Catch::Contains("weight_map"));
+}
+
+TEST_CASE("folders without safetensors are refused in words") {
+  const Scratch scratch;
+  const auto open = [](const std::filesystem::path& path) { return fault_of([&] { SafetensorsFolder folder(path); }); };
+  CHECK(open(scratch / "gone") == (scratch / "gone").string() + ": no such folder");
+  CHECK(open(scratch.path()) == scratch.path().string() +
+                                    ": it holds neither model.safetensors nor model.safetensors.index.json\n    fix: "
+                                    "name the folder of a model");
+  write_file(scratch / "pytorch_model-00001-of-00002.bin", "x");
+  CHECK_THAT(open(scratch.path()), Catch::Contains("its weights are pickled .bin files, which run code when opened") &&
+                                       Catch::Contains("save_pretrained(\"" + scratch.path().string() + "\")'"));
+}
