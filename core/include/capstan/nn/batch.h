@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// What flows from unit to unit and carries gradient.
+struct Hidden {
+  at::Tensor states;             ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
+  std::vector<at::Tensor> sums;  ///< running scalars that units add to (a router's auxiliary loss)
+};
+
+/// What every unit may read and none changes. All tensors are on the run's device.
+struct Batch {
+  at::Tensor tokens;      ///< [B, S] int64
+  at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
+                          ///< head returns logits of each row's position `last` instead of the loss sum
+  at::Tensor positions;   ///< [B, S] int64, position of each token in its sequence
+  at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
+  at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  bool training = false;  ///< dropout acts
+};
+
+/// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its
+/// entry, made on first use. Row b holds lengths[b] valid positions; rows may differ.
+class KVCache {
+ public:
+  explicit KVCache(std::int64_t capacity) : capacity_(capacity) {}
+  struct Entry {
+    at::Tensor keys;    ///< [B, kv heads, capacity, head dim]
+    at::Tensor values;  ///< [B, kv heads, capacity, head dim]
+  };
+  /// Writes k, v [B, kv heads, S, head dim] at positions [B, S] of layer `index`; returns the whole entry.
+  const Entry& put(std::size_t index, const at::Tensor& k, const at::Tensor& v, const at::Tensor& positions);
+  std::int64_t capacity() const { return capacity_; }
+  /// False until the first forward pass over the prompts is done: attention is then plain causal.
+  bool is_filled() const { return filled_; }
+  void set_filled() { filled_ = true; }
+
+ private:
+  std::int64_t capacity_;
+  bool filled_ = false;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

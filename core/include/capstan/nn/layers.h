@@ -1,0 +1,93 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+#include <capstan/nn/slot.h>
+#include <capstan/nn/weight.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// How a layer may be split over ranks by a placement strategy; what it declares, not what is done.
+enum class Split {
+  none,
+  columns,     ///< output features: each rank computes some of them
+  rows,        ///< input features: outputs are partial sums
+  vocabulary,  ///< rows of an embedding or head
+};
+
+/// y = x W^T + b on logical shapes: W [out, in], b [out] or absent.
+class Linear {
+ public:
+  Linear(std::string name, Split may_split, WeightPtr weight, WeightPtr bias);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  const std::string& name() const { return name_; }
+  Split may_split() const { return may_split_; }
+  const WeightPtr& weight() const { return weight_; }
+  const WeightPtr& bias() const { return bias_; }
+
+  CommSlot before;  ///< on x
+  CommSlot after;   ///< on x W^T, before the bias
+  /// An adapter: (x, x W^T) -> what replaces x W^T.
+  Slot<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter;
+
+ private:
+  std::string name_;
+  Split may_split_;
+  WeightPtr weight_;
+  WeightPtr bias_;
+};
+
+/// Rows of a table: [B, S] int64 -> [B, S, features].
+class Embedding {
+ public:
+  Embedding(std::string name, Split may_split, WeightPtr weight);
+  at::Tensor forward(const at::Tensor& ids) const;
+  const std::string& name() const { return name_; }
+  Split may_split() const { return may_split_; }
+  const WeightPtr& weight() const { return weight_; }
+  /// Replaces the look-up where the table is split: (table, ids) -> rows.
+  Slot<at::Tensor(const at::Tensor&, const at::Tensor&)> lookup;
+
+ private:
+  std::string name_;
+  Split may_split_;
+  WeightPtr weight_;
+};
+
+/// Layer normalisation over the last dimension (Ba et al. 2016).
+class LayerNorm {
+ public:
+  LayerNorm(WeightPtr weight, WeightPtr bias, double epsilon);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  WeightPtr weight_;
+  WeightPtr bias_;
+  double epsilon_;
+};
+
+/// Dropout whose mask depends only on (seed, step, site, sample, element): the same on any layout.
+class Dropout {
+ public:
+  Dropout(const std::string& site, double probability);
+  at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
+  double probability() const { return probability_; }
+
+ private:
+  std::uint64_t site_;
+  double probability_;
+};
+
+/// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
+/// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
+/// are stored under `layer` and, once it is filled, queries see all positions up to their own.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
+                            const Batch& batch, KVCache* cache, std::size_t layer);
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

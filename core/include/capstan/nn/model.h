@@ -1,0 +1,78 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/nn/layers.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// A link of the model's chain (embedding, a block, head): what is gathered, recomputed and reduced as one.
+/// Says what it computes on logical shapes and nothing about how it is distributed.
+class Unit {
+ public:
+  explicit Unit(std::string name);
+  virtual ~Unit();
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  /// `cache` is null except in generation. Must be a pure function of its inputs and weights: it is run again in
+  /// backward when the unit is recomputed.
+  virtual Hidden forward(Hidden hidden, const Batch& batch, KVCache* cache) = 0;
+
+  const std::string& name() const { return name_; }
+  const std::vector<WeightPtr>& weights() const { return weights_; }
+  /// Layers and regions that strategies may look at and fill; pointers live as long as the unit.
+  const std::vector<Linear*>& linears() const { return linears_; }
+  const std::vector<Embedding*>& embeddings() const { return embeddings_; }
+  const std::vector<Region*>& regions() const { return regions_; }
+  bool trainable() const;
+
+ protected:
+  /// Each registers a part and returns it.
+  WeightPtr add(WeightPtr weight);
+  WeightPtr add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay);
+  void expose(Linear& linear) { linears_.push_back(&linear); }
+  void expose(Embedding& embedding) { embeddings_.push_back(&embedding); }
+  void expose(Region& region) { regions_.push_back(&region); }
+
+ private:
+  std::string name_;
+  std::vector<WeightPtr> weights_;
+  std::vector<Linear*> linears_;
+  std::vector<Embedding*> embeddings_;
+  std::vector<Region*> regions_;
+};
+
+/// Sizes that the rest of the host needs to know.
+struct ModelFacts {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  bool attention_dropout = false;  ///< attention takes the unfused path
+};
+
+/// A model plugin: made from its options, it checks them, then builds its units as records without memory.
+class Model {
+ public:
+  virtual ~Model();
+  /// Sizes that don't fit, all of them, with the option's file and line.
+  virtual void check(Diagnostics& diagnostics) const = 0;
+  virtual ModelFacts facts() const = 0;
+  /// The chain of units, in order. Called once; allocates nothing.
+  virtual std::vector<std::unique_ptr<Unit>> build() const = 0;
+  /// Floating-point operations of forward and backward for one token in a sequence of this length.
+  virtual double flops_per_token(std::int64_t sequence_length) const = 0;
+  /// Where the records stand in a Hugging Face folder of this architecture.
+  virtual layout::FileMap file_map() const = 0;
+};
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

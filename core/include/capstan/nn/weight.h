@@ -1,0 +1,48 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/param.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// One matrix or vector as a layer uses it: one parameter record, or a fused group of records (q, k, v) that lie
+/// side by side along dimension 0 and are used as one. A weight that two units share (a tied head) is one object.
+///
+/// Holds no memory of its own. The shard engine binds `value`: an autograd leaf in the compute dtype, of this
+/// rank's compute shape, that holds data only between the engine's gather and release.
+class Weight {
+ public:
+  explicit Weight(std::vector<layout::Param> records);
+
+  std::vector<layout::Param>& records() { return records_; }
+  const std::vector<layout::Param>& records() const { return records_; }
+  /// The record's name, or "h.0.attn.q+k+v.weight" for a fused group: for messages.
+  std::string name() const;
+  /// The records of a fused group are trained or frozen together.
+  bool trainable() const { return records_.front().trainable; }
+  /// Elements of all records (logical).
+  std::int64_t numel() const;
+
+  const at::Tensor& value() const;
+  void bind(at::Tensor leaf) { value_ = std::move(leaf); }
+  bool is_bound() const { return value_.defined(); }
+
+ private:
+  std::vector<layout::Param> records_;
+  at::Tensor value_;
+};
+
+using WeightPtr = std::shared_ptr<Weight>;
+
+/// A record of a dense parameter with the usual defaults.
+layout::Param record(std::string name, std::vector<std::int64_t> shape, layout::Init init, bool decay);
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

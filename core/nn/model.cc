@@ -1,0 +1,24 @@
+#include <capstan/nn/model.h>
+
+#include <algorithm>
+
+namespace capstan::nn {
+
+Unit::Unit(std::string name) : name_(std::move(name)) {}
+Unit::~Unit() = default;
+Model::~Model() = default;
+
+bool Unit::trainable() const {
+  return std::any_of(weights_.begin(), weights_.end(), [](const WeightPtr& weight) { return weight->trainable(); });
+}
+
+WeightPtr Unit::add(WeightPtr weight) {
+  weights_.push_back(weight);
+  return weight;
+}
+
+WeightPtr Unit::add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay) {
+  return add(std::make_shared<Weight>(std::vector<layout::Param>{record(name, std::move(shape), init, decay)}));
+}
+
+}  // namespace capstan::nn

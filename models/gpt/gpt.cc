@@ -1,0 +1,95 @@
+// GPT-2's architecture (Radford et al. 2019): learned positions, pre-norm blocks, GELU, tied head, dropout.
+#include <capstan/base/text.h>
+
+#include "units.h"
+
+namespace gpt {
+namespace {
+
+using capstan::cat;
+
+class Gpt : public nn::Model {
+ public:
+  explicit Gpt(capstan::config::Options<GptOptions> options) : options_(std::move(options)) {}
+
+  void check(capstan::Diagnostics& diagnostics) const override {
+    const auto& o = *options_;
+    if (o.hidden_size % o.num_heads != 0) {
+      diagnostics.add(
+          options_.where(&GptOptions::hidden_size),
+          cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
+          cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads, " or another number of heads"));
+    }
+  }
+
+  nn::ModelFacts facts() const override {
+    const auto& o = *options_;
+    nn::ModelFacts facts;
+    facts.vocab_size = o.vocab_size;
+    facts.max_positions = o.seq_length;
+    facts.hidden_size = o.hidden_size;
+    facts.num_layers = o.num_layers;
+    facts.num_heads = o.num_heads;
+    facts.attention_dropout = o.attention_dropout.value_or(o.dropout) > 0;
+    return facts;
+  }
+
+  std::vector<std::unique_ptr<nn::Unit>> build() const override {
+    const auto& o = *options_;
+    const auto tokens = std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
+        nn::record("wte.weight", {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
+    std::vector<std::unique_ptr<nn::Unit>> units;
+    units.push_back(std::make_unique<EmbeddingUnit>(o, tokens));
+    for (std::int64_t i = 0; i < o.num_layers; ++i) units.push_back(std::make_unique<Block>(o, i));
+    units.push_back(std::make_unique<Head>(o, tokens));
+    return units;
+  }
+
+  // 6 per weight of every matrix product (head included, tables not) and 12·S·h a layer for attention, halved
+  // because it is causal (Chowdhery et al. 2022, appendix B, with the causal half).
+  double flops_per_token(std::int64_t sequence_length) const override {
+    const auto& o = *options_;
+    const auto h = static_cast<double>(o.hidden_size);
+    const double matrices = static_cast<double>(o.num_layers) * (4 * h * h + 2 * h * static_cast<double>(o.ff())) +
+                            static_cast<double>(o.vocab_size) * h;
+    return 6 * matrices + 6 * static_cast<double>(o.num_layers) * h * static_cast<double>(sequence_length);
+  }
+
+  capstan::layout::FileMap file_map() const override;
+
+ private:
+  capstan::config::Options<GptOptions> options_;
+};
+
+// GPT-2's files: Conv1D weights are [in, out], c_attn holds q, k, v side by side, names come with or without
+// "transformer.", mask buffers and a copy of the tied head may be there.
+capstan::layout::FileMap Gpt::file_map() const {
+  const auto h = options_->hidden_size;
+  capstan::layout::FileMap map;
+  map.prefixes = {"transformer."};
+  map.ignored = {".attn.bias", ".attn.masked_bias", "lm_head.weight"};
+  const auto same = [&](const std::string& name, bool transposed) { map.tensors[name] = {name, transposed, {}, {}}; };
+  for (const char* name : {"wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"}) same(name, false);
+  for (std::int64_t i = 0; i < options_->num_layers; ++i) {
+    const std::string block = cat("h.", i, ".");
+    for (const char* kind : {"weight", "bias"}) {
+      const bool is_matrix = std::string_view(kind) == "weight";
+      for (const char* norm : {"ln_1.", "ln_2."}) same(block + norm + kind, false);
+      for (const char* layer : {"attn.c_proj.", "mlp.c_fc.", "mlp.c_proj."}) same(block + layer + kind, is_matrix);
+      std::int64_t offset = 0;
+      for (const char* part : {"attn.q.", "attn.k.", "attn.v."}) {
+        map.tensors[block + part + kind] = {
+            block + "attn.c_attn." + kind, is_matrix, capstan::layout::FusedPart{0, offset, 3 * h}, {}};
+        offset += h;
+      }
+    }
+  }
+  return map;
+}
+
+}  // namespace
+
+CAPSTAN_MODEL("gpt", "0.1.0", "GPT-2's architecture: learned positions, pre-norm, GELU, tied head, dropout", Gpt,
+              GptOptions)
+
+}  // namespace gpt

@@ -1,0 +1,61 @@
+#pragma once
+#include <capstan/model.h>
+
+#include "options.h"
+
+namespace gpt {
+
+namespace nn = capstan::nn;
+
+/// Token and position tables. The token table is also the head's matrix.
+class EmbeddingUnit : public nn::Unit {
+ public:
+  EmbeddingUnit(const GptOptions& options, const nn::WeightPtr& tokens);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::Embedding tokens_;
+  nn::Embedding positions_;
+  nn::Dropout dropout_;
+};
+
+/// A pre-norm block: x + attention(norm(x)), then x + feed-forward(norm(x)).
+class Block : public nn::Unit {
+ public:
+  Block(const GptOptions& options, std::int64_t index);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const;
+  at::Tensor feed_forward(const at::Tensor& x) const;
+  nn::WeightPtr fused_qkv(const std::string& suffix, const GptOptions& options, bool is_bias);
+
+  std::string file_;  // the block's prefix in record names: Hugging Face's "h.3"
+  std::size_t index_;
+  std::int64_t head_dim_;
+  bool exact_gelu_;
+  nn::LayerNorm norm1_;
+  nn::LayerNorm norm2_;
+  nn::Linear qkv_;
+  nn::Linear projection_;
+  nn::Linear up_;
+  nn::Linear down_;
+  nn::Dropout attention_dropout_;
+  nn::Dropout dropout1_;
+  nn::Dropout dropout2_;
+  nn::Region attention_{"attention"};
+  nn::Region mlp_{"mlp"};
+};
+
+/// Final norm and tied head: the loss sum, or logits of each row's last position.
+class Head : public nn::Unit {
+ public:
+  Head(const GptOptions& options, const nn::WeightPtr& tokens);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::LayerNorm norm_;
+  nn::WeightPtr tokens_;
+};
+
+}  // namespace gpt

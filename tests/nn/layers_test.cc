@@ -1,0 +1,181 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/nn/layers.h>
+#include <capstan/nn/model.h>
+#include <capstan_catch.h>
+
+#include <cmath>
+
+#include "nn/init_source.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+at::Tensor numbers(const std::vector<std::int64_t>& shape, double phase) {
+  return (at::arange(layout::numel(shape), at::kDouble) * 1.7 + phase).sin().mul(2).view(shape);
+}
+
+nn::WeightPtr bound(const std::string& name, const at::Tensor& value) {
+  auto weight = std::make_shared<nn::Weight>(
+      std::vector<layout::Param>{nn::record(name, value.sizes().vec(), layout::Init::zeros(), true)});
+  weight->bind(value);
+  return weight;
+}
+
+struct Example {
+  at::Tensor w = numbers({3, 5}, 0.2);
+  at::Tensor b = numbers({3}, 0.4);
+  at::Tensor x = numbers({2, 4, 5}, 0.6);
+  nn::Linear with_bias{"linear", nn::Split::none, bound("w", w), bound("b", b)};
+  nn::Linear without{"linear", nn::Split::none, bound("w", w), nullptr};
+  at::Tensor product = at::matmul(x, w.t());
+};
+
+// The fused product and bias may round once less than product, then sum: one unit in the last place of numbers
+// below 16.
+constexpr double rounding = 1e-14;
+
+double difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+}  // namespace
+
+TEST_CASE("a linear layer") {
+  const Example e;
+  CHECK(difference(e.with_bias.forward(e.x), e.product + e.b) < rounding);
+  CHECK(difference(e.without.forward(e.x), e.product) < rounding);
+}
+
+TEST_CASE("a linear layer's slots: before on x, adapter on x and the product, after it before the bias") {
+  Example e;
+  const auto adapter = [](const at::Tensor& x, const at::Tensor& y) { return y + x.sum(-1, true); };
+  const auto after = [](const at::Tensor& y) { return y * 3; };
+  for (auto* linear : {&e.with_bias, &e.without}) {
+    const auto bias = linear->bias() ? e.b : at::zeros({3}, at::kDouble);
+    SECTION(linear->bias() ? "before, with bias" : "before, without bias") {
+      linear->before.fill("tp", [](const at::Tensor& x) { return x * 2; });
+      CHECK(difference(linear->forward(e.x), 2 * e.product + bias) < rounding);
+      linear->adapter.fill("lora", adapter);
+      CHECK(difference(linear->forward(e.x), 2 * e.product + 2 * e.x.sum(-1, true) + bias) < 3 * rounding);
+    }
+    SECTION(linear->bias() ? "adapter, with bias" : "adapter, without bias") {
+      linear->adapter.fill("lora", adapter);
+      CHECK(difference(linear->forward(e.x), e.product + e.x.sum(-1, true) + bias) < rounding);
+    }
+    SECTION(linear->bias() ? "after, with bias" : "after, without bias") {
+      linear->after.fill("tp", after);
+      CHECK(difference(linear->forward(e.x), 3 * e.product + bias) < 3 * rounding);
+    }
+    SECTION(linear->bias() ? "adapter and after, with bias" : "adapter and after, without bias") {
+      linear->adapter.fill("lora", adapter);
+      linear->after.fill("tp", after);
+      CHECK(difference(linear->forward(e.x), 3 * (e.product + e.x.sum(-1, true)) + bias) < 3 * rounding);
+    }
+  }
+}
+
+TEST_CASE("a slot has one owner") {
+  Example e;
+  CHECK(!e.with_bias.after);
+  e.with_bias.after.fill("tensor_parallel", [](const at::Tensor& y) { return y; });
+  CHECK(static_cast<bool>(e.with_bias.after));
+  try {
+    e.with_bias.after.fill("lora", [](const at::Tensor& y) { return y; });
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) ==
+          "the same slot of a layer is wanted by 'tensor_parallel' and 'lora'\n    fix: use one of them");
+  }
+}
+
+TEST_CASE("a region runs its body, or what fills it") {
+  nn::Region region("attention");
+  const auto body = [](const at::Tensor& x) { return x * 2; };
+  const auto x = numbers({3}, 0.1);
+  CHECK(region.name() == "attention");
+  CHECK(at::equal(region(x, body), 2 * x));
+  region.around.fill("recompute", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in) + 1; });
+  CHECK(at::equal(region(x, body), 2 * x + 1));
+  CHECK_THROWS_WITH(
+      region.around.fill("other", [](const nn::Region::Body& inner, const at::Tensor& in) { return inner(in); }),
+      Contains("'recompute' and 'other'"));
+}
+
+TEST_CASE("an embedding looks rows up, or does what its slot says") {
+  const auto table = numbers({6, 3}, 0.3);
+  nn::Embedding embedding("wte", nn::Split::vocabulary, bound("table", table));
+  const auto ids = at::tensor({5, 0, 5, 2}, at::kLong).view({2, 2});
+  const auto rows = embedding.forward(ids);
+  CHECK(rows.sizes() == at::IntArrayRef({2, 2, 3}));
+  CHECK(at::equal(rows[0][0], table[5]));
+  CHECK(at::equal(rows[0][1], table[0]));
+  CHECK(at::equal(rows[1][1], table[2]));
+  embedding.lookup.fill("tp", [](const at::Tensor& t, const at::Tensor& i) { return at::embedding(t, i) * 2; });
+  CHECK(at::equal(embedding.forward(ids), 2 * rows));
+}
+
+TEST_CASE("layer norm is the formula") {
+  const auto x = numbers({2, 3, 8}, 0.2);
+  const auto weight = numbers({8}, 0.5);
+  const auto bias = numbers({8}, 0.7);
+  const double epsilon = 0.3;  // large enough to be seen
+  const nn::LayerNorm norm(bound("weight", weight), bound("bias", bias), epsilon);
+  const auto centred = x - x.mean(-1, true);
+  const auto expected = centred / (centred.pow(2).mean(-1, true) + epsilon).sqrt() * weight + bias;
+  CHECK(difference(norm.forward(x), expected) < rounding);
+}
+
+TEST_CASE("dropout acts in training only") {
+  const nn::Dropout dropout("site", 0.5);
+  const auto x = at::ones({2, 100}, at::kDouble);
+  nn::Batch batch;
+  batch.sample_ids = at::tensor({1, 2}, at::kLong);
+  CHECK(dropout.forward(x, batch).is_same(x));
+  batch.training = true;
+  const auto y = dropout.forward(x, batch);
+  const auto kept = y.eq(2).sum().item<std::int64_t>();
+  CHECK(kept + y.eq(0).sum().item<std::int64_t>() == 200);
+  CHECK(kept > 50);
+  CHECK(kept < 150);
+  CHECK(nn::Dropout("site", 0).forward(x, batch).is_same(x));
+}
+
+TEST_CASE("a weight: name and size of one record and of a fused group, value only when bound") {
+  const auto q = nn::record("h.0.attn.q.weight", {4, 3}, layout::Init::zeros(), true);
+  auto k = nn::record("h.0.attn.k.weight", {2, 3}, layout::Init::zeros(), true);
+  const nn::Weight one(std::vector<layout::Param>{q});
+  nn::Weight fused(std::vector<layout::Param>{q, k});
+  CHECK(one.name() == "h.0.attn.q.weight");
+  CHECK(fused.name() == "h.0.attn.q+k.weight");
+  CHECK(one.numel() == 12);
+  CHECK(fused.numel() == 18);
+  CHECK(fused.trainable());
+  CHECK(!fused.is_bound());
+  CHECK_THROWS_AS(fused.value(), std::logic_error);
+  fused.bind(at::zeros({6, 3}));
+  CHECK(fused.is_bound());
+  k.trainable = false;
+  CHECK_THROWS_AS(nn::Weight(std::vector<layout::Param>{q, k}), std::logic_error);
+}
+
+TEST_CASE("initial values are the record's, and any box is a slice of the whole") {
+  nn::InitSource source(5);
+  const auto fill = [&](const layout::Init& init, const layout::Box& box, std::uint64_t seed = 5) {
+    auto out = at::full({box.numel()}, 99.0, at::kDouble);
+    nn::InitSource(seed).fill(nn::record("w", {40, 50}, init, true), box, out);
+    return out.view(box.size);
+  };
+  const auto whole = layout::Box::whole({40, 50});
+  const layout::Box part{{7, 11}, {5, 3}};
+  CHECK(source.has(nn::record("w", {1}, layout::Init::zeros(), true)));
+  CHECK(fill(layout::Init::zeros(), part).eq(0).all().item<bool>());
+  CHECK(fill(layout::Init::ones(), part).eq(1).all().item<bool>());
+  CHECK(fill(layout::Init::constant(-3), part).eq(-3).all().item<bool>());
+  const auto normal = fill(layout::Init::normal(0.1, 2), whole);
+  CHECK(at::equal(fill(layout::Init::normal(0.1, 2), part), normal.narrow(0, 7, 5).narrow(1, 11, 3)));
+  CHECK(!at::equal(fill(layout::Init::normal(0.1, 2), whole, 6), normal));
+  // 2,000 numbers: the mean is within 6 standard errors (0.1 / sqrt(2000)), the deviation likewise (0.1 / sqrt(4000)).
+  CHECK(std::abs(normal.mean().item<double>() - 2) < 6 * 0.1 / std::sqrt(2000.0));
+  CHECK(std::abs(normal.std().item<double>() - 0.1) < 6 * 0.1 / std::sqrt(4000.0));
+}
