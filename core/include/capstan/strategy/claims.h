@@ -1,0 +1,44 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// What a strategy takes hold of and what it relies on, said before anything is allocated. Resources are words:
+/// "parameter storage", "axis tp", "gradient reduction on dp", "optimizer rule", "unit recompute".
+class Claims {
+ public:
+  /// Nobody else may claim it.
+  void exclusive(std::string resource);
+  /// Others may claim it too, but not exclusively.
+  void shared(std::string resource);
+  /// Some other strategy must claim it; `fix` says which one to add.
+  void needs(std::string resource, std::string fix);
+
+  const std::vector<std::string>& exclusive_claims() const { return exclusive_; }
+  const std::vector<std::string>& shared_claims() const { return shared_; }
+  const std::vector<std::pair<std::string, std::string>>& requirements() const { return needs_; }
+
+ private:
+  std::vector<std::string> exclusive_;
+  std::vector<std::string> shared_;
+  std::vector<std::pair<std::string, std::string>> needs_;
+};
+
+/// One strategy's claims, with the table that asked for it.
+struct ClaimsOf {
+  std::string plugin;
+  std::string where;
+  Claims claims;
+};
+
+/// Conflicts (both plugins and the resource named) and unmet requirements are added to `diagnostics`.
+void judge_claims(const std::vector<ClaimsOf>& all, Diagnostics& diagnostics);
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,26 @@
+#pragma once
+#include <capstan/base/export.h>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// What a strategy does around one unit. Called by UnitRunner on the thread that runs forward, and for the
+/// backward ones on the thread that runs backward (on CUDA another one, with forward's stream current).
+///
+/// For each forward with gradient, each of the backward calls comes exactly once, in the order before_backward,
+/// after_backward, and, when the whole backward is done, end_backward in unit order. Frozen units in front of the
+/// first trainable one get none of them. A re-entrant recompute runs inside before/after_backward, without forward
+/// calls.
+class UnitHooks {
+ public:
+  virtual ~UnitHooks();
+  virtual void before_forward() {}
+  virtual void after_forward() {}
+  virtual void before_backward() {}
+  /// All gradients that this unit gives its own weights are there; a tied weight still waits for its other user.
+  virtual void after_backward() {}
+  virtual void end_backward() {}
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE

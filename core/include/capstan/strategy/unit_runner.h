@@ -1,0 +1,48 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+#include <capstan/nn/model.h>
+#include <capstan/strategy/unit_hooks.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// Runs the chain of units: the only place where strategies act on execution. One forward and backward at a time,
+/// from one thread. Outside grad mode (evaluation, generation) only the forward hooks are called.
+class UnitRunner {
+ public:
+  explicit UnitRunner(std::vector<nn::Unit*> units);
+  ~UnitRunner();
+  UnitRunner(const UnitRunner&) = delete;
+  UnitRunner& operator=(const UnitRunner&) = delete;
+
+  const std::vector<nn::Unit*>& units() const { return units_; }
+  /// Hooks added first are outermost: their before_ calls come first, their after_ calls last.
+  void add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks);
+  /// The unit keeps its inputs only and is run again in backward (Chen et al. 2016), inside all hooks.
+  void set_recompute(std::size_t unit, bool recompute);
+
+  /// All units in order. With labels in the batch, the result's `states` is the loss sum.
+  nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr);
+  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then whatever the graph did not reach.
+  void backward(const at::Tensor& loss, const at::Tensor& seed);
+
+ private:
+  struct Link;
+  nn::Hidden run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache);
+  void enter_backward(Link& link);
+  void leave_backward(Link& link);
+
+  std::vector<nn::Unit*> units_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::size_t first_trainable_;
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,41 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/mesh.h>
+#include <capstan/nn/weight.h>
+
+#include <cstdint>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// Elements that lie together both in a rank's chunk of a weight and in the whole weight.
+struct Piece {
+  std::size_t record = 0;     ///< index into the weight's records
+  std::int64_t in_chunk = 0;  ///< offset in the rank's chunk, elements
+  std::int64_t in_whole = 0;  ///< offset in the rank's whole (compute) weight, elements
+  std::int64_t numel = 0;     ///< may be 0
+};
+
+/// How one weight is cut over the `ranks` of its data group: each record along dimension 0 by layout::Cut's rule,
+/// a rank's parts of the records of a fused group side by side. Every rank's chunk takes the same room.
+///
+/// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal pieces, and ATen's CPU
+/// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail whatever the cut.
+struct WeightCut {
+  int ranks = 1;
+  std::vector<std::vector<Piece>> pieces;  ///< by rank of the group, one a record
+  std::int64_t numel = 0;                  ///< of the whole weight
+  std::int64_t chunk_room = 0;             ///< of a rank's chunk, padded
+  std::int64_t whole_room = 0;             ///< of the whole weight, padded
+  std::vector<std::int64_t> shape;         ///< of the whole weight as the layer uses it
+};
+
+/// Sizes follow from the records' compute layouts on this rank.
+WeightCut cut_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size);
+
+/// `elements` rounded up to whole 64.
+std::int64_t padded(std::int64_t elements);
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

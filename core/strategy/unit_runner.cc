@@ -1,0 +1,139 @@
+#include <capstan/base/error.h>
+#include <capstan/strategy/unit_runner.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "strategy/recompute.h"
+
+namespace capstan::strategy {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct UnitRunner::Link {
+  std::size_t index = 0;
+  nn::Unit* unit = nullptr;
+  std::vector<std::unique_ptr<UnitHooks>> hooks;
+  bool recompute = false;
+  bool in_backward = false;  // before_backward has run and after_backward has not
+  std::function<void()> enter;
+  std::function<void()> leave;
+};
+
+namespace {
+
+// Passes tensors through unchanged and runs a callback when the gradient of all of them comes back.
+class Crossing : public torch::autograd::Function<Crossing> {
+ public:
+  static variable_list forward(AutogradContext* ctx, at::TensorList tensors, std::int64_t callback) {
+    ctx->saved_data["callback"] = callback;
+    variable_list out;
+    for (const auto& tensor : tensors) out.push_back(tensor.view_as(tensor));
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    (*reinterpret_cast<std::function<void()>*>(ctx->saved_data["callback"].toInt()))();
+    gradients.emplace_back();  // the callback's place among the arguments
+    return gradients;
+  }
+};
+
+variable_list flatten(const nn::Hidden& hidden) {
+  variable_list tensors;
+  if (hidden.states.defined()) tensors.push_back(hidden.states);
+  tensors.insert(tensors.end(), hidden.sums.begin(), hidden.sums.end());
+  return tensors;
+}
+
+nn::Hidden unflatten(const nn::Hidden& shape, const variable_list& tensors) {
+  nn::Hidden hidden;
+  auto next = tensors.begin();
+  if (shape.states.defined()) hidden.states = *next++;
+  hidden.sums.assign(next, tensors.end());
+  return hidden;
+}
+
+nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
+  const auto tensors = flatten(hidden);
+  if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
+  return unflatten(hidden, Crossing::apply(at::TensorList(tensors), reinterpret_cast<std::int64_t>(&callback)));
+}
+
+}  // namespace
+
+UnitRunner::UnitRunner(std::vector<nn::Unit*> units) : units_(std::move(units)), first_trainable_(units_.size()) {
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    auto link = std::make_unique<Link>();
+    link->index = i;
+    link->unit = units_[i];
+    link->enter = [this, raw = link.get()] { enter_backward(*raw); };
+    link->leave = [this, raw = link.get()] { leave_backward(*raw); };
+    links_.push_back(std::move(link));
+    if (first_trainable_ == units_.size() && units_[i]->trainable()) first_trainable_ = i;
+  }
+}
+
+UnitRunner::~UnitRunner() = default;
+
+void UnitRunner::add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks) {
+  links_.at(unit)->hooks.push_back(std::move(hooks));
+}
+
+void UnitRunner::set_recompute(std::size_t unit, bool recompute) { links_.at(unit)->recompute = recompute; }
+
+nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache) {
+  nn::Hidden hidden;
+  for (auto& link : links_) link->in_backward = false;  // a backward that failed may have left some inside
+  for (auto& link : links_) hidden = run(*link, std::move(hidden), batch, cache);
+  return hidden;
+}
+
+nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
+  for (auto& hooks : link.hooks) hooks->before_forward();
+  const bool with_grad = c10::GradMode::is_enabled() && link.index >= first_trainable_;
+  if (with_grad) {
+    // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a
+    // node in front of the unit: from the first trainable unit on, the hidden state requires grad.
+    if (hidden.states.defined() && !hidden.states.requires_grad())
+      hidden.states = hidden.states.detach().requires_grad_(true);
+    hidden = cross(hidden, link.leave);
+    hidden = link.recompute ? recomputed(*link.unit, std::move(hidden), batch)
+                            : link.unit->forward(std::move(hidden), batch, cache);
+    hidden = cross(hidden, link.enter);
+  } else {
+    const at::NoGradGuard no_grad;
+    hidden = link.unit->forward(std::move(hidden), batch, cache);
+  }
+  for (auto& hooks : std::views::reverse(link.hooks)) hooks->after_forward();
+  return hidden;
+}
+
+void UnitRunner::enter_backward(Link& link) {
+  CAPSTAN_ASSERT(!link.in_backward);
+  link.in_backward = true;
+  for (auto& hooks : link.hooks) hooks->before_backward();
+}
+
+void UnitRunner::leave_backward(Link& link) {
+  CAPSTAN_ASSERT(link.in_backward);
+  link.in_backward = false;
+  for (auto& hooks : std::views::reverse(link.hooks)) hooks->after_backward();
+}
+
+void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
+  torch::autograd::backward({loss}, {seed});
+  // The embedding has no input with a gradient, so no node in front of it can tell: it is finished here.
+  for (auto& link : std::views::reverse(links_)) {
+    if (link->in_backward) leave_backward(*link);
+  }
+  for (auto& link : links_) {
+    if (link->index < first_trainable_) continue;
+    for (auto& hooks : link->hooks) hooks->end_backward();
+  }
+}
+
+}  // namespace capstan::strategy

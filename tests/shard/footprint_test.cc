@@ -1,0 +1,154 @@
+// What the engine says it allocates against what the allocator is asked for.
+#include <c10/core/CPUAllocator.h>
+#include <capstan_catch.h>
+
+#include "shard/rig.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+using comm::Communicator;
+using comm::run_in_process;
+
+namespace {
+
+// Of this thread, which is one rank: what it has now, and the most it had since `peak` was last set.
+thread_local std::int64_t live = 0;
+thread_local std::int64_t peak = 0;
+
+/// Counts bytes for each thread, then asks the allocator that was there before.
+class CountingAllocator : public c10::Allocator {
+ public:
+  explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) {}
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto* block = new Block{inner_->allocate(bytes), static_cast<std::int64_t>(bytes)};
+    live += block->bytes;
+    peak = std::max(peak, live);
+    return {block->data.get(), block, &CountingAllocator::free_block, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  struct Block {
+    c10::DataPtr data;
+    std::int64_t bytes;
+  };
+  static void free_block(void* context) {
+    const std::unique_ptr<Block> block(static_cast<Block*>(context));
+    live -= block->bytes;
+  }
+  c10::Allocator* inner_;
+};
+
+/// Counts as long as it lives.
+class Counting {
+ public:
+  Counting() : before_(c10::GetCPUAllocator()), counting_(before_) { c10::SetCPUAllocator(&counting_, 255); }
+  ~Counting() { c10::SetCPUAllocator(before_, 255); }
+  Counting(const Counting&) = delete;
+  Counting& operator=(const Counting&) = delete;
+
+ private:
+  c10::Allocator* before_;
+  CountingAllocator counting_;
+};
+
+std::int64_t part(const std::vector<layout::Footprint>& footprints, const std::string& name) {
+  for (const auto& footprint : footprints) {
+    if (footprint.part == name) return footprint.bytes;
+  }
+  return -1;
+}
+
+std::int64_t always(const std::vector<layout::Footprint>& footprints) {
+  std::int64_t sum = 0;
+  for (const auto& footprint : footprints) sum += footprint.when == "always" ? footprint.bytes : 0;
+  return sum;
+}
+
+void use_states(shard::Engine& engine) {
+  engine.update(2, [](std::vector<shard::Slice>&) {});
+}
+
+}  // namespace
+
+TEST_CASE("the engine allocates what its footprint says") {
+  const int world = GENERATE(1, 2, 3, 8);
+  const bool sharded = GENERATE(true, false);
+  const std::int64_t accumulation = GENERATE(1, 2);
+  const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);
+  const bool mixed = GENERATE(false, true);
+  // One rank without accumulation reads autograd's own gradients: they are counted, but come with the first backward.
+  const bool raw = world == 1 && accumulation == 1 && !mixed;
+  INFO("world " << world << " sharded " << sharded << " accumulation " << accumulation << " mixed " << mixed);
+  RigOptions options{.sharded = sharded, .accumulation = accumulation, .reduce = reduce, .layer2_trains = !mixed};
+  if (mixed) options.precision = {at::kBFloat16, at::kFloat, at::kFloat, c10::Device(c10::DeviceType::CPU)};
+  Faults faults;
+  const Counting counting;
+  run_in_process(world, [&](Communicator& communicator) {
+    const auto before = live;
+    Rig rig(communicator, options);
+    use_states(*rig.engine);
+    const auto footprint = rig.engine->footprint(2);
+    const auto expected = always(footprint) - (raw ? part(footprint, "gradients") : 0);
+    faults.expect(live - before == expected,
+                  "allocated " + std::to_string(live - before) + ", said " + std::to_string(expected));
+  });
+  CHECK(faults.list() == std::vector<std::string>{});
+}
+
+TEST_CASE("what is gathered at once is what the footprint says") {
+  const int world = GENERATE(2, 3, 8);
+  const bool reshard = GENERATE(true, false);
+  Faults faults;
+  const Counting counting;
+  run_in_process(world, [&](Communicator& communicator) {
+    Rig rig(communicator, {.reshard_after_forward = reshard});
+    std::vector<std::unique_ptr<strategy::UnitHooks>> hooks;
+    for (std::size_t i = 0; i < rig.chain.size(); ++i) hooks.push_back(rig.engine->hooks(i));
+    const auto before = live;
+    std::int64_t most = 0;
+    const auto look = [&] { most = std::max(most, live - before); };
+    for (auto& unit : hooks) {
+      unit->before_forward();
+      look();
+      unit->after_forward();
+    }
+    for (auto unit = hooks.rbegin(); unit != hooks.rend(); ++unit) {
+      (*unit)->before_backward();
+      look();
+      (*unit)->after_backward();
+    }
+    faults.expect(live == before, "something is left");
+    const auto said = part(rig.engine->footprint(2), "gathered unit");
+    faults.expect(most == said, "gathered " + std::to_string(most) + ", said " + std::to_string(said));
+  });
+  CHECK(faults.list() == std::vector<std::string>{});
+}
+
+TEST_CASE("a rank's footprint, by hand") {
+  // Each of the 8 weights has at most 55 elements and room for 64; 230 elements in all. One rank reads autograd's own
+  // gradients, which have no padding.
+  run_in_process(1, [](Communicator& communicator) {
+    const auto footprint = Rig(communicator, {}).engine->footprint(2);
+    CHECK(part(footprint, "parameters") == 8 * 64 * 8);
+    CHECK(part(footprint, "gradients") == 230 * 8);
+    CHECK(part(footprint, "optimizer state") == 2 * 230 * 8);
+    CHECK(part(footprint, "collective buffers") == 0);
+    CHECK(part(footprint, "gathered unit") == 0);
+  });
+  // On two ranks a chunk takes 64 elements too, and a unit gathers up to three weights.
+  Faults faults;
+  run_in_process(2, [&](Communicator& communicator) {
+    const auto footprint = Rig(communicator, {}).engine->footprint(2);
+    const auto expect = [&](const std::string& name, std::int64_t bytes) {
+      faults.expect(part(footprint, name) == bytes, name);
+    };
+    expect("parameters", 8 * 64 * 8);
+    expect("gradients", 8 * 64 * 8);
+    expect("optimizer state", 2 * 8 * 64 * 8);
+    expect("collective buffers", (2 + 2 + 1) * 3 * 64 * 8);
+    expect("gathered unit", 3 * 64 * 8);
+  });
+  CHECK(faults.list() == std::vector<std::string>{});
+}

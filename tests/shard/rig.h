@@ -1,0 +1,165 @@
+#pragma once
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/strategy/unit_runner.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nn/init_source.h"
+#include "shard/engine.h"
+#include "strategy/tiny_units.h"
+
+namespace capstan::testing {
+
+/// Collects what ranks find wrong: Catch's own assertions are for one thread.
+class Faults {
+ public:
+  void expect(bool condition, const std::string& what) {
+    if (condition) return;
+    const std::lock_guard lock(mutex_);
+    list_.push_back(what);
+  }
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> list_;
+};
+
+/// How a tiny chain is held by the engine.
+struct RigOptions {
+  bool sharded = true;
+  std::int64_t accumulation = 1;
+  shard::ReduceWhen reduce = shard::ReduceWhen::step;
+  shard::Precision precision{at::kDouble, at::kDouble, at::kDouble, c10::Device(c10::DeviceType::CPU)};
+  bool reshard_after_forward = true;
+  bool layer2_trains = true;
+};
+
+/// table, two layers of odd sizes, and a head that uses the table too and has a weight of its own.
+inline TinyChain rig_chain(const RigOptions& options) {
+  const auto table = tiny_weight("table", {7, 5}, true);
+  TinyChain chain;
+  chain.push_back(std::make_unique<TinyTable>(table, false));
+  chain.push_back(std::make_unique<TinyLayer>("layer1", true, TinyLayer::Sizes{}, 0.2));
+  chain.push_back(std::make_unique<TinyLayer>("layer2", options.layer2_trains, TinyLayer::Sizes{5, 2, 9}, 0.2));
+  chain.push_back(std::make_unique<TinyHead>(table, tiny_weight("head", {5}, true)));
+  return chain;
+}
+
+/// One rank's chain, engine and runner.
+struct Rig {
+  TinyChain chain;
+  std::unique_ptr<shard::Engine> engine;
+  std::unique_ptr<strategy::UnitRunner> runner;
+  std::shared_ptr<comm::Group> group;
+
+  /// Outermost hooks of each unit, before the engine's own; null for none.
+  using Observe = std::function<std::unique_ptr<strategy::UnitHooks>(std::size_t)>;
+
+  Rig(comm::Communicator& communicator, const RigOptions& options, const Observe& outside = {},
+      const Observe& inside = {})
+      : chain(rig_chain(options)) {
+    const auto world = communicator.world().size;
+    std::vector<int> everyone(static_cast<std::size_t>(world));
+    for (int r = 0; r < world; ++r) everyone[static_cast<std::size_t>(r)] = r;
+    group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
+    shard::EngineOptions engine_options;
+    engine_options.mesh = layout::Mesh({1, world, 1, 1});
+    engine_options.rank = communicator.world().rank;
+    engine_options.precision = options.precision;
+    auto& policy = engine_options.policy;
+    policy.shard_param = policy.shard_grad = policy.shard_optim = options.sharded;
+    policy.reshard_after_forward = options.reshard_after_forward;
+    policy.owner = "test";
+    engine_options.reduce = options.reduce;
+    engine_options.accumulation = options.accumulation;
+    engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [this](const auto&) { return group; });
+    nn::InitSource source(5);
+    engine->fill(source);
+    runner = std::make_unique<strategy::UnitRunner>(pointers(chain));
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+      if (outside) runner->add_hooks(i, outside(i));
+      runner->add_hooks(i, engine->hooks(i));
+      if (inside) runner->add_hooks(i, inside(i));
+    }
+  }
+
+  void micro_step(std::int64_t index, const nn::Batch& batch) {
+    engine->begin_micro_step(index);
+    const auto loss = runner->forward(batch).states;
+    runner->backward(loss, at::ones({}, loss.options()));
+  }
+};
+
+/// The record's initial value, whole.
+inline at::Tensor initial(const layout::Param& record, c10::ScalarType dtype = at::kDouble) {
+  nn::InitSource source(5);
+  auto out = at::empty(record.shape, at::TensorOptions().dtype(dtype));
+  source.fill(record, layout::Box::whole(record.shape), out);
+  return out;
+}
+
+/// The weight's initial value as its layer uses it.
+inline at::Tensor initial(const nn::Weight& weight, c10::ScalarType dtype = at::kDouble) {
+  std::vector<at::Tensor> parts;
+  for (const auto& record : weight.records()) parts.push_back(initial(record, dtype));
+  return at::cat(parts);
+}
+
+inline at::Tensor slice(const at::Tensor& whole, const layout::Box& box) {
+  auto view = whole;
+  for (std::size_t d = 0; d < box.size.size(); ++d)
+    view = view.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
+  return view;
+}
+
+using Whole = std::map<std::string, at::Tensor>;
+
+/// Joins the ranks' boxes to whole tensors by record name.
+inline void merge(Whole& whole, std::mutex& mutex, const std::vector<shard::StoredBox>& boxes) {
+  const std::lock_guard lock(mutex);
+  for (const auto& stored : boxes) {
+    auto& tensor = whole[stored.record->name];
+    if (!tensor.defined()) tensor = at::full(stored.record->shape, std::nan(""), stored.value.options());
+    slice(tensor, stored.box).copy_(stored.value.view(stored.box.size));
+  }
+}
+
+/// Gradients of the chain without engine or runner, summed over these batches, by record name.
+inline Whole plain_gradients(const RigOptions& options, const std::vector<nn::Batch>& batches) {
+  const auto chain = rig_chain(options);
+  for (const auto& weight : all_weights(chain)) weight->bind(initial(*weight).set_requires_grad(weight->trainable()));
+  for (const auto& batch : batches) {
+    const auto loss = plain_loss(chain, batch);
+    torch::autograd::backward({loss}, {at::ones_like(loss)});
+  }
+  Whole gradients;
+  for (const auto& weight : all_weights(chain)) {
+    if (!weight->trainable()) continue;
+    std::int64_t begin = 0;
+    for (const auto& record : weight->records()) {
+      gradients[record.name] = weight->value().grad().narrow(0, begin, record.shape.front()).clone();
+      begin += record.shape.front();
+    }
+  }
+  return gradients;
+}
+
+/// max|a-b| <= tolerance * max|b| for every record, and the same records.
+inline bool close(const Whole& a, const Whole& b, double tolerance) {
+  if (a.size() != b.size()) return false;
+  for (const auto& [name, tensor] : b) {
+    if (a.count(name) == 0) return false;
+    const auto difference = (a.at(name) - tensor).abs().max().item<double>();
+    if (!(difference <= tolerance * tensor.abs().max().item<double>())) return false;  // NaN is not close
+  }
+  return true;
+}
+
+}  // namespace capstan::testing
