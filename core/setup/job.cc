@@ -1,0 +1,213 @@
+#include "setup/job.h"
+
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "config/plugin_table.h"
+#include "data/fit.h"
+#include "data/tokenizers.h"
+#include "setup/model_file.h"
+
+namespace capstan::setup {
+namespace {
+
+// Runs one step of preparing; what it throws joins the other faults, so that a user sees all at once. `where`: the
+// place in the configuration, for faults that name none themselves.
+template <class Step>
+void collect(Diagnostics& diagnostics, const Step& step, const std::string& where = {}) {
+  try {
+    step();
+  } catch (const Error& error) {
+    for (auto diagnostic : error.diagnostics()) {
+      if (diagnostic.where.empty()) diagnostic.where = where;
+      diagnostics.add(std::move(diagnostic));
+    }
+  }
+}
+
+// Takes the options of `schema` out of a section: those are the host's, the rest is the plugin's.
+config::Section take(config::Section& section, const config::Schema& schema) {
+  config::Section taken{section.path, section.origin, {}};
+  std::vector<config::Entry> rest;
+  for (auto& entry : section.entries) {
+    bool is_host = false;
+    for (const auto& spec : schema) is_host = is_host || spec.key == entry.key;
+    (is_host ? taken.entries : rest).push_back(std::move(entry));
+  }
+  section.entries = std::move(rest);
+  return taken;
+}
+
+// Loads the plugin that a table names and makes its object from the table.
+template <class Interface>
+Made<Interface> make(const std::string& kind, const config::PluginTable& table, config::Section section,
+                     const std::optional<ModelFolder>& model_folder, plugin::Host& host, Diagnostics& diagnostics) {
+  Made<Interface> made;
+  made.name = table.name;
+  made.where = table.where;
+  made.table = table.section.path;
+  made.host = table.host;
+  collect(
+      diagnostics,
+      [&] {
+        const auto& registration = host.load(kind, table.name, table.path);
+        if (model_folder) section = with_model_file(section, *model_folder, registration.schema);
+        Diagnostics own;
+        made.options = config::resolve(registration.schema, section, own);
+        const bool usable = own.empty();
+        for (const auto& diagnostic : own.list()) diagnostics.add(diagnostic);
+        if (!usable) return;
+        plugin::guard(table.name, "making it from its options", [&] {
+          made.object = std::static_pointer_cast<Interface>(registration.make(section, diagnostics));
+        });
+      },
+      table.where);
+  return made;
+}
+
+// Where the user set an option of a plugin, else what names the plugin.
+template <class Interface>
+std::string where_of(const Made<Interface>& made, const std::string& key) {
+  for (const auto& option : made.options) {
+    if (option.spec.key == key && option.origin.layer != config::Origin::Layer::default_value)
+      return option.origin.text();
+  }
+  return made.where;
+}
+
+template <class Interface>
+std::vector<Made<Interface>> make_all(const std::string& kind, const config::Document& document, plugin::Host& host,
+                                      Diagnostics& diagnostics) {
+  std::vector<Made<Interface>> all;
+  for (const auto& section : document.children(kind)) {
+    const auto table = config::keyed_plugin(section, diagnostics);
+    if (table.enabled) all.push_back(make<Interface>(kind, table, table.section, {}, host, diagnostics));
+  }
+  return all;
+}
+
+void read_host_tables(Job& job, const config::Document& document, Diagnostics& diagnostics) {
+  job.run = config::Options<RunOptions>(document.section("run"), diagnostics);
+  job.train = config::Options<TrainOptions>(document.section("train"), diagnostics);
+  job.optimizer = config::Options<OptimizerOptions>(document.section("optimizer"), diagnostics);
+  job.comm = config::Options<CommOptions>(document.section("comm"), diagnostics);
+  const auto& betas = job.optimizer->betas;
+  if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
+    diagnostics.add(job.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
+                    "give two numbers in [0, 1), such as [0.9, 0.999]");
+  }
+  if (!job.train->max_steps && !job.train->epochs) {
+    diagnostics.add(document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
+                    "set one of them");
+  }
+}
+
+void make_plugins(Job& job, const config::Document& document, plugin::Host& host, Diagnostics& diagnostics) {
+  auto model = config::chosen_plugin(document.section("model"), diagnostics);
+  job.model_options =
+      config::Options<ModelOptions>(take(model.section, config::Options<ModelOptions>::schema()), diagnostics);
+  std::optional<ModelFolder> folder;
+  if (const auto& path = job.model_options->path) folder = {*path, job.model_options.where(&ModelOptions::path)};
+  if (!model.name.empty()) job.model = make<nn::Model>("model", model, model.section, folder, host, diagnostics);
+  auto data = config::chosen_plugin(document.section("data"), diagnostics);
+  job.data_options =
+      config::Options<DataOptions>(take(data.section, config::Options<DataOptions>::schema()), diagnostics);
+  if (!data.name.empty()) job.data = make<data::Data>("data", data, data.section, {}, host, diagnostics);
+  job.strategies = make_all<strategy::Strategy>("strategy", document, host, diagnostics);
+  job.monitors = make_all<monitor::Monitor>("monitor", document, host, diagnostics);
+}
+
+void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
+  layout::MeshSpec spec(world_size);
+  std::vector<strategy::ClaimsOf> claims;
+  for (auto& made : job.strategies) {
+    if (!made.object) continue;
+    plugin::guard(made.name, "mesh and claims", [&] {
+      made.object->mesh(spec);
+      claims.push_back({made.name, made.where, {}});
+      made.object->claim(claims.back().claims);
+      made.object->shard(job.policy);
+    });
+  }
+  strategy::judge_claims(claims, diagnostics);
+  job.mesh = layout::resolve(spec, diagnostics);
+  const auto data_ranks = job.mesh.size({layout::Axis::dp, layout::Axis::ep});
+  const auto& t = job.train;
+  job.batch = data::resolve_batch({t->micro_batch, t.where(&TrainOptions::micro_batch)},
+                                  {t->accumulation, t.where(&TrainOptions::accumulation)},
+                                  {t->global_batch, t.where(&TrainOptions::global_batch)}, data_ranks, diagnostics);
+  if (!diagnostics.empty()) return;  // sizes that are wrong would only give follow-up faults
+  job.train.derive(&TrainOptions::micro_batch, job.batch.micro_batch);
+  job.train.derive(&TrainOptions::accumulation, job.batch.accumulation);
+  job.train.derive(&TrainOptions::global_batch, job.batch.global_batch);
+  const strategy::Facts facts{job.mesh,     job.rank,  job.model_facts, job.batch.micro_batch, job.batch.accumulation,
+                              t->precision, job.device};
+  for (auto& made : job.strategies) {
+    if (made.object) plugin::guard(made.name, "check", [&] { made.object->check(facts, diagnostics); });
+  }
+}
+
+void open_data(Job& job, Diagnostics& diagnostics) {
+  if (!job.data.object) return;
+  const auto before = diagnostics.size();
+  collect(
+      diagnostics, [&] { plugin::guard(job.data.name, "check", [&] { job.data.object->check(diagnostics); }); },
+      job.data.where);
+  collect(
+      diagnostics, [&] { job.tokenizer = data::make_tokenizer(job.data_options->tokenizer); },
+      job.data_options.where(&DataOptions::tokenizer));
+  if (diagnostics.size() != before || !job.model.object) return;
+  const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
+  const auto asked = job.data.object->max_length();
+  data::check_fit(bounds, *job.tokenizer, asked, where_of(job.model, "vocab_size"), where_of(job.data, "max_length"),
+                  diagnostics);
+  if (diagnostics.size() != before) return;
+  const auto length = data::sample_length(bounds, asked);
+  collect(diagnostics, [&] {
+    plugin::guard(job.data.name, "open", [&] {
+      job.train_data = job.data.object->open({data::Split::train, job.tokenizer, length});
+      job.eval_data = job.data.object->open({data::Split::eval, job.tokenizer, length});
+    });
+  });
+  if (!job.train_data || (!job.train->max_steps && !job.train->epochs)) return;
+  data::PlanRequest request;
+  request.samples = job.train_data->size();
+  request.global_batch = job.batch.global_batch;
+  request.epochs = job.train->epochs;
+  request.max_steps = job.train->max_steps;
+  request.drop_last = job.train->drop_last;
+  request.shuffle = job.train->shuffle;
+  request.seed = static_cast<std::uint64_t>(job.run->seed);
+  request.where_samples = job.data.where;
+  request.where_batch = job.train.where(&TrainOptions::global_batch);
+  request.where_length = job.train.where(job.train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs);
+  job.plan = data::make_plan(request, diagnostics);
+}
+
+}  // namespace
+
+Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnostics) {
+  const auto document = config::load(request.file, request.overrides, diagnostics);
+  Job job;
+  job.file = request.file;
+  job.rank = request.rank;
+  read_host_tables(job, document, diagnostics);
+  job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
+  job.device = job.run->device == "auto" ? request.device : job.run->device;
+  job.gpu = request.gpu;
+  make_plugins(job, document, host, diagnostics);
+  if (job.model.object) {
+    collect(
+        diagnostics, [&] { plugin::guard(job.model.name, "check", [&] { job.model.object->check(diagnostics); }); },
+        job.model.where);
+    job.model_facts = job.model.object->facts();
+  }
+  place_on_mesh(job, request.world_size, diagnostics);
+  open_data(job, diagnostics);
+  return job;
+}
+
+}  // namespace capstan::setup

@@ -1,0 +1,87 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+#include <capstan/layout/mesh.h>
+#include <capstan/monitor/monitor.h>
+#include <capstan/nn/model.h>
+#include <capstan/strategy/strategy.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "config/to_toml.h"
+#include "data/batch_shape.h"
+#include "data/batches.h"
+#include "plugin/host.h"
+#include "setup/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// A plugin's object with what messages need to know of it.
+template <class Interface>
+struct Made {
+  std::string name;
+  std::string where;  ///< what in the configuration names it
+  std::string table;  ///< "strategy.fsdp"
+  std::shared_ptr<Interface> object;
+  std::vector<config::Entry> host;        ///< the host's own options of its table
+  std::vector<config::Resolved> options;  ///< the plugin's
+};
+
+/// What a job is made from: a configuration and the number of ranks it is for.
+struct JobRequest {
+  std::string file;
+  std::vector<std::string> overrides;
+  int world_size = 1;
+  int rank = 0;
+  std::string device = "cpu";  ///< what run.device = "auto" means here
+  int gpu = 0;                 ///< index of this rank's GPU
+};
+
+/// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
+/// Nothing of the model's size is allocated and no GPU is touched. Reached the same way by `check` and `run`.
+struct Job {
+  config::Options<RunOptions> run;
+  config::Options<ModelOptions> model_options;
+  config::Options<DataOptions> data_options;
+  config::Options<TrainOptions> train;
+  config::Options<OptimizerOptions> optimizer;
+  config::Options<CommOptions> comm;
+
+  std::string file;
+  std::string name;    ///< of the run
+  std::string device;  ///< "cpu" or "cuda"
+  int gpu = 0;         ///< index of this rank's GPU
+  Made<nn::Model> model;
+  Made<data::Data> data;
+  std::vector<Made<strategy::Strategy>> strategies;
+  std::vector<Made<monitor::Monitor>> monitors;
+
+  layout::Mesh mesh;
+  int rank = 0;
+  data::BatchShape batch;
+  data::Plan plan;
+  nn::ModelFacts model_facts;
+  strategy::ShardPolicy policy;
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<data::DataSource> train_data;
+  std::shared_ptr<data::DataSource> eval_data;  ///< null without an evaluation file
+
+  /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
+  std::vector<config::ResolvedTable> tables() const;
+  /// The tables for people (option, value, origin), then arithmetic().
+  std::string text() const;
+  /// Mesh, batch and run length, a line each, with their arithmetic.
+  std::string arithmetic() const;
+};
+
+/// Faults of any kind are added to `diagnostics`; the job is only usable when there are none. Throws Error where
+/// going on would only give misleading faults (a missing or broken file, a plugin that does not load).
+Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnostics);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE

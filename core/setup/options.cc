@@ -1,0 +1,101 @@
+#include "setup/options.h"
+
+namespace capstan::setup {
+
+void RunOptions::describe(config::OptionTable<RunOptions>& t) {
+  t.add("name", &RunOptions::name).doc("name of the run and of its folder; the configuration file's name when not set");
+  t.add("dir", &RunOptions::dir).path().doc("folder in which the run's folder is made");
+  t.add("seed", &RunOptions::seed)
+      .min(0)
+      .doc("keys initial weights, sample order and dropout; the same on any number of ranks");
+  t.add("deterministic", &RunOptions::deterministic)
+      .doc("sums in one order: bit-equal results at the same world size, somewhat slower");
+  t.add("device", &RunOptions::device)
+      .choices({"auto", "cpu", "cuda"})
+      .doc("auto: cuda where the NVIDIA driver shows a GPU, else cpu");
+}
+
+void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
+  t.add("path", &ModelOptions::path)
+      .path()
+      .doc("Hugging Face folder to start from: config.json gives the sizes, safetensors the weights");
+}
+
+void DataOptions::describe(config::OptionTable<DataOptions>& t) {
+  t.add("tokenizer", &DataOptions::tokenizer).doc("byte: the built-in byte tokenizer");
+}
+
+void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
+  t.add("max_steps", &TrainOptions::max_steps)
+      .min(1)
+      .doc("optimizer steps; with epochs too, the run ends at whichever comes first");
+  t.add("epochs", &TrainOptions::epochs).min(1).doc("passes over the training samples");
+  t.add("micro_batch", &TrainOptions::micro_batch).min(1).doc("samples a rank computes at once");
+  t.add("accumulation", &TrainOptions::accumulation).min(1).doc("micro-steps of an optimizer step");
+  t.add("global_batch", &TrainOptions::global_batch)
+      .min(1)
+      .doc(
+          "samples of an optimizer step over all ranks = micro_batch x accumulation x data-parallel size; any two of "
+          "the three fix the third");
+  t.add("precision", &TrainOptions::precision)
+      .choices({"fp32", "bf16", "fp64"})
+      .doc("compute dtype; bf16 keeps fp32 masters, optimizer state and gradient sums; fp64 is for tests");
+  t.add("reduce", &TrainOptions::reduce)
+      .choices({"auto", "step", "micro_step"})
+      .doc(
+          "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded, else "
+          "step");
+  t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
+  t.add("drop_last", &TrainOptions::drop_last)
+      .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
+  t.add("pad_to_multiple", &TrainOptions::pad_to_multiple)
+      .min(1)
+      .doc("rows are padded to the longest of the micro-batch, rounded up to this");
+  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
+  t.add("eval_batch", &TrainOptions::eval_batch).min(1).doc("samples a rank evaluates at once");
+  t.add("generate_samples", &TrainOptions::generate_samples)
+      .min(-1)
+      .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
+  t.add("generate_train_samples", &TrainOptions::generate_train_samples)
+      .min(-1)
+      .doc("training questions answered and scored at the end (the first ones); -1: all");
+  t.add("max_new_tokens", &TrainOptions::max_new_tokens).min(1).doc("longest generated answer, tokens");
+}
+
+void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
+  t.add("lr", &OptimizerOptions::lr).min(0).doc("peak learning rate of AdamW");
+  t.add("betas", &OptimizerOptions::betas).doc("AdamW's two decay rates, each in [0, 1)");
+  t.add("eps", &OptimizerOptions::eps).above(0).doc("AdamW's epsilon");
+  t.add("weight_decay", &OptimizerOptions::weight_decay).min(0).doc("decoupled weight decay");
+  t.add("decay", &OptimizerOptions::decay)
+      .choices({"matrices", "all"})
+      .doc("matrices: biases and norms are not decayed; all: everything is");
+  t.add("schedule", &OptimizerOptions::schedule)
+      .choices({"linear", "cosine", "constant"})
+      .doc("learning rate behind the warm-up");
+  t.add("warmup_steps", &OptimizerOptions::warmup_steps).min(0).doc("W: step s has lr x (s+1)/(W+1)");
+  t.add("warmup_from_zero", &OptimizerOptions::warmup_from_zero)
+      .doc("step s has lr x s/W instead, as Hugging Face's schedules");
+  t.add("min_lr", &OptimizerOptions::min_lr).min(0).doc("where linear and cosine end");
+  t.add("clip", &OptimizerOptions::clip).min(0).doc("largest global gradient norm; 0: no clipping");
+}
+
+void CommOptions::describe(config::OptionTable<CommOptions>& t) {
+  t.add("timeout_s", &CommOptions::timeout_s)
+      .above(0)
+      .doc("a collective that takes longer is reported as a hang and ends the run, seconds");
+  t.add("silence_s", &CommOptions::silence_s)
+      .above(1)
+      .doc("a rank that gives no sign of life for so long counts as dead, seconds");
+}
+
+std::vector<std::pair<std::string, config::Schema>> host_schemas() {
+  return {{"run", config::Options<RunOptions>::schema()},
+          {"model", config::Options<ModelOptions>::schema()},
+          {"data", config::Options<DataOptions>::schema()},
+          {"train", config::Options<TrainOptions>::schema()},
+          {"optimizer", config::Options<OptimizerOptions>::schema()},
+          {"comm", config::Options<CommOptions>::schema()}};
+}
+
+}  // namespace capstan::setup

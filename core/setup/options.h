@@ -1,0 +1,79 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// [run]
+struct RunOptions {
+  std::optional<std::string> name;
+  std::string dir = "runs";
+  std::int64_t seed = 1;
+  bool deterministic = false;
+  std::string device = "auto";
+  static void describe(config::OptionTable<RunOptions>& t);
+};
+
+/// What the host itself reads of [model] and [data] besides `plugin`; the rest of those tables is the plugin's.
+struct ModelOptions {
+  std::optional<std::string> path;
+  static void describe(config::OptionTable<ModelOptions>& t);
+};
+struct DataOptions {
+  std::string tokenizer = "byte";
+  static void describe(config::OptionTable<DataOptions>& t);
+};
+
+/// [train]
+struct TrainOptions {
+  std::optional<std::int64_t> max_steps;
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> micro_batch;
+  std::optional<std::int64_t> accumulation;
+  std::optional<std::int64_t> global_batch;
+  std::string precision = "fp32";
+  std::string reduce = "auto";
+  bool shuffle = true;
+  bool drop_last = false;
+  std::int64_t pad_to_multiple = 8;
+  std::int64_t eval_every = 0;
+  std::int64_t eval_batch = 8;
+  std::int64_t generate_samples = 0;
+  std::int64_t generate_train_samples = 0;
+  std::int64_t max_new_tokens = 64;
+  static void describe(config::OptionTable<TrainOptions>& t);
+};
+
+/// [optimizer]
+struct OptimizerOptions {
+  double lr = 1e-4;
+  std::vector<double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  std::string decay = "matrices";
+  std::string schedule = "linear";
+  std::int64_t warmup_steps = 0;
+  bool warmup_from_zero = false;
+  double min_lr = 0;
+  double clip = 1.0;
+  static void describe(config::OptionTable<OptimizerOptions>& t);
+};
+
+/// [comm]
+struct CommOptions {
+  double timeout_s = 600;
+  double silence_s = 10;
+  static void describe(config::OptionTable<CommOptions>& t);
+};
+
+/// The host's own tables, for `check` and the config reference: (table, schema).
+std::vector<std::pair<std::string, config::Schema>> host_schemas();
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE

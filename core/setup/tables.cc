@@ -1,0 +1,56 @@
+#include <capstan/base/text.h>
+
+#include "setup/job.h"
+
+namespace capstan::setup {
+namespace {
+
+template <class Interface>
+config::ResolvedTable table_of(const Made<Interface>& made, const std::vector<config::Resolved>& host_options = {}) {
+  config::ResolvedTable table{made.table, made.host, host_options};
+  table.options.insert(table.options.end(), made.options.begin(), made.options.end());
+  return table;
+}
+
+}  // namespace
+
+std::vector<config::ResolvedTable> Job::tables() const {
+  std::vector<config::ResolvedTable> tables;
+  tables.push_back({"run", {}, run.resolved()});
+  tables.push_back(table_of(data, data_options.resolved()));
+  tables.push_back(table_of(model, model_options.resolved()));
+  for (const auto& made : strategies) tables.push_back(table_of(made));
+  tables.push_back({"optimizer", {}, optimizer.resolved()});
+  tables.push_back({"train", {}, train.resolved()});
+  tables.push_back({"comm", {}, comm.resolved()});
+  for (const auto& made : monitors) tables.push_back(table_of(made));
+  return tables;
+}
+
+std::string Job::text() const {
+  std::vector<std::vector<std::string>> rows{{"option", "value", "from"}};
+  for (const auto& table : tables()) {
+    rows.push_back({"[" + table.path + "]", "", ""});
+    for (const auto& entry : table.host)
+      rows.push_back({"  " + entry.key, config::value_text(entry.value), entry.origin.text()});
+    for (const auto& option : table.options)
+      rows.push_back({"  " + option.spec.key, config::value_text(option.value), option.origin.text()});
+  }
+  return table_text(rows) + "\n" + arithmetic();
+}
+
+std::string Job::arithmetic() const {
+  auto text = cat(mesh.arithmetic(), " on ", device, "\n");
+  text += cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
+              batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
+  text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
+              thousands(plan.steps), " steps in all\n");
+  if (model_facts.attention_dropout) {
+    text +=
+        "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "
+        "fused one)\n";
+  }
+  return text;
+}
+
+}  // namespace capstan::setup

@@ -1,0 +1,78 @@
+#include "train/control.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+namespace capstan::train {
+namespace {
+
+// Where in the numbers a thing stands; monitors' pairs (value, present) follow.
+enum Slot : std::size_t { target_tokens, real_tokens, padded_tokens, samples, stop_flag, new_name_flag, first_monitor };
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+void Control::start(const StepInput& input, bool stop, const monitor::Values& monitors) {
+  CAPSTAN_ASSERT(!pending_);
+  const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
+  mine_ = {mine(input.target_tokens), mine(input.real_tokens), mine(input.padded_tokens), mine(input.samples),
+           stop ? 1.0 : 0.0};
+  monitors_ = monitors;
+  start_sum(true);
+}
+
+void Control::start_sum(bool announce) {
+  auto numbers = mine_;
+  const bool news = announce && std::any_of(monitors_.begin(), monitors_.end(),
+                                            [&](const auto& value) { return !contains(names_, value.first); });
+  numbers.push_back(news ? 1.0 : 0.0);
+  for (const auto& name : names_) {
+    const auto found =
+        std::find_if(monitors_.begin(), monitors_.end(), [&](const auto& value) { return value.first == name; });
+    numbers.push_back(found == monitors_.end() ? 0.0 : found->second);
+    numbers.push_back(found == monitors_.end() ? 0.0 : 1.0);
+  }
+  numbers_ = at::tensor(numbers, at::kDouble);
+  pending_ = world_->start_all_reduce(numbers_, comm::ReduceOp::sum, "all-reduce step counts");
+}
+
+StepTotals Control::wait() {
+  CAPSTAN_ASSERT(pending_);
+  pending_->wait();
+  pending_.reset();
+  const auto* number = numbers_.const_data_ptr<double>();
+  if (number[new_name_flag] > 0) {
+    agree_on_names();
+    start_sum(false);
+    return wait();
+  }
+  StepTotals totals;
+  totals.target_tokens = static_cast<std::int64_t>(number[target_tokens]);
+  totals.real_tokens = static_cast<std::int64_t>(number[real_tokens]);
+  totals.padded_tokens = static_cast<std::int64_t>(number[padded_tokens]);
+  totals.samples = static_cast<std::int64_t>(number[samples]);
+  totals.stop = number[stop_flag] > 0;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const auto* pair = number + first_monitor + 2 * i;
+    if (pair[1] > 0) totals.monitors.emplace_back(names_[i], pair[0] / pair[1]);
+  }
+  return totals;
+}
+
+// The union over ranks, in the order of ranks behind the names that are known.
+void Control::agree_on_names() {
+  std::vector<std::string> mine;
+  for (const auto& [name, number] : monitors_) mine.push_back(name);
+  for (const auto& text : communicator_.exchange(join(mine, "\n"))) {
+    for (auto& name : split(text, '\n')) {
+      if (!name.empty() && !contains(names_, name)) names_.push_back(name);
+    }
+  }
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,81 @@
+#include "train/feed.h"
+
+namespace capstan::train {
+
+Feed::Feed(const setup::Job& job, std::int64_t coordinate) : job_(job), coordinate_(coordinate), batches_(job.plan) {
+  bounds_ = {job.model_facts.vocab_size, job.model_facts.max_positions};
+  padding_.pad_id = data::padding_id(*job.tokenizer);
+  padding_.multiple = job.train->pad_to_multiple;
+}
+
+namespace {
+
+// Padding up to a multiple must not go beyond the model's positions.
+data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows, std::int64_t positions) {
+  std::int64_t longest = 1;
+  for (const auto& row : rows) {
+    if (row.sample) longest = std::max(longest, static_cast<std::int64_t>(row.sample->tokens.size()) - 1);
+  }
+  const auto rounded = (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
+  if (rounded > positions) padding.fixed_length = positions;
+  return padding;
+}
+
+}  // namespace
+
+StepInput Feed::draw(std::int64_t step) {
+  StepInput input;
+  input.step = step;
+  const auto slots = batches_.slots(step);
+  for (std::int64_t micro = 0; micro < job_.batch.accumulation; ++micro) {
+    const auto first = job_.batch.first_slot(micro, coordinate_);
+    std::vector<data::Sample> samples(static_cast<std::size_t>(job_.batch.micro_batch));
+    std::vector<data::Row> rows(samples.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto& slot = slots[static_cast<std::size_t>(first) + i];
+      if (slot.sample < 0) continue;
+      samples[i] = job_.train_data->get(slot.sample);
+      data::check_sample(bounds_, samples[i]);
+      rows[i] = {&samples[i], slot.id};
+      ++input.samples;
+    }
+    input.micro.push_back(data::collate(rows, bounded(padding_, rows, bounds_.positions)));
+    const auto& batch = input.micro.back();
+    input.target_tokens += batch.target_tokens;
+    input.real_tokens += batch.real_tokens;
+    input.padded_tokens += batch.padded_tokens();
+  }
+  return input;
+}
+
+data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {
+  std::vector<data::Sample> samples(indices.size());
+  std::vector<data::Row> rows(indices.size());
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] < 0) continue;
+    samples[i] = source.get(indices[i]);
+    data::check_sample(bounds_, samples[i]);
+    rows[i] = {&samples[i], indices[i]};
+  }
+  return data::collate(rows, bounded(padding_, rows, bounds_.positions));
+}
+
+nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
+  // From pageable memory the copy would wait for everything queued before it.
+  const auto vector = [&](const std::vector<std::int64_t>& values) {
+    const auto tensor = at::tensor(values, at::kLong);
+    return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+  };
+  const auto matrix = [&](const std::vector<std::int64_t>& values) {
+    return vector(values).view({host.rows, host.cols});
+  };
+  nn::Batch batch;
+  batch.tokens = matrix(host.tokens);
+  batch.labels = matrix(host.labels);
+  batch.sample_ids = vector(host.sample_ids);
+  batch.positions =
+      at::arange(host.cols, at::TensorOptions().dtype(at::kLong).device(device)).expand({host.rows, host.cols});
+  return batch;
+}
+
+}  // namespace capstan::train

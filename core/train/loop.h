@@ -1,0 +1,77 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <vector>
+
+#include "setup/session.h"
+#include "train/control.h"
+#include "train/evaluate.h"
+#include "train/feed.h"
+#include "train/run_folder.h"
+#include "train/step.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// The training run: steps, evaluations, answers at the end, final weights. One object, one run.
+class Loop {
+ public:
+  /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
+  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal,
+       const std::atomic<bool>& stop);
+  /// Throws Error when the loss is not finite, naming the weights.
+  monitor::RunEnded run();
+  /// True when the run ended early because a rank was asked to stop.
+  bool stopped() const { return stopped_; }
+
+ private:
+  // A step whose result may still be on its way from the device.
+  struct InFlight {
+    monitor::StepEnded event;
+    StepResult result;
+    at::Tensor host;
+    std::shared_ptr<c10::Event> arrived;
+  };
+
+  void start_run();
+  void take_step(std::int64_t step);
+  void finish_steps(std::size_t leave);
+  void report(InFlight& step);
+  [[noreturn]] void fail_not_finite(const InFlight& step) const;
+  bool evaluates_after(std::int64_t step) const;
+  void evaluate(std::int64_t steps_done);
+  void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
+  void publish(const monitor::EvalEnded& event);
+  std::string save_weights(std::int64_t steps_done);
+  template <class Call>
+  void each_monitor(const char* phase, const Call& call);
+
+  using Clock = std::chrono::steady_clock;
+  const setup::Job& job_;
+  setup::Session& session_;
+  RunFolder& folder_;
+  const std::atomic<bool>& stop_;
+  Feed feed_;
+  Control control_;
+  Step step_;
+  Evaluator evaluator_;
+  monitor::RunStarted started_;
+  monitor::RunEnded ended_;
+  StepInput next_;
+  std::deque<InFlight> in_flight_;
+  monitor::Values monitor_values_;
+  bool stopped_ = false;
+  Clock::time_point last_report_;
+  double paused_s_ = 0;  ///< evaluation since the last report
+  double first_loss_ = 0;
+  double last_loss_ = 0;
+  double loss_total_ = 0;
+  std::vector<monitor::EvalEnded> evaluations_;
+  std::vector<Answer> answers_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,106 @@
+#include "train/run_folder.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+
+#include <nlohmann/json.hpp>
+
+namespace capstan::train {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json evaluation_json(const monitor::EvalEnded& evaluation) {
+  Json json{{"step", evaluation.step},
+            {"epoch", evaluation.epoch_progress},
+            {"split", evaluation.split},
+            {"samples", evaluation.samples},
+            {"runtime_s", evaluation.runtime_s}};
+  if (evaluation.loss) json["loss"] = *evaluation.loss;
+  for (const auto& [name, value] : evaluation.scores) json[name] = value;
+  return json;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(path)), rank_(rank) {
+  if (rank_ != 0) return;
+  metrics_.open(path_ / "metrics.jsonl", std::ios::app);
+  if (!metrics_)
+    throw Error("cannot write it", "check the permissions of the run's folder", (path_ / "metrics.jsonl").string());
+}
+
+std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  for (int n = 1; !error; ++n) {
+    auto path = std::filesystem::path(dir) / (n == 1 ? name : cat(name, "-", n));
+    if (std::filesystem::create_directory(path, error)) {
+      std::filesystem::create_directory(path / "logs", error);
+      if (!error) return path;
+    }
+  }
+  throw Error(cat("cannot make a folder for the run: ", error.message()),
+              "set run.dir to a folder that you may write to", dir);
+}
+
+std::filesystem::path RunFolder::log_file() const { return path_ / "logs" / cat("rank-", rank_, ".log"); }
+
+void RunFolder::write_config(const setup::Job& job) const {
+  if (rank_ == 0) write_file(path_ / "config.toml", config::to_toml(job.tables()));
+}
+
+void RunFolder::step(const monitor::StepEnded& step) {
+  if (rank_ != 0) return;
+  Json json{{"step", step.step},
+            {"epoch", step.epoch},
+            {"loss", step.loss},
+            {"lr", step.lr},
+            {"grad_norm", step.grad_norm},
+            {"samples", step.samples},
+            {"tokens", step.tokens},
+            {"padded_tokens", step.padded_tokens},
+            {"target_tokens", step.target_tokens},
+            {"step_time_s", step.step_time_s}};
+  for (const auto& [name, value] : step.values) json[name] = value;
+  metrics_ << json.dump() << std::endl;
+}
+
+void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
+  if (rank_ == 0) metrics_ << evaluation_json(evaluation).dump() << std::endl;
+}
+
+void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss,
+                        double last_loss, const std::vector<monitor::EvalEnded>& evaluations,
+                        const std::vector<Answer>& answers) const {
+  if (rank_ != 0) return;
+  Json json{{"name", start.name},
+            {"capstan", version()},
+            {"world_size", start.world_size},
+            {"backend", start.backend},
+            {"device", start.device},
+            {"parameters", start.parameters},
+            {"trainable_parameters", start.trainable_parameters},
+            {"steps", end.steps},
+            {"steps_per_epoch", start.steps_per_epoch},
+            {"epochs", end.epochs},
+            {"global_batch", start.global_batch},
+            {"samples", end.samples},
+            {"tokens", end.tokens},
+            {"runtime_s", end.runtime_s},
+            {"train_runtime_s", end.train_runtime_s},
+            {"first_loss", first_loss},
+            {"last_loss", last_loss},
+            {"train_loss", end.mean_loss},
+            {"weights", end.weights}};
+  for (const auto& evaluation : evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
+  for (const auto& answer : answers) {
+    json["answers"].push_back(
+        {{"id", answer.id}, {"prompt", answer.prompt}, {"answer", answer.text}, {"references", answer.references}});
+  }
+  write_file(path_ / "summary.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace capstan::train

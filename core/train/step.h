@@ -1,0 +1,36 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+
+#include "setup/session.h"
+#include "train/adamw.h"
+#include "train/feed.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// What a step leaves on the device: read when it is needed, so that the host need not wait.
+struct StepResult {
+  at::Tensor numbers;  ///< [2] float64: squared gradient norm, loss sum; both over all ranks
+  at::Tensor norms;    ///< [weights] float64: this rank's part of each weight's squared gradient norm
+};
+
+/// Forward and backward of one step's micro-batches and the optimizer's update.
+class Step {
+ public:
+  Step(const setup::Job& job, setup::Session& session);
+  /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world.
+  StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
+  /// The same without the update: gradients stay in the engine (tests look at them).
+  StepResult gradients(const StepInput& input, std::int64_t target_tokens);
+
+ private:
+  const setup::Job& job_;
+  setup::Session& session_;
+  AdamW optimizer_;
+  bool counts_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,128 @@
+#pragma once
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <capstan/comm/communicator.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "setup/session.h"
+#include "train/evaluate.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+namespace capstan::testing {
+
+/// What a short run of a tiny GPT gave: the same on any layout, or the test says why not.
+struct SmallRun {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::map<std::string, at::Tensor> gradients;  ///< whole, by record name, of the first step, before clipping
+  std::map<std::string, at::Tensor> weights;    ///< whole, by record name, at the end
+};
+
+/// A configuration file with a tiny GPT of odd sizes on the small data set, in a fresh temporary folder.
+inline std::string small_config(const std::string& more = {}) {
+  static std::atomic<int> count{0};
+  const auto folder = std::filesystem::temp_directory_path() / ("capstan-test-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto file = folder / ("small-" + std::to_string(count++) + ".toml");
+  std::ofstream out(file);
+  out << "[run]\nseed = 3\ndevice = \"cpu\"\n"
+         "[model]\nplugin = \"gpt\"\nvocab_size = 261\nhidden_size = 12\nnum_layers = 2\nnum_heads = 3\nff_dim = 22\n"
+         "seq_length = 130\ndropout = 0.0\n"
+         "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+         "/configs/data/mini_squad_train.json\"\n"
+         "train_samples = 70\nmax_length = 97\n"
+         "[train]\nmax_steps = 20\nglobal_batch = 48\naccumulation = 1\nprecision = \"fp64\"\n"
+         "[optimizer]\nlr = 1e-2\nwarmup_steps = 3\nschedule = \"cosine\"\nclip = 1.0\n"
+      << more;
+  return file.string();
+}
+
+/// The job of one rank; prepared one rank at a time, since the plugin host is shared.
+inline setup::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world,
+                                int rank) {
+  static std::mutex mutex;
+  static plugin::Host host;
+  const std::lock_guard lock(mutex);
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = file;
+  request.overrides = overrides;
+  request.world_size = world;
+  request.rank = rank;
+  auto job = setup::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return job;
+}
+
+/// Puts this rank's boxes into whole tensors, by record name.
+inline void merge_boxes(std::map<std::string, at::Tensor>& whole, const std::vector<shard::StoredBox>& boxes) {
+  for (const auto& stored : boxes) {
+    auto& tensor = whole[stored.record->name];
+    if (!tensor.defined())
+      tensor = at::full(stored.record->shape, std::numeric_limits<double>::quiet_NaN(), stored.value.options());
+    auto view = tensor;
+    for (std::size_t d = 0; d < stored.box.size.size(); ++d) {
+      view = view.narrow(static_cast<std::int64_t>(d), stored.box.offset[d], stored.box.size[d]);
+    }
+    view.copy_(stored.value.view(stored.box.size));
+  }
+}
+
+/// One rank's part of a run; results that are the same on all ranks are taken from rank 0.
+inline void run_rank(const setup::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
+                     std::mutex& mutex) {
+  auto session = setup::materialise(job, communicator);
+  train::Feed feed(job, job.mesh.position(job.rank, {layout::Axis::dp, layout::Axis::ep}));
+  train::Step step(job, session);
+  for (std::int64_t s = 0; s < steps; ++s) {
+    const auto input = feed.draw(s);
+    auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
+    session.world_host->all_reduce(count, comm::ReduceOp::sum, "count");
+    const auto targets = count.item<std::int64_t>();
+    if (s == 0) {
+      step.gradients(input, targets);
+      const std::lock_guard lock(mutex);
+      std::map<std::string, at::Tensor>& gradients = run.gradients;
+      merge_boxes(gradients, session.engine->gradient_boxes());
+    }
+    const auto result = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps));
+    if (job.rank != 0) continue;
+    run.norms.push_back(std::sqrt(result.numbers[0].item<double>()));
+    run.losses.push_back(result.numbers[1].item<double>() / static_cast<double>(targets));
+  }
+  const std::lock_guard lock(mutex);
+  merge_boxes(run.weights, session.engine->stored_boxes());
+}
+
+/// A run on `world` in-process ranks.
+inline SmallRun run_small(int world, const std::vector<std::string>& overrides, std::int64_t steps,
+                          const std::string& more = {}) {
+  at::set_num_threads(1);
+  const auto file = small_config(more);
+  SmallRun run;
+  std::mutex mutex;
+  comm::run_in_process(world, [&](comm::Communicator& communicator) {
+    const auto job = prepare_small(file, overrides, world, communicator.world().rank);
+    run_rank(job, communicator, steps, run, mutex);
+  });
+  return run;
+}
+
+/// max|a-b| / max|b|: the project's measure of how far two tensors are apart.
+inline double distance(const at::Tensor& a, const at::Tensor& b) {
+  const auto largest = b.abs().max().item<double>();
+  const auto difference = (a - b).abs().max().item<double>();
+  return largest == 0 ? difference : difference / largest;
+}
+
+}  // namespace capstan::testing
