@@ -1,0 +1,33 @@
+#include "app/gpu_module_elf.h"
+
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <unistd.h>
+
+#include <memory>
+
+namespace capstan::app {
+
+std::vector<std::string> needed_libraries(const std::string& file) {
+  std::vector<std::string> names;
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || elf_version(EV_CURRENT) == EV_NONE) return names;
+  {
+    const std::unique_ptr<Elf, decltype(&elf_end)> elf(elf_begin(fd, ELF_C_READ_MMAP, nullptr), elf_end);
+    for (Elf_Scn* section = nullptr; elf && (section = elf_nextscn(elf.get(), section)) != nullptr;) {
+      GElf_Shdr header;
+      if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_DYNAMIC) continue;
+      Elf_Data* data = elf_getdata(section, nullptr);
+      GElf_Dyn entry;
+      for (int i = 0; data != nullptr && gelf_getdyn(data, i, &entry) != nullptr; ++i) {
+        if (entry.d_tag != DT_NEEDED) continue;
+        if (const char* name = elf_strptr(elf.get(), header.sh_link, entry.d_un.d_val)) names.emplace_back(name);
+      }
+    }
+  }
+  close(fd);
+  return names;
+}
+
+}  // namespace capstan::app

@@ -1,0 +1,116 @@
+#include "app/program.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "app/check_command.h"
+#include "app/launch.h"
+#include "app/plugins_command.h"
+#include "app/reference.h"
+#include "app/run_command.h"
+#include "setup/options.h"
+
+namespace capstan::app {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int ranks = 0;
+  std::string plugin;
+};
+
+void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
+  command.add_option("config", arguments.config, "configuration file (TOML)")->required();
+  command.add_option("overrides", arguments.overrides,
+                     "options that win over the file: train.max_steps=250 strategy.fsdp.mode=no_shard");
+  command.add_option("-n,--ranks", arguments.ranks, ranks_help)->check(CLI::Range(1, 1 << 20));
+}
+
+int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** argv) {
+  const auto env = process_environment();
+  const auto folders = plugin_folders(env);
+  if (app.got_subcommand("run"))
+    return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv}, env);
+  if (app.got_subcommand("check")) return check_command({arguments.config, arguments.overrides, arguments.ranks}, env);
+  plugin::Host host(folders);
+  const auto found = host.discover();
+  if (app.got_subcommand("plugins")) {
+    const auto text = arguments.plugin.empty() ? plugins_text(found) : plugin_text(found, arguments.plugin);
+    std::fputs(text.c_str(), stdout);
+  } else {
+    std::fputs(reference_markdown(setup::host_schemas(), found).c_str(), stdout);
+  }
+  return static_cast<int>(ExitCode::success);
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+}  // namespace
+
+std::string error_text(const Error& error) {
+  const auto faults = error.diagnostics().size();
+  return cat("capstan: error", faults > 1 ? cat(" (", faults, " faults)") : "", "\n", error.what(), "\n");
+}
+
+int report_exception(const std::exception& exception) {
+  if (const auto* error = dynamic_cast<const Error*>(&exception)) {
+    std::fputs(error_text(*error).c_str(), stderr);
+    return static_cast<int>(ExitCode::failure);
+  }
+  std::fprintf(stderr, "capstan: this is a bug, please report it with the run's logs: %s\n", exception.what());
+  return static_cast<int>(ExitCode::bug);
+}
+
+int program(int argc, char** argv) {
+  CLI::App app{
+      "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
+  app.set_version_flag("--version", "capstan " + version());
+  app.require_subcommand(1);
+  app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
+  Arguments arguments;
+  auto* run = app.add_subcommand(
+      "run", "train; under srun, torchrun or mpirun as one of their ranks, otherwise alone or with -n local ranks");
+  add_config_arguments(*run, arguments, "start this many local ranks");
+  auto* check = app.add_subcommand(
+      "check",
+      "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
+  add_config_arguments(*check, arguments, "number of ranks that the run will have (default 1)");
+  auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
+  plugins->add_option("name", arguments.plugin, "a plugin");
+  app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const std::string first = argc > 1 ? argv[1] : "";
+    if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
+      std::fputs(
+          error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))).c_str(),
+          stderr);
+      return static_cast<int>(ExitCode::usage);
+    }
+    const auto code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  try {
+    return dispatch(app, arguments, argc, argv);
+  } catch (const std::exception& error) {
+    const int code = report_exception(error);
+    const bool is_run = app.got_subcommand("run");
+    return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
+  }
+}
+
+}  // namespace capstan::app

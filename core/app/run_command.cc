@@ -1,0 +1,234 @@
+#include "app/run_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "app/check_command.h"
+#include "app/gpu_module.h"
+#include "app/local_ranks.h"
+#include "app/program.h"
+#include "config/document.h"
+#include "plugin/host.h"
+#include "setup/session.h"
+#include "train/loop.h"
+
+namespace capstan::app {
+namespace {
+
+// Set by signals, looked at between steps: the ranks then agree to stop at the same one.
+std::atomic<bool> stop_asked{false};
+
+extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+
+void catch_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, ask_to_stop);
+}
+
+// Faults of the configuration that some rank found and all ranks know.
+class ConfigurationRefused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What connecting needs of the configuration. Faults are not judged here: that comes when all ranks are connected,
+// so that all of them end with the same words.
+struct Early {
+  setup::RunOptions run;
+  setup::CommOptions comm;
+};
+
+Early read_early(const RunArguments& arguments) {
+  Early early;
+  try {
+    Diagnostics ignored;
+    const auto document = config::load(arguments.config, arguments.overrides, ignored);
+    early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
+    early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
+  } catch (const Error&) {
+    log::debug("the configuration cannot be read before connecting");
+  }
+  return early;
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+// Where this rank computes: settled, and the GPU module opened, before ATen is used for the first time. "auto" is
+// cuda where the driver shows a GPU.
+struct Device {
+  std::string name = "cpu";
+  GpuModule gpu;
+};
+
+// Once, in words, instead of by each of the ranks that would have none.
+void check_enough_gpus(const Early& early, int ranks) {
+  if (early.run.device == "cpu") return;
+  const auto gpus = static_cast<int>(ask_driver().gpus.size());
+  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks say what is wrong
+  throw Error(cat("-n ", ranks, " asks for ", ranks, " ranks, one GPU each, but this machine shows ", gpus,
+                  gpus == 1 ? " GPU" : " GPUs"),
+              cat("use -n ", gpus, ", or set run.device=cpu"));
+}
+
+Device open_device(const Early& early, const comm::World& world) {
+  Device device;
+  const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !ask_driver().gpus.empty());
+  if (!wants_gpu) return device;
+  // What cuBLAS needs to be deterministic; read when CUDA starts.
+  if (early.run.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  device.name = "cuda";
+  device.gpu = open_gpu_module(world);
+  for (const auto& warning : device.gpu.warnings) log::warning(warning);
+  return device;
+}
+
+std::unique_ptr<comm::Communicator> connect_ranks(const Launch& launch, const Early& early, const Device& device) {
+  comm::ConnectOptions options;
+  options.nccl = device.gpu.nccl;
+  options.world = launch.world;
+  options.rendezvous = launch.rendezvous(early.run.dir);
+  options.deterministic = early.run.deterministic;
+  options.timeout = milliseconds(early.comm.timeout_s);
+  options.silence = milliseconds(early.comm.silence_s);
+  options.on_stuck = [](const std::string& first_error) {
+    std::fprintf(stderr, "%s\n", first_error.c_str());
+    std::_Exit(static_cast<int>(ExitCode::peer_failed));
+  };
+  return comm::connect(options);
+}
+
+// The job, or on every rank the same faults at once: those of the lowest rank that found any.
+setup::Job prepare_together(const RunArguments& arguments, const Device& device, plugin::Host& host,
+                            comm::Communicator& communicator) {
+  const auto& world = communicator.world();
+  std::optional<setup::Job> job;
+  std::string faults;
+  try {
+    Diagnostics diagnostics;
+    setup::JobRequest request;
+    request.file = arguments.config;
+    request.overrides = arguments.overrides;
+    request.world_size = world.size;
+    request.rank = world.rank;
+    request.device = device.name;
+    request.gpu = device.gpu.device;
+    job = setup::prepare(request, host, diagnostics);
+    diagnostics.throw_if_any();
+  } catch (const Error& error) {
+    faults = error_text(error);
+  }
+  for (const auto& text : communicator.exchange(faults)) {
+    if (!text.empty()) throw ConfigurationRefused(text);
+  }
+  return std::move(*job);
+}
+
+void print_start(const setup::Job& job, const train::RunFolder& folder) {
+  std::printf("%s\nrun folder: %s\n", job.mesh.arithmetic().c_str(), folder.path().c_str());
+  std::fflush(stdout);
+}
+
+// Makes the run's folder on rank 0 and tells the others.
+std::filesystem::path shared_folder(const setup::Job& job, comm::Communicator& communicator) {
+  const bool first = communicator.world().rank == 0;
+  return communicator.exchange(first ? train::RunFolder::make(job.run->dir, job.name).string() : "").front();
+}
+
+// What a rank holds while it trains. Kept outside of train_rank so that a failure can leave it as it is.
+struct RankState {
+  std::optional<plugin::Host> host;
+  std::optional<setup::Job> job;
+  std::optional<setup::Session> session;
+};
+
+int train_rank(const RunArguments& arguments, const Environment& env, const Device& device, RankState& state,
+               comm::Communicator& communicator) {
+  const bool first = communicator.world().rank == 0;
+  if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
+  state.host.emplace(plugin_folders(env));
+  state.job = prepare_together(arguments, device, *state.host, communicator);
+  const auto& job = *state.job;
+  train::RunFolder folder(shared_folder(job, communicator), communicator.world().rank);
+  log::configure(folder.log_file(), log::Level::warning, communicator.world().rank);
+  folder.write_config(job);
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  state.session = setup::materialise(job, communicator, [&](std::int64_t done, std::int64_t all) {
+    if (first && ::isatty(STDERR_FILENO) == 1) {
+      std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
+                   done == all ? "\n" : "");
+    }
+  });
+  if (first) print_start(job, folder);
+  catch_signals();
+  train::Loop loop(job, *state.session, folder, terminal, stop_asked);
+  const auto ended = loop.run();
+  if (loop.stopped()) {
+    if (first)
+      std::fprintf(stderr, "capstan: stopped by a signal after step %lld\n", static_cast<long long>(ended.steps));
+    return static_cast<int>(ExitCode::interrupted);
+  }
+  return static_cast<int>(ExitCode::success);
+}
+
+// Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
+// wait for ever. The goodbye lets rank 0, where the store may be, wait for peers that still read the first error.
+[[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
+  constexpr unsigned patience_s = 3;
+  static std::atomic<int> exit_code{0};
+  exit_code = code;
+  std::signal(SIGALRM, [](int) { std::_Exit(exit_code.load()); });
+  ::alarm(patience_s);
+  communicator.reset();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+int run_command(const RunArguments& arguments, const Environment& env) {
+  const auto launch = read_launch(env);
+  const auto early = read_early(arguments);
+  if (arguments.ranks > 1 && launch.world.launcher == "alone") {
+    check_enough_gpus(early, arguments.ranks);
+    return run_local_ranks(arguments.ranks, {arguments.argv, arguments.argv + arguments.argc});
+  }
+  if (arguments.ranks > 0 && launch.world.launcher != "local" && launch.world.size != arguments.ranks) {
+    throw Error(cat("-n ", arguments.ranks, " starts local ranks, but this process is one of ", launch.world.size,
+                    " that ", launch.world.launcher, " started"),
+                "leave -n away");
+  }
+  const bool first = launch.world.rank == 0;
+  if (first) {
+    for (const auto& warning : launch.warnings) log::warning(warning);
+  }
+  const auto device = open_device(early, launch.world);
+  auto communicator = connect_ranks(launch, early, device);
+  auto state = std::make_unique<RankState>();
+  try {
+    return train_rank(arguments, env, device, *state, *communicator);
+  } catch (const ConfigurationRefused& refused) {
+    if (first) std::fputs(refused.what(), stderr);
+    return static_cast<int>(ExitCode::usage);
+  } catch (const comm::PeerFailed& failure) {
+    log::error(failure.what());
+    state.release();  // NOLINT(bugprone-unused-return-value): left as it is, see end_failed_rank
+    end_failed_rank(std::move(communicator), static_cast<int>(ExitCode::peer_failed));
+  } catch (const std::exception& error) {
+    communicator->report_failure(error.what());
+    const int code = report_exception(error);
+    state.release();  // NOLINT(bugprone-unused-return-value)
+    end_failed_rank(std::move(communicator), code);
+  }
+}
+
+}  // namespace capstan::app

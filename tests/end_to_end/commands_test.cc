@@ -1,0 +1,94 @@
+// What the commands say of themselves, of plugins and of options.
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include "end_to_end/program.h"
+
+using namespace end_to_end;
+using capstan::ExitCode;
+using Catch::Matchers::Contains;
+
+TEST_CASE("every command has help, and a wrong command line says so") {
+  const Workspace work;
+  const auto help = work.run({"--help"});
+  CHECK(help.code == 0);
+  for (const std::string command : {"run", "check", "plugins", "reference"}) {
+    INFO(command);
+    CHECK_THAT(help.out, Contains("\n  " + command + " "));
+    const auto own = work.run({command, "--help"});
+    CHECK(own.code == 0);
+    CHECK(own.err.empty());
+    CHECK_THAT(own.out, Contains("capstan " + command));
+    CHECK_THAT(own.out, Contains("--help"));
+  }
+  CHECK_THAT(work.run({"run", "--help"}).out,
+             Contains("configuration file (TOML)") && Contains("train.max_steps=250") && Contains("--ranks"));
+  const auto version = work.run({"--version"});
+  CHECK(version.code == 0);
+  CHECK(version.out.rfind("capstan 0.", 0) == 0);
+
+  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& words) {
+    const auto said = work.run(arguments);
+    INFO(said.all());
+    CHECK(said.code == static_cast<int>(ExitCode::usage));
+    CHECK(said.out.empty());
+    CHECK_THAT(said.err, Contains(words));
+  };
+  refused({}, "A subcommand is required");
+  refused({"rnu"}, "there is no command 'rnu'\n    fix: did you mean 'run'?\n");
+  refused({"run"}, "config is required");
+  refused({"run", "a.toml", "-n", "0"}, "--ranks");
+  refused({"run", "a.toml", "--rank", "2"}, "--rank");
+}
+
+TEST_CASE("plugins are listed, and each shows its options") {
+  const Workspace work;
+  const auto list = work.run({"plugins"});
+  CHECK(list.code == 0);
+  CHECK(list.err.empty());
+  const auto folder = (std::filesystem::canonical(binary_dir()) / "lib/capstan/plugins").string();
+  for (const auto& [kind, name] : std::vector<std::pair<std::string, std::string>>{{"model", "gpt"},
+                                                                                   {"data", "squad"},
+                                                                                   {"strategy", "fsdp"},
+                                                                                   {"monitor", "console"},
+                                                                                   {"monitor", "train_speed"}}) {
+    INFO(name);
+    bool found = false;
+    for (const auto& line : capstan::split(list.out, '\n')) {
+      found = found || (line.rfind(kind + " ", 0) == 0 && line.find(" " + name + " ") != std::string::npos &&
+                        line.find(folder + "/" + kind + "/" + name + ".so") != std::string::npos);
+    }
+    CHECK(found);
+  }
+  CHECK_THAT(list.out, !Contains("cannot be used"));
+
+  const auto fsdp = work.run({"plugins", "fsdp"});
+  CHECK(fsdp.code == 0);
+  CHECK_THAT(fsdp.out, Contains("Table: [strategy.fsdp]") && Contains("mode") && Contains("\"full_shard\"") &&
+                           Contains("one of \"full_shard\", \"no_shard\""));
+  const auto unknown = work.run({"plugins", "fspd"});
+  CHECK(unknown.code == static_cast<int>(ExitCode::usage));
+  CHECK(unknown.err == "capstan: error\nthere is no plugin 'fspd'\n    fix: did you mean 'fsdp'?\n");
+}
+
+TEST_CASE("broken plugins in a plugin path are listed with their reason, and the others still work") {
+  const Workspace work;
+  const auto folder = std::filesystem::path(broken_plugin("no_entry")).parent_path().parent_path().string();
+  const auto list = work.run({"plugins"}, {{"CAPSTAN_PLUGIN_PATH", folder}});
+  CHECK(list.code == 0);
+  CHECK_THAT(list.out, Contains("cannot be used:\n") && Contains(broken_plugin("no_entry") + ": has no entry"));
+  CHECK_THAT(list.out, Contains("fsdp"));
+}
+
+TEST_CASE("the reference holds every table and plugin") {
+  const Workspace work;
+  const auto reference = work.run({"reference"});
+  CHECK(reference.code == 0);
+  for (const char* heading : {"## [run]", "## [model]", "## [data]", "## [train]", "## [optimizer]", "## [comm]",
+                              "### [strategy.fsdp]", "### [monitor.console]", "### [monitor.train_speed]"}) {
+    INFO(heading);
+    CHECK_THAT(reference.out, Contains(std::string("\n") + heading + "\n"));
+  }
+  CHECK_THAT(reference.out, Contains("| `max_steps` | integer |"));
+}

@@ -1,0 +1,171 @@
+// How a run of several processes ends: when one rank fails, is killed, hangs, or all are asked to stop.
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <csignal>
+
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using capstan::cat;
+using capstan::ExitCode;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// "Within seconds" of a failure; far above it, since this machine may be busy, and far below comm.timeout_s.
+constexpr std::chrono::seconds limit(100);
+
+std::string probe(int rank, const std::string& how) {
+  return cat("[monitor.probe]\nrank = ", rank, "\nstep = 2\nhow = \"", how, "\"\npath = \"",
+             fixture("monitor", "probe"), "\"\n");
+}
+
+// The process of a rank among those that the launcher started.
+pid_t process_of(const Program& launcher, int rank) {
+  for (const auto child : launcher.children()) {
+    const auto environment = capstan::read_file(cat("/proc/", child, "/environ"));
+    if (environment.find(cat("CAPSTAN_RANK=", rank, '\0')) != std::string::npos) return child;
+  }
+  return -1;
+}
+
+// SQuAD with 12 questions, one of them too long for 97 tokens whatever is cut from its context.
+std::string data_with_a_long_question(std::size_t which) {
+  Json questions = Json::array();
+  for (std::size_t i = 0; i < 12; ++i) {
+    const std::string text = i == which ? std::string(200, 'x') : "Who is it?";
+    questions.push_back(
+        {{"id", cat("q", i)}, {"question", text}, {"answers", {{{"text", "Ann"}, {"answer_start", 0}}}}});
+  }
+  return Json{{"data", {{{"title", "t"}, {"paragraphs", {{{"context", "Ann is."}, {"qas", questions}}}}}}}}.dump();
+}
+
+}  // namespace
+
+TEST_CASE("faults of a configuration are printed once, whatever the number of ranks") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"hidden_size", "hidden_size = 13"}, {"seed", "sed = 3"}}));
+  Program program(work.folder(), {"run", file, "-n", "4", "train.global_batch=16"});
+  const auto ended = program.wait(limit);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::usage));
+  CHECK(ended.out.empty());
+  CHECK(ended.err == work.run({"check", file, "-n", "4", "train.global_batch=16"}).err);
+  CHECK_THAT(ended.err, Contains("capstan: error (2 faults)\n"));
+  CHECK_FALSE(std::filesystem::exists(work.folder() / "runs"));
+
+  Program missing(work.folder(), {"run", "none.toml", "-n", "3"});
+  const auto nothing = missing.wait(limit);
+  REQUIRE_FALSE(nothing.timed_out);
+  CHECK(nothing.code == static_cast<int>(ExitCode::usage));
+  CHECK(nothing.err == "capstan: error\nnone.toml: the file does not exist\n");
+}
+
+TEST_CASE("an error on one rank ends all of them, that error on top") {
+  const int rank = GENERATE(0, 1, 2);
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(rank, "error")));
+  Program program(work.folder(), {"run", file, "-n", "3"});
+  const auto ended = program.wait(limit);
+  INFO("rank " << rank << "\n" << ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::failure));
+  CHECK_THAT(ended.err, Contains("the probe broke\n"));
+  CHECK_THAT(ended.err, Contains("plugin 'probe' was in phase step_ended"));
+  // Before anything that follows from it.
+  CHECK(ended.err.find("the probe broke") < ended.err.find("Connection"));
+  CHECK(program.children().empty());
+}
+
+TEST_CASE("a bug on one rank ends all of them with the code of a bug") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(1, "bug")));
+  Program program(work.folder(), {"run", file, "-n", "2", "train.global_batch=8"});
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::bug));
+  CHECK_THAT(ended.err, Contains("this is a bug, please report it") && Contains("the probe is wrong"));
+}
+
+TEST_CASE("a sample that only one rank reads, and that does not fit, ends all of them") {
+  const Workspace work;
+  work.write("long.json", data_with_a_long_question(7));
+  const auto file = work.write(
+      "a.toml",
+      small_config(
+          {{"train = ", "train = \"long.json\""}, {"train_samples", ""}, {"eval =", ""}, {"eval_samples", ""}}));
+  // One step reads all twelve questions, four on each rank.
+  Program program(work.folder(), {"run", file, "-n", "3", "train.shuffle=false"});
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::failure));
+  CHECK_THAT(ended.err, Contains("q7") && Contains("max_length"));
+}
+
+TEST_CASE("a rank that is killed is named with its signal, and all others end") {
+  const int rank = GENERATE(0, 1);
+  const Workspace work;
+  const auto file = work.write(
+      "a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, "[strategy.fsdp]\nmode = \"full_shard\"\n"));
+  Program program(work.folder(), {"run", file, "-n", "3"});
+  REQUIRE(program.wait_for("global_step: 2 "));
+  const auto victim = process_of(program, rank);
+  REQUIRE(victim > 0);
+  REQUIRE(kill(victim, SIGKILL) == 0);
+  const auto ended = program.wait(limit);
+  INFO("rank " << rank << "\n" << ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == 128 + SIGKILL);
+  CHECK_THAT(ended.err, Contains(cat("rank ", rank, " was killed by signal 9 (SIGKILL)")));
+}
+
+TEST_CASE("a rank that crashes gives its signal as exit code") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(1, "segfault")));
+  Program program(work.folder(), {"run", file, "-n", "2", "train.global_batch=8"});
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == 128 + SIGSEGV);
+  CHECK_THAT(ended.err, Contains("rank 1 was killed by signal 11 (SIGSEGV)"));
+}
+
+TEST_CASE("a rank that hangs is reported with what the others wait for") {
+  const Workspace work;
+  const auto file = work.write(
+      "a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(1, "hang") + "[comm]\ntimeout_s = 5.0\n"));
+  Program program(work.folder(), {"run", file, "-n", "3"});
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.err, Contains("rank 1"));
+  CHECK(program.children().empty());
+}
+
+TEST_CASE("a signal to the launcher stops all ranks after the same step") {
+  const Workspace work;
+  const auto file = work.write(
+      "a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, "[strategy.fsdp]\nmode = \"full_shard\"\n"));
+  Program program(work.folder(), {"run", file, "-n", "3", "train.eval_every=1000000"});
+  REQUIRE(program.wait_for("global_step: 3 "));
+  program.signal(SIGTERM);
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::interrupted));
+  const auto run = work.folder() / "runs" / "small";
+  const auto steps = read_metrics(run).steps.size();
+  CHECK(ended.err == cat("capstan: stopped by a signal after step ", steps, "\n"));
+  // The weights are of one step: every rank wrote its part of the same manifest.
+  const auto manifest = read_json(run / "weights" / "manifest.json");
+  CHECK(manifest.at("step") == steps);
+  CHECK(manifest.at("world_size") == 3);
+  CHECK(read_weights(run).size() > 10);
+}

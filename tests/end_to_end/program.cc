@@ -1,0 +1,259 @@
+#include "program.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+namespace end_to_end {
+namespace {
+
+namespace fs = std::filesystem;
+using capstan::cat;
+
+fs::path own_folder() { return fs::canonical("/proc/self/exe").parent_path(); }
+
+const char* variable(const char* name) { return std::getenv(name); }  // NOLINT(concurrency-mt-unsafe): one thread
+
+// Of the launchers that tests may run under nothing reaches the program; its threads are one a rank.
+std::vector<std::string> environment(const Variables& variables) {
+  std::map<std::string, std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    const auto name = text.substr(0, equals);
+    bool of_launcher = name == "RANK" || name == "LOCAL_RANK" || name == "WORLD_SIZE" || name == "GROUP_RANK" ||
+                       name == "MASTER_ADDR" || name == "MASTER_PORT" || name == "LOCAL_WORLD_SIZE";
+    for (const char* prefix : {"SLURM_", "OMPI_", "PMIX_", "TORCHELASTIC_", "CAPSTAN_"}) {
+      of_launcher = of_launcher || name.rfind(prefix, 0) == 0;
+    }
+    if (!of_launcher) all[name] = text.substr(equals + 1);
+  }
+  all["OMP_NUM_THREADS"] = "1";
+  for (const auto& [name, value] : variables) all[name] = value;
+  std::vector<std::string> out;
+  for (const auto& [name, value] : all) out.push_back(cat(name, "=", value));
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (auto& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The parent of a process, from /proc/PID/stat: "pid (name) state ppid …".
+pid_t parent_of(const std::string& pid) {
+  const auto text = text_of(fs::path("/proc") / pid / "stat");
+  const auto close = text.rfind(')');
+  return close == std::string::npos ? 0 : std::atoi(text.c_str() + close + 4);
+}
+
+bool is_zombie(const std::string& pid) {
+  const auto text = text_of(fs::path("/proc") / pid / "stat");
+  const auto close = text.rfind(')');
+  return close == std::string::npos || text[close + 2] == 'Z';
+}
+
+}  // namespace
+
+fs::path binary_dir() {
+  if (const char* given = variable("CAPSTAN_BINARY_DIR")) return given;
+  if (fs::exists(fs::path(CAPSTAN_BINARY_DIR) / "bin" / "capstan")) return CAPSTAN_BINARY_DIR;
+  return own_folder().parent_path();
+}
+
+fs::path source_dir() {
+  if (const char* given = variable("CAPSTAN_SOURCE_DIR")) return given;
+  if (fs::exists(CAPSTAN_SOURCE_DIR "/configs/quickstart.toml")) return CAPSTAN_SOURCE_DIR;
+  for (auto folder = own_folder(); folder != folder.root_path(); folder = folder.parent_path()) {
+    if (fs::exists(folder / "configs" / "quickstart.toml")) return folder;
+  }
+  throw std::runtime_error("the source tree is not found: set CAPSTAN_SOURCE_DIR");
+}
+
+std::string fixture(const std::string& kind, const std::string& name) {
+  return (binary_dir() / "tests" / "run_fixtures" / kind / (name + ".so")).string();
+}
+
+std::string broken_plugin(const std::string& name) {
+  return (binary_dir() / "tests" / "fixtures" / "monitor" / (name + ".so")).string();
+}
+
+Program::Program(const fs::path& folder, const std::vector<std::string>& arguments, const Variables& variables) {
+  static int count = 0;
+  out_ = folder / cat("out-", count);
+  err_ = folder / cat("err-", count++);
+  std::vector<std::string> words{(binary_dir() / "bin" / "capstan").string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  auto settings = environment(variables);
+  const auto argv = pointers(words);
+  const auto envp = pointers(settings);
+  const auto parent = getpid();
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork failed");
+  if (pid_ > 0) return;
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent || chdir(folder.c_str()) != 0) _exit(126);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+  dup2(open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+  execve(argv.front(), argv.data(), envp.data());
+  _exit(127);
+}
+
+Program::~Program() {
+  if (running()) {
+    kill_all();
+    waitpid(pid_, &status_, 0);
+  }
+}
+
+std::string Program::out() const { return text_of(out_); }
+
+std::string Program::err() const { return text_of(err_); }
+
+bool Program::running() {
+  if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
+  return !ended_;
+}
+
+bool Program::wait_for(const std::string& text, std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (out().find(text) == std::string::npos) {
+    if (!running() || std::chrono::steady_clock::now() > deadline) return out().find(text) != std::string::npos;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+void Program::signal(int number) const { kill(pid_, number); }
+
+std::vector<pid_t> Program::children() const {
+  std::vector<pid_t> out;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos || is_zombie(name)) continue;
+    if (parent_of(name) == pid_) out.push_back(std::atoi(name.c_str()));
+  }
+  return out;
+}
+
+// Children may be in process groups of their own.
+void Program::kill_all() const {
+  const auto started = children();
+  kill(-pid_, SIGKILL);
+  for (const auto child : started) kill(child, SIGKILL);
+}
+
+Outcome Program::wait(std::chrono::seconds limit) {
+  Outcome outcome;
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (running()) {
+    if (!outcome.timed_out && std::chrono::steady_clock::now() > deadline) {
+      outcome.timed_out = true;
+      kill_all();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  outcome.code = WIFSIGNALED(status_) ? -WTERMSIG(status_) : WEXITSTATUS(status_);
+  outcome.out = out();
+  outcome.err = err();
+  return outcome;
+}
+
+Workspace::Workspace() {
+  std::string name = (fs::temp_directory_path() / "capstan-end-to-end-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error(cat("mkdtemp failed: ", std::strerror(errno)));
+  folder_ = fs::canonical(name);
+}
+
+Workspace::~Workspace() {
+  std::error_code ignored;
+  if (variable("CAPSTAN_KEEP") == nullptr) fs::remove_all(folder_, ignored);
+}
+
+std::string Workspace::write(const std::string& name, const std::string& text) const {
+  const auto file = folder_ / name;
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+  return file.string();
+}
+
+std::string Workspace::where(const std::string& file, const std::string& text) const {
+  std::ifstream in(file);
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    if (line.find(text) != std::string::npos) return cat(file, ":", number);
+  }
+  throw std::runtime_error(cat("no line of ", file, " holds ", text));
+}
+
+Outcome Workspace::run(const std::vector<std::string>& arguments, const Variables& variables) const {
+  return Program(folder_, arguments, variables).wait();
+}
+
+std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes, const std::string& more) {
+  std::vector<std::string> lines{
+      "[run]",
+      "name = \"small\"",
+      "seed = 3",
+      "device = \"cpu\"",
+      "[model]",
+      "plugin = \"gpt\"",
+      "vocab_size = 261",
+      "hidden_size = 12",
+      "num_layers = 2",
+      "num_heads = 3",
+      "ff_dim = 22",
+      "seq_length = 130",
+      "dropout = 0.0",
+      "[data]",
+      "plugin = \"squad\"",
+      cat("train = \"", (source_dir() / "configs/data/mini_squad_train.json").string(), "\""),
+      cat("eval = \"", (source_dir() / "configs/data/mini_squad_eval.json").string(), "\""),
+      "train_samples = 70",
+      "eval_samples = 7",
+      "max_length = 97",
+      "[train]",
+      "max_steps = 8",
+      "micro_batch = 4",
+      "global_batch = 12",
+      "[optimizer]",
+      "lr = 1e-2",
+      "[monitor.console]",
+      "every = 1",
+  };
+  for (const auto& [start, line] : changes) {
+    bool found = false;
+    for (auto& old : lines) {
+      if (old.rfind(start, 0) != 0) continue;
+      old = line;
+      found = true;
+    }
+    if (!found) throw std::runtime_error(cat("no line starts with ", start));
+  }
+  std::string out;
+  for (const auto& line : lines) {
+    if (!line.empty()) out += line + "\n";
+  }
+  return out + more;
+}
+
+}  // namespace end_to_end

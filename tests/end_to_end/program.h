@@ -1,0 +1,93 @@
+#pragma once
+// The program under test: the real binary, started through its public command line in folders of their own.
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace end_to_end {
+
+/// The build folder, which holds bin/capstan and the fixture plugins: $CAPSTAN_BINARY_DIR, else the one that this
+/// program was built in, else (it was carried elsewhere) two folders above this program.
+std::filesystem::path binary_dir();
+/// The source tree, for the data set: $CAPSTAN_SOURCE_DIR, else that of the build, else the nearest folder above
+/// this program that holds configs/quickstart.toml.
+std::filesystem::path source_dir();
+/// A fixture plugin's file: "monitor", "fails" -> …/run_fixtures/monitor/fails.so.
+std::string fixture(const std::string& kind, const std::string& name);
+/// A broken plugin of the host's tests.
+std::string broken_plugin(const std::string& name);
+
+/// What became of a process.
+struct Outcome {
+  int code = 0;            ///< exit code; -signal when a signal ended it
+  bool timed_out = false;  ///< it was killed, with all that it had started
+  std::string out;
+  std::string err;
+  std::string all() const { return out + err; }
+};
+
+using Variables = std::map<std::string, std::string>;
+
+/// A `capstan` with these arguments in a process group of its own; killed with everything it started when this
+/// object goes. Standard output and error go to files.
+class Program {
+ public:
+  Program(const std::filesystem::path& folder, const std::vector<std::string>& arguments,
+          const Variables& variables = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// What it has written so far.
+  std::string out() const;
+  std::string err() const;
+  bool running();
+  /// Waits until it has written `text` to standard output; false when it ended or the limit passed first.
+  bool wait_for(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(120));
+  void signal(int number) const;
+  /// Waits for its end; kills it when that takes longer than the limit.
+  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(240));
+  /// Processes that it started and that still run.
+  std::vector<pid_t> children() const;
+
+ private:
+  void kill_all() const;
+  std::filesystem::path out_;
+  std::filesystem::path err_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+/// A temporary folder with the files of one test.
+class Workspace {
+ public:
+  Workspace();
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, const std::string& text) const;
+  /// "FILE:LINE" of the first line that holds `text`.
+  std::string where(const std::string& file, const std::string& text) const;
+  /// Runs `capstan` here to its end.
+  Outcome run(const std::vector<std::string>& arguments, const Variables& variables = {}) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// A small configuration: a GPT of odd sizes on 70 questions, 8 steps, console and no strategy. Each change replaces
+/// the line that starts with `first` ("seed =") by `second`, or removes it where that is empty; `more` is added
+/// behind it.
+std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes = {},
+                         const std::string& more = {});
+
+}  // namespace end_to_end

@@ -1,0 +1,209 @@
+// One run on one rank, from its first line to what lies in its folder.
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <csignal>
+
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using capstan::ExitCode;
+using Catch::Matchers::Contains;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// The table that check prints, without the origins: "option value".
+std::vector<std::string> options_of(const std::string& table) {
+  std::vector<std::string> out;
+  std::string path;
+  for (const auto& line : capstan::split(table.substr(0, table.find("\n\n")), '\n')) {
+    const auto key = line.substr(0, line.find("  ", 2));
+    if (!line.empty() && line[0] == '[') path = line;
+    if (line.rfind("  ", 0) != 0) continue;
+    auto rest = line.substr(key.size());
+    rest = rest.substr(rest.find_first_not_of(' '));
+    out.push_back(path.substr(0, path.find(']')) + "] " + key + " = " + rest.substr(0, rest.find("  ")));
+  }
+  return out;
+}
+
+void check_summary(const Json& summary, const Metrics& metrics) {
+  CHECK(summary.at("name") == "small");
+  CHECK(summary.at("world_size") == 1);
+  CHECK(summary.at("backend") == "none");
+  CHECK(summary.at("steps") == 14);
+  CHECK(summary.at("steps_per_epoch") == 6);
+  CHECK(summary.at("global_batch") == 12);
+  CHECK(summary.at("first_loss") == metrics.steps.front().at("loss"));
+  CHECK(summary.at("last_loss") == metrics.steps.back().at("loss"));
+  CHECK(summary.at("evaluations").size() == 4);
+  CHECK(summary.at("answers").size() == 3);
+}
+
+}  // namespace
+
+TEST_CASE("a run leaves a folder with all that other programs read") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[monitor.train_speed]\n"));
+  const auto ran =
+      work.run({"run", file, "train.max_steps=14", "train.eval_every=6", "train.generate_samples=3", "run.dir=out"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  CHECK(ran.err.empty());
+  const auto run = work.folder() / "out" / "small";
+  const auto metrics = read_metrics(run);
+
+  // Metrics: an object a step, and one an evaluation.
+  REQUIRE(metrics.steps.size() == 14);
+  for (std::size_t i = 0; i < metrics.steps.size(); ++i) {
+    const auto& step = metrics.steps[i];
+    for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm", "tokens", "target_tokens", "step_time_s"}) {
+      INFO(key);
+      CHECK(step.at(key).is_number());
+    }
+    CHECK(step.at("step") == i);
+    CHECK(step.at("epoch") == i / 6);  // 70 questions in batches of 12
+    CHECK(step.at("target_tokens") > 0);
+    CHECK(step.at("tokens") > step.at("target_tokens"));
+    // train_speed leaves its first step out, and a step's numbers come with the next one.
+    CHECK(step.contains("train/samples_per_second") == (i >= 2));
+  }
+  CHECK(metrics.steps.back().at("loss") < 0.9 * metrics.steps.front().at("loss").get<double>());
+  REQUIRE(metrics.evaluations.size() == 4);  // steps 6 and 12, the end, and the answers
+  CHECK(metrics.evaluations[0].at("step") == 6);
+  CHECK(metrics.evaluations[0].at("samples") == 7);
+  CHECK(metrics.evaluations[0].at("loss") > metrics.evaluations[2].at("loss"));
+  CHECK(metrics.evaluations[3].at("samples") == 3);
+  CHECK(metrics.evaluations[3].at("exact_match").is_number());
+  CHECK(metrics.evaluations[3].at("f1").is_number());
+
+  check_summary(read_json(run / "summary.json"), metrics);
+  CHECK(fs::exists(run / "logs" / "rank-0.log"));
+  const auto weights = read_weights(run);
+  CHECK(weights.at("wte.weight").sizes() == at::IntArrayRef({261, 12}));
+  std::int64_t elements = 0;
+  for (const auto& [name, weight] : weights) elements += weight.numel();
+  CHECK(elements == read_json(run / "summary.json").at("parameters"));
+  CHECK(read_json(run / "weights" / "manifest.json").at("step") == 14);
+
+  // Console: a line a step, the learning rate and the loss in it, evaluations, the end.
+  CHECK(count(ran.out, "Training epoch ") == 14);
+  CHECK_THAT(ran.out, Contains("Training epoch 2, iteration 1/1 | lr: ") &&
+                          Contains(" | global_batch_size: 12 | global_step: 13 | reduced_train_loss: "));
+  CHECK(count(ran.out, "{'eval_loss': ") == 3);
+  CHECK(count(ran.out, "'eval_exact_match': ") == 1);
+  CHECK(count(ran.out, "{'train_runtime': ") == 1);
+  CHECK_THAT(ran.out, Contains("Steps: 6 per epoch, 14 in all"));
+}
+
+TEST_CASE("a run's config.toml gives the same options again") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[strategy.fsdp]\nmode = \"no_shard\"\n"));
+  REQUIRE(work.run({"run", file, "run.dir=runs", "train.max_steps=1", "optimizer.betas=[0.5, 0.75]"}).code == 0);
+  const auto first = work.run({"check", file, "run.dir=runs", "train.max_steps=1", "optimizer.betas=[0.5, 0.75]"});
+  const auto again = work.run({"check", "runs/small/config.toml"});
+  INFO(again.err);
+  REQUIRE(again.code == 0);
+  const auto options = options_of(first.out);
+  CHECK(options.size() > 50);
+  CHECK(options_of(again.out) == options);
+}
+
+TEST_CASE("check prints each option, its value and where it comes from, and the arithmetic") {
+  const Workspace work;
+  work.write("base.toml", "[optimizer]\nwarmup_steps = 2\nlr = 3.0\n");
+  const auto file =
+      work.write("a.toml", "extends = \"base.toml\"\n" + small_config({}, "[strategy.fsdp]\nmode = \"no_shard\"\n"));
+  const auto checked = work.run({"check", "a.toml", "optimizer.clip=0.5", "-n", "3"});
+  INFO(checked.all());
+  REQUIRE(checked.code == 0);
+  CHECK(checked.err.empty());
+  const auto row = [&](const std::string& key, const std::string& value, const std::string& from) {
+    INFO(key << " = " << value << " from " << from);
+    bool found = false;
+    for (const auto& line : capstan::split(checked.out, '\n')) {
+      const auto at = line.rfind("  " + key + " ", 0) == 0 ? line.find(" " + value + " ") : std::string::npos;
+      found = found || (at != std::string::npos && capstan::trim(line.substr(at + value.size() + 2)) == from);
+    }
+    CHECK(found);
+  };
+  // Files are named as the command line names them.
+  const auto line = [&](const std::string& text) {
+    return work.where(file, text).substr(work.folder().string().size() + 1);
+  };
+  row("warmup_steps", "2", "base.toml:2");
+  row("lr", "0.01", line("lr ="));
+  row("clip", "0.5", "command line");
+  row("eps", "1e-08", "default");
+  row("hidden_size", "12", line("hidden_size"));
+  row("plugin", "\"squad\"", line("\"squad\""));
+  row("mode", "\"no_shard\"", line("mode ="));
+  row("every", "1", line("every"));
+  row("accumulation", "1", "default");
+  CHECK_THAT(checked.out, Contains("world 3 = pp 1 x dp 3 x ep 1 x tp 1 on cpu\n"
+                                   "global batch 12 = micro-batch 4 x accumulation 1 x data-parallel size 3\n"
+                                   "70 training samples, 6 steps an epoch, 8 steps in all\n"
+                                   "a.toml: no faults found\n"));
+  CHECK_FALSE(fs::exists(work.folder() / "runs"));
+}
+
+TEST_CASE("each run of a name gets a folder of its own") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}}));
+  REQUIRE(work.run({"run", file}).code == 0);
+  const auto first = capstan::read_file(work.folder() / "runs/small/metrics.jsonl");
+  const auto again = work.run({"run", file});
+  REQUIRE(again.code == 0);
+  CHECK_THAT(again.out, Contains("run folder: runs/small-2\n"));
+  CHECK(capstan::read_file(work.folder() / "runs/small/metrics.jsonl") == first);
+  // The same seed: the same run.
+  CHECK(read_metrics(work.folder() / "runs/small-2").all("loss") ==
+        read_metrics(work.folder() / "runs/small").all("loss"));
+  CHECK(bit_equal(read_weights(work.folder() / "runs/small-2"), read_weights(work.folder() / "runs/small")));
+}
+
+TEST_CASE("a signal stops a run after a whole step, with its weights saved") {
+  const int number = GENERATE(SIGTERM, SIGINT);
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}));
+  Program program(work.folder(), {"run", file, "train.eval_every=1000000"});
+  // Lines reach a file while the run goes on.
+  REQUIRE(program.wait_for("global_step: 3 "));
+  CHECK(read_metrics(work.folder() / "runs/small").steps.size() >= 4);
+  program.signal(number);
+  const auto ended = program.wait();
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == static_cast<int>(ExitCode::interrupted));
+  const auto steps = read_metrics(work.folder() / "runs/small").steps.size();
+  CHECK(ended.err == "capstan: stopped by a signal after step " + std::to_string(steps) + "\n");
+  CHECK(read_json(work.folder() / "runs/small/summary.json").at("steps") == steps);
+  CHECK(read_json(work.folder() / "runs/small/weights/manifest.json").at("step") == steps);
+  CHECK(read_weights(work.folder() / "runs/small").size() > 10);
+}
+
+TEST_CASE("a failing monitor ends the run with its name") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[monitor.probe]\nrank = 0\nstep = 2\npath = \"" +
+                                                              fixture("monitor", "probe") + "\"\n"));
+  const auto error = work.run({"run", file});
+  CHECK(error.code == static_cast<int>(ExitCode::failure));
+  CHECK(error.err ==
+        "capstan: error\nthe probe broke\n    fix: mend it\n    while plugin 'probe' was in phase step_ended\n");
+  CHECK(read_metrics(work.folder() / "runs/small").steps.size() == 3);
+  const auto bug = work.run({"run", file, "monitor.probe.how=bug"});
+  CHECK(bug.code == static_cast<int>(ExitCode::bug));
+  CHECK_THAT(bug.err, Contains("this is a bug, please report it") && Contains("the probe is wrong") &&
+                          Contains("plugin 'probe'"));
+}
