@@ -62,12 +62,12 @@ Result run(const Workspace& work, const std::string& name, int ranks, std::vecto
 
 // CPU and GPU sum in other orders and have other exp, tanh and rsqrt: some 1e-6 of a logit in float32, which the loss
 // (a mean over some 300 target tokens) shows less. AdamW then amplifies the difference of gradients that are close to
-// zero, by at most 2 lr a weight and step, and 20 steps of a model that learns add that up. Seen with
-// configs/quickstart.toml on one to four H200s: losses within 3.2e-7, gradient norms within 4.5e-6.
-constexpr double float32_tolerance = 2e-4;
+// zero, by at most 2 lr a weight and step. Seen on one to four H200s: losses within 3.6e-7, gradient norms
+// (quickstart's model) within 4.5e-6.
+constexpr double float32_tolerance = 2e-5;
 // bf16 keeps 8 bits: a relative 2^-9 for each rounding of an activation. The loss averages over target tokens, but the
-// roundings of one weight copy are common to all of them; so a hundredth.
-constexpr double bf16_tolerance = 1e-2;
+// roundings of one weight copy are common to all of them. Seen on one and two H200s: 1e-3.
+constexpr double bf16_tolerance = 5e-3;
 
 void check_trained(const Result& result) {
   REQUIRE(result.metrics.steps.size() == 20);
