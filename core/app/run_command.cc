@@ -196,6 +196,8 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
 }  // namespace
 
 int run_command(const RunArguments& arguments, const Environment& env) {
+  // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
+  std::signal(SIGPIPE, SIG_IGN);
   const auto launch = read_launch(env);
   const auto early = read_early(arguments);
   if (arguments.ranks > 1 && launch.world.launcher == "alone") {

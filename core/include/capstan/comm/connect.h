@@ -43,7 +43,8 @@ struct ConnectOptions {
   std::function<void(const std::string& first_error)> on_stuck;
 };
 
-/// Meets the peers and returns when all are there. Throws Error that names the ranks that did not come. With one
+/// Meets the peers and returns when all are there. The process must ignore SIGPIPE, which a
+/// dying peer would send it. Throws Error that names the ranks that did not come. With one
 /// rank nothing is opened. The object's destruction says goodbye; rank 0's waits for the others' (the store lives
 /// in it).
 std::unique_ptr<Communicator> connect(const ConnectOptions& options);
