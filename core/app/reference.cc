@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* introduction = R"(# Configuration reference
 
-<!-- Made by the program from its own option tables; `tools/check-house` compares. Do not edit. -->
+<!-- Made by the program from its own option tables; `tools/check-binaries` compares. Do not edit. -->
 
 A configuration is a TOML file. `extends = "base.toml"` (or a list of files) at its top reads other files first; they
 are merged table by table, and what stands in the file itself wins. On the command line `table.option=value` sets one

@@ -2,7 +2,6 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
@@ -66,8 +65,6 @@ class Strategy {
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
   /// Should the runner recompute this unit in backward?
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
-  /// Memory that the strategy itself will allocate on this rank.
-  virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };
 
 }  // namespace strategy
