@@ -1,27 +1,35 @@
 #include <capstan/base/text.h>
 #include <capstan/layout/mesh.h>
 
+#include <algorithm>
 #include <map>
 #include <ostream>
 
 namespace capstan::layout {
 
 const char* axis_name(Axis axis) {
-  static constexpr std::array<const char*, 4> names{"pp", "dp", "ep", "tp"};
+  static constexpr std::array<const char*, 5> names{"pp", "replicate", "dp", "ep", "tp"};
   return names[static_cast<std::size_t>(axis)];
 }
 
 std::ostream& operator<<(std::ostream& out, Axis axis) { return out << axis_name(axis); }
 
 void MeshSpec::set(Axis axis, std::int64_t size, std::string who, std::string where) {
+  CAPSTAN_ASSERT(axis != Axis::replicate);  // split_data() is for that
   requests_.push_back({axis, size, std::move(who), std::move(where)});
 }
 
-Mesh::Mesh(std::array<int, 4> sizes) : sizes_(sizes) {
+void MeshSpec::split_data(std::int64_t size, std::string who, std::string where) {
+  splits_.push_back({Axis::dp, size, std::move(who), std::move(where)});
+}
+
+Mesh::Mesh(std::array<int, 4> sizes, int replicate)
+    : sizes_{sizes[0], replicate, sizes[1] / replicate, sizes[2], sizes[3]} {
+  CAPSTAN_ASSERT(sizes[1] % replicate == 0);
   for (const int size : sizes_) CAPSTAN_ASSERT(size >= 1);
 }
 
-int Mesh::world_size() const { return sizes_[0] * sizes_[1] * sizes_[2] * sizes_[3]; }
+int Mesh::world_size() const { return size({all_axes.begin(), all_axes.end()}); }
 
 int Mesh::size(const std::vector<Axis>& axes) const {
   int product = 1;
@@ -62,7 +70,14 @@ std::vector<int> Mesh::ranks_along(const std::vector<Axis>& axes, int rank) cons
 
 std::string Mesh::arithmetic() const {
   std::vector<std::string> parts;
-  for (const Axis axis : all_axes) parts.push_back(cat(axis, " ", size(axis)));
+  for (const Axis axis : all_axes) {
+    if (axis == Axis::replicate) continue;
+    parts.push_back(cat(axis, " ", size(axis)));
+    if (axis == Axis::dp && size(Axis::replicate) > 1) {
+      const auto copies = size(Axis::replicate);
+      parts.back() = cat("dp ", copies * size(Axis::dp), " (replicate ", copies, " x shard ", size(Axis::dp), ")");
+    }
+  }
   return cat("world ", world_size(), " = ", join(parts, " x "));
 }
 
@@ -100,6 +115,20 @@ std::string nearest_worlds(std::int64_t world, std::int64_t unit) {
   return below == 0 ? std::to_string(unit) : cat(below, " or ", below + unit);
 }
 
+// How many copies the ranks of data parallelism hold: dp / size of a copy.
+std::int64_t copies(const MeshSpec& spec, std::int64_t dp, std::int64_t inner, Diagnostics& diagnostics) {
+  if (spec.splits().empty()) return 1;
+  const auto& request = spec.splits().front();
+  auto size = request.size;
+  if (size == 0) size = std::max<std::int64_t>(1, std::min(dp, spec.ranks_per_node() / inner));
+  if (size >= 1 && dp % size == 0) return dp / size;
+  diagnostics.add(
+      request.where,
+      cat(request.who, " keeps one copy of the parameters on ", size, " ranks, but dp = ", dp, " is no multiple of it"),
+      cat("give a size that divides ", dp));
+  return 1;
+}
+
 }  // namespace
 
 Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
@@ -120,7 +149,7 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
   std::vector<std::string> factors;
   std::vector<std::string> askers;
   for (const Axis axis : all_axes) {
-    if (axis == Axis::dp || asked(axis) == 1) continue;
+    if (axis == Axis::dp || axis == Axis::replicate || asked(axis) == 1) continue;
     // A product beyond every world is as indivisible as any other; stopping there keeps it from overflowing.
     if (unit <= world) unit *= asked(axis);
     factors.push_back(cat(axis, " ", asked(axis)));
@@ -141,7 +170,9 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
                     cat("start ", request.size * unit, " ranks, or leave dp out"));
     return {};
   }
-  return Mesh({1, static_cast<int>(dp), static_cast<int>(asked(Axis::ep)), static_cast<int>(asked(Axis::tp))});
+  const auto replicate = copies(spec, dp, unit, diagnostics);
+  return Mesh({1, static_cast<int>(dp), static_cast<int>(asked(Axis::ep)), static_cast<int>(asked(Axis::tp))},
+              static_cast<int>(replicate));
 }
 
 }  // namespace capstan::layout

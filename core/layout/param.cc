@@ -1,5 +1,6 @@
 #include <capstan/layout/param.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -23,5 +24,14 @@ const RoleStorage& Param::role(Role role) const {
 }
 
 RoleStorage& Param::role(Role role) { return const_cast<RoleStorage&>(std::as_const(*this).role(role)); }
+
+std::vector<Axis> Param::shard_axes() const {
+  std::vector<Axis> axes;
+  for (const Axis axis : data_axes) {
+    const bool is_local = std::find(local_axes.begin(), local_axes.end(), axis) != local_axes.end();
+    if (axis != Axis::replicate && !is_local) axes.push_back(axis);
+  }
+  return axes;
+}
 
 }  // namespace capstan::layout

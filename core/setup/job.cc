@@ -134,7 +134,7 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   }
   strategy::judge_claims(claims, diagnostics);
   job.mesh = layout::resolve(spec, diagnostics);
-  const auto data_ranks = job.mesh.size({layout::Axis::dp, layout::Axis::ep});
+  const auto data_ranks = job.mesh.size(layout::data_axes);
   const auto& t = job.train;
   job.batch = data::resolve_batch({t->micro_batch, t.where(&TrainOptions::micro_batch)},
                                   {t->accumulation, t.where(&TrainOptions::accumulation)},

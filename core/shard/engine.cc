@@ -201,13 +201,14 @@ std::vector<std::string> Engine::trainable_names() const {
   return names;
 }
 
-void Engine::update(std::size_t states, const std::function<void(std::vector<Slice>&)>& rule) {
+void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after) {
   const at::NoGradGuard no_grad;
-  std::vector<Slice> slices;
+  const auto states = rule.states();
+  std::vector<strategy::Slice> slices;
   for (auto& bucket : buckets_) {
     if (!bucket->trainable()) continue;
     for (const auto& held : bucket->held()) {
-      Slice slice{held.weight.get(), bucket->master_slice(held), bucket->grad_slice(held), {}};
+      strategy::Slice slice{held.weight.get(), bucket->master_slice(held), bucket->grad_slice(held), {}};
       if (state_.size() <= slices.size()) {
         state_.emplace_back();
         for (std::size_t i = 0; i < states; ++i) state_.back().push_back(at::zeros_like(slice.master));
@@ -216,7 +217,8 @@ void Engine::update(std::size_t states, const std::function<void(std::vector<Sli
       slices.push_back(std::move(slice));
     }
   }
-  rule(slices);
+  rule.apply(slices, update);
+  if (after) after();
   for (auto& bucket : buckets_) bucket->publish();
 }
 

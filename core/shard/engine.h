@@ -32,14 +32,6 @@ struct EngineOptions {
 /// Makes or finds the group of the ranks that differ from this one only on these axes.
 using GroupOf = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&)>;
 
-/// What an optimizer rule updates: this rank's part of one weight.
-struct Slice {
-  const nn::Weight* weight = nullptr;
-  at::Tensor master;              ///< [n] master dtype; padding beyond the parameters is zero and stays so
-  at::Tensor grad;                ///< [n] summed over all data ranks
-  std::vector<at::Tensor> state;  ///< [n] each, zero at first; as many as the rule asked for
-};
-
 /// A box of a parameter as this rank stores it.
 struct StoredBox {
   const layout::Param* record = nullptr;
@@ -69,8 +61,8 @@ class Engine {
   at::Tensor squared_grad_norms();
   /// The weights' names in the order of squared_grad_norms().
   std::vector<std::string> trainable_names() const;
-  /// Calls the rule with all slices of trainable weights and publishes the parameters.
-  void update(std::size_t states, const std::function<void(std::vector<Slice>&)>& rule);
+  /// Calls the rule with all slices of trainable weights, then `after`, then publishes the parameters.
+  void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
 
   /// This rank's boxes of all parameters, from the masters.
   std::vector<StoredBox> stored_boxes() const;

@@ -18,6 +18,11 @@ bool claims_it(const Claims& claims, const std::string& resource) {
 }  // namespace
 
 Strategy::~Strategy() = default;
+OptimizerRule::~OptimizerRule() = default;
+StepHooks::~StepHooks() = default;
+
+std::string gradient_reduction_seat(layout::Axis axis) { return cat("gradient reduction on ", axis); }
+
 UnitHooks::~UnitHooks() = default;
 
 void Claims::exclusive(std::string resource) { exclusive_.push_back(std::move(resource)); }

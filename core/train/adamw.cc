@@ -1,5 +1,8 @@
 #include "train/adamw.h"
 
+#include <ATen/ATen.h>
+
+#include <optional>
 #include <utility>
 
 namespace capstan::train {
@@ -15,10 +18,7 @@ struct Lists {
 
 }  // namespace
 
-AdamW::AdamW(setup::OptimizerOptions options, c10::Device device)
-    : options_(std::move(options)), step_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))) {}
-
-void AdamW::apply(std::vector<shard::Slice>& slices, double lr, const at::Tensor& norm) {
+void AdamW::apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) {
   Lists decayed;
   Lists plain;
   for (auto& slice : slices) {
@@ -27,19 +27,16 @@ void AdamW::apply(std::vector<shard::Slice>& slices, double lr, const at::Tensor
     lists.grads.push_back(slice.grad);
     lists.averages.push_back(slice.state[0]);
     lists.squares.push_back(slice.state[1]);
-    lists.steps.push_back(step_);
+    lists.steps.push_back(update.count);
   }
-  const auto not_finite = at::isfinite(norm).logical_not().to(at::kFloat);
-  std::optional<at::Tensor> scale;  // the kernel divides gradients by it
-  if (options_.clip > 0) scale = ((norm + 1e-6) / options_.clip).clamp_min(1.0).to(at::kFloat);
-  step_.add_(1 - not_finite);
-  const auto update = [&](Lists& lists, double decay) {
+  const auto run = [&](Lists& lists, double decay) {
     if (lists.params.empty()) return;
-    at::_fused_adamw_(lists.params, lists.grads, lists.averages, lists.squares, {}, lists.steps, lr, options_.betas[0],
-                      options_.betas[1], decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false, scale, not_finite);
+    at::_fused_adamw_(lists.params, lists.grads, lists.averages, lists.squares, {}, lists.steps, update.lr,
+                      options_.betas[0], options_.betas[1], decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+                      update.grad_scale, update.skip);
   };
-  update(decayed, options_.weight_decay);
-  update(plain, 0.0);
+  run(decayed, options_.weight_decay);
+  run(plain, 0.0);
 }
 
 }  // namespace capstan::train

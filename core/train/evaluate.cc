@@ -25,7 +25,7 @@ Evaluator::Evaluator(const setup::Job& job, setup::Session& session, const Feed&
     : job_(job),
       session_(session),
       feed_(feed),
-      coordinate_(job.mesh.position(job.rank, {layout::Axis::dp, layout::Axis::ep})),
+      coordinate_(job.mesh.position(job.rank, layout::data_axes)),
       counts_(speaks_for_coordinate(job)) {}
 
 std::vector<double> Evaluator::sum(std::vector<double> mine) {

@@ -25,7 +25,7 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       session_(session),
       folder_(folder),
       stop_(stop),
-      feed_(job, job.mesh.position(job.rank, {layout::Axis::dp, layout::Axis::ep})),
+      feed_(job, job.mesh.position(job.rank, layout::data_axes)),
       control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
       step_(job, session),
       evaluator_(job, session, feed_) {

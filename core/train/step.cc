@@ -5,7 +5,11 @@
 namespace capstan::train {
 
 Step::Step(const setup::Job& job, setup::Session& session)
-    : job_(job), session_(session), optimizer_(*job.optimizer, session.device), counts_(speaks_for_coordinate(job)) {}
+    : job_(job),
+      session_(session),
+      rule_(std::make_unique<AdamW>(*job.optimizer)),
+      updates_(*job.optimizer, session.device),
+      counts_(speaks_for_coordinate(job)) {}
 
 StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session_.device);
@@ -31,9 +35,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
 
 StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
   auto result = gradients(input, target_tokens);
-  const auto norm = result.numbers[0].sqrt();
-  session_.engine->update(AdamW::states,
-                          [&](std::vector<shard::Slice>& slices) { optimizer_.apply(slices, lr, norm); });
+  session_.engine->update(*rule_, updates_.next(lr, result.numbers[0].sqrt()));
   return result;
 }
 

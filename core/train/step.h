@@ -1,11 +1,15 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <capstan/strategy/optimizer_rule.h>
+
 #include <cstdint>
+#include <memory>
 
 #include "setup/session.h"
 #include "train/adamw.h"
 #include "train/feed.h"
+#include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -28,7 +32,8 @@ class Step {
  private:
   const setup::Job& job_;
   setup::Session& session_;
-  AdamW optimizer_;
+  std::unique_ptr<strategy::OptimizerRule> rule_;
+  Updates updates_;
   bool counts_;
 };
 

@@ -120,7 +120,7 @@ TEST_CASE("a record's roles") {
   CHECK(&param.role(Role::param) == &param.param);
   CHECK(&param.role(Role::optim) == &param.optim);
   CHECK(std::string(role_name(Role::optim)) == "optim");
-  CHECK(param.data_axes == std::vector<Axis>{Axis::dp, Axis::ep});
+  CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::ep});
 }
 
 TEST_CASE("footprints add up by device") {

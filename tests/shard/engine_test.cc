@@ -288,7 +288,7 @@ TEST_CASE("update: the rule sees every element once with its gradient and state,
     for (int step = 0; step < 2; ++step) {
       run_step(rig, communicator, 1, 0);
       if (step == 0) merge(gradients, mutex, rig.engine->gradient_boxes());
-      rig.engine->update(2, [&](std::vector<shard::Slice>& slices) {
+      update_with(*rig.engine, 2, [&](std::vector<strategy::Slice>& slices) {
         faults.expect(slices.size() == 8, "number of slices");
         for (auto& slice : slices) {
           const auto name = slice.weight->name();
@@ -335,7 +335,7 @@ TEST_CASE("a forward after an update computes with the new values") {
     Rig own(communicator, options, {}, inside);
     rig = &own;
     run_step(own, communicator, 1, 0);
-    own.engine->update(0, [](std::vector<shard::Slice>& slices) {
+    update_with(*own.engine, 0, [](std::vector<strategy::Slice>& slices) {
       for (auto& slice : slices) slice.master.mul_(2);
     });
     updated = true;

@@ -67,7 +67,7 @@ std::int64_t always(const std::vector<layout::Footprint>& footprints) {
 }
 
 void use_states(shard::Engine& engine) {
-  engine.update(2, [](std::vector<shard::Slice>&) {});
+  testing::update_with(engine, 2, [](std::vector<strategy::Slice>&) {});
 }
 
 }  // namespace

@@ -97,6 +97,25 @@ struct Rig {
   }
 };
 
+/// An optimizer rule from a function.
+class RuleOf : public strategy::OptimizerRule {
+ public:
+  using Apply = std::function<void(std::vector<strategy::Slice>&)>;
+  RuleOf(std::size_t states, Apply apply) : states_(states), apply_(std::move(apply)) {}
+  std::size_t states() const override { return states_; }
+  void apply(std::vector<strategy::Slice>& slices, const strategy::Update& /*update*/) override { apply_(slices); }
+
+ private:
+  std::size_t states_;
+  Apply apply_;
+};
+
+/// Updates with a function that does not care for learning rate or norm.
+inline void update_with(shard::Engine& engine, std::size_t states, RuleOf::Apply apply) {
+  RuleOf rule(states, std::move(apply));
+  engine.update(rule, {});
+}
+
 /// The record's initial value, whole.
 inline at::Tensor initial(const layout::Param& record, c10::ScalarType dtype = at::kDouble) {
   nn::InitSource source(5);

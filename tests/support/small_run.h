@@ -82,7 +82,7 @@ inline void merge_boxes(std::map<std::string, at::Tensor>& whole, const std::vec
 inline void run_rank(const setup::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
                      std::mutex& mutex) {
   auto session = setup::materialise(job, communicator);
-  train::Feed feed(job, job.mesh.position(job.rank, {layout::Axis::dp, layout::Axis::ep}));
+  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
   train::Step step(job, session);
   for (std::int64_t s = 0; s < steps; ++s) {
     const auto input = feed.draw(s);

@@ -4,11 +4,13 @@
 
 #include <cmath>
 
+#include "train/updates.h"
+
 using namespace capstan;
 
 namespace {
 
-shard::Slice slice_of(const nn::Weight& weight, const at::Tensor& master, const at::Tensor& grad) {
+strategy::Slice slice_of(const nn::Weight& weight, const at::Tensor& master, const at::Tensor& grad) {
   return {&weight, master, grad, {at::zeros_like(master), at::zeros_like(master)}};
 }
 
@@ -41,20 +43,21 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   options.decay = decay;
   const auto matrix = weight("a.weight", true);
   const auto bias = weight("a.bias", false);
-  std::vector<shard::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {}),
+  std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {}),
                                    slice_of(bias, doubles({0.5, 0, -1}), {})};
   std::vector<Reference> reference;
   for (const auto& slice : slices) {
     for (int i = 0; i < 3; ++i) reference.push_back({0, 0, slice.master[i].item<double>()});
   }
-  train::AdamW rule(options, c10::Device(c10::kCPU));
+  train::AdamW rule(options);
+  train::Updates updates(options, c10::Device(c10::kCPU));
   const std::vector<double> gradients{3, 0, -1, 2, 0.25, -0.5};
   double square = 0;
   for (const double g : gradients) square += g * g;
   for (int step = 0; step < 5; ++step) {
     slices[0].grad = doubles({gradients[0], gradients[1], gradients[2]});
     slices[1].grad = doubles({gradients[3], gradients[4], gradients[5]});
-    rule.apply(slices, 0.01, at::full({}, std::sqrt(square), at::kDouble));
+    rule.apply(slices, updates.next(0.01, at::full({}, std::sqrt(square), at::kDouble)));
     // The kernel reads the scale as float32: that much of the gradient is rounded.
     const double scale = static_cast<float>((std::sqrt(square) + 1e-6) / options.clip);
     for (std::size_t i = 0; i < reference.size(); ++i) {
@@ -70,15 +73,16 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
 TEST_CASE("a norm that is not finite changes nothing, not even the step count") {
   const auto matrix = weight("a.weight", true);
   const auto run = [&](bool with_bad_step) {
-    train::AdamW rule(setup::OptimizerOptions{}, c10::Device(c10::kCPU));
-    std::vector<shard::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {})};
+    train::AdamW rule(setup::OptimizerOptions{});
+    train::Updates updates(setup::OptimizerOptions{}, c10::Device(c10::kCPU));
+    std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {})};
     for (int step = 0; step < 3; ++step) {
       if (with_bad_step && step == 1) {
         slices[0].grad = doubles({std::nan(""), 1, 1});
-        rule.apply(slices, 0.1, at::full({}, std::nan(""), at::kDouble));
+        rule.apply(slices, updates.next(0.1, at::full({}, std::nan(""), at::kDouble)));
       }
       slices[0].grad = doubles({1, 2, -3});
-      rule.apply(slices, 0.1, at::full({}, std::sqrt(14.0), at::kDouble));
+      rule.apply(slices, updates.next(0.1, at::full({}, std::sqrt(14.0), at::kDouble)));
     }
     return slices[0].master;
   };

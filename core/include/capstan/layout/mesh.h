@@ -11,10 +11,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
-/// The mesh's axes, slowest first: neighbouring ranks differ in `tp`.
-enum class Axis { pp, dp, ep, tp };
-inline constexpr std::array<Axis, 4> all_axes{Axis::pp, Axis::dp, Axis::ep, Axis::tp};
-/// "pp", "dp", "ep", "tp".
+/// The mesh's axes, slowest first: neighbouring ranks differ in `tp`. Hybrid sharding splits data parallelism in two:
+/// `dp` is then the ranks that share one copy of the parameters, `replicate` counts the copies; otherwise it is 1.
+enum class Axis { pp, replicate, dp, ep, tp };
+inline constexpr std::array<Axis, 5> all_axes{Axis::pp, Axis::replicate, Axis::dp, Axis::ep, Axis::tp};
+/// The axes whose ranks see different samples.
+inline const std::vector<Axis> data_axes{Axis::replicate, Axis::dp, Axis::ep};
+/// "pp", "replicate", "dp", "ep", "tp".
 const char* axis_name(Axis axis);
 std::ostream& operator<<(std::ostream& out, Axis axis);
 
@@ -28,24 +31,31 @@ class MeshSpec {
     std::string where;  ///< "configs/a.toml:12"
   };
 
-  explicit MeshSpec(std::int64_t world_size) : world_size_(world_size) {}
+  explicit MeshSpec(std::int64_t world_size, std::int64_t ranks_per_node = 0)
+      : world_size_(world_size), ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : world_size) {}
   void set(Axis axis, std::int64_t size, std::string who, std::string where);
+  /// Splits what data parallelism gets into copies of `size` ranks each; 0: as many as a node has.
+  void split_data(std::int64_t size, std::string who, std::string where);
   std::int64_t world_size() const { return world_size_; }
+  std::int64_t ranks_per_node() const { return ranks_per_node_; }
   const std::vector<Request>& requests() const { return requests_; }
+  const std::vector<Request>& splits() const { return splits_; }
 
  private:
   std::int64_t world_size_;
+  std::int64_t ranks_per_node_;
   std::vector<Request> requests_;
+  std::vector<Request> splits_;
 };
 
-/// The ranks of a world as a grid pp x dp x ep x tp of numbers; knows nothing of communication.
-/// rank = ((pp · DP + dp) · EP + ep) · TP + tp. Immutable.
+/// The ranks of a world as a grid pp x replicate x dp x ep x tp of numbers; knows nothing of communication.
+/// rank = (((pp · REPLICATE + replicate) · DP + dp) · EP + ep) · TP + tp. Immutable.
 class Mesh {
  public:
   /// One rank.
   Mesh() = default;
-  /// Sizes by axis, in the order of all_axes, each at least 1.
-  explicit Mesh(std::array<int, 4> sizes);
+  /// Sizes of pp, dp, ep, tp, each at least 1; of dp, every `replicate`-th part holds a copy of its own.
+  explicit Mesh(std::array<int, 4> sizes, int replicate = 1);
 
   int world_size() const;
   int size(Axis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
@@ -56,12 +66,12 @@ class Mesh {
   int position(int rank, const std::vector<Axis>& axes) const;
   /// World ranks that share `rank`'s coordinates on all other axes, by position.
   std::vector<int> ranks_along(const std::vector<Axis>& axes, int rank) const;
-  /// "world 8 = pp 1 x dp 2 x ep 2 x tp 2".
+  /// "world 8 = pp 1 x dp 2 x ep 2 x tp 2", or "… x dp 4 (replicate 2 x shard 2) x …".
   std::string arithmetic() const;
 
  private:
   int stride(Axis axis) const;
-  std::array<int, 4> sizes_{1, 1, 1, 1};
+  std::array<int, 5> sizes_{1, 1, 1, 1, 1};
 };
 
 /// The mesh of world = pp · dp · ep · tp: an axis that nobody asked for has size 1, dp is what is left over.

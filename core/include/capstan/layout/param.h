@@ -46,8 +46,14 @@ struct Param {
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
   Init init;
-  /// Axes whose ranks see different samples: {dp, ep} for dense parameters, {dp} for experts.
-  std::vector<Axis> data_axes{Axis::dp, Axis::ep};
+  /// Axes whose ranks see different samples: {replicate, dp, ep} for dense parameters, {replicate, dp} for experts.
+  std::vector<Axis> data_axes = layout::data_axes;
+  /// Data axes on which a strategy keeps gradients `local`: they are not summed there, so replicas may differ. Set in
+  /// `place`; the same for all trainable records.
+  std::vector<Axis> local_axes;
+
+  /// The data axes along which this parameter's gradient is summed, without `replicate`: its shards' group.
+  std::vector<Axis> shard_axes() const;
 
   Layout compute;  ///< what tp, ep and pp leave on a rank
   RoleStorage param;

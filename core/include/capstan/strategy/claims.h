@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/layout/mesh.h>
 
 #include <string>
 #include <utility>
@@ -9,8 +10,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// What a strategy takes hold of and what it relies on, said before anything is allocated. Resources are words:
-/// "parameter storage", "axis tp", "gradient reduction on dp", "optimizer rule", "unit recompute".
+/// Seats: claimed exclusively, they also say who is called. The owner of one fills it in step() or optimizer_rule().
+std::string gradient_reduction_seat(layout::Axis axis);  ///< "gradient reduction on dp" (or replicate)
+inline constexpr const char* optimizer_rule_seat = "optimizer rule";
+
+/// What a strategy takes hold of and what it relies on, said before anything is allocated. Resources are words: the
+/// seats above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".
 class Claims {
  public:
   /// Nobody else may claim it.

@@ -2,9 +2,13 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
+#include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
+#include <capstan/strategy/optimizer_rule.h>
+#include <capstan/strategy/shard_policy.h>
+#include <capstan/strategy/step_hooks.h>
 #include <capstan/strategy/unit_hooks.h>
 
 #include <cstdint>
@@ -25,17 +29,8 @@ struct Facts {
   std::int64_t accumulation = 1;
   std::string precision;
   std::string device;  ///< "cpu", "cuda"
-};
-
-/// How the shard engine keeps each role of the parameters along the data axes: cut among the ranks, or whole on
-/// each. Data that a strategy fills in; the engine asks nothing else and knows no strategy's name.
-struct ShardPolicy {
-  bool shard_param = false;
-  bool shard_grad = false;
-  bool shard_optim = false;
-  /// Gathered parameters are freed after a unit's forward and gathered again for its backward.
-  bool reshard_after_forward = true;
-  std::string owner;  ///< the strategy that set it; empty: nobody did
+  std::int64_t ranks_per_node = 1;
+  std::int64_t parameters = 0;  ///< trainable, of the whole model; after every strategy's structure()
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -50,9 +45,12 @@ struct Placement {
 ///
 ///   mesh, claim, check   before anything is allocated, also in `capstan check`
 ///   structure            on logical shapes: may change the model's layers (adapters)
-///   place                sets records' compute layouts and fills layers' slots, unit by unit
+///   place                sets records' compute layouts, fills layers' slots, marks gradients local; unit by unit
 ///   shard                sets how parameters, gradients and optimizer state are cut along the data axes
-///   wrap                 after parameters are there: hooks around a unit; placed inside the shard engine's own
+///   wrap, recompute      after parameters are there: hooks around a unit; placed inside the shard engine's own
+///   step, optimizer_rule the seats that were claimed, and what happens after each step
+///
+/// All on the training thread. What throws ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
  public:
   virtual ~Strategy();
@@ -65,6 +63,12 @@ class Strategy {
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }
   /// Should the runner recompute this unit in backward?
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
+  /// Once a run. Null: nothing to do each step.
+  virtual std::unique_ptr<StepHooks> step() { return nullptr; }
+  /// The rule instead of AdamW; asked of the strategy that claims optimizer_rule_seat.
+  virtual std::unique_ptr<OptimizerRule> optimizer_rule() { return nullptr; }
+  /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
+  virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };
 
 }  // namespace strategy

@@ -1,0 +1,43 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/weight.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// What an optimizer rule updates: this rank's part of one weight. All tensors are 1-dimensional, of the same length n
+/// and on one device (the host's where optimizer state is offloaded). Padding beyond the parameters is zero in all of
+/// them, and a rule keeps it so: it gives zero for a zero gradient of a zero parameter.
+struct Slice {
+  const nn::Weight* weight = nullptr;
+  at::Tensor master;              ///< [n] what is updated, in the masters' dtype
+  at::Tensor grad;                ///< [n] summed over all data ranks, times the loss scale; same dtype
+  std::vector<at::Tensor> state;  ///< [n] each, zero before the first update; as many as the rule asked for
+};
+
+/// One optimizer step. The tensors are 0-dim float32 on the slices' device, so that nothing waits for it.
+struct Update {
+  double lr = 0;
+  at::Tensor count;       ///< updates done, this one included; a skipped one does not count
+  at::Tensor grad_scale;  ///< gradients are to be divided by it: clipping and loss scale together
+  at::Tensor skip;        ///< 1: a gradient was not finite, so nothing may change; else 0
+};
+
+/// How parameters follow from gradients. Core's own is AdamW; a strategy that claims optimizer_rule_seat gives another.
+/// Called on the training thread or on the engine's update thread, never on both at once.
+class OptimizerRule {
+ public:
+  virtual ~OptimizerRule();
+  /// State tensors that it wants for each slice.
+  virtual std::size_t states() const = 0;
+  /// Updates these slices, in place. An offloaded step calls it once a bucket, others once for all.
+  virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE
