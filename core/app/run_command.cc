@@ -122,6 +122,7 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
     request.rank = world.rank;
     request.device = device.name;
     request.gpu = device.gpu.device;
+    request.ranks_per_node = world.local_size;
     job = setup::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {

@@ -22,6 +22,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
       "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, "
       "int[] row_offset) -> Tensor");
   m.def("squared_norms(Tensor(a!) out, Tensor[] xs, bool accumulate) -> ()");
+  m.def("pinned_bytes(int bytes, Tensor on_device) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {

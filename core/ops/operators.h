@@ -27,6 +27,7 @@ using Dropout = at::Tensor(const at::Tensor& x, double p, std::int64_t key, std:
                            const std::optional<at::Tensor>& device_step, const at::Tensor& sample_ids,
                            at::IntArrayRef row_shape, at::IntArrayRef row_offset);
 using SquaredNorms = void(const at::Tensor& out, at::TensorList xs, bool accumulate);
+using PinnedBytes = at::Tensor(std::int64_t bytes, const at::Tensor& on_device);
 
 /// Dropout's numbers for probability p and a key's bits.
 DropoutRule dropout_rule(double p, std::int64_t key);

@@ -1,5 +1,6 @@
 #include "setup/job.h"
 
+#include <capstan/base/host_memory.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
@@ -9,10 +10,13 @@
 #include "config/plugin_table.h"
 #include "data/fit.h"
 #include "data/tokenizers.h"
+#include "setup/assemble.h"
 #include "setup/model_file.h"
 
 namespace capstan::setup {
 namespace {
+
+constexpr std::size_t train_states = 2;  // AdamW's
 
 // Runs one step of preparing; what it throws joins the other faults, so that a user sees all at once. `where`: the
 // place in the configuration, for faults that name none themselves.
@@ -121,7 +125,7 @@ void make_plugins(Job& job, const config::Document& document, plugin::Host& host
 }
 
 void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
-  layout::MeshSpec spec(world_size);
+  layout::MeshSpec spec(world_size, job.ranks_per_node);
   std::vector<strategy::ClaimsOf> claims;
   for (auto& made : job.strategies) {
     if (!made.object) continue;
@@ -143,8 +147,7 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   job.train.derive(&TrainOptions::micro_batch, job.batch.micro_batch);
   job.train.derive(&TrainOptions::accumulation, job.batch.accumulation);
   job.train.derive(&TrainOptions::global_batch, job.batch.global_batch);
-  const strategy::Facts facts{job.mesh,     job.rank,  job.model_facts, job.batch.micro_batch, job.batch.accumulation,
-                              t->precision, job.device};
+  const auto facts = job.facts();
   for (auto& made : job.strategies) {
     if (made.object) plugin::guard(made.name, "check", [&] { made.object->check(facts, diagnostics); });
   }
@@ -187,13 +190,41 @@ void open_data(Job& job, Diagnostics& diagnostics) {
   job.plan = data::make_plan(request, diagnostics);
 }
 
+// Host memory that ranks of one node allocate together, against what is there: said before anything is allocated.
+void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diagnostics) {
+  auto needed = layout::total_bytes(job.footprints, "host");
+  if (needed == 0) return;  // nothing is offloaded
+  if (job.device == "cpu") needed += layout::total_bytes(job.footprints, "cpu");
+  const auto all = needed * job.ranks_per_node;
+  if (available == 0 || all <= available) return;
+  const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  diagnostics.add({},
+                  cat("offloading needs ", text(needed), " of host memory a rank, ", text(all), " for the ",
+                      job.ranks_per_node, " ranks of a node, and ", text(available), " are left"),
+                  "use more nodes, offload less, or ask for a node with more memory (#SBATCH --mem=0)");
+}
+
 }  // namespace
+
+strategy::Facts Job::facts() const {
+  strategy::Facts facts;
+  facts.mesh = mesh;
+  facts.rank = rank;
+  facts.model = model_facts;
+  facts.micro_batch = batch.micro_batch;
+  facts.accumulation = batch.accumulation;
+  facts.precision = train->precision;
+  facts.device = device;
+  facts.ranks_per_node = ranks_per_node;
+  return facts;
+}
 
 Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnostics) {
   const auto document = config::load(request.file, request.overrides, diagnostics);
   Job job;
   job.file = request.file;
   job.rank = request.rank;
+  job.ranks_per_node = request.ranks_per_node > 0 ? request.ranks_per_node : request.world_size;
   read_host_tables(job, document, diagnostics);
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;
@@ -207,6 +238,9 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   }
   place_on_mesh(job, request.world_size, diagnostics);
   open_data(job, diagnostics);
+  if (!diagnostics.empty()) return job;
+  collect(diagnostics, [&] { job.footprints = predict(job, train_states); });
+  check_host_memory(job, request.host_memory > 0 ? request.host_memory : available_host_memory(), diagnostics);
   return job;
 }
 

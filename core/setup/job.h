@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/data/source.h>
+#include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
 #include <capstan/monitor/monitor.h>
 #include <capstan/nn/model.h>
@@ -40,6 +41,9 @@ struct JobRequest {
   int rank = 0;
   std::string device = "cpu";  ///< what run.device = "auto" means here
   int gpu = 0;                 ///< index of this rank's GPU
+  int ranks_per_node = 0;      ///< 0: all ranks are on one node
+  /// Bytes of host memory that a node's ranks may use; 0: what this machine (or its cgroup) has left.
+  std::int64_t host_memory = 0;
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
@@ -63,6 +67,7 @@ struct Job {
 
   layout::Mesh mesh;
   int rank = 0;
+  int ranks_per_node = 1;
   data::BatchShape batch;
   data::Plan plan;
   nn::ModelFacts model_facts;
@@ -71,6 +76,10 @@ struct Job {
   std::shared_ptr<data::DataSource> train_data;
   std::shared_ptr<data::DataSource> eval_data;  ///< null without an evaluation file
 
+  /// Memory that this rank will allocate, without activations.
+  std::vector<layout::Footprint> footprints;
+
+  strategy::Facts facts() const;
   /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
   std::vector<config::ResolvedTable> tables() const;
   /// The tables for people (option, value, origin), then arithmetic().

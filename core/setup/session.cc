@@ -1,43 +1,19 @@
 #include "setup/session.h"
 
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
-#include <capstan/plugin/guard.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "nn/init_source.h"
+#include "setup/assemble.h"
+#include "setup/seats.h"
 
 namespace capstan::setup {
 namespace {
-
-shard::Precision precision_of(const std::string& name, c10::Device device) {
-  shard::Precision precision;
-  precision.device = device;
-  if (name == "bf16") precision.compute = at::kBFloat16;
-  if (name == "fp64") precision.compute = precision.master = precision.reduce = at::kDouble;
-  return precision;
-}
-
-shard::EngineOptions engine_options(const Job& job, c10::Device device) {
-  shard::EngineOptions options;
-  options.mesh = job.mesh;
-  options.rank = job.rank;
-  options.precision = precision_of(job.train->precision, device);
-  options.policy = job.policy;
-  options.accumulation = job.batch.accumulation;
-  const auto& reduce = job.train->reduce;
-  const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && job.policy.shard_grad);
-  options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;
-  return options;
-}
-
-// Calls one phase of every strategy with its name around errors.
-template <class Phase>
-void each_strategy(const Job& job, const char* name, const Phase& phase) {
-  for (const auto& made : job.strategies) plugin::guard(made.name, name, [&] { phase(*made.object); });
-}
 
 void wrap(const Job& job, Session& session) {
   for (std::size_t i = 0; i < session.units.size(); ++i) {
@@ -67,19 +43,66 @@ std::unique_ptr<layout::Source> make_source(const Job& job, const std::vector<nn
   return source;
 }
 
+// Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
+void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
+          const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const auto source = make_source(job, units);
+  const auto differing = session.engine->fill(*source, progress);
+  if (!job.policy.sync_module_states) return;
+  const auto all = session.communicator->exchange(join(differing));
+  for (std::size_t rank = 0; rank < all.size() && session.communicator->world().rank == 0; ++rank) {
+    if (!all[rank].empty())
+      log::warning(cat("rank ", rank, " had other values than rank 0 and took rank 0's: ", all[rank]));
+  }
+}
+
 }  // namespace
 
-std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Axis>& axes) {
-  auto& group = groups_[axes];
+std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Axis>& axes, std::int64_t part) {
+  auto& group = groups_[{axes, part}];
   if (!group) {
     std::vector<std::string> names;
     for (const auto axis : axes) names.emplace_back(layout::axis_name(axis));
     const auto rank = communicator_.world().rank;
-    const auto members = mesh_.ranks_along(axes, rank);
-    group = communicator_.group(cat(join(names, "x"), " of ", members.front()), members, device_);
+    auto members = mesh_.ranks_along(axes, rank);
+    if (part > 0) {
+      const auto begin = mesh_.position(rank, axes) / part * part;
+      members = {members.begin() + begin, members.begin() + begin + part};
+    }
+    group = communicator_.group(cat(join(names, "x"), part > 0 ? cat(" by ", part) : "", " of ", members.front()),
+                                members, device_);
   }
   return group;
 }
+
+namespace {
+
+void make_groups(const Job& job, comm::Communicator& communicator, Session& session) {
+  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  session.world_host = communicator.group("world, host", everyone, c10::Device(c10::DeviceType::CPU));
+  session.world_device = communicator.group("world", everyone, session.device);
+  session.groups = std::make_shared<MeshGroups>(communicator, job.mesh, session.device);
+}
+
+// Gradients that stay local on an axis have a norm, and a number of target tokens, for each position on it.
+void make_local_groups(const Job& job, comm::Communicator& communicator, Session& session) {
+  session.norm_group = session.world_device;
+  if (session.local_axes.empty()) return;
+  const auto is_summed = [&](layout::Axis axis) {
+    return std::find(session.local_axes.begin(), session.local_axes.end(), axis) == session.local_axes.end();
+  };
+  std::vector<layout::Axis> all;
+  std::vector<layout::Axis> data;
+  std::copy_if(layout::all_axes.begin(), layout::all_axes.end(), std::back_inserter(all), is_summed);
+  std::copy_if(layout::data_axes.begin(), layout::data_axes.end(), std::back_inserter(data), is_summed);
+  session.norm_group = (*session.groups)(all);
+  const auto members = job.mesh.ranks_along(data, job.rank);
+  session.divisor_group =
+      communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
+}
+
+}  // namespace
 
 Session materialise(const Job& job, comm::Communicator& communicator,
                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
@@ -87,23 +110,17 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   session.communicator = &communicator;
   if (job.device == "cuda") session.device = {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(job.gpu)};
   if (job.run->deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  session.world_host = communicator.group("world, host", everyone, c10::Device(c10::DeviceType::CPU));
-  session.world_device = communicator.group("world", everyone, session.device);
-  plugin::guard(job.model.name, "build", [&] { session.units = job.model.object->build(); });
-  each_strategy(job, "structure", [&](strategy::Strategy& strategy) { strategy.structure(session.units); });
-  auto groups = std::make_shared<MeshGroups>(communicator, job.mesh, session.device);
-  const strategy::Placement placement{job.mesh, job.rank, [groups](const auto& axes) { return (*groups)(axes); }};
-  for (auto& unit : session.units) {
-    each_strategy(job, "placement", [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
-  }
-  std::vector<nn::Unit*> units;
-  for (auto& unit : session.units) units.push_back(unit.get());
-  session.engine = std::make_unique<shard::Engine>(engine_options(job, session.device), units,
-                                                   [&](const auto& axes) { return (*groups)(axes); });
-  const auto source = make_source(job, units);
-  session.engine->fill(*source, progress);
+  make_groups(job, communicator, session);
+  session.units = assemble(job, [&](const auto& axes) { return (*session.groups)(axes); });
+  session.local_axes = common_local_axes(session.units);
+  make_local_groups(job, communicator, session);
+  session.state = std::make_unique<StateStore>(session.device);
+  auto options = engine_options(job, session.device);
+  take_seats(job, session, options);
+  const auto units = pointers(session.units);
+  session.engine = std::make_unique<shard::Engine>(
+      std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });
+  fill(job, session, units, progress);
   session.runner = std::make_unique<strategy::UnitRunner>(units);
   wrap(job, session);
   return session;

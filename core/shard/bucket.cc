@@ -2,15 +2,12 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/ops/pinned.h>
 
 #include <utility>
 
 namespace capstan::shard {
 namespace {
-
-at::TensorOptions options(const Precision& precision, c10::ScalarType dtype) {
-  return at::TensorOptions().dtype(dtype).device(precision.device);
-}
 
 // Gives a tensor's storage memory, or takes it away, without touching any tensor that looks at it: saved tensors
 // and the leaf itself keep pointing to the same storage (PyTorch's FSDP2 frees and refills in the same way).
@@ -22,204 +19,242 @@ void set_storage_bytes(const at::Tensor& tensor, std::size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-// The whole weight's leaf over a storage of its own, and an alias to write through.
-void make_leaf(Held& held, const at::TensorOptions& options, std::int64_t room) {
-  auto flat = at::empty({room}, options);
-  held.alias = flat.narrow(0, 0, held.cut.numel);
-  held.leaf = at::empty({0}, options).set_(flat.storage(), 0, held.cut.shape, c10::contiguous_strides(held.cut.shape));
-  held.leaf.set_requires_grad(held.weight->trainable());
-  held.weight->bind(held.leaf);
+// The memory is used on the current stream, which is not the one it was allocated on.
+void note_use(const at::Tensor& tensor) {
+  const auto device = tensor.device();
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(device));
 }
-
-// Copies between the slabs of all ranks, one behind the other, and whole weights.
-struct Moves {
-  std::vector<at::Tensor> to;
-  std::vector<at::Tensor> from;
-  void add(const at::Tensor& destination, const at::Tensor& source) {
-    to.push_back(destination);
-    from.push_back(source);
-  }
-  void copy() const {
-    if (!to.empty()) at::_foreach_copy_(to, from);
-  }
-  void sum() const {
-    if (!to.empty()) at::_foreach_add_(to, from);
-  }
-};
 
 }  // namespace
 
-Bucket::Bucket(std::string name, std::vector<nn::WeightPtr> weights, std::shared_ptr<comm::Group> group, bool sharded,
-               const layout::Mesh& mesh, int rank, const Precision& precision, const std::string& owner)
-    : name_(std::move(name)),
-      gather_label_(cat("all-gather ", owner, " ", name_)),
-      reduce_label_(cat("reduce-scatter ", owner, " ", name_, ", backward")),
-      group_(std::move(group)),
-      sharded_(sharded && group_->size() > 1),
-      trainable_(weights.front()->trainable()),
-      precision_(precision) {
-  if (!trainable_) precision_.master = precision_.compute;  // nothing is updated, so nothing more exact is kept
-  for (auto& weight : weights) {
-    CAPSTAN_ASSERT(weight->trainable() == trainable_);
-    Held held;
-    held.cut = cut_weight(*weight, mesh, rank, group_->size());
-    held.weight = std::move(weight);
-    held.slab_offset = slab_;
-    slab_ += held.cut.chunk_room;
-    held_.push_back(std::move(held));
+Bucket::Bucket(const BucketPlan& plan, Shared& shared, const GroupOf& group_of)
+    : plan_(plan),
+      shared_(shared),
+      label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
+      group_(group_of(plan.axes, 0)),
+      on_host_(masters_on_host(plan, shared.options)),
+      send_from_(shard::send_from(plan, shared.options)) {
+  CAPSTAN_ASSERT(group_->size() == plan.ranks);
+  const auto part = shared.options.policy.reshard_size;
+  if (plan.cut_param && part > 1 && part < plan.ranks) part_group_ = group_of(plan.axes, part);
+}
+
+void Bucket::allocate() {
+  const auto& options = shared_.options;
+  const auto dtype = master_dtype(plan_, options);
+  const auto on_device = at::TensorOptions().device(shared_.device());
+  const bool apart = plan_.gathers() || dtype != options.precision.compute;
+  if (apart) {
+    const auto size = plan_.gathers() ? plan_.slab : plan_.whole;
+    const bool sent = on_host_ && dtype == options.precision.compute;
+    masters_ = on_host_ ? ops::host_zeros(size, dtype, sent && options.policy.pin_memory, shared_.device())
+                        : at::zeros({size}, on_device.dtype(dtype));
+    if (send_from_ != SendFrom::master && !sent) {
+      host_send_ = ops::host_zeros(plan_.slab, options.precision.compute, options.policy.pin_memory, shared_.device());
+    }
+    if (send_from_ == SendFrom::host) send_copy_ = sent ? masters_ : host_send_;
+    if (send_from_ == SendFrom::device_copy) {
+      send_copy_ = at::zeros({plan_.slab}, on_device.dtype(options.precision.compute));
+    }
+  }
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) make_leaf(i);
+  if (!apart) {
+    // The masters are the whole copies themselves, seen with their padding.
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
   }
 }
 
-void Bucket::allocate(bool needs_whole_accumulator) {
-  const bool masters_apart = precision_.compute != precision_.master;
-  if (sharded_) {
-    param_slab_ = at::zeros({slab_}, options(precision_, precision_.master));
-    if (trainable_) grad_slab_ = at::zeros({slab_}, options(precision_, precision_.reduce));
-  }
-  for (auto& held : held_) {
-    const auto room = held.cut.whole_room;
-    make_leaf(held, options(precision_, precision_.compute), room);
-    if (sharded_) {
-      set_storage_bytes(held.leaf, 0);
-    } else if (masters_apart) {
-      held.master = at::zeros({room}, options(precision_, precision_.master));
-    } else {
-      held.master = at::empty({0}, held.leaf.options()).set_(held.leaf.storage(), 0, {room}, {1});
-      held.master.zero_();
-    }
-    const bool whole_grad = trainable_ && (!sharded_ || needs_whole_accumulator);
-    const bool raw = group_->size() == 1 && !needs_whole_accumulator && precision_.compute == precision_.reduce;
-    if (whole_grad && !raw) held.grad = at::zeros({room}, options(precision_, precision_.reduce));
-    held.grad_is_raw = trainable_ && !sharded_ && raw;
-  }
+// The whole weight's leaf over a storage of its own, and an alias to write through.
+void Bucket::make_leaf(std::size_t i) {
+  const auto& cut = plan_.weights[i].cut;
+  auto& weight = *plan_.weights[i].weight;
+  const auto options = at::TensorOptions().dtype(shared_.options.precision.compute).device(shared_.device());
+  Leaf leaf;
+  auto flat = at::empty({cut.whole_room}, options);
+  leaf.alias = flat.narrow(0, 0, cut.numel);
+  leaf.tensor = at::empty({0}, options).set_(flat.storage(), 0, cut.shape, c10::contiguous_strides(cut.shape));
+  leaf.tensor.set_requires_grad(plan_.trainable);
+  weight.bind(leaf.tensor);
+  if (plan_.cut_param) set_storage_bytes(leaf.tensor, 0);
+  leaves_.push_back(std::move(leaf));
 }
 
-void Bucket::fill(layout::Source& source, const layout::Mesh& mesh, int rank) {
-  for (auto& held : held_) {
-    for (std::size_t i = 0; i < held.weight->records().size(); ++i) {
-      const auto& record = held.weight->records()[i];
-      const auto box = record.param.layout.box(record.shape, mesh, rank);
-      const auto& piece = my_pieces(held)[i];
-      const auto whole_begin = held.cut.pieces.front()[i].in_whole;
-      const auto out = sharded_ ? param_slab_.narrow(0, held.slab_offset + piece.in_chunk, piece.numel)
-                                : held.master.narrow(0, whole_begin, box.numel());
-      if (out.numel() > 0) source.fill(record, box, out);
+at::Tensor Bucket::master_slice(std::size_t i, bool raw) const {
+  const auto& planned = plan_.weights[i];
+  if (plan_.gathers()) return masters_.narrow(0, planned.slab_offset, planned.cut.chunk_room);
+  const auto size = raw ? planned.cut.numel : planned.cut.whole_room;
+  if (masters_.defined()) return masters_.narrow(0, planned.whole_offset, size);
+  return at::empty({0}, leaves_[i].alias.options()).set_(leaves_[i].alias.storage(), 0, {size}, {1});
+}
+
+// Where one record's part of this rank's masters begins.
+at::Tensor Bucket::fill_target(std::size_t i, std::size_t record) const {
+  const auto& planned = plan_.weights[i];
+  if (plan_.gathers()) {
+    const auto& piece = plan_.pieces(planned, position())[record];
+    return master_slice(i, true).narrow(0, piece.in_chunk, piece.numel);
+  }
+  const auto begin = plan_.pieces(planned, 0)[record].in_whole;
+  std::int64_t numel = 0;
+  for (int r = 0; r < plan_.ranks; ++r) numel += plan_.pieces(planned, r)[record].numel;
+  return master_slice(i, true).narrow(0, begin, numel);
+}
+
+void Bucket::fill(layout::Source& source) {
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& records = plan_.weights[i].weight->records();
+    for (std::size_t j = 0; j < records.size(); ++j) {
+      const auto& record = records[j];
+      const auto layout = plan_.gathers() ? record.compute.with({0, plan_.axes}) : record.compute;
+      const auto out = fill_target(i, j);
+      if (out.numel() > 0)
+        source.fill(record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), out);
     }
   }
+  if (on_host_) publish_from_host();
   publish();
 }
 
-void Bucket::publish() {
-  if (sharded_) return;
-  for (auto& held : held_) {
-    if (!held.master.is_alias_of(held.alias)) held.alias.copy_(held.master.narrow(0, 0, held.cut.numel));
-  }
-}
-
-void Bucket::gather(const Scratch& scratch) {
-  if (!sharded_ || users_++ > 0) return;
-  const at::NoGradGuard no_grad;
-  const auto all = scratch.gather.narrow(0, 0, slab_ * group_->size());
-  group_->all_gather(all, param_slab_.to(precision_.compute), gather_label_);
-  Moves moves;
-  for (auto& held : held_) {
-    set_storage_bytes(held.leaf, static_cast<std::size_t>(held.cut.whole_room) * held.leaf.element_size());
-    for (int r = 0; r < group_->size(); ++r) {
-      for (const auto& piece : held.cut.pieces[static_cast<std::size_t>(r)]) {
-        if (piece.numel == 0) continue;
-        moves.add(held.alias.narrow(0, piece.in_whole, piece.numel),
-                  all.narrow(0, r * slab_ + held.slab_offset + piece.in_chunk, piece.numel));
-      }
+std::vector<std::string> Bucket::fill_from_first(layout::Source& source, comm::Group& everyone) {
+  fill(source);
+  std::vector<std::string> differing;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& records = plan_.weights[i].weight->records();
+    for (std::size_t j = 0; j < records.size(); ++j) {
+      const auto& record = records[j];
+      const auto box = record.compute.box(record.shape, shared_.options.mesh, shared_.options.rank);
+      const auto dtype = master_dtype(plan_, shared_.options);
+      auto whole = at::zeros({box.numel()}, at::TensorOptions().dtype(dtype).device(shared_.device()));
+      if (everyone.rank() == 0 && box.numel() > 0) source.fill(record, box, whole);
+      everyone.broadcast(whole, 0, cat("broadcast ", shared_.options.owner(), " ", record.name));
+      const auto mine = fill_target(i, j);
+      const auto offset = plan_.gathers() ? plan_.pieces(plan_.weights[i], position())[j].in_whole -
+                                                plan_.pieces(plan_.weights[i], 0)[j].in_whole
+                                          : 0;
+      const auto theirs = whole.narrow(0, offset, mine.numel()).to(mine.device());
+      if (at::equal(mine, theirs)) continue;
+      differing.push_back(record.name);
+      mine.copy_(theirs);
     }
   }
-  moves.copy();
+  if (on_host_) publish_from_host();
+  publish();
+  return differing;
+}
+
+void Bucket::publish() {
+  if (plan_.gathers()) {
+    if (!plan_.cut_param) state_ = State::empty;  // gathered anew when next used
+    kept_ = at::Tensor();
+    return;
+  }
+  if (!masters_.defined()) return;
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    to.push_back(leaves_[i].alias);
+    from.push_back(master_slice(i, true));
+  }
+  at::_foreach_copy_(to, from);
+}
+
+void Bucket::publish_from_host() {
+  if (host_send_.defined()) host_send_.copy_(masters_);
+  if (send_from_ != SendFrom::device_copy) return;
+  const Lane::Use lane(shared_.lanes.transfer, false);
+  send_copy_.copy_(host_send_.defined() ? host_send_ : masters_, /*non_blocking=*/true);
+  uploaded_.record(shared_.device());
+}
+
+void Bucket::prefetch(bool keep) {
+  if (plan_.gathers() && state_ == State::empty) start(keep);
+}
+
+void Bucket::acquire(bool keep) {
+  if (!plan_.gathers()) return;
+  if (state_ == State::empty) start(keep);
+  if (state_ == State::gathering) gathered_.wait(shared_.device());
+  state_ = State::there;
+  ++users_;
 }
 
 void Bucket::release() {
-  if (!sharded_) return;
+  if (!plan_.gathers()) return;
   CAPSTAN_ASSERT(users_ > 0);
-  if (--users_ > 0) return;
-  for (auto& held : held_) set_storage_bytes(held.leaf, 0);
+  if (--users_ > 0 || !plan_.cut_param) return;
+  give_memory();
+  state_ = State::empty;
 }
 
-at::Tensor Bucket::master_slice(const Held& held) const {
-  if (sharded_) return param_slab_.narrow(0, held.slab_offset, held.cut.chunk_room);
-  return held.grad_is_raw ? held.master.narrow(0, 0, held.cut.numel) : held.master;
+// With the limit, memory comes from the stream that computes: what that one has freed can be used, and the gather
+// waits for it. Without, it comes from the lane's own, and the gather waits for nothing but the last update.
+void Bucket::take_memory() {
+  if (!plan_.cut_param) return;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto elements = static_cast<std::size_t>(plan_.weights[i].cut.whole_room);
+    set_storage_bytes(leaves_[i].tensor, elements * leaves_[i].tensor.element_size());
+  }
 }
 
-at::Tensor Bucket::grad_slice(const Held& held) const {
-  return sharded_ ? grad_slab_.narrow(0, held.slab_offset, held.cut.chunk_room) : held.grad;
+void Bucket::give_memory() {
+  const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.lanes.gather.beside();
+  for (auto& leaf : leaves_) {
+    if (foreign) note_use(leaf.tensor);
+    set_storage_bytes(leaf.tensor, 0);
+  }
 }
 
-at::Tensor Bucket::counted_grad(const Held& held, const Piece& piece) const {
-  if (sharded_) return grad_slab_.narrow(0, held.slab_offset + piece.in_chunk, piece.numel);
-  return held.grad.narrow(0, piece.in_whole, piece.numel);
-}
-
-void Bucket::collect(const Collect& how, const Scratch& scratch) {
-  if (!trainable_) return;
+void Bucket::start(bool keep) {
   const at::NoGradGuard no_grad;
-  if (group_->size() == 1) {
-    for (auto& held : held_) accumulate(held, how.first);
-  } else if (how.accumulate) {
-    for (auto& held : held_) accumulate(held, how.first);
-    if (how.reduce) reduce(/*from_accumulator=*/true, /*add=*/false, scratch);
-  } else {
-    reduce(/*from_accumulator=*/false, /*add=*/!how.first, scratch);
+  if (await_update_) await_update_();
+  const bool limited = shared_.options.policy.limit_all_gathers;
+  if (limited) take_memory();
+  const Lane::Use lane(shared_.lanes.gather, limited);
+  if (!limited) {
+    shared_.updated.wait(shared_.device());
+    take_memory();
   }
+  const auto all = shared_.gather_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
+  gather_pieces(all);
+  unpack(all);
+  if (keep && part_group_) {
+    const auto mine = plan_.slab * (plan_.ranks / part_group_->size());
+    kept_ = all.narrow(0, part_group_->rank() * mine, mine).clone();
+  }
+  gathered_.record(shared_.device());
+  state_ = State::gathering;
 }
 
-// The leaf's gradient moves into `grad`; a weight that the loss does not reach has none, which counts as zero.
-void Bucket::accumulate(Held& held, bool first) {
-  auto& raw = held.leaf.mutable_grad();
-  if (held.grad_is_raw) {
-    held.grad = raw.defined() ? raw.contiguous().view(-1) : at::zeros({held.cut.numel}, held.leaf.options());
-  } else {
-    const auto into = held.grad.narrow(0, 0, held.cut.numel);
-    if (!raw.defined()) {
-      if (first) into.zero_();
-    } else if (first) {
-      into.copy_(raw.view(-1));
-    } else {
-      into.add_(raw.view(-1));
-    }
-  }
-  raw.reset();
-}
-
-void Bucket::reduce(bool from_accumulator, bool add, const Scratch& scratch) {
-  const auto ranks = group_->size();
-  const auto all = scratch.reduce.narrow(0, 0, slab_ * ranks);
-  all.zero_();  // padding must not carry what an earlier bucket left
-  Moves in;
-  Moves out;
-  for (auto& held : held_) {
-    auto& raw = held.leaf.mutable_grad();
-    const auto source = from_accumulator ? held.grad : raw.defined() ? raw.contiguous().view(-1) : at::Tensor();
-    for (int r = 0; r < ranks; ++r) {
-      for (const auto& piece : held.cut.pieces[static_cast<std::size_t>(r)]) {
-        if (piece.numel == 0) continue;
-        const auto slot = all.narrow(0, r * slab_ + held.slab_offset + piece.in_chunk, piece.numel);
-        if (source.defined()) in.add(slot, source.narrow(0, piece.in_whole, piece.numel));
-        if (!sharded_) out.add(held.grad.narrow(0, piece.in_whole, piece.numel), slot);
-      }
-    }
-    raw.reset();
-  }
-  in.copy();
-  const auto summed = sharded_ && !add ? grad_slab_ : scratch.shard.narrow(0, 0, slab_);
-  group_->reduce_scatter(summed, all, reduce_label_);
-  if (sharded_) {
-    if (add) grad_slab_.add_(summed);
+void Bucket::gather_pieces(const at::Tensor& all) {
+  if (kept_.defined()) {
+    part_group_->all_gather(all, kept_, label_);
+    kept_ = at::Tensor();
     return;
   }
-  // Whole gradients take the same sums by the same call as sharded ones, so that both are bit-equal.
-  group_->all_gather(all, summed, reduce_label_);
-  if (add) {
-    out.sum();
-  } else {
-    out.copy();
+  group_->all_gather(all, piece_to_send(), label_);
+}
+
+at::Tensor Bucket::piece_to_send() {
+  if (send_from_ == SendFrom::master) return masters_.to(shared_.options.precision.compute);
+  if (send_from_ == SendFrom::device_copy) uploaded_.wait(shared_.device());
+  return send_copy_.to(shared_.device(), /*non_blocking=*/true);
+}
+
+void Bucket::unpack(const at::Tensor& all) {
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    for (int r = 0; r < plan_.ranks; ++r) {
+      for (const auto& piece : plan_.pieces(planned, r)) {
+        if (piece.numel == 0) continue;
+        to.push_back(leaves_[i].alias.narrow(0, piece.in_whole, piece.numel));
+        from.push_back(all.narrow(0, r * plan_.slab + planned.slab_offset + piece.in_chunk, piece.numel));
+      }
+    }
   }
+  if (!to.empty()) at::_foreach_copy_(to, from);
 }
 
 }  // namespace capstan::shard

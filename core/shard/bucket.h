@@ -2,111 +2,92 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
 #include <capstan/layout/source.h>
-#include <capstan/nn/weight.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "shard/cut.h"
+#include "shard/shared.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// Dtypes and device of a run's parameters.
-struct Precision {
-  c10::ScalarType compute = c10::ScalarType::Float;  ///< gathered copies, activations, raw gradients
-  c10::ScalarType master = c10::ScalarType::Float;   ///< what the optimizer updates
-  c10::ScalarType reduce = c10::ScalarType::Float;   ///< summed and accumulated gradients
-  c10::Device device{c10::DeviceType::CPU};
-};
-
-/// Buffers that collectives pass through, shared by all buckets because one collective runs at a time.
-struct Scratch {
-  at::Tensor gather;  ///< [ranks · slab] compute dtype
-  at::Tensor reduce;  ///< [ranks · slab] reduce dtype
-  at::Tensor shard;   ///< [slab] reduce dtype
-};
-
-/// A weight as the engine holds it.
-struct Held {
-  nn::WeightPtr weight;
-  WeightCut cut;
-  std::int64_t slab_offset = 0;  ///< of its chunk in the bucket's slab
-
-  at::Tensor leaf;           ///< what the model computes with: an autograd leaf over `storage`
-  at::Tensor alias;          ///< [numel] on the same storage with its own version counter: refills go through it, so
-                             ///< that tensors saved for backward don't count as modified
-  at::Tensor master;         ///< [whole_room] master dtype; only where the parameter is whole
-  at::Tensor grad;           ///< [whole_room] reduce dtype, or raw: what norm and optimizer read; only where whole
-  bool grad_is_raw = false;  ///< grad is the leaf's own gradient, [numel]
-};
-
-/// The weights of a run of units (or one tied weight) that one collective moves: the engine's unit of work.
-/// Whole buckets keep everything on each rank; sharded ones keep this rank's chunk of every weight in one slab.
+/// The parameters of one bucket: masters, and the whole copies that the model computes with, which are there always
+/// or between gather and release.
 class Bucket {
  public:
-  Bucket(std::string name, std::vector<nn::WeightPtr> weights, std::shared_ptr<comm::Group> group, bool sharded,
-         const layout::Mesh& mesh, int rank, const Precision& precision, const std::string& owner);
+  Bucket(const BucketPlan& plan, Shared& shared, const GroupOf& group_of);
 
-  const std::string& name() const { return name_; }
-  std::vector<Held>& held() { return held_; }
-  const std::vector<Held>& held() const { return held_; }
+  const BucketPlan& plan() const { return plan_; }
   comm::Group& group() const { return *group_; }
-  bool sharded() const { return sharded_; }
-  bool trainable() const { return trainable_; }
-  std::int64_t slab() const { return slab_; }
-  /// Elements of scratch that its collectives need (0 on one rank).
-  std::int64_t gather_room() const { return sharded_ ? slab_ * group_->size() : 0; }
-  std::int64_t reduce_room() const { return trainable_ && group_->size() > 1 ? slab_ * group_->size() : 0; }
+  int position() const { return group_->rank(); }
 
-  /// Allocates parameters and gradients. Sharded leaves get no memory yet.
-  void allocate(bool needs_whole_accumulator);
-  /// Reads this rank's boxes of every record into the masters, then makes the compute copies of whole weights.
-  void fill(layout::Source& source, const layout::Mesh& mesh, int rank);
-  /// Makes the leaves usable; nested calls are counted.
-  void gather(const Scratch& scratch);
+  /// Allocates masters and whole copies; copies that come and go get no memory yet.
+  void allocate();
+  /// Reads this rank's boxes of every record into the masters.
+  void fill(layout::Source& source);
+  /// Gives every rank of `everyone` its part of what the first one's source says. Returns the names of weights of
+  /// which this rank had other values before.
+  std::vector<std::string> fill_from_first(layout::Source& source, comm::Group& everyone);
+
+  /// Starts to gather, if that is needed; what it takes of memory is there from now on. With `keep` a part stays
+  /// behind when it is released, from which it is gathered next time.
+  void prefetch(bool keep);
+  /// The whole copies can be used on the current stream from now on, until the release that belongs to this call.
+  void acquire(bool keep);
   void release();
-  /// Copies masters of whole weights to their leaves where these are separate; after an update.
+  /// After the masters have changed: makes whole copies from them, or has that done when they are next acquired.
   void publish();
+  /// Where the masters are in host memory: renews what is sent from, in the compute dtype. On the update thread.
+  void publish_from_host();
+  /// Called before a gather reads what an update writes; may wait.
+  void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }
 
-  /// This rank's chunk of a weight: masters and reduced gradients of a sharded bucket, else of the whole weight.
-  at::Tensor master_slice(const Held& held) const;
-  at::Tensor grad_slice(const Held& held) const;
-  /// The part of a record's gradient that this rank counts in norms: its chunk, also where it holds all of it.
-  at::Tensor counted_grad(const Held& held, const Piece& piece) const;
-  const std::vector<Piece>& my_pieces(const Held& held) const {
-    return held.cut.pieces[static_cast<std::size_t>(group_->rank())];
-  }
-
-  /// Takes the leaves' gradients of one micro-step. `first` writes, later ones add; with `reduce` they (or what
-  /// has accumulated) are summed over the group.
-  struct Collect {
-    bool first = true;        ///< first micro-step of the step
-    bool reduce = true;       ///< communicate now
-    bool accumulate = false;  ///< gradients of earlier micro-steps wait unreduced
-  };
-  void collect(const Collect& how, const Scratch& scratch);
+  nn::Weight& weight(std::size_t i) const { return *plan_.weights[i].weight; }
+  const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
+  /// This rank's part of a weight's masters: its padded piece, or all of it (padded unless `raw`).
+  at::Tensor master_slice(std::size_t i, bool raw) const;
+  bool on_host() const { return on_host_; }
 
  private:
-  void accumulate(Held& held, bool first);
-  void reduce(bool from_accumulator, bool add, const Scratch& scratch);
+  struct Leaf {
+    at::Tensor tensor;  ///< what the model computes with: an autograd leaf
+    at::Tensor alias;   ///< [numel] on the same storage with its own version counter: refills go through it, so that
+                        ///< tensors saved for backward don't count as modified
+  };
+  enum class State { empty, gathering, there };
 
-  std::string name_;
-  std::string gather_label_;
-  std::string reduce_label_;
+  void make_leaf(std::size_t i);
+  void start(bool keep);
+  void take_memory();
+  void give_memory();
+  void gather_pieces(const at::Tensor& all);
+  at::Tensor piece_to_send();
+  void unpack(const at::Tensor& all);
+  at::Tensor fill_target(std::size_t i, std::size_t record) const;
+
+  const BucketPlan& plan_;
+  Shared& shared_;
+  std::string label_;
   std::shared_ptr<comm::Group> group_;
-  bool sharded_;
-  bool trainable_;
-  Precision precision_;
-  std::vector<Held> held_;
-  std::int64_t slab_ = 0;
-  at::Tensor param_slab_;  // [slab] master dtype, sharded only
-  at::Tensor grad_slab_;   // [slab] reduce dtype, sharded only
+  std::shared_ptr<comm::Group> part_group_;  ///< reshard_size neighbours; null without it
+  bool on_host_;
+  SendFrom send_from_;
+  std::vector<Leaf> leaves_;
+  at::Tensor masters_;  ///< [slab] where pieces are cut, else [whole]; host memory where offloaded
+  at::Tensor
+      send_copy_;  ///< [slab] compute dtype: in host memory or on the device; only where the masters can't be sent
+  at::Tensor host_send_;  ///< [slab] compute dtype in host memory: on its way to send_copy_ on the device
+  at::Tensor kept_;       ///< [ranks / part · slab] compute dtype: what stays behind after forward
+  std::function<void()> await_update_;
+  State state_ = State::empty;
   int users_ = 0;
+  Mark gathered_;
+  Mark uploaded_;
 };
 
 }  // namespace shard

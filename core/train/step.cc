@@ -1,5 +1,8 @@
 #include "train/step.h"
 
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
 #include "train/evaluate.h"
 
 namespace capstan::train {
@@ -7,7 +10,8 @@ namespace capstan::train {
 Step::Step(const setup::Job& job, setup::Session& session)
     : job_(job),
       session_(session),
-      rule_(std::make_unique<AdamW>(*job.optimizer)),
+      adamw_(*job.optimizer),
+      rule_(session.rule ? *session.rule : adamw_),
       updates_(*job.optimizer, session.device),
       counts_(speaks_for_coordinate(job)) {}
 
@@ -15,7 +19,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session_.device);
   auto loss_sum = at::zeros({}, doubles);
   // A step without any target still runs: its gradients are zero.
-  const double divisor = static_cast<double>(std::max<std::int64_t>(1, target_tokens));
+  const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
   for (std::size_t i = 0; i < input.micro.size(); ++i) {
     session_.engine->begin_micro_step(static_cast<std::int64_t>(i));
     auto batch = to_device(input.micro[i], session_.device);
@@ -28,15 +32,51 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   }
   StepResult result;
   result.norms = session_.engine->squared_grad_norms();
-  result.numbers = at::stack({result.norms.sum(), counts_ ? loss_sum : at::zeros({}, doubles)});
-  session_.world_device->all_reduce(result.numbers, comm::ReduceOp::sum, "all-reduce gradient norm and loss");
+  const auto loss = counts_ ? loss_sum : at::zeros({}, doubles);
+  result.numbers = at::stack({result.norms.sum(), loss});
+  constexpr const char* label = "all-reduce gradient norm and loss";
+  if (session_.local_axes.empty()) {
+    session_.world_device->all_reduce(result.numbers, comm::ReduceOp::sum, label);
+  } else {
+    session_.norm_group->all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
+    session_.world_device->all_reduce(result.numbers.narrow(0, 1, 1), comm::ReduceOp::sum, label);
+  }
   return result;
+}
+
+// Where gradients are local on an axis, each position on it has its own mean.
+std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens) {
+  if (session_.local_axes.empty()) return target_tokens;
+  auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
+  session_.divisor_group->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
+  return count.item<std::int64_t>();
 }
 
 StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
   auto result = gradients(input, target_tokens);
-  session_.engine->update(*rule_, updates_.next(lr, result.numbers[0].sqrt()));
+  const auto update = updates_.next(lr, result.numbers[0].sqrt());
+  if (session_.steps.empty()) {
+    session_.engine->update(rule_, update);
+  } else {
+    session_.engine->update(rule_, update, [&] { after_step(input, update); });
+  }
   return result;
+}
+
+void Step::after_step(const StepInput& input, const strategy::Update& update) {
+  strategy::Step step;
+  step.number = input.step;
+  step.last = input.step + 1 == job_.plan.steps;
+  step.finite = update.skip.eq(0);
+  step.parts = session_.engine->step_parts();
+  step.group = [this](layout::Axis axis) -> comm::Group& {
+    if (axis == layout::Axis::dp) return *(*session_.groups)({layout::Axis::dp, layout::Axis::ep});
+    return *(*session_.groups)({axis});
+  };
+  for (const auto& [plugin, hooks] : session_.steps) {
+    step.state = session_.state->of(cat(plugin, "/step"));
+    plugin::guard(plugin, cat("after_step of step ", step.number), [&, raw = hooks.get()] { raw->after_step(step); });
+  }
 }
 
 }  // namespace capstan::train

@@ -4,7 +4,6 @@
 #include <capstan/strategy/optimizer_rule.h>
 
 #include <cstdint>
-#include <memory>
 
 #include "setup/session.h"
 #include "train/adamw.h"
@@ -30,9 +29,13 @@ class Step {
   StepResult gradients(const StepInput& input, std::int64_t target_tokens);
 
  private:
+  std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
+  void after_step(const StepInput& input, const strategy::Update& update);
+
   const setup::Job& job_;
   setup::Session& session_;
-  std::unique_ptr<strategy::OptimizerRule> rule_;
+  AdamW adamw_;
+  strategy::OptimizerRule& rule_;  ///< AdamW, or a strategy's
   Updates updates_;
   bool counts_;
 };

@@ -375,7 +375,7 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
     options.mesh = layout::Mesh({1, world, 1, 1});
     options.rank = communicator.world().rank;
     options.policy.shard_param = options.policy.shard_grad = options.policy.shard_optim = sharded;
-    shard::Engine engine(options, pointers(chain), [&](const auto&) { return group; });
+    shard::Engine engine(options, pointers(chain), [&](const auto&, std::int64_t) { return group; });
     nn::InitSource source(5);
     engine.fill(source);
     strategy::UnitRunner runner(pointers(chain));

@@ -120,7 +120,7 @@ TEST_CASE("what is gathered at once is what the footprint says") {
       (*unit)->after_backward();
     }
     faults.expect(live == before, "something is left");
-    const auto said = part(rig.engine->footprint(2), "gathered unit");
+    const auto said = part(rig.engine->footprint(2), "gathered units");
     faults.expect(most == said, "gathered " + std::to_string(most) + ", said " + std::to_string(said));
   });
   CHECK(faults.list() == std::vector<std::string>{});
@@ -135,7 +135,7 @@ TEST_CASE("a rank's footprint, by hand") {
     CHECK(part(footprint, "gradients") == 230 * 8);
     CHECK(part(footprint, "optimizer state") == 2 * 230 * 8);
     CHECK(part(footprint, "collective buffers") == 0);
-    CHECK(part(footprint, "gathered unit") == 0);
+    CHECK(part(footprint, "gathered units") == 0);
   });
   // On two ranks a chunk takes 64 elements too, and a unit gathers up to three weights.
   Faults faults;
@@ -148,7 +148,7 @@ TEST_CASE("a rank's footprint, by hand") {
     expect("gradients", 8 * 64 * 8);
     expect("optimizer state", 2 * 8 * 64 * 8);
     expect("collective buffers", (2 + 2 + 1) * 3 * 64 * 8);
-    expect("gathered unit", 3 * 64 * 8);
+    expect("gathered units", 3 * 64 * 8);
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }

@@ -79,7 +79,8 @@ struct Rig {
     policy.owner = "test";
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
-    engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [this](const auto&) { return group; });
+    engine = std::make_unique<shard::Engine>(engine_options, pointers(chain),
+                                             [this](const auto&, std::int64_t) { return group; });
     nn::InitSource source(5);
     engine->fill(source);
     runner = std::make_unique<strategy::UnitRunner>(pointers(chain));

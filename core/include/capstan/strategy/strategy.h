@@ -30,7 +30,6 @@ struct Facts {
   std::string precision;
   std::string device;  ///< "cpu", "cuda"
   std::int64_t ranks_per_node = 1;
-  std::int64_t parameters = 0;  ///< trainable, of the whole model; after every strategy's structure()
 };
 
 /// What a strategy may use while it places a unit on the mesh.

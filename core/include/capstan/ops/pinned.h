@@ -1,0 +1,16 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+
+#include <cstdint>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace ops {
+
+/// Zeros [elements] in host memory. Pinned, they are page-locked for copies to and from `device` that run beside other
+/// work: exactly as many bytes as needed (ATen's own pinned allocator rounds up to a power of two). Nothing is pinned
+/// for a CPU. Throws where the system does not let so much be locked.
+at::Tensor host_zeros(std::int64_t elements, c10::ScalarType dtype, bool pinned, c10::Device device);
+
+}  // namespace ops
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,47 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "shard/bucket.h"
+#include "shard/engine.h"
+#include "shard/host_update.h"
+#include "shard/reducer.h"
+#include "shard/schedule.h"
+
+namespace capstan::shard {
+
+/// What an engine is made of.
+struct Engine::Parts {
+  Parts(EngineOptions engine_options, const std::vector<nn::Unit*>& units, const GroupOf& group_of);
+
+  /// A weight that is trained, by bucket and place in it.
+  struct Trained {
+    std::size_t bucket;
+    std::size_t weight;
+  };
+
+  void acquire(std::size_t run, bool with_grad);
+  void prefetch(std::optional<std::size_t> run, bool with_grad);
+  void release(std::size_t run);
+  void collect(std::size_t b);
+  /// The current stream waits for all sums.
+  void finish();
+  std::vector<strategy::Slice> device_slices(std::size_t states);
+  std::vector<at::Tensor> moments(std::size_t b, std::size_t w);
+
+  Shared shared;
+  Schedule schedule;
+  std::vector<std::unique_ptr<Bucket>> buckets;
+  std::vector<std::unique_ptr<Reducer>> reducers;
+  std::vector<std::vector<std::size_t>> ended_by_run;  ///< tied buckets, complete at the end of backward
+  HostUpdate host;
+  std::vector<bool> stays;  ///< by run: gathered since forward
+  std::vector<Trained> trained;
+  std::vector<std::vector<at::Tensor>> state;  ///< by trained weight, on the device
+  std::shared_ptr<comm::Group> everyone;       ///< sync_module_states: all ranks on the data axes
+  at::Tensor part_weights;                     ///< weight of each part that squared_grad_norms() measures
+  std::int64_t micro_step = 0;
+  Reducer* held = nullptr;  ///< the last that was collected
+};
+
+}  // namespace capstan::shard

@@ -1,0 +1,172 @@
+#include "shard/host_update.h"
+
+#include <ATen/Parallel.h>
+#include <capstan/base/error.h>
+#include <capstan/base/log.h>
+#include <capstan/ops/pinned.h>
+
+#include <utility>
+
+namespace capstan::shard {
+
+Worker::Worker() : thread_([this, threads = at::get_num_threads()] { loop(threads); }) {}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Worker::loop(int threads) {
+  at::set_num_threads(threads);  // OpenMP keeps the number for each thread that starts a team
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ends_ || job_; });
+    if (!job_) return;
+    const auto job = std::exchange(job_, nullptr);
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (!error_) error_ = error;
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void Worker::start(std::function<void()> job) {
+  wait();
+  const std::lock_guard lock(mutex_);
+  job_ = std::move(job);
+  busy_ = true;
+  changed_.notify_all();
+}
+
+void Worker::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+HostUpdate::~HostUpdate() {
+  try {
+    if (worker_) worker_->wait();
+  } catch (const std::exception& error) {
+    log::error(error.what());
+  }
+}
+
+void HostUpdate::add(Bucket& bucket, Reducer& reducer) {
+  Item item;
+  item.bucket = &bucket;
+  item.reducer = &reducer;
+  const auto& options = shared_.options;
+  item.grad =
+      ops::host_zeros(bucket.plan().slab, options.precision.master, options.policy.pin_memory, shared_.device());
+  item.state.resize(bucket.plan().weights.size());
+  items_.push_back(std::move(item));
+}
+
+std::size_t HostUpdate::item_of(const Bucket& bucket) const {
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (items_[i].bucket == &bucket) return i;
+  }
+  return items_.size();
+}
+
+void HostUpdate::download(const Bucket& bucket) {
+  const auto index = item_of(bucket);
+  if (index == items_.size()) return;
+  auto& item = items_[index];
+  const Lane::Use lane(shared_.lanes.transfer, false);
+  item.reducer->done().wait(shared_.device());
+  item.grad.copy_(item.reducer->piece(), /*non_blocking=*/true);
+  item.arrived.record(shared_.device());
+}
+
+std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t states) {
+  auto& item = items_[index];
+  std::vector<strategy::Slice> slices;
+  for (std::size_t w = 0; w < item.state.size(); ++w) {
+    const auto& planned = item.bucket->plan().weights[w];
+    strategy::Slice slice{planned.weight.get(),
+                          item.bucket->master_slice(w, false),
+                          item.grad.narrow(0, planned.slab_offset, planned.cut.chunk_room),
+                          {}};
+    while (item.state[w].size() < states) item.state[w].push_back(at::zeros_like(slice.master));
+    slice.state = item.state[w];
+    slices.push_back(std::move(slice));
+  }
+  return slices;
+}
+
+void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
+  if (items_.empty()) return;
+  if (!worker_) worker_ = std::make_unique<Worker>();
+  worker_->wait();
+  // The host waits here for the step's norm: nothing can be updated without it.
+  const c10::Device host(c10::DeviceType::CPU);
+  const strategy::Update here{update.lr, update.count.defined() ? update.count.to(host).clone() : update.count,
+                              update.grad_scale.defined() ? update.grad_scale.to(host) : update.grad_scale,
+                              update.skip.defined() ? update.skip.to(host) : update.skip};
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = 0;
+    under_way_ = true;
+    failed_ = false;
+  }
+  worker_->start([this, &rule, here, publish] { update_all(rule, here, publish); });
+}
+
+void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
+  const at::NoGradGuard no_grad;
+  try {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      items_[i].arrived.synchronize();
+      auto all = slices(i, rule.states());
+      rule.apply(all, update);
+      if (publish) items_[i].bucket->publish_from_host();
+      const std::lock_guard lock(mutex_);
+      ++done_;
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    changed_.notify_all();
+    throw;
+  }
+}
+
+void HostUpdate::wait(const Bucket& bucket) {
+  const auto index = item_of(bucket);
+  if (index == items_.size()) return;
+  bool failed = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (!under_way_) return;
+    changed_.wait(lock, [&] { return done_ > index || failed_; });
+    failed = failed_;
+    if (done_ == items_.size()) under_way_ = false;
+  }
+  if (failed) wait_all();
+}
+
+void HostUpdate::wait_all() {
+  if (worker_) worker_->wait();
+  const std::lock_guard lock(mutex_);
+  under_way_ = false;
+}
+
+void HostUpdate::publish_all() {
+  for (auto& item : items_) item.bucket->publish_from_host();
+}
+
+}  // namespace capstan::shard

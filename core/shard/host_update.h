@@ -1,0 +1,84 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/strategy/optimizer_rule.h>
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "shard/bucket.h"
+#include "shard/reducer.h"
+
+namespace capstan::shard {
+
+/// One thread that does one job at a time, in order. What a job throws comes out of the next wait().
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  /// Waits for the job before.
+  void start(std::function<void()> job);
+  void wait();
+
+ private:
+  void loop(int threads);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> job_;
+  bool busy_ = false;
+  bool ends_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+/// Updates buckets whose masters and optimizer state are in host memory: gradients come down as soon as they are
+/// summed, the rule runs bucket by bucket in forward order on a thread of its own, and each result goes up at once,
+/// while the next forward already computes with those that are done (after Ren et al. 2021, "ZeRO-Offload").
+class HostUpdate {
+ public:
+  explicit HostUpdate(Shared& shared) : shared_(shared) {}
+  ~HostUpdate();
+  /// In forward order, before the first step.
+  void add(Bucket& bucket, Reducer& reducer);
+  bool empty() const { return items_.empty(); }
+
+  /// The bucket's summed gradients are on their way to the host. Nothing for others.
+  void download(const Bucket& bucket);
+  /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
+  void start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
+  /// Waits until this bucket's update is done. Throws what the rule threw.
+  void wait(const Bucket& bucket);
+  void wait_all();
+  void publish_all();
+  /// The rule's slices of a bucket, with the state kept for them.
+  std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
+  std::size_t item_of(const Bucket& bucket) const;
+
+ private:
+  struct Item {
+    Bucket* bucket;
+    Reducer* reducer;
+    at::Tensor grad;  ///< [slab] master dtype, host
+    Mark arrived;
+    std::vector<std::vector<at::Tensor>> state;  ///< by weight
+  };
+  void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
+
+  Shared& shared_;
+  std::vector<Item> items_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t done_ = 0;  ///< items updated since start()
+  bool under_way_ = false;
+  bool failed_ = false;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace capstan::shard

@@ -1,0 +1,59 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+#include <capstan/layout/mesh.h>
+#include <capstan/strategy/shard_policy.h>
+#include <capstan/strategy/step_hooks.h>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// Dtypes and device of a run's parameters.
+struct Precision {
+  c10::ScalarType compute = c10::ScalarType::Float;  ///< gathered copies, activations, raw gradients
+  c10::ScalarType master = c10::ScalarType::Float;   ///< what the optimizer updates, its state, accumulated gradients
+  c10::ScalarType reduce = c10::ScalarType::Float;   ///< gradients on their way between ranks
+  c10::Device device{c10::DeviceType::CPU};
+};
+
+/// When gradients are summed over the data ranks under accumulation.
+enum class ReduceWhen { micro_step, step };
+
+/// Makes or finds the group of the ranks that differ from this one only on these axes; with `part` > 0 only the
+/// neighbours among them that share position / part.
+using GroupOf = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&, std::int64_t part)>;
+
+/// Sums a bucket over an axis in the engine's stead: the seat of a strategy.
+using ReduceSeat = std::function<void(strategy::Bucket&)>;
+
+struct EngineOptions {
+  layout::Mesh mesh;
+  int rank = 0;
+  Precision precision;
+  strategy::ShardPolicy policy;
+  ReduceWhen reduce = ReduceWhen::step;
+  std::int64_t accumulation = 1;  ///< micro-steps a step
+  bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
+  std::map<layout::Axis, ReduceSeat> reduce_seats;
+
+  bool accumulates() const { return accumulation > 1; }
+  /// Gradients of several micro-steps wait whole and are summed once.
+  bool waits() const { return accumulates() && reduce == ReduceWhen::step; }
+  const std::string& owner() const {
+    static const std::string nobody = "no_shard";
+    return policy.owner.empty() ? nobody : policy.owner;
+  }
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,192 @@
+#include "shard/plan.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace capstan::shard {
+namespace {
+
+using layout::Axis;
+
+bool has(const std::vector<Axis>& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+// The records say where each role lies; everything that reads parameters goes by them.
+void set_roles(layout::Param& record, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  const auto& policy = options.policy;
+  const auto cut = record.compute.with({0, record.shard_axes()});
+  const c10::Device host(c10::DeviceType::CPU);
+  const auto master = record.trainable ? precision.master : precision.compute;
+  const bool param_on_host = policy.offload_param || (policy.offload_optim && record.trainable);
+  record.param = {policy.shard_param ? cut : record.compute, master, param_on_host ? host : precision.device};
+  record.grad = {policy.shard_grad ? cut : record.compute, precision.master, precision.device};
+  record.optim = {policy.shard_optim ? cut : record.compute, precision.master,
+                  policy.offload_optim ? host : precision.device};
+}
+
+std::int64_t parameters_of(const nn::Unit& unit) {
+  std::int64_t sum = 0;
+  for (const auto& weight : unit.weights()) sum += weight->numel();
+  return sum;
+}
+
+// Neighbouring units, as many as the policy wants together.
+std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
+  std::vector<Run> runs;
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const auto more = parameters_of(*units[i]);
+    const bool fits = policy.bucket_elements > 0
+                          ? elements + more <= policy.bucket_elements
+                          : !runs.empty() && static_cast<std::int64_t>(i - runs.back().first) < policy.units_per_bucket;
+    if (!runs.empty() && fits) {
+      runs.back().last = i;
+      elements += more;
+    } else {
+      runs.push_back({i, i, true, {}});
+      elements = more;
+    }
+  }
+  bool reached = false;
+  for (auto& run : runs) {
+    for (auto i = run.first; i <= run.last; ++i) reached = reached || units[i]->trainable();
+    run.trainable = reached;
+  }
+  return runs;
+}
+
+// A weight with the runs that use it.
+struct Use {
+  nn::WeightPtr weight;
+  std::vector<std::size_t> runs;
+};
+
+std::vector<Use> uses_of(const std::vector<nn::Unit*>& units, const std::vector<std::size_t>& run_of_unit) {
+  std::vector<Use> uses;
+  std::map<const nn::Weight*, std::size_t> known;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (const auto& weight : units[i]->weights()) {
+      const auto [found, is_new] = known.emplace(weight.get(), uses.size());
+      if (is_new) uses.push_back({weight, {}});
+      auto& runs = uses[found->second].runs;
+      if (runs.empty() || runs.back() != run_of_unit[i]) runs.push_back(run_of_unit[i]);
+    }
+  }
+  return uses;
+}
+
+std::string run_name(const std::vector<nn::Unit*>& units, const Run& run) {
+  return run.first == run.last ? units[run.first]->name()
+                               : cat(units[run.first]->name(), " to ", units[run.last]->name());
+}
+
+BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<std::size_t> runs,
+                        const EngineOptions& options) {
+  const auto& record = weight.records().front();
+  const auto& policy = options.policy;
+  BucketPlan bucket;
+  bucket.name = std::move(name);
+  bucket.runs = std::move(runs);
+  bucket.axes = record.shard_axes();
+  bucket.ranks = options.mesh.size(bucket.axes);
+  const bool sums_copies = has(record.data_axes, Axis::replicate) && !has(record.local_axes, Axis::replicate);
+  bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
+  bucket.trainable = weight.trainable();
+  // On one rank a cut saves nothing; what is offloaded moves in pieces all the same.
+  bucket.cut_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
+  bucket.cut_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
+  return bucket;
+}
+
+void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& options) {
+  PlannedWeight planned;
+  planned.cut = cut_weight(*weight, options.mesh, options.rank, bucket.ranks);
+  planned.weight = std::move(weight);
+  planned.slab_offset = bucket.slab;
+  planned.whole_offset = bucket.whole;
+  bucket.slab += planned.cut.chunk_room;
+  bucket.whole += planned.cut.whole_room;
+  bucket.weights.push_back(std::move(planned));
+}
+
+}  // namespace
+
+Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
+  Plan plan;
+  plan.runs = make_runs(units, options.policy);
+  plan.run_of_unit.resize(units.size());
+  for (std::size_t r = 0; r < plan.runs.size(); ++r) {
+    for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
+  }
+  using Key = std::tuple<std::size_t, bool, std::vector<Axis>>;
+  std::map<Key, std::size_t> own;
+  for (auto& use : uses_of(units, plan.run_of_unit)) {
+    for (auto& record : use.weight->records()) set_roles(record, options);
+    const auto run = use.runs.front();
+    std::size_t index = plan.buckets.size();
+    if (use.runs.size() > 1) {
+      plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
+    } else {
+      const Key key{run, !use.weight->trainable(), use.weight->records().front().shard_axes()};
+      const auto [found, is_new] = own.emplace(key, index);
+      if (is_new) plan.buckets.push_back(start_bucket(run_name(units, plan.runs[run]), *use.weight, use.runs, options));
+      index = found->second;
+    }
+    add_weight(plan.buckets[index], use.weight, options);
+  }
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    for (const auto run : plan.buckets[b].runs) plan.runs[run].buckets.push_back(b);
+  }
+  return plan;
+}
+
+c10::ScalarType master_dtype(const BucketPlan& bucket, const EngineOptions& options) {
+  return bucket.trainable ? options.precision.master : options.precision.compute;
+}
+
+bool masters_on_host(const BucketPlan& bucket, const EngineOptions& options) {
+  return bucket.trainable ? bucket.cut_optim && options.policy.offload_optim
+                          : bucket.cut_param && options.policy.offload_param;
+}
+
+SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options) {
+  if (!masters_on_host(bucket, options)) return SendFrom::master;
+  return bucket.cut_param && !options.policy.offload_param ? SendFrom::device_copy : SendFrom::host;
+}
+
+GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& options) {
+  GradientStorage storage;
+  if (!bucket.trainable) return storage;
+  storage.piece = bucket.cut_optim;
+  if (bucket.cut_optim) {
+    storage.whole = options.waits();
+  } else {
+    const auto& precision = options.precision;
+    storage.raw = !bucket.reduces() && !options.accumulates() && precision.compute == precision.master;
+    storage.whole = !storage.raw;
+  }
+  return storage;
+}
+
+ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
+  ScratchSizes sizes;
+  const bool casts = options.precision.reduce != options.precision.master;
+  const bool adds = options.accumulates() && !options.waits();
+  for (const auto& bucket : plan.buckets) {
+    const auto all = bucket.slab * bucket.ranks;
+    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, all);
+    if (!bucket.reduces()) continue;
+    const bool in_slabs = bucket.cut_optim || options.deterministic;
+    if (in_slabs) sizes.reduce = std::max(sizes.reduce, all);
+    if (!in_slabs && (casts || adds)) sizes.reduce = std::max(sizes.reduce, bucket.whole);
+    if (bucket.cut_optim ? casts || adds : in_slabs) sizes.shard = std::max(sizes.shard, bucket.slab);
+  }
+  return sizes;
+}
+
+}  // namespace capstan::shard

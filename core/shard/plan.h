@@ -1,0 +1,101 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/footprint.h>
+#include <capstan/nn/model.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shard/cut.h"
+#include "shard/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// A weight in a bucket.
+struct PlannedWeight {
+  nn::WeightPtr weight;
+  WeightCut cut;
+  std::int64_t slab_offset = 0;   ///< of its chunk in the bucket's slab
+  std::int64_t whole_offset = 0;  ///< of the whole weight among the bucket's whole weights
+};
+
+/// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained or frozen,
+/// on the same data axes), or one weight that several runs use.
+struct BucketPlan {
+  std::string name;
+  std::vector<PlannedWeight> weights;
+  std::vector<std::size_t> runs;   ///< that use it, in forward order
+  std::vector<layout::Axis> axes;  ///< of the group that holds the pieces
+  int ranks = 1;                   ///< of that group
+  int copies = 1;                  ///< hybrid: groups that hold the same, whose sums are added up
+  bool trainable = true;
+
+  bool cut_param = false;  ///< this rank keeps its piece of the parameters only
+  bool cut_optim = false;  ///< … of masters and optimizer state, so also of the summed gradient
+  std::int64_t slab = 0;   ///< elements of a rank's piece, padded; also where nothing is cut
+  std::int64_t whole = 0;  ///< elements of all whole weights, each padded
+
+  bool is_tied() const { return runs.size() > 1; }
+  /// Gradients are summed with other ranks, or at least moved into a piece.
+  bool reduces() const { return trainable && (ranks > 1 || copies > 1 || cut_optim); }
+  /// Whole copies are made from pieces by an all-gather.
+  bool gathers() const { return cut_param || cut_optim; }
+  /// A rank's pieces of the weights, in order.
+  const std::vector<Piece>& pieces(const PlannedWeight& planned, int position) const {
+    return planned.cut.pieces[static_cast<std::size_t>(position)];
+  }
+};
+
+/// Neighbouring units that are gathered and reduced together.
+struct Run {
+  std::size_t first = 0;  ///< unit
+  std::size_t last = 0;
+  bool trainable = true;             ///< backward comes here: it or a run in front of it has something to train
+  std::vector<std::size_t> buckets;  ///< that it uses, own and tied
+};
+
+struct Plan {
+  std::vector<Run> runs;            ///< in forward order
+  std::vector<BucketPlan> buckets;  ///< in the order of their first use
+  std::vector<std::size_t> run_of_unit;
+};
+
+/// Sets the records' role layouts and decides which weights move together. Allocates nothing.
+Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options);
+
+/// What the engine allocates for a plan on one rank; it takes its sizes from the same numbers. `states`: tensors of
+/// optimizer state a slice.
+std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& options, std::size_t states);
+
+/// Elements of the buffers that collectives pass through, shared by all buckets.
+struct ScratchSizes {
+  std::int64_t gather = 0;  ///< compute dtype
+  std::int64_t reduce = 0;  ///< reduce dtype
+  std::int64_t shard = 0;   ///< reduce dtype
+};
+ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options);
+
+/// Where the piece that this rank gives to an all-gather lies between updates.
+enum class SendFrom {
+  master,      ///< the masters on the device, cast on the way
+  host,        ///< host memory, in the compute dtype
+  device_copy  ///< a copy in the compute dtype on the device; the masters are in host memory
+};
+SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options);
+/// Masters and optimizer state (of a frozen weight: its piece) are in host memory.
+bool masters_on_host(const BucketPlan& bucket, const EngineOptions& options);
+/// What the masters are kept in; frozen weights have none and stay in the compute dtype.
+c10::ScalarType master_dtype(const BucketPlan& bucket, const EngineOptions& options);
+
+/// Where and how a bucket's gradients are kept; the same answer for plan, engine and prediction.
+struct GradientStorage {
+  bool whole = false;  ///< accumulators of whole weights
+  bool piece = false;  ///< this rank's piece of the sum
+  bool raw = false;    ///< autograd's own tensors are read by norm and rule
+};
+GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& options);
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,262 @@
+#include "shard/reducer.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+namespace capstan::shard {
+namespace {
+
+// Copies or adds lists of tensors in few launches.
+struct Moves {
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  void add(const at::Tensor& destination, const at::Tensor& source) {
+    to.push_back(destination);
+    from.push_back(source);
+  }
+  void run(bool write) const {
+    if (to.empty()) return;
+    if (write) {
+      at::_foreach_copy_(to, from);
+    } else {
+      at::_foreach_add_(to, from);
+    }
+  }
+};
+
+void write_or_add(const at::Tensor& to, const at::Tensor& from, bool write) {
+  if (write) {
+    to.copy_(from);
+  } else {
+    to.add_(from);
+  }
+}
+
+}  // namespace
+
+Reducer::Reducer(Bucket& bucket, Shared& shared, const GroupOf& group_of)
+    : bucket_(bucket),
+      plan_(bucket.plan()),
+      shared_(shared),
+      storage_(gradient_storage(bucket.plan(), shared.options)),
+      label_(cat(shared.options.owner(), " ", bucket.plan().name, ", backward")) {
+  if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
+}
+
+void Reducer::allocate() {
+  const auto options = at::TensorOptions().dtype(shared_.options.precision.master).device(shared_.device());
+  if (storage_.whole) whole_ = at::zeros({plan_.whole}, options);
+  if (storage_.piece) piece_ = at::zeros({plan_.slab}, options);
+  raw_.resize(storage_.raw ? plan_.weights.size() : 0);
+}
+
+void Reducer::collect(const Collect& how) {
+  if (!plan_.trainable) return;
+  const at::NoGradGuard no_grad;
+  const bool waits = shared_.options.waits();
+  if (waits || !plan_.reduces()) accumulate(how.first);
+  if (!plan_.reduces() || (waits && !how.last)) return;
+  reduce(how, waits);
+}
+
+// The leaves' gradients move into the accumulators; a weight that the loss does not reach has none, which counts as
+// zero.
+void Reducer::accumulate(bool first) {
+  Moves moves;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    auto& grad = bucket_.leaf(i).mutable_grad();
+    if (storage_.raw) {
+      raw_[i] = grad.defined() ? grad.contiguous().view(-1) : at::zeros({planned.cut.numel}, bucket_.leaf(i).options());
+    } else {
+      const auto into = whole_.narrow(0, planned.whole_offset, planned.cut.numel);
+      if (grad.defined()) {
+        moves.add(into, grad.contiguous().view(-1));
+      } else if (first) {
+        into.zero_();
+      }
+    }
+    grad.reset();
+  }
+  moves.run(first);
+}
+
+// A weight's flat gradient to be summed now; undefined: zero.
+at::Tensor Reducer::source(std::size_t i, bool waited) {
+  const auto& planned = plan_.weights[i];
+  if (waited) return whole_.narrow(0, planned.whole_offset, planned.cut.numel);
+  auto& grad = bucket_.leaf(i).mutable_grad();
+  if (!grad.defined()) return {};
+  const auto flat = grad.contiguous().view(-1);
+  held_.push_back(flat);
+  grad.reset();
+  return flat;
+}
+
+void Reducer::reduce(const Collect& how, bool waited) {
+  const bool write = waited || how.first;
+  {
+    const Lane::Use lane(shared_.lanes.reduce);
+    if (plan_.cut_optim) {
+      reduce_to_piece(how, waited, write);
+    } else if (shared_.options.deterministic && !shared_.options.reduce_seats.contains(layout::Axis::dp)) {
+      reduce_in_order(waited, write);
+    } else {
+      reduce_whole(how, waited, write);
+    }
+    done_.record(shared_.device());
+  }
+  if (how.last && copies_) sum_copies(how);
+}
+
+// All ranks' pieces one behind the other, in the dtype of sums, gaps zero.
+void Reducer::pack(const at::Tensor& all, bool waited) {
+  Moves moves;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    const auto from = source(i, waited);
+    for (int r = 0; r < plan_.ranks; ++r) {
+      const auto chunk = all.narrow(0, r * plan_.slab + planned.slab_offset, planned.cut.chunk_room);
+      std::int64_t filled = 0;
+      for (const auto& piece : plan_.pieces(planned, r)) {
+        if (piece.in_chunk > filled) chunk.narrow(0, filled, piece.in_chunk - filled).zero_();
+        filled = piece.in_chunk + piece.numel;
+        if (piece.numel == 0) continue;
+        const auto slot = chunk.narrow(0, piece.in_chunk, piece.numel);
+        if (from.defined()) {
+          moves.add(slot, from.narrow(0, piece.in_whole, piece.numel));
+        } else {
+          slot.zero_();
+        }
+      }
+      if (filled < planned.cut.chunk_room) chunk.narrow(0, filled, planned.cut.chunk_room - filled).zero_();
+    }
+  }
+  moves.run(true);
+  read_.record(shared_.device());
+}
+
+void Reducer::reduce_to_piece(const Collect& how, bool waited, bool write) {
+  const auto all = shared_.reduce_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
+  pack(all, waited);
+  const bool direct = write && shared_.options.precision.reduce == shared_.options.precision.master;
+  const auto out = direct ? piece_ : shared_.shard_scratch.narrow(0, 0, plan_.slab);
+  auto& group = bucket_.group();
+  if (group.size() == 1 || !seat(layout::Axis::dp, how, Flat::pieces, all, out, group))
+    group.reduce_scatter(out, all, "reduce-scatter " + label_);
+  if (!direct) write_or_add(piece_, out, write);
+}
+
+// Whole gradients take the same sums by the same calls as pieces, so that both are bit-equal.
+void Reducer::reduce_in_order(bool waited, bool write) {
+  const auto all = shared_.reduce_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
+  pack(all, waited);
+  const auto sum = shared_.shard_scratch.narrow(0, 0, plan_.slab);
+  bucket_.group().reduce_scatter(sum, all, "reduce-scatter " + label_);
+  bucket_.group().all_gather(all, sum, "all-gather " + label_);
+  unpack(all, write);
+}
+
+void Reducer::unpack(const at::Tensor& all, bool write) {
+  Moves moves;
+  for (const auto& planned : plan_.weights) {
+    for (int r = 0; r < plan_.ranks; ++r) {
+      for (const auto& piece : plan_.pieces(planned, r)) {
+        if (piece.numel == 0) continue;
+        moves.add(whole_.narrow(0, planned.whole_offset + piece.in_whole, piece.numel),
+                  all.narrow(0, r * plan_.slab + planned.slab_offset + piece.in_chunk, piece.numel));
+      }
+    }
+  }
+  moves.run(write);
+}
+
+// One all-reduce over the whole weights side by side: in the accumulators themselves where dtypes allow.
+void Reducer::reduce_whole(const Collect& how, bool waited, bool write) {
+  const auto& precision = shared_.options.precision;
+  const bool in_place = write && precision.reduce == precision.master;
+  const auto flat = in_place ? whole_ : shared_.reduce_scratch.narrow(0, 0, plan_.whole);
+  if (!waited || !in_place) {
+    Moves moves;
+    if (!in_place) flat.zero_();
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+      const auto& planned = plan_.weights[i];
+      const auto from = source(i, waited);
+      const auto into = flat.narrow(0, planned.whole_offset, planned.cut.numel);
+      if (from.defined()) {
+        moves.add(into, from);
+      } else {
+        into.zero_();
+      }
+    }
+    moves.run(true);
+    read_.record(shared_.device());
+  }
+  auto& group = bucket_.group();
+  if (group.size() > 1 && !seat(layout::Axis::dp, how, Flat::whole, flat, flat, group))
+    group.all_reduce(flat, comm::ReduceOp::sum, "all-reduce " + label_);
+  if (!in_place) write_or_add(whole_, flat, write);
+}
+
+// Hybrid: once a step, after all that is summed inside the copy.
+void Reducer::sum_copies(const Collect& how) {
+  const Lane::Use lane(shared_.lanes.replicate, false);
+  done_.wait(shared_.device());
+  const auto& sum = storage_.piece ? piece_ : whole_;
+  const auto reduce = shared_.options.precision.reduce;
+  const auto moved = sum.to(reduce);
+  const auto flat = storage_.piece ? Flat::piece : Flat::whole;
+  if (!seat(layout::Axis::replicate, how, flat, moved, moved, *copies_))
+    copies_->all_reduce(moved, comm::ReduceOp::sum, cat("all-reduce of copies ", label_));
+  if (!moved.is_same(sum)) sum.copy_(moved);
+  done_.record(shared_.device());
+}
+
+bool Reducer::seat(layout::Axis axis, const Collect& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
+                   comm::Group& group) {
+  const auto found = shared_.options.reduce_seats.find(axis);
+  if (found == shared_.options.reduce_seats.end()) return false;
+  strategy::Bucket bucket{plan_.name, gradient, out, group, parts(flat), how.micro_step, how.last, {}};
+  found->second(bucket);
+  return true;
+}
+
+std::vector<strategy::BucketPart> Reducer::parts(Flat flat) const {
+  std::vector<strategy::BucketPart> parts;
+  for (const auto& planned : plan_.weights) {
+    for (int r = 0; r < plan_.ranks; ++r) {
+      if (flat == Flat::piece && r != bucket_.position()) continue;
+      for (const auto& piece : plan_.pieces(planned, r)) {
+        if (piece.numel == 0) continue;
+        const auto in_slab = planned.slab_offset + piece.in_chunk + (flat == Flat::pieces ? r * plan_.slab : 0);
+        const auto offset = flat == Flat::whole ? planned.whole_offset + piece.in_whole : in_slab;
+        parts.push_back({&planned.weight->records()[piece.record], offset, piece.numel});
+      }
+    }
+  }
+  return parts;
+}
+
+void Reducer::let_go() {
+  if (held_.empty()) return;
+  read_.wait(shared_.device());
+  held_.clear();
+}
+
+void Reducer::finish() {
+  let_go();
+  done_.wait(shared_.device());
+}
+
+at::Tensor Reducer::slice(std::size_t i) const {
+  const auto& planned = plan_.weights[i];
+  if (storage_.piece) return piece_.narrow(0, planned.slab_offset, planned.cut.chunk_room);
+  return storage_.raw ? raw_[i] : whole_.narrow(0, planned.whole_offset, planned.cut.whole_room);
+}
+
+at::Tensor Reducer::counted(std::size_t i, const Piece& piece) const {
+  const auto all = slice(i);
+  return all.narrow(0, storage_.piece ? piece.in_chunk : piece.in_whole, piece.numel);
+}
+
+}  // namespace capstan::shard

@@ -1,0 +1,102 @@
+// ZeRO's stages (Rajbhandari et al. 2020; offload: Ren et al. 2021): options turned into the shard engine's policy.
+#include <capstan/strategy.h>
+
+#include <optional>
+#include <string>
+
+namespace {
+
+using namespace capstan;
+
+struct ZeroOptions {
+  std::int64_t stage = 2;
+  std::string offload_optimizer = "none";
+  std::string offload_param = "none";
+  bool pin_memory = true;
+  std::int64_t bucket_size = 0;
+  bool overlap = true;
+  std::string reduce_dtype = "auto";
+
+  static void describe(config::OptionTable<ZeroOptions>& t) {
+    t.add("stage", &ZeroOptions::stage)
+        .min(0)
+        .max(3)
+        .doc(
+            "cut among the data ranks: 0 nothing, 1 optimizer state, 2 gradients too, 3 parameters too, a bucket "
+            "gathered while it computes");
+    t.add("offload_optimizer", &ZeroOptions::offload_optimizer)
+        .choices({"none", "cpu"})
+        .doc("cpu: masters and optimizer state live in host memory and are updated there; needs stage 1 or more");
+    t.add("offload_param", &ZeroOptions::offload_param)
+        .choices({"none", "cpu"})
+        .doc("cpu: parameters' shards live in host memory; needs stage 3 and offload_optimizer = \"cpu\"");
+    t.add("pin_memory", &ZeroOptions::pin_memory).doc("page-lock offloaded host memory, so that copies overlap");
+    t.add("bucket_size", &ZeroOptions::bucket_size)
+        .min(0)
+        .doc("parameters that one collective moves: neighbouring units are joined up to that many; 0: a unit each");
+    t.add("overlap", &ZeroOptions::overlap).doc("collectives run beside compute, one gather ahead");
+    t.add("reduce_dtype", &ZeroOptions::reduce_dtype)
+        .choices({"auto", "fp32", "bf16", "fp16"})
+        .doc("dtype of gradients on their way between ranks; auto: the masters'");
+  }
+};
+
+class Zero : public strategy::Strategy {
+ public:
+  explicit Zero(config::Options<ZeroOptions> options) : options_(std::move(options)) {}
+
+  void claim(strategy::Claims& claims) const override {
+    claims.exclusive("parameter storage");
+    if (options_->stage > 0) claims.shared("summed gradients on dp");
+  }
+
+  void check(const strategy::Facts& facts, Diagnostics& diagnostics) const override {
+    if (offloads_optimizer() && options_->stage == 0) {
+      diagnostics.add(options_.where(&ZeroOptions::offload_optimizer),
+                      "strategy.zero.offload_optimizer needs optimizer state that is cut, and stage is 0",
+                      "set stage = 1, 2 or 3");
+    }
+    if (offloads_param() && options_->stage < 3) {
+      diagnostics.add(options_.where(&ZeroOptions::offload_param),
+                      "strategy.zero.offload_param needs stage 3, and stage is " + std::to_string(options_->stage),
+                      "set stage = 3, or offload_param = \"none\"");
+    }
+    if (offloads_param() && !offloads_optimizer()) {
+      diagnostics.add(
+          options_.where(&ZeroOptions::offload_param),
+          "strategy.zero.offload_param = \"cpu\" without offload_optimizer: the masters would stay on the GPU",
+          "set offload_optimizer = \"cpu\" too");
+    }
+    if (options_->reduce_dtype == "fp16" && facts.device == "cpu") {
+      diagnostics.add(options_.where(&ZeroOptions::reduce_dtype), "fp16 needs a GPU, and this run is on cpu",
+                      "use bf16 or fp32");
+    }
+  }
+
+  void shard(strategy::ShardPolicy& policy) override {
+    policy.shard_optim = options_->stage >= 1;
+    policy.shard_grad = options_->stage >= 2;
+    policy.shard_param = options_->stage >= 3;
+    policy.bucket_elements = options_->bucket_size;
+    policy.overlap = options_->overlap;
+    policy.forward_prefetch = options_->overlap;
+    if (!options_->overlap) policy.backward_prefetch = strategy::BackwardPrefetch::none;
+    if (options_->reduce_dtype == "fp32") policy.reduce_dtype = c10::ScalarType::Float;
+    if (options_->reduce_dtype == "bf16") policy.reduce_dtype = c10::ScalarType::BFloat16;
+    if (options_->reduce_dtype == "fp16") policy.reduce_dtype = c10::ScalarType::Half;
+    policy.offload_optim = offloads_optimizer();
+    policy.offload_param = offloads_param();
+    policy.pin_memory = options_->pin_memory;
+    policy.owner = "zero";
+  }
+
+ private:
+  bool offloads_optimizer() const { return options_->offload_optimizer == "cpu"; }
+  bool offloads_param() const { return options_->offload_param == "cpu"; }
+
+  config::Options<ZeroOptions> options_;
+};
+
+}  // namespace
+
+CAPSTAN_STRATEGY("zero", "0.1.0", "ZeRO stages 0 to 3 with offload to host memory", Zero, ZeroOptions)
