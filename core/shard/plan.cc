@@ -167,7 +167,9 @@ GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& 
     storage.whole = options.waits();
   } else {
     const auto& precision = options.precision;
-    storage.raw = !bucket.reduces() && !options.accumulates() && precision.compute == precision.master;
+    // Autograd's tensors have no padding, behind which AdamW rounds otherwise: not where bits are promised.
+    storage.raw = !bucket.reduces() && !options.accumulates() && precision.compute == precision.master &&
+                  !options.deterministic;
     storage.whole = !storage.raw;
   }
   return storage;

@@ -118,6 +118,38 @@ inline SmallRun run_small(int world, const std::vector<std::string>& overrides, 
   return run;
 }
 
+/// The largest element of a record's gradient, taken over its fused group: a key bias alone has a gradient of pure
+/// rounding (softmax does not see a shift common to all keys).
+inline double group_maximum(const SmallRun& run, const std::string& name) {
+  double largest = run.gradients.at(name).abs().max().item<double>();
+  for (const char* part : {".attn.q.", ".attn.k.", ".attn.v."}) {
+    const auto at = name.find(part);
+    if (at == std::string::npos) continue;
+    for (const char* other : {".attn.q.", ".attn.k.", ".attn.v."}) {
+      auto sibling = name;
+      sibling.replace(at, std::string(part).size(), other);
+      largest = std::max(largest, run.gradients.at(sibling).abs().max().item<double>());
+    }
+  }
+  return largest;
+}
+
+/// The records whose gradients differ by more than the tolerance, with the numbers; empty: none.
+inline std::string gradient_differences(const SmallRun& run, const SmallRun& reference, double tolerance) {
+  std::string text;
+  if (run.gradients.size() != reference.gradients.size()) text += "another number of records; ";
+  for (const auto& [name, gradient] : reference.gradients) {
+    if (run.gradients.count(name) == 0) {
+      text += name + " is missing; ";
+      continue;
+    }
+    const auto difference = (run.gradients.at(name) - gradient).abs().max().item<double>();
+    if (!(difference <= tolerance * group_maximum(reference, name)))
+      text += name + " by " + std::to_string(difference) + "; ";
+  }
+  return text;
+}
+
 /// max|a-b| / max|b|: the project's measure of how far two tensors are apart.
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   const auto largest = b.abs().max().item<double>();

@@ -18,29 +18,8 @@ namespace {
 // here. 1e-10 is what the project promises.
 constexpr double tolerance = 1e-10;
 
-// A record's gradient is compared with the largest of its fused group: a key bias alone has a gradient of pure
-// rounding (softmax does not see a shift common to all keys).
-double group_maximum(const SmallRun& run, const std::string& name) {
-  double largest = run.gradients.at(name).abs().max().item<double>();
-  for (const char* part : {".attn.q.", ".attn.k.", ".attn.v."}) {
-    const auto at = name.find(part);
-    if (at == std::string::npos) continue;
-    for (const char* other : {".attn.q.", ".attn.k.", ".attn.v."}) {
-      auto sibling = name;
-      sibling.replace(at, std::string(part).size(), other);
-      largest = std::max(largest, run.gradients.at(sibling).abs().max().item<double>());
-    }
-  }
-  return largest;
-}
-
 void check_same(const SmallRun& run, const SmallRun& reference) {
-  REQUIRE(run.gradients.size() == reference.gradients.size());
-  for (const auto& [name, gradient] : reference.gradients) {
-    const auto difference = (run.gradients.at(name) - gradient).abs().max().item<double>();
-    INFO(name);
-    CHECK(difference <= tolerance * group_maximum(reference, name));
-  }
+  CHECK(testing::gradient_differences(run, reference, tolerance) == "");
   REQUIRE(run.losses.size() == reference.losses.size());
   for (std::size_t s = 0; s < run.losses.size(); ++s) {
     INFO("step " << s);
