@@ -171,8 +171,8 @@ void open_data(Job& job, Diagnostics& diagnostics) {
   const auto length = data::sample_length(bounds, asked);
   collect(diagnostics, [&] {
     plugin::guard(job.data.name, "open", [&] {
-      job.train_data = job.data.object->open({data::Split::train, job.tokenizer, length});
-      job.eval_data = job.data.object->open({data::Split::eval, job.tokenizer, length});
+      job.train_data = job.data.object->open({data::Split::train, job.tokenizer, length, bounds.vocab_size});
+      job.eval_data = job.data.object->open({data::Split::eval, job.tokenizer, length, bounds.vocab_size});
     });
   });
   if (!job.train_data || (!job.train->max_steps && !job.train->epochs)) return;

@@ -28,6 +28,7 @@ struct OpenRequest {
   Split split = Split::train;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::int64_t max_length = 0;  ///< no sample has more tokens than this
+  std::int64_t vocab_size = 0;  ///< the model's: all ids are below it
 };
 
 /// Samples by index. Core owns their order, batches and the cursor; a source only answers.
