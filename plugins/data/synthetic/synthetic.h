@@ -1,0 +1,46 @@
+#pragma once
+#include <capstan/data.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace synthetic {
+
+struct SyntheticOptions {
+  std::int64_t samples = 1024;
+  std::int64_t eval_samples = 0;
+  std::int64_t max_length = 0;
+  std::int64_t seed = 1;
+
+  static void describe(capstan::config::OptionTable<SyntheticOptions>& t);
+};
+
+/// Random token ids over the model's whole vocabulary, all samples of one length: speed and memory without a file.
+class SyntheticData final : public capstan::data::Data {
+ public:
+  explicit SyntheticData(capstan::config::Options<SyntheticOptions> options) : options_(std::move(options)) {}
+  void check(capstan::Diagnostics& diagnostics) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::int64_t max_length() const override { return options_->max_length; }
+
+ private:
+  capstan::config::Options<SyntheticOptions> options_;
+};
+
+/// Sample i is the same whenever and wherever it is asked for; every token but the first bears loss.
+class SyntheticSource final : public capstan::data::DataSource {
+ public:
+  /// `length` tokens a sample, at least 2.
+  SyntheticSource(std::int64_t samples, std::int64_t length, std::int64_t vocab_size, std::uint64_t stream)
+      : samples_(samples), length_(length), vocab_size_(vocab_size), stream_(stream) {}
+  std::int64_t size() const override { return samples_; }
+  capstan::data::Sample get(std::int64_t index) const override;
+
+ private:
+  std::int64_t samples_;
+  std::int64_t length_;
+  std::int64_t vocab_size_;
+  std::uint64_t stream_;
+};
+
+}  // namespace synthetic
