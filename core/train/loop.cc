@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/memory.h"
 #include "train/schedule.h"
 
 namespace capstan::train {
@@ -62,6 +63,7 @@ void Loop::start_run() {
 monitor::RunEnded Loop::run() {
   const auto begin = Clock::now();
   start_run();
+  const MemoryWatch memory(session_.device);
   last_report_ = Clock::now();
   std::int64_t step = 0;
   for (; step < job_.plan.steps && !stopped_; ++step) {
@@ -73,6 +75,7 @@ monitor::RunEnded Loop::run() {
     }
   }
   finish_steps(0);
+  const auto peaks = exchange_peaks(memory.peak(), *session_.communicator);
   ended_.steps = step;
   if (!stopped_) {
     answer(job_.train_data.get(), "train", job_.train->generate_train_samples, step);
@@ -82,7 +85,7 @@ monitor::RunEnded Loop::run() {
   ended_.runtime_s = seconds_since(begin);
   ended_.mean_loss = step > 0 ? loss_total_ / static_cast<double>(step) : 0.0;
   ended_.epochs = job_.plan.epoch_progress(step);
-  folder_.summary(started_, ended_, first_loss_, last_loss_, evaluations_, answers_);
+  folder_.summary(started_, ended_, first_loss_, last_loss_, peaks, evaluations_, answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
   return ended_;
 }

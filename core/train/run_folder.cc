@@ -73,8 +73,8 @@ void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
 }
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss,
-                        double last_loss, const std::vector<monitor::EvalEnded>& evaluations,
-                        const std::vector<Answer>& answers) const {
+                        double last_loss, const std::vector<PeakMemory>& memory,
+                        const std::vector<monitor::EvalEnded>& evaluations, const std::vector<Answer>& answers) const {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -95,6 +95,10 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
             {"last_loss", last_loss},
             {"train_loss", end.mean_loss},
             {"weights", end.weights}};
+  for (const auto& peak : memory) {
+    json["peak_memory_bytes"].push_back(
+        {{"device_setup", peak.device_setup}, {"device", peak.device}, {"host", peak.host}});
+  }
   for (const auto& evaluation : evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {
     json["answers"].push_back(

@@ -49,6 +49,10 @@ void check_summary(const Json& summary, const Metrics& metrics) {
   CHECK(summary.at("last_loss") == metrics.steps.back().at("loss"));
   CHECK(summary.at("evaluations").size() == 4);
   CHECK(summary.at("answers").size() == 3);
+  const auto& memory = summary.at("peak_memory_bytes");
+  REQUIRE(memory.size() == 1);  // one entry a rank
+  CHECK(memory[0].at("host") > 10'000'000);
+  CHECK(memory[0].at("device") == 0);  // a CPU rank holds nothing on a GPU
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include "train/memory.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <capstan/base/text.h>
+#include <sys/resource.h>
+
+#include <sstream>
+
+namespace capstan::train {
+namespace {
+
+std::int64_t device_peak(c10::Device device) {
+  if (device.is_cpu()) return 0;
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+}
+
+std::int64_t host_peak() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace
+
+MemoryWatch::MemoryWatch(c10::Device device) : device_(device), setup_(device_peak(device)) {
+  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index());
+}
+
+PeakMemory MemoryWatch::peak() const { return {setup_, device_peak(device_), host_peak()}; }
+
+std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicator& communicator) {
+  std::vector<PeakMemory> all;
+  for (const auto& text : communicator.exchange(cat(mine.device_setup, ' ', mine.device, ' ', mine.host))) {
+    std::istringstream in(text);
+    PeakMemory peak;
+    in >> peak.device_setup >> peak.device >> peak.host;
+    all.push_back(peak);
+  }
+  return all;
+}
+
+}  // namespace capstan::train
