@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""tools/bench/sharding.py CASE…: speed and memory of ways to shard a GPT, on the GPUs of this machine.
+
+Each case is a run of the real program on random tokens; the step time is the median behind the warm-up. One JSON line
+a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the largest rank),
+setup_gib (the same before the first step), host_gib (resident set, the largest rank), parameters and, where it failed,
+error.
+
+  sharding.py --gpus 4 none fsdp-full_shard zero-3
+  sharding.py --gpus 2 --micro-batch 2 --accumulation 2 zero-2-offload zero-3-offload \\
+      deepspeed-2-offload deepspeed-3-offload --deepspeed ds_peer.py --python VENV/bin/python
+  sharding.py --list
+
+A case may carry options of the configuration behind a colon: zero-3:strategy.zero.overlap=false,train.reduce=step
++recompute behind a case's name recomputes every unit: fsdp-full_shard+recompute
+Cases named deepspeed-… and fsdp2… are peers: scripts given by --deepspeed and --fsdp2, started through torchrun.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GIB = 2**30
+
+
+def strategies(gpus):
+    """Our cases: the strategy table of each, (plugin, options); None = no strategy."""
+    cases = {
+        'none': None,
+        'fsdp-full_shard': ('fsdp', {'mode': 'full_shard'}),
+        'fsdp-full_shard-keep': ('fsdp', {'mode': 'full_shard', 'reshard_after_forward': False}),
+        'fsdp-shard_grad_op': ('fsdp', {'mode': 'shard_grad_op'}),
+        'fsdp-hybrid_shard': ('fsdp', {'mode': 'hybrid_shard', 'shard_size': max(1, gpus // 2)}),
+        'fsdp-no_shard': ('fsdp', {'mode': 'no_shard'}),
+        'fsdp-full_shard-offload': ('fsdp', {'mode': 'full_shard', 'cpu_offload': True, 'pin_memory': True}),
+    }
+    for stage in range(4):
+        cases[f'zero-{stage}'] = ('zero', {'stage': stage})
+    for stage in (1, 2, 3):
+        offload = {'stage': stage, 'offload_optimizer': 'cpu', 'pin_memory': True}
+        if stage == 3:
+            offload['offload_param'] = 'cpu'
+            cases['zero-3-offload-optimizer'] = ('zero', {k: v for k, v in offload.items() if k != 'offload_param'})
+        cases[f'zero-{stage}-offload'] = ('zero', offload)
+    return cases
+
+
+def peers():
+    """Their cases: which script, and its arguments."""
+    cases = {'fsdp2': ('fsdp2', ['gpt-fsdp2']), 'fsdp2-compile': ('fsdp2', ['gpt-fsdp2', 'compile=1'])}
+    for stage in range(4):
+        cases[f'deepspeed-{stage}'] = ('deepspeed', ['gpt', f'stage={stage}', 'offload=none'])
+    for stage in (1, 2):
+        cases[f'deepspeed-{stage}-offload'] = ('deepspeed', ['gpt', f'stage={stage}', 'offload=opt'])
+    cases['deepspeed-3-offload'] = ('deepspeed', ['gpt', 'stage=3', 'offload=both'])
+    return cases
+
+
+def toml(value):
+    return json.dumps(value)  # booleans, numbers and plain strings are written alike
+
+
+def table(name, options):
+    return f'[{name}]\n' + ''.join(f'{key} = {toml(value)}\n' for key, value in options.items()) + '\n'
+
+
+def configuration(arguments, case, strategy, recompute, folder):
+    """The TOML file of one of our cases."""
+    steps = arguments.warmup + arguments.steps
+    batch = arguments.micro_batch * arguments.accumulation * arguments.gpus
+    text = table('run', {'name': 'bench', 'dir': str(folder), 'seed': 1, 'device': arguments.device})
+    text += table('model', {'plugin': 'gpt', 'vocab_size': arguments.vocab, 'hidden_size': arguments.hidden,
+                            'num_layers': arguments.layers, 'num_heads': arguments.heads, 'ff_dim': arguments.ff,
+                            'seq_length': arguments.seq, 'dropout': 0.0})
+    text += table('data', {'plugin': 'synthetic', 'samples': steps * batch, 'max_length': arguments.seq + 1})
+    text += table('train', {'max_steps': steps, 'micro_batch': arguments.micro_batch,
+                            'accumulation': arguments.accumulation, 'precision': arguments.precision})
+    text += table('optimizer', {'lr': 1e-5, 'schedule': 'constant', 'clip': 1.0})
+    if strategy:
+        text += table(f'strategy.{strategy[0]}', strategy[1])
+    if recompute:
+        text += table('strategy.recompute', {'every': 1})
+    return f'# {case}\n{text}'
+
+
+def threads(arguments):
+    return str(max(1, (os.cpu_count() or 1) // arguments.gpus))
+
+
+def run(command, arguments, log):
+    """Runs a command in a process group of its own, its output in `log`; returns what is wrong with it, or None."""
+    settings = dict(os.environ, OMP_NUM_THREADS=os.environ.get('OMP_NUM_THREADS', threads(arguments)))
+    with open(log, 'w', encoding='utf-8') as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   start_new_session=True, env=settings)
+        try:
+            code = process.wait(timeout=arguments.timeout)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if code == 0:
+        return None
+    tail = log.read_text(encoding='utf-8', errors='replace').strip().splitlines()[-12:]
+    return '\n'.join([f'no end after {arguments.timeout} s' if code is None else f'exit code {code}', *tail])
+
+
+def read_run(folder, arguments):
+    """The numbers of one of our runs, from its metrics.jsonl and summary.json."""
+    lines = (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
+    steps = [line for line in map(json.loads, lines) if 'step_time_s' in line]
+    summary = json.loads((folder / 'summary.json').read_text(encoding='utf-8'))
+    measured = steps[arguments.warmup:]
+    step_s = statistics.median(step['step_time_s'] for step in measured)
+    memory = summary['peak_memory_bytes']
+    on_gpu = arguments.device != 'cpu'
+
+    def largest(key):
+        return round(max(rank[key] for rank in memory) / GIB, 2)
+    return {'step_s': round(step_s, 5),
+            'tokens_per_s_per_gpu': round(measured[-1]['padded_tokens'] / step_s / arguments.gpus, 1),
+            'peak_gib': largest('device') if on_gpu else None,
+            'setup_gib': largest('device_setup') if on_gpu else None,
+            'host_gib': largest('host'),
+            'parameters': summary['parameters'],
+            'last_loss': round(steps[-1]['loss'], 4)}
+
+
+def measure_ours(case, arguments, scratch):
+    name, _, overrides = case.partition(':')
+    base = name.removesuffix('+recompute')
+    strategy = strategies(arguments.gpus)[base]
+    config = scratch / 'bench.toml'
+    config.write_text(configuration(arguments, case, strategy, base != name, scratch), encoding='utf-8')
+    command = [str(arguments.capstan), 'run', str(config), *filter(None, overrides.split(',')), *arguments.set]
+    if arguments.gpus > 1:
+        command += ['-n', str(arguments.gpus)]
+    error = run(command, arguments, scratch / 'output.log')
+    return {'error': error} if error else read_run(scratch / 'bench', arguments)
+
+
+def measure_peer(case, arguments, scratch):
+    kind, words = peers()[case]
+    script = getattr(arguments, kind)
+    if script is None:
+        return {'error': f'--{kind} names no script'}
+    sizes = {'seq': arguments.seq, 'mb': arguments.micro_batch, 'acc': arguments.accumulation, 'h': arguments.hidden,
+             'layers': arguments.layers, 'heads': arguments.heads, 'steps': arguments.steps, 'warm': arguments.warmup}
+    command = [arguments.python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node',
+               str(arguments.gpus), str(script), *words, *(f'{key}={value}' for key, value in sizes.items())]
+    log = scratch / 'output.log'
+    error = run(command, arguments, log)
+    results = [line for line in log.read_text(encoding='utf-8', errors='replace').splitlines() if 'RESULT {' in line]
+    if error or not results:
+        return {'error': error or 'it printed no RESULT line'}
+    result = json.loads(results[-1].split('RESULT ', 1)[1])
+    return {'step_s': result['step_s'], 'tokens_per_s_per_gpu': result['tok_s_gpu'], 'peak_gib': result['peak_gib'],
+            'setup_gib': None, 'host_gib': result.get('host_gib'), 'parameters': result['params']}
+
+
+def measure(case, arguments):
+    """One case in a folder of its own, which goes with it: final weights can be large."""
+    with tempfile.TemporaryDirectory(prefix='capstan-bench-', dir=arguments.scratch) as folder:
+        scratch = pathlib.Path(folder)
+        numbers = measure_peer(case, arguments, scratch) if case in peers() else measure_ours(case, arguments, scratch)
+    return {'case': case, 'gpus': arguments.gpus, **numbers}
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ''
+
+
+def hardware():
+    """What this machine is: GPUs and driver, processor, memory."""
+    gpus = output_of('nvidia-smi', '--query-gpu=name,memory.total,driver_version', '--format=csv,noheader').splitlines()
+    with open('/proc/cpuinfo', encoding='utf-8') as info:
+        processor = next((line.split(':', 1)[1].strip() for line in info if line.startswith('model name')), '')
+    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    return {'gpus': gpus, 'processor': processor or platform.machine(), 'cores': os.cpu_count(),
+            'memory_gib': round(memory / GIB, 1)}
+
+
+def record(arguments, results):
+    """The measurement with all that it depends on."""
+    model = {key: getattr(arguments, key) for key in ('vocab', 'hidden', 'layers', 'heads', 'ff', 'seq')}
+    batch = {key: getattr(arguments, key) for key in ('micro_batch', 'accumulation', 'precision', 'steps', 'warmup')}
+    return {'date': datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d'),
+            'capstan': output_of(str(arguments.capstan), '--version'), 'hardware': hardware(), 'model': model,
+            'training': {**batch, 'options': arguments.set}, 'results': results}
+
+
+def parse(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('cases', nargs='*', metavar='CASE')
+    parser.add_argument('--list', action='store_true', help='print the cases')
+    parser.add_argument('--gpus', type=int, default=1, help='ranks, one GPU each (default 1)')
+    parser.add_argument('--device', choices=('cuda', 'cpu'), default='cuda')
+    for name, default in (('vocab', 50257), ('hidden', 3072), ('layers', 24), ('heads', 24), ('seq', 1024)):
+        parser.add_argument(f'--{name}', type=int, default=default, help=f'of the GPT (default {default})')
+    parser.add_argument('--ff', type=int, help='of the GPT (default 4 x hidden)')
+    parser.add_argument('--micro-batch', type=int, default=2, help='samples a rank computes at once (default 2)')
+    parser.add_argument('--accumulation', type=int, default=1, help='micro-steps of a step (default 1)')
+    parser.add_argument('--precision', default='bf16', help='train.precision (default bf16)')
+    parser.add_argument('--steps', type=int, default=8, help='measured steps (default 8)')
+    parser.add_argument('--warmup', type=int, default=4, help='steps before them (default 4)')
+    parser.add_argument('--set', action='append', default=[], metavar='OPTION=VALUE', help='for all of our cases')
+    parser.add_argument('--capstan', type=pathlib.Path, default=ROOT / 'build' / 'cuda' / 'bin' / 'capstan')
+    parser.add_argument('--deepspeed', type=pathlib.Path, help='script of the deepspeed-… cases')
+    parser.add_argument('--fsdp2', type=pathlib.Path, help='script of the fsdp2… cases')
+    parser.add_argument('--python', default=sys.executable, help='the Python that runs peers')
+    parser.add_argument('--scratch', help='folder for runs, which write their final weights there (default: temporary)')
+    parser.add_argument('--timeout', type=float, default=300, help='seconds a case may take (default 300)')
+    parser.add_argument('--record', type=pathlib.Path, help='also write all results, with model, hardware and date')
+    arguments = parser.parse_args(words)
+    arguments.ff = arguments.ff or 4 * arguments.hidden
+    arguments.known = [*strategies(arguments.gpus), *peers()]
+    for case in arguments.cases:
+        base = case.partition(':')[0].removesuffix('+recompute')
+        if base not in arguments.known or (case != base and base in peers()):
+            parser.error(f'there is no case {case}; --list prints them')
+    ours = [case for case in arguments.cases if case not in peers()]
+    if ours and not shutil.which(arguments.capstan):
+        parser.error(f'{arguments.capstan} is not a program: build it, or name it with --capstan')
+    if arguments.steps < 1 or arguments.warmup < 0 or arguments.gpus < 1:
+        parser.error('--steps and --gpus are at least 1, --warmup at least 0')
+    return arguments
+
+
+def main(words):
+    arguments = parse(words)
+    if arguments.list or not arguments.cases:
+        print('\n'.join(arguments.known))
+        return 0
+    results = []
+    for case in arguments.cases:
+        results.append(measure(case, arguments))
+        print(json.dumps(results[-1]), flush=True)
+        if arguments.record:  # after each case: what is measured is kept whatever comes next
+            arguments.record.write_text(json.dumps(record(arguments, results), indent=2) + '\n', encoding='utf-8')
+    return 1 if any('error' in result for result in results) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
