@@ -1,13 +1,12 @@
 # libcapstan_cuda.so: every *.cu and *_cuda.cc of the rooms. Opened at run time by ranks that use GPUs, before the
 # first use of ATen; nothing else links it, so that libcapstan.so needs no libtorch_cuda, cudart or nccl.
-include(CapstanCuda)
-
 set(CUDA_SOURCES)
 foreach(room IN LISTS PLAIN_ROOMS TORCH_ROOMS)
   file(GLOB files CONFIGURE_DEPENDS "${room}/*.cu" "${room}/*_cuda.cc")
   list(APPEND CUDA_SOURCES ${files})
 endforeach()
-add_library(capstan_cuda SHARED ${CUDA_SOURCES})
+capstan_abi_note(note "${CAPSTAN_GPU_ABI_TAG}")   # what the host compares with a plugin's GPU module
+add_library(capstan_cuda SHARED ${CUDA_SOURCES} "${note}")
 target_include_directories(capstan_cuda PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/include")
 target_include_directories(capstan_cuda SYSTEM PRIVATE
   "${CMAKE_CURRENT_SOURCE_DIR}/comm/gloo_shim" "${NCCL_INCLUDE_DIR}" ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,5 +1,6 @@
-# What the GPU module is compiled with: nvcc of LibTorch's CUDA major, the architectures, NCCL's header.
-# Included by core/cuda.cmake, and only with CAPSTAN_CUDA; LibTorch itself (torch::cuda) is CapstanTorch's.
+# What GPU modules are compiled with: nvcc of LibTorch's CUDA major, the architectures, NCCL.
+# Included only with CAPSTAN_CUDA, behind CapstanTorch, whose torch::cuda is LibTorch itself.
+# Sets CAPSTAN_GPU_ABI_FIELDS, which stand in the ABI note of a GPU module behind those of every plugin.
 
 # nvcc: -DCMAKE_CUDA_COMPILER, then CUDA_HOME, then the newest toolkit of the right major, then the PATH.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -53,7 +54,7 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 find_package(CUDAToolkit ${_nvcc_major} REQUIRED)
 
 # NCCL: -DNCCL_ROOT, then the wheel beside LibTorch, what tools/setup fetched, the toolkit, the system.
-file(GLOB _nccl "${CAPSTAN_TORCH_DIR}/../nvidia/nccl" "${PROJECT_SOURCE_DIR}/.deps/nvidia/nccl")
+file(GLOB _nccl "${CAPSTAN_TORCH_DIR}/../nvidia/nccl" "${CAPSTAN_NVIDIA}/nccl")
 list(PREPEND _nccl "${NCCL_ROOT}" "$ENV{NCCL_ROOT}")
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${_nccl} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${_nccl} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
@@ -62,3 +63,8 @@ if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
     "Install the wheel nvidia-nccl-cu${_nvcc_major} beside LibTorch (tools/setup does), or pass -DNCCL_ROOT=FOLDER.")
 endif()
 message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_COMPILER}), architectures ${CAPSTAN_CUDA_ARCHS}, NCCL ${NCCL_LIBRARY}")
+foreach(_part IN ITEMS MAJOR MINOR)
+  file(STRINGS "${NCCL_INCLUDE_DIR}/nccl.h" _line REGEX "^#define NCCL_${_part} ")
+  string(REGEX MATCH "[0-9]+" _nccl_${_part} "${_line}")
+endforeach()
+set(CAPSTAN_GPU_ABI_FIELDS "cuda=${_nvcc_major} nccl=${_nccl_MAJOR}.${_nccl_MINOR}")

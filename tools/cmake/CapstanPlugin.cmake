@@ -5,14 +5,22 @@
 # symbol and carries the ABI note which the host reads before it opens the file.
 # In Capstan's own tree the file lands in lib/capstan/plugins/<kind>/, where the
 # host looks for it; elsewhere in <build>/plugins/<kind>/, for CAPSTAN_PLUGIN_PATH.
+# It is installed to lib/capstan/plugins/<kind>/, but not with OUTPUT_DIRECTORY.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
-# Needs before it is included: the target capstan::sdk and CAPSTAN_TORCH_VERSION.
-include_guard(GLOBAL)
+# *.cu and *_cuda.cc among the sources make up <name>_cuda.so beside it (target
+# plugin_<kind>_<name>_cuda; only with CAPSTAN_CUDA), which ranks that use GPUs
+# open too. It exports nothing: it registers CUDA implementations of operators
+# that <name>.so defines (TORCH_LIBRARY_IMPL).
+#
+# Needs before it is included: the target capstan::sdk, CAPSTAN_TORCH_VERSION, and
+# with CAPSTAN_CUDA what CapstanCuda.cmake sets.
+include_guard(DIRECTORY)
 enable_language(ASM)
 
 set(CAPSTAN_PLUGIN_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
 set(CAPSTAN_PLUGIN_EXPORTS "${CMAKE_CURRENT_LIST_DIR}/plugin.exports")
+set(CAPSTAN_PLUGIN_INSTALL_DIR lib/capstan/plugins)
 
 # The ABI tag: what must match exactly between host and plugin, since C++ objects
 # pass between them. GPU files add their CUDA and NCCL versions.
@@ -22,6 +30,7 @@ string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" _cxx_id)
 string(REPLACE "gnu" "gcc" _cxx_id "${_cxx_id}")
 string(JOIN " " CAPSTAN_ABI_TAG "sdk=${CAPSTAN_SDK_VERSION}" "arch=${CMAKE_SYSTEM_PROCESSOR}"
   "cxx=${_cxx_id}${_cxx_major}" "std=c++20" "cxx11abi=1" "torch=${CAPSTAN_TORCH_VERSION}")
+set(CAPSTAN_GPU_ABI_TAG "${CAPSTAN_ABI_TAG} ${CAPSTAN_GPU_ABI_FIELDS}")
 
 # Writes the note's source for a tag and returns its path: the same file for the same tag.
 function(capstan_abi_note result CAPSTAN_NOTE_TAG)
@@ -29,6 +38,19 @@ function(capstan_abi_note result CAPSTAN_NOTE_TAG)
   set(file "${CMAKE_BINARY_DIR}/abi_note_${key}.S")
   configure_file("${CAPSTAN_PLUGIN_CMAKE_DIR}/abi_note.S.in" "${file}" @ONLY)
   set(${result} "${file}" PARENT_SCOPE)
+endfunction()
+
+# What a plugin's two files share.
+function(capstan_plugin_library target file folder tag)
+  capstan_abi_note(note "${tag}")
+  add_library(${target} MODULE ${ARGN} "${note}")
+  set_target_properties(${target} PROPERTIES PREFIX "" SUFFIX ".so" OUTPUT_NAME "${file}"
+    LIBRARY_OUTPUT_DIRECTORY "${folder}" LINK_DEPENDS "${CAPSTAN_PLUGIN_EXPORTS}"
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+    CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    INSTALL_RPATH "$ORIGIN/../../..;${CAPSTAN_TORCH_RPATH}")
+  target_link_libraries(${target} PRIVATE capstan::sdk)
+  target_link_options(${target} PRIVATE "-Wl,--version-script=${CAPSTAN_PLUGIN_EXPORTS}" "-Wl,-z,defs")
 endfunction()
 
 function(capstan_add_plugin name)
@@ -39,33 +61,44 @@ function(capstan_add_plugin name)
   if(NOT name MATCHES "^[A-Za-z0-9_-]+$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): a name has letters, digits, '_' and '-' only")
   endif()
-  if(NOT PLUGIN_SOURCES)
-    message(FATAL_ERROR "capstan_add_plugin(${name}): SOURCES is empty")
+  if(name MATCHES "_cuda$")
+    message(FATAL_ERROR "capstan_add_plugin(${name}): NAME_cuda.so is the GPU module of plugin NAME; choose another name")
   endif()
   if(PLUGIN_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "capstan_add_plugin(${name}): unknown arguments ${PLUGIN_UNPARSED_ARGUMENTS}")
   endif()
-  if(NOT PLUGIN_OUTPUT_DIRECTORY)
-    if(CMAKE_LIBRARY_OUTPUT_DIRECTORY)
-      set(PLUGIN_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/capstan/plugins/${PLUGIN_KIND}")
-    else()
-      set(PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/plugins/${PLUGIN_KIND}")
-    endif()
+  set(gpu_sources ${PLUGIN_SOURCES})
+  list(FILTER gpu_sources INCLUDE REGEX "(\\.cu|_cuda\\.cc)$")
+  list(FILTER PLUGIN_SOURCES EXCLUDE REGEX "(\\.cu|_cuda\\.cc)$")
+  if(NOT PLUGIN_SOURCES)
+    message(FATAL_ERROR "capstan_add_plugin(${name}): SOURCES has no .cc file besides kernels")
+  endif()
+  set(folder "${PLUGIN_OUTPUT_DIRECTORY}")
+  if(NOT folder AND CMAKE_LIBRARY_OUTPUT_DIRECTORY)
+    set(folder "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/capstan/plugins/${PLUGIN_KIND}")
+  elseif(NOT folder)
+    set(folder "${CMAKE_BINARY_DIR}/plugins/${PLUGIN_KIND}")
   endif()
   if(NOT PLUGIN_ABI_TAG)
     set(PLUGIN_ABI_TAG "${CAPSTAN_ABI_TAG}")
   endif()
-  capstan_abi_note(note "${PLUGIN_ABI_TAG}")
   set(target plugin_${PLUGIN_KIND}_${name})
-  add_library(${target} MODULE ${PLUGIN_SOURCES} "${note}")
-  set_target_properties(${target} PROPERTIES PREFIX "" SUFFIX ".so" OUTPUT_NAME "${name}"
-    LIBRARY_OUTPUT_DIRECTORY "${PLUGIN_OUTPUT_DIRECTORY}" LINK_DEPENDS "${CAPSTAN_PLUGIN_EXPORTS}"
-    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_link_libraries(${target} PRIVATE capstan::sdk)
-  target_link_options(${target} PRIVATE "-Wl,--version-script=${CAPSTAN_PLUGIN_EXPORTS}" "-Wl,-z,defs")
+  set(targets ${target})
+  capstan_plugin_library(${target} "${name}" "${folder}" "${PLUGIN_ABI_TAG}" ${PLUGIN_SOURCES})
   # In the tree, plugins that speak tensors share core's precompiled header.
   if(TARGET capstan_pch AND NOT PLUGIN_KIND MATCHES "^(data|monitor)$")
     target_precompile_headers(${target} REUSE_FROM capstan_pch)
+  endif()
+  if(gpu_sources AND CAPSTAN_CUDA)
+    capstan_plugin_library(${target}_cuda "${name}_cuda" "${folder}" "${CAPSTAN_GPU_ABI_TAG}" ${gpu_sources})
+    target_link_libraries(${target}_cuda PRIVATE torch::cuda)
+    target_compile_options(${target}_cuda PRIVATE ${CAPSTAN_CUDA_OPTIONS})
+    add_dependencies(${target} ${target}_cuda)
+    list(APPEND targets ${target}_cuda)
+  elseif(gpu_sources)
+    message(STATUS "${PLUGIN_KIND} plugin ${name}: without its kernels (CAPSTAN_CUDA is off)")
+  endif()
+  if(NOT PLUGIN_OUTPUT_DIRECTORY)
+    install(TARGETS ${targets} LIBRARY DESTINATION "${CAPSTAN_PLUGIN_INSTALL_DIR}/${PLUGIN_KIND}")
   endif()
 endfunction()

@@ -1,9 +1,11 @@
 # Imports the pinned LibTorch as torch::cpu (and torch::cuda for the GPU module).
 #
 # Everything that depends on the LibTorch version stands here and in core/comm/gloo_shim.
-# Looked for in -DTorch_ROOT, then the environment's Torch_ROOT, then the tree's own .deps/torch
-# (made by tools/setup). Torch_ROOT may be LibTorch itself, a site-packages folder, or a Python environment.
+# Looked for in -DTorch_ROOT, then the environment's Torch_ROOT, then CAPSTAN_TORCH_DEFAULT: in the tree .deps/torch
+# (made by tools/setup), from an installation the one that Capstan was built with. Torch_ROOT may be LibTorch itself,
+# a site-packages folder, or a Python environment.
 #
+# Needs before it is included: CAPSTAN_TORCH_DEFAULT, and CAPSTAN_NVIDIA, a folder of NVIDIA's wheels (may be absent).
 # Sets CAPSTAN_TORCH_VERSION, CAPSTAN_TORCH_DIR, CAPSTAN_TORCH_CUDA_MAJOR (empty: a build without CUDA)
 # and CAPSTAN_TORCH_RPATH, the folders where a program finds LibTorch and what it needs.
 set(CAPSTAN_TORCH_VERSION 2.11.0)
@@ -12,7 +14,7 @@ set(Torch_ROOT "$ENV{Torch_ROOT}" CACHE PATH "LibTorch ${CAPSTAN_TORCH_VERSION},
 function(capstan_find_torch result)
   set(root "${Torch_ROOT}")
   if(NOT root)
-    set(root "${PROJECT_SOURCE_DIR}/.deps/torch")
+    set(root "${CAPSTAN_TORCH_DEFAULT}")
   endif()
   file(GLOB inside "${root}/lib/python3*/site-packages/torch")
   foreach(folder IN LISTS inside ITEMS "${root}/torch" "${root}")
@@ -22,8 +24,8 @@ function(capstan_find_torch result)
     endif()
   endforeach()
   message(FATAL_ERROR "no LibTorch in ${root} (lib/libtorch_cpu.so is missing).\n"
-    "Run tools/setup, or pass -DTorch_ROOT=FOLDER with a torch ${CAPSTAN_TORCH_VERSION}: LibTorch, "
-    "a site-packages folder or a Python environment.")
+    "Pass -DTorch_ROOT=FOLDER with a torch ${CAPSTAN_TORCH_VERSION}: LibTorch, a site-packages folder or a Python "
+    "environment. In Capstan's own tree tools/setup fetches one.")
 endfunction()
 
 function(capstan_torch_version folder result)
@@ -54,7 +56,7 @@ capstan_find_torch(CAPSTAN_TORCH_DIR)
 capstan_torch_version("${CAPSTAN_TORCH_DIR}" _version)
 if(NOT _version STREQUAL CAPSTAN_TORCH_VERSION)
   message(FATAL_ERROR "LibTorch in ${CAPSTAN_TORCH_DIR} is ${_version}; Capstan needs ${CAPSTAN_TORCH_VERSION}.\n"
-    "Pass -DTorch_ROOT=FOLDER with a torch ${CAPSTAN_TORCH_VERSION}, or run tools/setup.")
+    "Pass -DTorch_ROOT=FOLDER with a torch ${CAPSTAN_TORCH_VERSION}; in Capstan's own tree tools/setup fetches one.")
 endif()
 capstan_torch_cuda_major("${CAPSTAN_TORCH_DIR}" CAPSTAN_TORCH_CUDA_MAJOR)
 if(CAPSTAN_CUDA AND NOT CAPSTAN_TORCH_CUDA_MAJOR)
@@ -69,10 +71,8 @@ endif()
 # LibTorch finds NVIDIA's libraries beside itself (nvidia/ in a site-packages folder or in .deps). A LibTorch
 # that was given from elsewhere may lack them: then those that tools/setup fetched are used. Written as DT_RPATH,
 # which LibTorch's own look-ups inherit and which comes before another torch on LD_LIBRARY_PATH.
-file(GLOB _nvidia "${PROJECT_SOURCE_DIR}/.deps/nvidia/*/lib")
+file(GLOB _nvidia "${CAPSTAN_NVIDIA}/*/lib")
 set(CAPSTAN_TORCH_RPATH "${CAPSTAN_TORCH_DIR}/lib" ${_nvidia})
-set(CMAKE_BUILD_RPATH "${CAPSTAN_TORCH_RPATH}")
-add_link_options("-Wl,--disable-new-dtags")
 
 function(capstan_import_torch name)
   add_library(torch_${name} SHARED IMPORTED)
@@ -86,6 +86,7 @@ target_include_directories(torch_headers SYSTEM INTERFACE
 target_compile_definitions(torch_headers INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 add_library(torch_link INTERFACE)
 target_link_libraries(torch_link INTERFACE torch_headers torch_torch_cpu torch_c10)
+target_link_options(torch_link INTERFACE "-Wl,--disable-new-dtags")
 add_library(torch::cpu ALIAS torch_link)
 
 # For the GPU module alone: LibTorch's CUDA half, with the headers of a CUDA toolkit of the same major.
@@ -102,9 +103,10 @@ if(CAPSTAN_CUDA)
   endif()
   # With the toolkit, or in NVIDIA's wheel beside LibTorch.
   find_path(CAPSTAN_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "${CAPSTAN_TORCH_DIR}/../nvidia/nccl/include"
-    "${PROJECT_SOURCE_DIR}/.deps/nvidia/nccl/include")
+    "${CAPSTAN_NVIDIA}/nccl/include")
   if(NOT CAPSTAN_NCCL_INCLUDE)
-    message(FATAL_ERROR "nccl.h is neither in the CUDA toolkit nor beside LibTorch: run tools/setup --cuda --no-toolkit.")
+    message(FATAL_ERROR "nccl.h is neither in the CUDA toolkit nor beside LibTorch: install the wheel nvidia-nccl-cu${CAPSTAN_TORCH_CUDA_MAJOR} "
+      "beside LibTorch (in Capstan's own tree: tools/setup --cuda --no-toolkit), or pass -DCAPSTAN_NCCL_INCLUDE=FOLDER.")
   endif()
   capstan_import_torch(c10_cuda)
   add_library(torch_cuda_link INTERFACE)

@@ -1,0 +1,35 @@
+# cmake --install: a prefix that works wherever it is moved, shaped like the build tree.
+#
+#   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates}
+#   lib/libcapstan*.so                       share/doc/capstan
+#   lib/capstan/plugins/<kind>/*.so          lib/cmake/Capstan: find_package(Capstan)
+#   include/capstan: the SDK
+#
+# Everything finds libcapstan relative to itself. LibTorch is not copied: its folder is written into the files, with
+# LD_LIBRARY_PATH behind it for a LibTorch that was moved.
+include(CMakePackageConfigHelpers)
+
+set(CAPSTAN_INSTALL_PACKAGE lib/cmake/Capstan)
+set_target_properties(capstan_program PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${CAPSTAN_TORCH_RPATH}")
+set_target_properties(capstan PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
+install(TARGETS capstan_program RUNTIME DESTINATION bin)
+install(TARGETS capstan LIBRARY DESTINATION lib)
+if(TARGET capstan_cuda)
+  set_target_properties(capstan_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS capstan_cuda LIBRARY DESTINATION lib)
+endif()
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION include FILES_MATCHING PATTERN "*.h")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
+# Before 1.0 a minor version may change the SDK.
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake"
+  DESTINATION ${CAPSTAN_INSTALL_PACKAGE})
+foreach(file IN ITEMS CapstanCuda.cmake CapstanPlugin.cmake CapstanTest.cmake CapstanTorch.cmake abi_note.S.in plugin.exports)
+  install(FILES "${CMAKE_CURRENT_LIST_DIR}/${file}" DESTINATION ${CAPSTAN_INSTALL_PACKAGE})
+endforeach()
+
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/new-plugin" DESTINATION bin RENAME capstan-new-plugin)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}/configs" DESTINATION share/capstan)
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION share/doc/capstan)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION share/doc/capstan)
