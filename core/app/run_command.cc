@@ -156,7 +156,7 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
                comm::Communicator& communicator) {
   const bool first = communicator.world().rank == 0;
   if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
-  state.host.emplace(plugin_folders(env));
+  state.host.emplace(plugin_folders(env), device.name == "cuda");
   state.job = prepare_together(arguments, device, *state.host, communicator);
   const auto& job = *state.job;
   train::RunFolder folder(shared_folder(job, communicator), communicator.world().rank);

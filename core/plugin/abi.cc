@@ -141,4 +141,25 @@ void check_abi(const std::filesystem::path& file) {
               file.string());
 }
 
+std::filesystem::path gpu_module_of(const std::filesystem::path& library) {
+  return library.parent_path() / (library.stem().string() + "_cuda.so");
+}
+
+void check_gpu_module_abi(const std::filesystem::path& file, const std::filesystem::path& own) {
+  auto tag = read_abi_tag(file);
+  const bool has_own = std::filesystem::exists(own);
+  if (!has_own) {
+    std::vector<std::string> common;
+    for (const auto& [name, value] : abi_fields(tag)) {
+      if (name != "cuda" && name != "nccl") common.push_back(cat(name, "=", value));
+    }
+    tag = join(common, " ");
+  }
+  const auto difference = abi_difference(has_own ? read_abi_tag(own) : host_abi_tag(), tag);
+  if (difference.empty()) return;
+  throw Error("holds kernels that were built for another Capstan and cannot be loaded\n" + difference,
+              "rebuild the plugin against this Capstan's SDK with -DCAPSTAN_CUDA=ON and what is named above",
+              file.string());
+}
+
 }  // namespace capstan::plugin

@@ -27,5 +27,11 @@ std::string read_abi_tag(const std::filesystem::path& file);
 /// Throws Error, field by field, when the file was built for another Capstan than this one.
 void check_abi(const std::filesystem::path& file);
 
+/// The file that holds a plugin's kernels: <name>_cuda.so beside <name>.so, or beside libcapstan.so its own.
+std::filesystem::path gpu_module_of(const std::filesystem::path& library);
+/// As check_abi, for a plugin's GPU module. Its CUDA major and NCCL version must be those of `own`, Capstan's GPU
+/// module; where that does not exist (a build without CUDA), only the fields that every plugin has are compared.
+void check_gpu_module_abi(const std::filesystem::path& file, const std::filesystem::path& own);
+
 }  // namespace plugin
 CAPSTAN_END_NAMESPACE

@@ -3,7 +3,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <boost/dll/runtime_symbol_info.hpp>
 
 #include "plugin/loader.h"
 
@@ -42,14 +41,11 @@ bool is_name(const std::string& name) {
 
 }  // namespace
 
-Host::Host(const std::vector<fs::path>& folders) {
+Host::Host(const std::vector<fs::path>& folders, bool uses_gpu) : uses_gpu_(uses_gpu) {
   for (const auto& folder : folders) folders_.push_back(fs::absolute(folder).lexically_normal());
 }
 
-fs::path Host::builtin_folder() {
-  const fs::path own(boost::dll::this_line_location().string());
-  return fs::canonical(own).parent_path() / "capstan" / "plugins";
-}
+fs::path Host::builtin_folder() { return own_library().parent_path() / "capstan" / "plugins"; }
 
 std::vector<fs::path> Host::candidates(const std::string& kind, const std::string& name) const {
   std::vector<fs::path> out;
@@ -87,7 +83,7 @@ void Host::fail_not_found(const std::string& kind, const std::string& name, cons
 }
 
 const Registration& Host::load_file(const fs::path& file, const std::string& kind) {
-  registry_.add(load_plugin_file(file, kind));
+  registry_.add(load_plugin_file(file, kind, uses_gpu_));
   return registry_.all().back();
 }
 

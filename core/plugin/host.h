@@ -23,8 +23,9 @@ struct Found {
 /// Not thread-safe; registrations live as long as the host.
 class Host {
  public:
-  /// `folders`: of CAPSTAN_PLUGIN_PATH, in its order.
-  explicit Host(const std::vector<std::filesystem::path>& folders = {});
+  /// `folders`: of CAPSTAN_PLUGIN_PATH, in its order. `uses_gpu`: this rank opens the plugins' GPU modules too, and
+  /// has opened Capstan's own.
+  explicit Host(const std::vector<std::filesystem::path>& folders = {}, bool uses_gpu = false);
 
   /// The plugin, loaded at the first call. `path`: its file; empty = search. Throws Error that names the
   /// file and what is wrong with it, or, where none is found, every path tried and the nearest name.
@@ -50,6 +51,7 @@ class Host {
   const Registration& load_file(const std::filesystem::path& file, const std::string& kind);
 
   std::vector<std::filesystem::path> folders_;
+  bool uses_gpu_;
   Registry registry_;
 };
 

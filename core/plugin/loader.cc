@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/core/demangle.hpp>
+#include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
 #include <deque>
 #include <map>
@@ -98,6 +99,13 @@ const Opened& open_once(const std::filesystem::path& file) {
   auto after = doubled_torch_files();
   if (after.size() <= before.size()) after.clear();  // only the file that brings a second LibTorch is to blame
   return kept.emplace_back(Opened{file.string(), library, std::move(after)});
+}
+
+const Opened& open_checked(const std::filesystem::path& file) {
+  const auto& opened = open_once(file);
+  if (opened.doubled.empty()) return opened;
+  throw Error(cat("brings a second LibTorch into the process: ", join(opened.doubled, " and ")),
+              "link the plugin with the LibTorch that Capstan was built with, and with no other", file.string());
 }
 
 const CapstanPluginDescriptor& descriptor_of(const boost::dll::shared_library& library, const std::string& file) {
@@ -192,14 +200,16 @@ std::vector<std::string> doubled_torch_files() {
   return out;
 }
 
-Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind) {
+std::filesystem::path own_library() { return std::filesystem::canonical(boost::dll::this_line_location().string()); }
+
+Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu) {
   const auto name = file.string();
+  const auto gpu_module = gpu_module_of(file);
+  const bool has_gpu_module = std::filesystem::exists(gpu_module);
   check_abi(file);
-  const auto& opened = open_once(file);
-  if (!opened.doubled.empty()) {
-    throw Error(cat("brings a second LibTorch into the process: ", join(opened.doubled, " and ")),
-                "link the plugin with the LibTorch that Capstan was built with, and with no other", name);
-  }
+  if (has_gpu_module) check_gpu_module_abi(gpu_module, gpu_module_of(own_library()));
+  const auto& opened = open_checked(file);
+  if (has_gpu_module && uses_gpu) open_checked(gpu_module);
   const auto& descriptor = descriptor_of(opened.library, name);
   check_names(descriptor, file, kind);
   return register_types(descriptor, name);

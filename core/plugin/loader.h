@@ -12,7 +12,12 @@ namespace plugin {
 /// Opens a plugin's file for good and returns what it registers. `kind` = what it has to be; empty = any.
 /// Checked in this order: ABI note, libraries that it needs, one LibTorch in the process, entry symbol, descriptor
 /// (size, kind, name = stem), registration of exactly one type. Throws Error that names the file. Thread-safe.
-Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind);
+/// Where a GPU module stands beside the file, its note is compared too, and with `uses_gpu` it is opened behind the
+/// plugin: Capstan's own GPU module must be open by then.
+Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu = false);
+
+/// libcapstan.so, or the program that holds this code.
+std::filesystem::path own_library();
 
 /// The files of LibTorch that this process has mapped ("libtorch_cpu", "libc10"), when a name is there twice.
 std::vector<std::string> doubled_torch_files();
