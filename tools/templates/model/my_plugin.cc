@@ -1,0 +1,145 @@
+#include "my_plugin.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+#include <capstan/ops/cross_entropy.h>
+
+namespace my_plugin {
+
+using capstan::layout::Init;
+
+namespace {
+
+constexpr double init_std = 0.02;
+constexpr double epsilon = 1e-5;
+
+}  // namespace
+
+void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t) {
+  t.add("vocab_size", &MyPluginOptions::vocab_size).min(1).doc("number of token ids");
+  t.add("hidden_size", &MyPluginOptions::hidden_size).min(1).doc("width of the residual stream");
+  t.add("num_layers", &MyPluginOptions::num_layers).min(1).doc("number of blocks");
+  t.add("num_heads", &MyPluginOptions::num_heads).min(1).doc("attention heads; must divide hidden_size");
+  t.add("seq_length", &MyPluginOptions::seq_length).min(1).doc("learned positions: the longest sequence");
+}
+
+void MyPlugin::check(capstan::Diagnostics& diagnostics) const {
+  if (options_->hidden_size % options_->num_heads == 0) return;
+  diagnostics.add(options_.where(&MyPluginOptions::num_heads),
+                  capstan::cat("model.num_heads ", options_->num_heads, " does not divide model.hidden_size ",
+                               options_->hidden_size),
+                  "change one of the two");
+}
+
+nn::ModelFacts MyPlugin::facts() const {
+  nn::ModelFacts facts;
+  facts.vocab_size = options_->vocab_size;
+  facts.max_positions = options_->seq_length;
+  facts.hidden_size = options_->hidden_size;
+  facts.num_layers = options_->num_layers;
+  facts.num_heads = options_->num_heads;
+  return facts;
+}
+
+std::vector<std::unique_ptr<nn::Unit>> MyPlugin::build() const {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  units.push_back(std::make_unique<Embedding>(*options_));
+  for (std::int64_t i = 0; i < options_->num_layers; ++i) units.push_back(std::make_unique<Block>(*options_, i));
+  units.push_back(std::make_unique<Head>(*options_));
+  return units;
+}
+
+// 6 for each weight of a matrix product, and causal attention's two products, forward and backward.
+double MyPlugin::flops_per_token(std::int64_t sequence_length) const {
+  const auto h = static_cast<double>(options_->hidden_size);
+  const auto layers = static_cast<double>(options_->num_layers);
+  const double matrices = layers * 12 * h * h + static_cast<double>(options_->vocab_size) * h;
+  return 6 * matrices + 6 * layers * h * static_cast<double>(sequence_length);
+}
+
+// In a file every record is the tensor of its own name.
+capstan::layout::FileMap MyPlugin::file_map() const {
+  capstan::layout::FileMap map;
+  for (const auto& unit : build()) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) map.tensors[record.name].name = record.name;
+    }
+  }
+  return map;
+}
+
+Embedding::Embedding(const MyPluginOptions& o)
+    : Unit("embedding"),
+      tokens_("tokens", nn::Split::vocabulary,
+              add_record("tokens.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)),
+      positions_("positions", nn::Split::none,
+                 add_record("positions.weight", {o.seq_length, o.hidden_size}, Init::normal(init_std), true)) {
+  expose(tokens_);
+  expose(positions_);
+}
+
+nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
+  hidden.states = tokens_.forward(batch.tokens) + positions_.forward(batch.positions);
+  return hidden;
+}
+
+nn::Linear Block::linear(const std::string& layer, nn::Split split, std::int64_t out, std::int64_t in) {
+  return {layer, split, add_record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true), nullptr};
+}
+
+nn::LayerNorm Block::norm(const std::string& layer, std::int64_t size) {
+  return {add_record(name() + "." + layer + ".weight", {size}, Init::ones(), false),
+          add_record(name() + "." + layer + ".bias", {size}, Init::zeros(), false), epsilon};
+}
+
+Block::Block(const MyPluginOptions& o, std::int64_t index)
+    : Unit("blocks." + std::to_string(index)),
+      index_(static_cast<std::size_t>(index)),
+      heads_(o.num_heads),
+      norm1_(norm("norm1", o.hidden_size)),
+      norm2_(norm("norm2", o.hidden_size)),
+      q_(linear("q", nn::Split::columns, o.hidden_size, o.hidden_size)),
+      k_(linear("k", nn::Split::columns, o.hidden_size, o.hidden_size)),
+      v_(linear("v", nn::Split::columns, o.hidden_size, o.hidden_size)),
+      projection_(linear("projection", nn::Split::rows, o.hidden_size, o.hidden_size)),
+      up_(linear("up", nn::Split::columns, 4 * o.hidden_size, o.hidden_size)),
+      down_(linear("down", nn::Split::rows, o.hidden_size, 4 * o.hidden_size)),
+      no_dropout_(name() + ".attention", 0) {
+  for (auto* layer : {&q_, &k_, &v_, &projection_, &up_, &down_}) expose(*layer);
+}
+
+nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
+  const auto x = hidden.states;
+  const auto in = norm1_.forward(x);
+  // [B, S, hidden] -> [B, heads, S, hidden / heads]
+  const auto split = [&](const nn::Linear& layer) {
+    return layer.forward(in).view({x.size(0), x.size(1), heads_, -1}).transpose(1, 2);
+  };
+  const auto attended = nn::causal_attention(split(q_), split(k_), split(v_), no_dropout_, batch, cache, index_);
+  const auto y = x + projection_.forward(attended.transpose(1, 2).flatten(2));
+  hidden.states = y + down_.forward(at::gelu(up_.forward(norm2_.forward(y))));
+  return hidden;
+}
+
+Head::Head(const MyPluginOptions& o)
+    : Unit("head"),
+      norm_(add_record("norm.weight", {o.hidden_size}, Init::ones(), false),
+            add_record("norm.bias", {o.hidden_size}, Init::zeros(), false), epsilon),
+      matrix_(add_record("head.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)) {}
+
+nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
+  constexpr std::int64_t chunk_rows = 4096;  // logits of so many positions exist at once
+  const auto x = norm_.forward(hidden.states);
+  if (batch.labels.defined()) {
+    hidden.states = capstan::ops::chunked_linear_cross_entropy(x.flatten(0, 1), matrix_->value(),
+                                                               batch.labels.flatten(), chunk_rows);
+  } else {
+    const auto last = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
+    hidden.states = at::linear(x.gather(1, last).squeeze(1), matrix_->value());
+  }
+  return hidden;
+}
+
+}  // namespace my_plugin
+
+CAPSTAN_MODEL("my_plugin", "0.1.0", "a small transformer", my_plugin::MyPlugin, my_plugin::MyPluginOptions)

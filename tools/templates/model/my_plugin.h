@@ -1,0 +1,86 @@
+#pragma once
+#include <capstan/model.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace my_plugin {
+
+namespace nn = capstan::nn;
+
+/// The options of [model]. Their defaults stand here; describe() declares the rest, once.
+struct MyPluginOptions {
+  std::int64_t vocab_size = 258;
+  std::int64_t hidden_size = 64;
+  std::int64_t num_layers = 2;
+  std::int64_t num_heads = 4;
+  std::int64_t seq_length = 512;
+
+  static void describe(capstan::config::OptionTable<MyPluginOptions>& t);
+};
+
+/// An example to replace: a small transformer. Says nothing about how it is distributed; every strategy can train it.
+class MyPlugin final : public nn::Model {
+ public:
+  explicit MyPlugin(capstan::config::Options<MyPluginOptions> options) : options_(std::move(options)) {}
+
+  void check(capstan::Diagnostics& diagnostics) const override;
+  nn::ModelFacts facts() const override;
+  std::vector<std::unique_ptr<nn::Unit>> build() const override;
+  double flops_per_token(std::int64_t sequence_length) const override;
+  capstan::layout::FileMap file_map() const override;
+
+ private:
+  capstan::config::Options<MyPluginOptions> options_;
+};
+
+/// Token ids [B, S] to hidden states [B, S, hidden].
+class Embedding final : public nn::Unit {
+ public:
+  explicit Embedding(const MyPluginOptions& options);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::Embedding tokens_;
+  nn::Embedding positions_;
+};
+
+/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+class Block final : public nn::Unit {
+ public:
+  Block(const MyPluginOptions& options, std::int64_t index);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  /// A layer of this block, [out, in] without bias, that strategies may split.
+  nn::Linear linear(const std::string& layer, nn::Split split, std::int64_t out, std::int64_t in);
+  nn::LayerNorm norm(const std::string& layer, std::int64_t size);
+
+  std::size_t index_;
+  std::int64_t heads_;
+  nn::LayerNorm norm1_;
+  nn::LayerNorm norm2_;
+  nn::Linear q_;
+  nn::Linear k_;
+  nn::Linear v_;
+  nn::Linear projection_;
+  nn::Linear up_;
+  nn::Linear down_;
+  nn::Dropout no_dropout_;
+};
+
+/// Hidden states to the loss sum; without labels, to logits [B, vocab] of each row's position `last`.
+class Head final : public nn::Unit {
+ public:
+  explicit Head(const MyPluginOptions& options);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::LayerNorm norm_;
+  nn::WeightPtr matrix_;
+};
+
+}  // namespace my_plugin
