@@ -201,7 +201,8 @@ void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diag
   diagnostics.add({},
                   cat("offloading needs ", text(needed), " of host memory a rank, ", text(all), " for the ",
                       job.ranks_per_node, " ranks of a node, and ", text(available), " are left"),
-                  "use more nodes, offload less, or ask for a node with more memory (#SBATCH --mem=0)");
+                  "use more nodes, offload less, ask for a node with more memory (#SBATCH --mem=0), or set "
+                  "run.host_memory if this is not the node");
 }
 
 }  // namespace
@@ -239,8 +240,10 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   place_on_mesh(job, request.world_size, diagnostics);
   open_data(job, diagnostics);
   if (!diagnostics.empty()) return job;
+  const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
+                                                    : available_host_memory();
   collect(diagnostics, [&] { job.footprints = predict(job, train_states); });
-  check_host_memory(job, request.host_memory > 0 ? request.host_memory : available_host_memory(), diagnostics);
+  check_host_memory(job, host_memory, diagnostics);
   return job;
 }
 

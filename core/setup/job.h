@@ -42,8 +42,6 @@ struct JobRequest {
   std::string device = "cpu";  ///< what run.device = "auto" means here
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
-  /// Bytes of host memory that a node's ranks may use; 0: what this machine (or its cgroup) has left.
-  std::int64_t host_memory = 0;
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.

@@ -13,6 +13,10 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
   t.add("device", &RunOptions::device)
       .choices({"auto", "cpu", "cuda"})
       .doc("auto: cuda where the NVIDIA driver shows a GPU, else cpu");
+  t.add("host_memory", &RunOptions::host_memory)
+      .min(0)
+      .doc("GiB of host memory that a node's ranks may use; 0: what this machine, or its control group, has left");
+  t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
 }
 
 void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {

@@ -17,6 +17,8 @@ struct RunOptions {
   std::int64_t seed = 1;
   bool deterministic = false;
   std::string device = "auto";
+  double host_memory = 0;
+  bool save_weights = true;
   static void describe(config::OptionTable<RunOptions>& t);
 };
 

@@ -81,7 +81,7 @@ monitor::RunEnded Loop::run() {
     answer(job_.train_data.get(), "train", job_.train->generate_train_samples, step);
     answer(job_.eval_data.get(), "eval", job_.train->generate_samples, step);
   }
-  ended_.weights = save_weights(step);
+  if (job_.run->save_weights) ended_.weights = save_weights(step);
   ended_.runtime_s = seconds_since(begin);
   ended_.mean_loss = step > 0 ? loss_total_ / static_cast<double>(step) : 0.0;
   ended_.epochs = job_.plan.epoch_progress(step);

@@ -77,7 +77,8 @@ def configuration(arguments, case, strategy, recompute, folder):
     """The TOML file of one of our cases."""
     steps = arguments.warmup + arguments.steps
     batch = arguments.micro_batch * arguments.accumulation * arguments.gpus
-    text = table('run', {'name': 'bench', 'dir': str(folder), 'seed': 1, 'device': arguments.device})
+    text = table('run', {'name': 'bench', 'dir': str(folder), 'seed': 1, 'device': arguments.device,
+                          'save_weights': False, 'host_memory': 1000})
     text += table('model', {'plugin': 'gpt', 'vocab_size': arguments.vocab, 'hidden_size': arguments.hidden,
                             'num_layers': arguments.layers, 'num_heads': arguments.heads, 'ff_dim': arguments.ff,
                             'seq_length': arguments.seq, 'dropout': 0.0})
