@@ -74,9 +74,12 @@ std::vector<layout::Footprint> predict(const Job& job, std::size_t states) {
     return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes), device);
   });
   const auto options = engine_options(job, device);
-  auto footprints = shard::footprint(shard::make_plan(pointers(units), options), options, states);
+  const auto plan = shard::make_plan(pointers(units), options);
+  auto footprints = shard::footprint(plan, options, states);
+  auto facts = job.facts();
+  facts.trainable_parameters = shard::trainable_parameters(plan);
   each_strategy(job, "footprint", [&](strategy::Strategy& strategy) {
-    for (auto& part : strategy.footprint(job.facts())) footprints.push_back(std::move(part));
+    for (auto& part : strategy.footprint(facts)) footprints.push_back(std::move(part));
   });
   return footprints;
 }

@@ -175,6 +175,14 @@ GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& 
   return storage;
 }
 
+std::int64_t trainable_parameters(const Plan& plan) {
+  std::int64_t sum = 0;
+  for (const auto& bucket : plan.buckets) {
+    for (const auto& planned : bucket.weights) sum += bucket.trainable ? planned.weight->numel() : 0;
+  }
+  return sum;
+}
+
 ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
   ScratchSizes sizes;
   const bool casts = options.precision.reduce != options.precision.master;

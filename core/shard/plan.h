@@ -65,6 +65,9 @@ struct Plan {
 /// Sets the records' role layouts and decides which weights move together. Allocates nothing.
 Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options);
 
+/// Elements of all weights that are trained (logical).
+std::int64_t trainable_parameters(const Plan& plan);
+
 /// What the engine allocates for a plan on one rank; it takes its sizes from the same numbers. `states`: tensors of
 /// optimizer state a slice.
 std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& options, std::size_t states);

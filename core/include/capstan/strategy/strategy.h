@@ -30,6 +30,7 @@ struct Facts {
   std::string precision;
   std::string device;  ///< "cpu", "cuda"
   std::int64_t ranks_per_node = 1;
+  std::int64_t trainable_parameters = 0;  ///< of the whole model behind structure(); known in footprint() only
 };
 
 /// What a strategy may use while it places a unit on the mesh.

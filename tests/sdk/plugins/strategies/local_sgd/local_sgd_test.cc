@@ -1,0 +1,46 @@
+#include <capstan_catch.h>
+
+#include "../../../test_rules.h"
+
+using namespace sdk_test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+testing::Run run(int world, const std::string& tables, const std::string& rule = "[strategy.descent]\n") {
+  return testing::train({.world = world,
+                         .config = "[data]\nplugin = \"even\"\n[optimizer]\nlr = 0.05\nschedule = \"constant\"\n"
+                                   "warmup_steps = 0\nclip = 0.0\n" +
+                                   rule + tables,
+                         .types = {descent(), even_data(), testing::linked(*capstan_plugin())}});
+}
+
+}  // namespace
+
+// Each rank's mean over as many tokens, one plain step, and the mean of the parameters: the same numbers as one step
+// with the mean over all.
+TEST_CASE("averaging after every step of plain descent is what one rank does") {
+  const auto alone = run(1, "");
+  for (const int world : {1, 2, 3, 4}) {
+    const auto mine = run(world, "[strategy.local_sgd]\nevery = 1\n");
+    INFO(world << " ranks");
+    CHECK(weight_distance(mine, alone) < 1e-12);
+  }
+}
+
+TEST_CASE("between averages ranks go their own ways, and the last step ends in an average") {
+  const auto alone = run(1, "");
+  const auto mine = run(2, "[strategy.local_sgd]\nevery = 7\n");  // 20 steps: averages after 7, 14 and the last
+  CHECK(weight_distance(mine, alone) > 1e-6);
+  CHECK(weight_distance(mine, alone) < 0.1);
+  CHECK(mine.losses.back() < 0.9 * mine.losses.front());
+  for (const auto& [what, difference] : mine.disagreements) {
+    INFO(what << " " << difference);
+    CHECK_FALSE(what.starts_with("weight"));
+  }
+}
+
+TEST_CASE("it is refused beside a strategy that cuts parameters, both named") {
+  CHECK_THROWS_WITH(run(2, "[strategy.local_sgd]\n[strategy.fsdp]\n"),
+                    Contains("summed gradients on dp") && Contains("local_sgd") && Contains("fsdp"));
+}

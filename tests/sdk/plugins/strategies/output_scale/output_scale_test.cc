@@ -1,0 +1,17 @@
+#include <capstan_catch.h>
+
+#include "../../../test_rules.h"
+
+using namespace sdk_test;
+
+TEST_CASE("a layer's slot: a factor of one changes nothing, another one does, and layouts agree") {
+  const auto run = [](int world, const std::string& tables) {
+    return testing::train({.world = world, .config = tables, .types = {testing::linked(*capstan_plugin())}});
+  };
+  const auto alone = run(1, "");
+  const std::string layer = "[strategy.output_scale]\nlayer = \"mlp.down\"\n";
+  CHECK(testing::differences(run(1, layer), alone, 0) == "");
+  const auto scaled = run(1, layer + "factor = 0.5\n");
+  CHECK(testing::differences(scaled, alone, 1e-3) != "");
+  CHECK(testing::differences(run(3, layer + "factor = 0.5\n[strategy.fsdp]\n"), scaled, 1e-10) == "");
+}

@@ -1,0 +1,24 @@
+#include <capstan_catch.h>
+
+#include "../../../test_rules.h"
+
+using namespace sdk_test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
+  const auto run = [](int world, const std::string& tables) {
+    return testing::train({.world = world,
+                           .config = "[optimizer]\nlr = 0.1\nschedule = \"constant\"\nwarmup_steps = 0\n" + tables,
+                           .types = {descent(), testing::linked(*capstan_plugin())}});
+  };
+  const auto alone = run(1, "[strategy.sgd]\nmomentum = 0.9\n");
+  CHECK(alone.losses.back() < alone.losses.front());
+  CHECK(testing::differences(run(3, "[strategy.sgd]\nmomentum = 0.9\n[strategy.fsdp]\n"), alone, 1e-10) == "");
+  CHECK(testing::differences(run(2,
+                                 "[strategy.sgd]\nmomentum = 0.9\n[strategy.zero]\nstage = 2\n"
+                                 "offload_optimizer = \"cpu\"\n"),
+                             alone, 1e-10) == "");
+  CHECK(testing::differences(run(1, ""), alone, 1e-3) != "");
+  CHECK_THROWS_WITH(run(1, "[strategy.sgd]\n[strategy.descent]\n"),
+                    Contains("optimizer rule") && Contains("sgd") && Contains("descent"));
+}
