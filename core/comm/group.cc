@@ -111,6 +111,43 @@ void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::str
   recorded(*log_, "reduce-scatter", *this, label, ++calls_, [&] { do_reduce_scatter(out, in); });
 }
 
+void Group::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label) {
+  CAPSTAN_ASSERT(out.size() == in.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    check(out[i], "all-gather", label);
+    check(in[i], "all-gather", label);
+    CAPSTAN_ASSERT(out[i].numel() == in[i].numel() * size() && out[i].scalar_type() == in[i].scalar_type());
+    if (size() == 1) copy_memory(out[i], in[i]);
+  }
+  if (size() == 1 || out.empty()) return;
+  recorded(*log_, "all-gather", *this, label, ++calls_, [&] { do_all_gather_list(out, in); });
+}
+
+void Group::reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in,
+                           std::string_view label) {
+  CAPSTAN_ASSERT(out.size() == in.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    check(out[i], "reduce-scatter", label);
+    check(in[i], "reduce-scatter", label);
+    CAPSTAN_ASSERT(in[i].numel() == out[i].numel() * size() && out[i].scalar_type() == in[i].scalar_type());
+    if (size() == 1) copy_memory(out[i], in[i]);
+  }
+  if (size() == 1 || out.empty()) return;
+  recorded(*log_, "reduce-scatter", *this, label, ++calls_, [&] { do_reduce_scatter_list(out, in); });
+}
+
+void Group::do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (in[i].numel() > 0) do_all_gather(out[i], in[i]);
+  }
+}
+
+void Group::do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (out[i].numel() > 0) do_reduce_scatter(out[i], in[i]);
+  }
+}
+
 void Group::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
   check(tensor, "broadcast", label);
   CAPSTAN_ASSERT(root >= 0 && root < size());

@@ -30,6 +30,12 @@ c10d::ReduceOp nccl_op(ReduceOp op) {
 /// The tensor outside autograd; c10d reads its memory only.
 at::Tensor plain(const at::Tensor& tensor) { return tensor.detach(); }
 
+std::vector<at::Tensor> plain_list(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> list;
+  for (const auto& tensor : tensors) list.push_back(plain(tensor));
+  return list;
+}
+
 /// Every call passes asyncOp = false: the operation runs on the current stream, c10d keeps no tensor and returns no
 /// Work.
 class NcclGroup final : public DeviceGroup {
@@ -85,6 +91,24 @@ class NcclGroup final : public DeviceGroup {
     c10d::ReduceScatterOptions options;
     options.asyncOp = false;
     backend_->_reduce_scatter_base(to, from, options);
+  }
+
+  bool coalesces() const override { return true; }
+
+  void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
+    auto to = plain_list(out);
+    auto from = plain_list(in);
+    c10d::AllgatherOptions options;
+    options.asyncOp = false;
+    backend_->allgather_into_tensor_coalesced(to, from, options);
+  }
+
+  void do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
+    auto to = plain_list(out);
+    auto from = plain_list(in);
+    c10d::ReduceScatterOptions options;
+    options.asyncOp = false;
+    backend_->reduce_scatter_tensor_coalesced(to, from, options);
   }
 
   void do_broadcast(const at::Tensor& tensor, int root) override {

@@ -62,6 +62,7 @@ shard::EngineOptions engine_options(const Job& job, c10::Device device) {
   if (job.policy.reduce_dtype) options.precision.reduce = *job.policy.reduce_dtype;
   options.accumulation = job.batch.accumulation;
   options.deterministic = job.run->deterministic;
+  options.coalesce = device.is_cuda();
   const auto& reduce = job.train->reduce;
   const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && job.policy.shard_grad);
   options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;

@@ -50,7 +50,7 @@ void Bucket::allocate() {
     const bool sent = on_host_ && dtype == options.precision.compute;
     masters_ = on_host_ ? ops::host_zeros(size, dtype, sent && options.policy.pin_memory, shared_.device())
                         : at::zeros({size}, on_device.dtype(dtype));
-    if (send_from_ != SendFrom::master && !sent) {
+    if (on_host_ && !sent) {
       host_send_ = ops::host_zeros(plan_.slab, options.precision.compute, options.policy.pin_memory, shared_.device());
     }
     if (send_from_ == SendFrom::host) send_copy_ = sent ? masters_ : host_send_;
@@ -85,7 +85,7 @@ at::Tensor Bucket::master_slice(std::size_t i, bool raw) const {
   if (plan_.gathers()) return masters_.narrow(0, planned.slab_offset, planned.cut.chunk_room);
   const auto size = raw ? planned.cut.numel : planned.cut.whole_room;
   if (masters_.defined()) return masters_.narrow(0, planned.whole_offset, size);
-  return at::empty({0}, leaves_[i].alias.options()).set_(leaves_[i].alias.storage(), 0, {size}, {1});
+  return whole_room(i).narrow(0, 0, size);
 }
 
 // Where one record's part of this rank's masters begins.
@@ -146,6 +146,7 @@ std::vector<std::string> Bucket::fill_from_first(layout::Source& source, comm::G
 void Bucket::publish() {
   if (plan_.gathers()) {
     if (!plan_.cut_param) state_ = State::empty;  // gathered anew when next used
+    if (!on_host_ && send_from_ == SendFrom::device_copy) send_copy_.copy_(masters_);
     kept_ = at::Tensor();
     return;
   }
@@ -215,6 +216,60 @@ void Bucket::start(bool keep) {
     shared_.updated.wait(shared_.device());
     take_memory();
   }
+  if (gathers_in_place(shared_.options)) {
+    gather_in_place();
+  } else {
+    gather_through_scratch(keep);
+  }
+  gathered_.record(shared_.device());
+  state_ = State::gathering;
+}
+
+// Every record's pieces go to where they belong. A weight whose pieces don't lie side by side comes through scratch.
+void Bucket::gather_in_place() {
+  const auto mine = piece_to_send();
+  std::vector<at::Tensor> out;
+  std::vector<at::Tensor> in;
+  std::vector<std::size_t> staged;
+  std::int64_t scratch = 0;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    if (!planned.cut.in_place) {
+      const auto room = planned.cut.chunk_room;
+      out.push_back(shared_.gather_scratch.narrow(0, scratch, room * plan_.ranks));
+      in.push_back(mine.narrow(0, planned.slab_offset, room));
+      staged.push_back(i);
+      scratch += room * plan_.ranks;
+      continue;
+    }
+    const auto flat = whole_room(i);
+    for (const auto& piece : plan_.pieces(planned, 0)) {
+      const auto stride = planned.cut.strides[piece.record];
+      if (stride == 0) continue;
+      out.push_back(flat.narrow(0, piece.in_whole, stride * plan_.ranks));
+      in.push_back(mine.narrow(0, planned.slab_offset + piece.in_chunk, stride));
+    }
+  }
+  group_->all_gather(out, in, label_);
+  std::vector<at::Tensor> to;
+  std::vector<at::Tensor> from;
+  scratch = 0;
+  for (const auto i : staged) {
+    const auto room = plan_.weights[i].cut.chunk_room;
+    for (int r = 0; r < plan_.ranks; ++r)
+      unpack_weight(i, r, shared_.gather_scratch.narrow(0, scratch + r * room, room), to, from);
+    scratch += room * plan_.ranks;
+  }
+  if (!to.empty()) at::_foreach_copy_(to, from);
+}
+
+// The weight's storage with its padding.
+at::Tensor Bucket::whole_room(std::size_t i) const {
+  const auto& alias = leaves_[i].alias;
+  return at::empty({0}, alias.options()).set_(alias.storage(), 0, {plan_.weights[i].cut.whole_room}, {1});
+}
+
+void Bucket::gather_through_scratch(bool keep) {
   const auto all = shared_.gather_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
   gather_pieces(all);
   unpack(all);
@@ -222,8 +277,6 @@ void Bucket::start(bool keep) {
     const auto mine = plan_.slab * (plan_.ranks / part_group_->size());
     kept_ = all.narrow(0, part_group_->rank() * mine, mine).clone();
   }
-  gathered_.record(shared_.device());
-  state_ = State::gathering;
 }
 
 void Bucket::gather_pieces(const at::Tensor& all) {
@@ -247,14 +300,21 @@ void Bucket::unpack(const at::Tensor& all) {
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     const auto& planned = plan_.weights[i];
     for (int r = 0; r < plan_.ranks; ++r) {
-      for (const auto& piece : plan_.pieces(planned, r)) {
-        if (piece.numel == 0) continue;
-        to.push_back(leaves_[i].alias.narrow(0, piece.in_whole, piece.numel));
-        from.push_back(all.narrow(0, r * plan_.slab + planned.slab_offset + piece.in_chunk, piece.numel));
-      }
+      const auto chunk = all.narrow(0, r * plan_.slab + planned.slab_offset, planned.cut.chunk_room);
+      unpack_weight(i, r, chunk, to, from);
     }
   }
   if (!to.empty()) at::_foreach_copy_(to, from);
+}
+
+// Copies of one rank's chunk of a weight to where its pieces belong.
+void Bucket::unpack_weight(std::size_t i, int rank, const at::Tensor& chunk, std::vector<at::Tensor>& to,
+                           std::vector<at::Tensor>& from) const {
+  for (const auto& piece : plan_.pieces(plan_.weights[i], rank)) {
+    if (piece.numel == 0) continue;
+    to.push_back(leaves_[i].alias.narrow(0, piece.in_whole, piece.numel));
+    from.push_back(chunk.narrow(0, piece.in_chunk, piece.numel));
+  }
 }
 
 }  // namespace capstan::shard

@@ -65,9 +65,14 @@ class Bucket {
   void start(bool keep);
   void take_memory();
   void give_memory();
+  void gather_in_place();
+  void gather_through_scratch(bool keep);
+  at::Tensor whole_room(std::size_t i) const;
   void gather_pieces(const at::Tensor& all);
   at::Tensor piece_to_send();
   void unpack(const at::Tensor& all);
+  void unpack_weight(std::size_t i, int rank, const at::Tensor& chunk, std::vector<at::Tensor>& to,
+                     std::vector<at::Tensor>& from) const;
   at::Tensor fill_target(std::size_t i, std::size_t record) const;
 
   const BucketPlan& plan_;

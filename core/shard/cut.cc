@@ -24,6 +24,11 @@ WeightCut cut_weight(const nn::Weight& weight, const layout::Mesh& mesh, int ran
       cut.pieces[static_cast<std::size_t>(r)].push_back(
           {i, chunk_offset, cut.numel + begin * row_numel, (end - begin) * row_numel});
     }
+    const bool is_even = rows % group_size == 0;
+    cut.even = cut.even && is_even;
+    cut.in_place = cut.in_place && (is_even || i + 1 == weight.records().size());
+    cut.strides.push_back(chunk_rows * row_numel);
+    cut.whole_room = std::max(cut.whole_room, cut.numel + group_size * chunk_rows * row_numel);
     chunk_offset += chunk_rows * row_numel;
     cut.numel += rows * row_numel;
     rows_so_far += rows;
@@ -31,7 +36,7 @@ WeightCut cut_weight(const nn::Weight& weight, const layout::Mesh& mesh, int ran
   }
   if (!cut.shape.empty()) cut.shape.front() = rows_so_far;
   cut.chunk_room = padded(chunk_offset);
-  cut.whole_room = padded(cut.numel);
+  cut.whole_room = padded(cut.in_place ? cut.whole_room : cut.numel);
   return cut;
 }
 

@@ -29,6 +29,11 @@ struct WeightCut {
   std::int64_t chunk_room = 0;             ///< of a rank's chunk, padded
   std::int64_t whole_room = 0;             ///< of the whole weight, padded
   std::vector<std::int64_t> shape;         ///< of the whole weight as the layer uses it
+  /// Each record's pieces, one rank's behind the other's, are the record itself: `strides` elements apart, the last
+  /// record's end in its room. Then collectives can read and write the whole weight in place.
+  bool in_place = true;
+  bool even = true;                   ///< … and nothing is padded at all
+  std::vector<std::int64_t> strides;  ///< by record: elements of each rank's piece, padding included
 };
 
 /// Sizes follow from the records' compute layouts on this rank.

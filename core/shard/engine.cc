@@ -174,6 +174,8 @@ void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& updat
   parts_->shared.updated.record(parts_->shared.device());
 }
 
+void Engine::finish_update() { parts_->host.wait_all(); }
+
 std::vector<layout::Footprint> Engine::footprint(std::size_t states) const {
   return shard::footprint(parts_->shared.plan, parts_->shared.options, states);
 }

@@ -50,6 +50,8 @@ class Engine {
   /// Calls the rule with all slices of trainable weights, then `after`, then publishes the parameters. Where masters
   /// are in host memory the rule may still run, on another thread, when this returns: `rule` must live on.
   void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
+  /// Waits for an update that still runs. Throws what the rule threw.
+  void finish_update();
   /// This rank's boxes of trainable records with views of masters and the rule's state; for after_step().
   std::vector<strategy::StepPart> step_parts();
 

@@ -56,7 +56,7 @@ Sums parameters(const Plan& plan, const EngineOptions& options) {
     }
     const auto from = send_from(bucket, options);
     if (from == SendFrom::device_copy) sums.device += bucket.slab * compute;
-    if (from != SendFrom::master && dtype != options.precision.compute) sums.host += bucket.slab * compute;
+    if (masters_on_host(bucket, options) && dtype != options.precision.compute) sums.host += bucket.slab * compute;
   }
   return sums;
 }

@@ -111,6 +111,7 @@ void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& up
   if (items_.empty()) return;
   if (!worker_) worker_ = std::make_unique<Worker>();
   worker_->wait();
+  for (std::size_t i = 0; i < items_.size(); ++i) (void)slices(i, rule.states());  // allocated here, not over there
   // The host waits here for the step's norm: nothing can be updated without it.
   const c10::Device host(c10::DeviceType::CPU);
   const strategy::Update here{update.lr, update.count.defined() ? update.count.to(host).clone() : update.count,

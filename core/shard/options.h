@@ -44,6 +44,7 @@ struct EngineOptions {
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
+  bool coalesce = false;          ///< collectives take lists of tensors at no cost: whole weights in place
   std::map<layout::Axis, ReduceSeat> reduce_seats;
 
   bool accumulates() const { return accumulation > 1; }

@@ -155,7 +155,10 @@ bool masters_on_host(const BucketPlan& bucket, const EngineOptions& options) {
 }
 
 SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options) {
-  if (!masters_on_host(bucket, options)) return SendFrom::master;
+  const bool casts = master_dtype(bucket, options) != options.precision.compute;
+  // What is gathered twice a micro-step is cast once an update.
+  if (!masters_on_host(bucket, options))
+    return bucket.cut_param && casts && bucket.trainable ? SendFrom::device_copy : SendFrom::master;
   return bucket.cut_param && !options.policy.offload_param ? SendFrom::device_copy : SendFrom::host;
 }
 
@@ -168,8 +171,8 @@ GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& 
   } else {
     const auto& precision = options.precision;
     // Autograd's tensors have no padding, behind which AdamW rounds otherwise: not where bits are promised.
-    storage.raw = !bucket.reduces() && !options.accumulates() && precision.compute == precision.master &&
-                  !options.deterministic;
+    storage.raw =
+        !bucket.reduces() && !options.accumulates() && precision.compute == precision.master && !options.deterministic;
     storage.whole = !storage.raw;
   }
   return storage;
@@ -183,16 +186,32 @@ std::int64_t trainable_parameters(const Plan& plan) {
   return sum;
 }
 
+bool gathers_in_place(const EngineOptions& options) { return options.coalesce && options.policy.reshard_size == 0; }
+
+bool reduces_in_place(const EngineOptions& options, bool waited) {
+  const auto& precision = options.precision;
+  return options.coalesce && !options.deterministic && !options.reduce_seats.contains(layout::Axis::dp) &&
+         precision.reduce == (waited ? precision.master : precision.compute);
+}
+
 ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
   ScratchSizes sizes;
   const bool casts = options.precision.reduce != options.precision.master;
   const bool adds = options.accumulates() && !options.waits();
   for (const auto& bucket : plan.buckets) {
     const auto all = bucket.slab * bucket.ranks;
-    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, all);
+    std::int64_t uneven = 0;
+    std::int64_t out_of_place = 0;
+    for (const auto& planned : bucket.weights) {
+      const auto room = planned.cut.chunk_room * bucket.ranks;
+      if (!planned.cut.even) uneven += room;
+      if (!planned.cut.in_place) out_of_place += room;
+    }
+    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, gathers_in_place(options) ? out_of_place : all);
     if (!bucket.reduces()) continue;
     const bool in_slabs = bucket.cut_optim || options.deterministic;
-    if (in_slabs) sizes.reduce = std::max(sizes.reduce, all);
+    const bool in_place = bucket.cut_optim && reduces_in_place(options, options.waits());
+    if (in_slabs) sizes.reduce = std::max(sizes.reduce, !in_place ? all : options.waits() ? out_of_place : uneven);
     if (!in_slabs && (casts || adds)) sizes.reduce = std::max(sizes.reduce, bucket.whole);
     if (bucket.cut_optim ? casts || adds : in_slabs) sizes.shard = std::max(sizes.shard, bucket.slab);
   }

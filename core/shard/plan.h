@@ -73,6 +73,11 @@ std::int64_t trainable_parameters(const Plan& plan);
 std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& options, std::size_t states);
 
 /// Elements of the buffers that collectives pass through, shared by all buckets.
+/// All-gathers write the whole weights themselves; only weights that are no rows of equal pieces pass through scratch.
+bool gathers_in_place(const EngineOptions& options);
+/// The same for what is read by reductions of accumulators (`waited`) or of autograd's own gradients.
+bool reduces_in_place(const EngineOptions& options, bool waited);
+
 struct ScratchSizes {
   std::int64_t gather = 0;  ///< compute dtype
   std::int64_t reduce = 0;  ///< reduce dtype
@@ -84,7 +89,7 @@ ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options);
 enum class SendFrom {
   master,      ///< the masters on the device, cast on the way
   host,        ///< host memory, in the compute dtype
-  device_copy  ///< a copy in the compute dtype on the device; the masters are in host memory
+  device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
 SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options);
 /// Masters and optimizer state (of a frozen weight: its piece) are in host memory.

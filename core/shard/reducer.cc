@@ -6,24 +6,6 @@
 namespace capstan::shard {
 namespace {
 
-// Copies or adds lists of tensors in few launches.
-struct Moves {
-  std::vector<at::Tensor> to;
-  std::vector<at::Tensor> from;
-  void add(const at::Tensor& destination, const at::Tensor& source) {
-    to.push_back(destination);
-    from.push_back(source);
-  }
-  void run(bool write) const {
-    if (to.empty()) return;
-    if (write) {
-      at::_foreach_copy_(to, from);
-    } else {
-      at::_foreach_add_(to, from);
-    }
-  }
-};
-
 void write_or_add(const at::Tensor& to, const at::Tensor& from, bool write) {
   if (write) {
     to.copy_(from);
@@ -116,35 +98,88 @@ void Reducer::pack(const at::Tensor& all, bool waited) {
     const auto& planned = plan_.weights[i];
     const auto from = source(i, waited);
     for (int r = 0; r < plan_.ranks; ++r) {
-      const auto chunk = all.narrow(0, r * plan_.slab + planned.slab_offset, planned.cut.chunk_room);
-      std::int64_t filled = 0;
-      for (const auto& piece : plan_.pieces(planned, r)) {
-        if (piece.in_chunk > filled) chunk.narrow(0, filled, piece.in_chunk - filled).zero_();
-        filled = piece.in_chunk + piece.numel;
-        if (piece.numel == 0) continue;
-        const auto slot = chunk.narrow(0, piece.in_chunk, piece.numel);
-        if (from.defined()) {
-          moves.add(slot, from.narrow(0, piece.in_whole, piece.numel));
-        } else {
-          slot.zero_();
-        }
-      }
-      if (filled < planned.cut.chunk_room) chunk.narrow(0, filled, planned.cut.chunk_room - filled).zero_();
+      pack_weight(i, r, from, all.narrow(0, r * plan_.slab + planned.slab_offset, planned.cut.chunk_room), moves);
     }
   }
   moves.run(true);
   read_.record(shared_.device());
 }
 
+// One rank's chunk of a weight; without a gradient it is zero.
+void Reducer::pack_weight(std::size_t i, int rank, const at::Tensor& from, const at::Tensor& chunk,
+                          Moves& moves) const {
+  if (!from.defined()) {
+    chunk.zero_();
+    return;
+  }
+  std::int64_t filled = 0;
+  for (const auto& piece : plan_.pieces(plan_.weights[i], rank)) {
+    if (piece.in_chunk > filled) chunk.narrow(0, filled, piece.in_chunk - filled).zero_();
+    filled = piece.in_chunk + piece.numel;
+    if (piece.numel > 0)
+      moves.add(chunk.narrow(0, piece.in_chunk, piece.numel), from.narrow(0, piece.in_whole, piece.numel));
+  }
+  if (filled < chunk.numel()) chunk.narrow(0, filled, chunk.numel() - filled).zero_();
+}
+
 void Reducer::reduce_to_piece(const Collect& how, bool waited, bool write) {
-  const auto all = shared_.reduce_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
-  pack(all, waited);
   const bool direct = write && shared_.options.precision.reduce == shared_.options.precision.master;
   const auto out = direct ? piece_ : shared_.shard_scratch.narrow(0, 0, plan_.slab);
+  if (reduces_in_place(shared_.options, waited)) {
+    reduce_in_place(waited, out);
+  } else {
+    reduce_through_scratch(how, waited, out);
+  }
+  if (!direct) write_or_add(piece_, out, write);
+}
+
+// Every record's pieces are read where they are. Autograd's gradients have no room behind them, and a weight's pieces
+// may not lie side by side: those weights are packed.
+void Reducer::reduce_in_place(bool waited, const at::Tensor& sum) {
+  std::vector<at::Tensor> out;
+  std::vector<at::Tensor> in;
+  std::int64_t scratch = 0;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    auto from = source(i, waited);
+    if (from.defined() && (waited ? planned.cut.in_place : planned.cut.even)) {
+      if (waited) from = whole_.narrow(0, planned.whole_offset, planned.cut.whole_room);
+      for (const auto& piece : plan_.pieces(planned, 0)) {
+        const auto stride = planned.cut.strides[piece.record];
+        if (stride == 0) continue;
+        in.push_back(from.narrow(0, piece.in_whole, stride * plan_.ranks));
+        out.push_back(sum.narrow(0, planned.slab_offset + piece.in_chunk, stride));
+      }
+      continue;
+    }
+    const auto room = planned.cut.chunk_room * plan_.ranks;
+    const auto staged = staging(scratch, room);
+    Moves moves;
+    for (int r = 0; r < plan_.ranks; ++r) {
+      pack_weight(i, r, from, staged.narrow(0, r * planned.cut.chunk_room, planned.cut.chunk_room), moves);
+    }
+    moves.run(true);
+    in.push_back(staged);
+    out.push_back(sum.narrow(0, planned.slab_offset, planned.cut.chunk_room));
+    scratch += room;
+  }
+  bucket_.group().reduce_scatter(out, in, "reduce-scatter " + label_);
+  read_.record(shared_.device());
+}
+
+// Scratch for one weight; a weight without a gradient, which is rare, may not have been counted in its size.
+at::Tensor Reducer::staging(std::int64_t begin, std::int64_t size) const {
+  const auto& scratch = shared_.reduce_scratch;
+  if (begin + size <= scratch.numel()) return scratch.narrow(0, begin, size);
+  return at::empty({size}, scratch.options());
+}
+
+void Reducer::reduce_through_scratch(const Collect& how, bool waited, const at::Tensor& out) {
+  const auto all = shared_.reduce_scratch.narrow(0, 0, plan_.slab * plan_.ranks);
+  pack(all, waited);
   auto& group = bucket_.group();
   if (group.size() == 1 || !seat(layout::Axis::dp, how, Flat::pieces, all, out, group))
     group.reduce_scatter(out, all, "reduce-scatter " + label_);
-  if (!direct) write_or_add(piece_, out, write);
 }
 
 // Whole gradients take the same sums by the same calls as pieces, so that both are bit-equal.

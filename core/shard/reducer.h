@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shard/bucket.h"
+#include "shard/moves.h"
 
 namespace capstan::shard {
 
@@ -45,6 +46,10 @@ class Reducer {
   at::Tensor source(std::size_t i, bool waited);
   void reduce(const Collect& how, bool waited);
   void pack(const at::Tensor& all, bool waited);
+  void pack_weight(std::size_t i, int rank, const at::Tensor& from, const at::Tensor& chunk, Moves& moves) const;
+  void reduce_in_place(bool waited, const at::Tensor& sum);
+  void reduce_through_scratch(const Collect& how, bool waited, const at::Tensor& out);
+  at::Tensor staging(std::int64_t begin, std::int64_t size) const;
   void reduce_to_piece(const Collect& how, bool waited, bool write);
   void reduce_in_order(bool waited, bool write);
   void reduce_whole(const Collect& how, bool waited, bool write);

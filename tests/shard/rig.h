@@ -39,6 +39,9 @@ struct RigOptions {
   shard::Precision precision{at::kDouble, at::kDouble, at::kDouble, c10::Device(c10::DeviceType::CPU)};
   bool reshard_after_forward = true;
   bool layer2_trains = true;
+  bool coalesce = false;
+  /// Changes the policy once the fields above have set it.
+  std::function<void(strategy::ShardPolicy&)> policy = {};
 };
 
 /// table, two layers of odd sizes, and a head that uses the table too and has a weight of its own.
@@ -50,6 +53,15 @@ inline TinyChain rig_chain(const RigOptions& options) {
   chain.push_back(std::make_unique<TinyLayer>("layer2", options.layer2_trains, TinyLayer::Sizes{5, 2, 9}, 0.2));
   chain.push_back(std::make_unique<TinyHead>(table, tiny_weight("head", {5}, true)));
   return chain;
+}
+
+/// ZeRO's stages as a policy; offload 1: optimizer state, 2: parameters too.
+inline void set_stage(strategy::ShardPolicy& policy, int stage, int offload = 0) {
+  policy.shard_optim = stage >= 1;
+  policy.shard_grad = stage >= 2;
+  policy.shard_param = stage >= 3;
+  policy.offload_optim = offload >= 1;
+  policy.offload_param = offload >= 2;
 }
 
 /// One rank's chain, engine and runner.
@@ -77,6 +89,8 @@ struct Rig {
     policy.shard_param = policy.shard_grad = policy.shard_optim = options.sharded;
     policy.reshard_after_forward = options.reshard_after_forward;
     policy.owner = "test";
+    if (options.policy) options.policy(policy);
+    engine_options.coalesce = options.coalesce;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
     engine = std::make_unique<shard::Engine>(engine_options, pointers(chain),
@@ -115,6 +129,7 @@ class RuleOf : public strategy::OptimizerRule {
 inline void update_with(shard::Engine& engine, std::size_t states, RuleOf::Apply apply) {
   RuleOf rule(states, std::move(apply));
   engine.update(rule, {});
+  engine.finish_update();
 }
 
 /// The record's initial value, whole.

@@ -54,6 +54,11 @@ class Group {
   /// in holds size() pieces of out.numel() elements; out receives the sum over ranks of piece rank(). On CPU the
   /// sum is always taken in rank order.
   void reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label);
+  /// The same for several tensors as one call: out[i] and in[i] belong together. All of one dtype. Where the group
+  /// coalesces() they go in one launch, otherwise one after the other.
+  void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
+  void reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
+  virtual bool coalesces() const { return false; }
   void broadcast(const at::Tensor& tensor, int root, std::string_view label);
   /// Pieces of dimension 0; counts are rows per rank.
   void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
@@ -72,6 +77,8 @@ class Group {
   virtual void do_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual void do_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
   virtual void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) = 0;
+  virtual void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
+  virtual void do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
   virtual void do_broadcast(const at::Tensor& tensor, int root) = 0;
   virtual void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                              const std::vector<std::int64_t>& in_counts) = 0;

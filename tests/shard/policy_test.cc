@@ -1,0 +1,119 @@
+// Every policy gives the same sums and the same parameters.
+#include <capstan_catch.h>
+
+#include "shard/rig.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+using comm::Communicator;
+using comm::run_in_process;
+
+namespace {
+
+nn::Batch batch_of(int rank, std::int64_t micro_step) {
+  nn::Batch batch;
+  batch.tokens = (at::arange(6, at::kLong).view({2, 3}) * (rank + 2) + micro_step * 3) % 7;
+  batch.labels = (batch.tokens + 1) % 7;
+  batch.sample_ids = at::arange(2, at::kLong) + 10 * rank + micro_step;
+  batch.step = 0;
+  batch.seed = 3;
+  batch.training = true;
+  return batch;
+}
+
+struct Case {
+  int world;
+  std::int64_t accumulation;
+  RigOptions options;
+};
+
+// Gradients of a step, then parameters after an update with them, then gradients of a second step.
+struct Outcome {
+  Whole first;
+  Whole stored;
+  Whole second;
+};
+
+Outcome outcome(const Case& test) {
+  Outcome out;
+  std::mutex mutex;
+  run_in_process(test.world, [&](Communicator& communicator) {
+    Rig rig(communicator, test.options);
+    const auto step = [&](Whole& gradients) {
+      for (std::int64_t m = 0; m < test.accumulation; ++m) rig.micro_step(m, batch_of(communicator.world().rank, m));
+      merge(gradients, mutex, rig.engine->gradient_boxes());
+    };
+    step(out.first);
+    RuleOf rule(1, [](std::vector<strategy::Slice>& slices) {
+      for (auto& slice : slices) slice.master.sub_(slice.grad, 0.125);
+    });
+    rig.engine->update(rule, {});
+    step(out.second);
+    merge(out.stored, mutex, rig.engine->stored_boxes());
+  });
+  return out;
+}
+
+void expect_same(const Case& test, const Outcome& reference) {
+  const auto result = outcome(test);
+  // Sums of a few dozen products in another order.
+  CHECK(close(result.first, reference.first, 1e-13));
+  CHECK(close(result.stored, reference.stored, 1e-13));
+  CHECK(close(result.second, reference.second, 1e-12));
+}
+
+}  // namespace
+
+TEST_CASE("every stage, offload, bucket and call layout gives what whole parameters give") {
+  const int world = GENERATE(1, 2, 3, 4);
+  const std::int64_t accumulation = GENERATE(1, 3);
+  const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);
+  RigOptions whole{.sharded = false, .accumulation = accumulation, .reduce = reduce};
+  const auto reference = outcome({world, accumulation, whole});
+  for (const int stage : {1, 2, 3}) {
+    for (const int offload : {0, 1, 2}) {
+      if (offload == 2 && stage < 3) continue;
+      for (const bool coalesce : {false, true}) {
+        for (const std::int64_t units : {1, 2, 4}) {
+          INFO("world " << world << " accumulation " << accumulation << " stage " << stage << " offload " << offload
+                        << " coalesce " << coalesce << " units " << units);
+          auto options = whole;
+          options.coalesce = coalesce;
+          options.policy = [&](strategy::ShardPolicy& policy) {
+            set_stage(policy, stage, offload);
+            policy.units_per_bucket = units;
+          };
+          expect_same({world, accumulation, options}, reference);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what stays behind after forward is enough to gather again from neighbours") {
+  const int part = GENERATE(2, 4);
+  RigOptions whole{.sharded = false};
+  const auto reference = outcome({4, 1, whole});
+  RigOptions options;
+  options.policy = [&](strategy::ShardPolicy& policy) { policy.reshard_size = part; };
+  expect_same({4, 1, options}, reference);
+}
+
+TEST_CASE("rank 0's parameters win, and the records that differed are named") {
+  run_in_process(3, [](Communicator& communicator) {
+    RigOptions options;
+    options.policy = [](strategy::ShardPolicy& policy) { policy.sync_module_states = true; };
+    Rig rig(communicator, options);
+    nn::InitSource other(communicator.world().rank == 2 ? 6 : 5);
+    const auto differing = rig.engine->fill(other);
+    if (communicator.world().rank != 2) {
+      if (!differing.empty()) throw std::runtime_error("a rank with rank 0's values is named");
+    } else if (differing.empty()) {
+      throw std::runtime_error("a rank with other values is not named");
+    }
+    for (const auto& stored : rig.engine->stored_boxes()) {
+      const auto expected = slice(initial(*stored.record), stored.box).reshape({-1});
+      if (!at::equal(stored.value, expected)) throw std::runtime_error(stored.record->name + " is not rank 0's");
+    }
+  });
+}
