@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/check_command.h"
+#include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
 #include "app/reference.h"
@@ -25,6 +26,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int ranks = 0;
   std::string plugin;
+  std::string deepspeed;
 };
 
 void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
@@ -40,6 +42,7 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   if (app.got_subcommand("run"))
     return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv}, env);
   if (app.got_subcommand("check")) return check_command({arguments.config, arguments.overrides, arguments.ranks}, env);
+  if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   plugin::Host host(folders);
   const auto found = host.discover();
   if (app.got_subcommand("plugins")) {
@@ -90,6 +93,9 @@ int program(int argc, char** argv) {
   add_config_arguments(*check, arguments, "number of ranks that the run will have (default 1)");
   auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
   plugins->add_option("name", arguments.plugin, "a plugin");
+  auto* import = app.add_subcommand("import-deepspeed",
+                                    "print a DeepSpeed configuration as TOML; without a file, what its keys become");
+  import->add_option("file", arguments.deepspeed, "DeepSpeed's JSON file");
   app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
   try {
     app.parse(argc, argv);
