@@ -69,6 +69,17 @@ constexpr double float32_tolerance = 2e-5;
 // roundings of one weight copy are common to all of them. Seen on one and two H200s: 1e-3.
 constexpr double bf16_tolerance = 5e-3;
 
+// Every rank held at least its part of the masters, the gradients and AdamW's two moments, in float32.
+void check_memory(const Result& result, int world, bool sharded) {
+  const auto& memory = result.summary.at("peak_memory_bytes");
+  REQUIRE(memory.size() == static_cast<std::size_t>(world));
+  const auto parameters = result.summary.at("parameters").get<double>() / (sharded ? world : 1);
+  for (const auto& rank : memory) {
+    CHECK(rank.at("device_setup").get<double>() > 0.9 * 4 * parameters);  // pieces are not quite even
+    CHECK(rank.at("device").get<double>() > 0.9 * 16 * parameters);
+  }
+}
+
 void check_trained(const Result& result) {
   REQUIRE(result.metrics.steps.size() == 20);
   CHECK(result.metrics.steps.back().at("loss") < 0.8 * result.metrics.steps.front().at("loss").get<double>());
@@ -95,6 +106,7 @@ TEST_CASE("one, two and four GPUs have the losses of the CPU", "[.gpu]") {
       CHECK(result.summary.at("device") == "cuda");
       CHECK(result.summary.at("backend") == (world == 1 ? "none" : "nccl"));
       check_trained(result);
+      check_memory(result, world, mode == "full_shard");
       const double losses = distance(result.metrics.all("loss"), reference.metrics.all("loss"));
       std::cout << "GPUs " << world << " " << mode << " accumulation " << accumulation << ": losses differ by "
                 << losses << std::endl;
