@@ -69,6 +69,9 @@ TEST_CASE("the sharding benchmark measures each case with the real program and k
     // wte 300 x 12, wpe 9 x 12, two blocks of 12 h^2 + 13 h, ln_f.
     CHECK(result.at("parameters") == 300 * 12 + 9 * 12 + 2 * (12 * 144 + 13 * 12) + 24);
   }
+  // fp32, nothing cut: 4 bytes of parameters, 4 of gradients, 8 of moments each. With options in play nothing is said.
+  CHECK(results[0].at("states_gib").get<double>() * 1073741824.0 == Approx(16 * 7500).epsilon(1e-3));
+  CHECK_FALSE(results[1].contains("states_gib"));
   // An option behind the colon reaches the run: the learning rate tears the loss away from the other case's.
   CHECK(results[0].at("last_loss") != results[1].at("last_loss"));
 

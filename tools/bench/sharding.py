@@ -3,8 +3,9 @@
 
 Each case is a run of the real program on random tokens; the step time is the median behind the warm-up. One JSON line
 a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the largest rank),
-setup_gib (the same before the first step), host_gib (resident set, the largest rank), parameters and, where it failed,
-error.
+setup_gib (the same before the first step), states_gib (what parameters, masters, gradients and moments take on the GPU
+by docs/sharding.md's formulas: the rest of the peak is activations and buffers), host_gib (resident set, the largest
+rank), parameters and, where it failed, error.
 
   sharding.py --gpus 4 none fsdp-full_shard zero-3
   sharding.py --gpus 2 --micro-batch 2 --accumulation 2 zero-2-offload zero-3-offload \\
@@ -63,6 +64,24 @@ def peers():
         cases[f'deepspeed-{stage}-offload'] = ('deepspeed', ['gpt', f'stage={stage}', 'offload=opt'])
     cases['deepspeed-3-offload'] = ('deepspeed', ['gpt', 'stage=3', 'offload=both'])
     return cases
+
+
+def states(strategy, parameters, arguments):
+    """Bytes on a rank's GPU that do not come and go, by the formulas of docs/sharding.md."""
+    _, options = strategy or ('', {})
+    mode, stage = options.get('mode', ''), options.get('stage', 0)
+    offload = options.get('cpu_offload') or options.get('offload_optimizer') == 'cpu'
+    compute = 4 if arguments.precision == 'fp32' else 2
+    ranks = options.get('shard_size') or arguments.gpus
+    whole_gradients = 4 if arguments.accumulation > 1 and stage == 1 else 0
+    if mode == 'no_shard' or (not mode and stage == 0) or (ranks == 1 and not offload):
+        raw = arguments.gpus == 1 and arguments.accumulation == 1 and compute == 4  # autograd's own
+        return parameters * (12 + (0 if raw else 4) + (0 if compute == 4 else compute))
+    per_piece = 4 if offload else 16
+    if stage == 3 and offload and options.get('offload_param') != 'cpu':
+        per_piece += compute
+    stays = mode == 'shard_grad_op' or options.get('reshard_after_forward') is False or stage in (1, 2)
+    return parameters * ((compute if stays else 0) + whole_gradients + per_piece / ranks)
 
 
 def toml(value):
@@ -148,7 +167,12 @@ def measure_ours(case, arguments, scratch):
     if arguments.gpus > 1:
         command += ['-n', str(arguments.gpus)]
     error = run(command, arguments, scratch / 'output.log')
-    return {'error': error} if error else read_run(scratch / 'bench', arguments)
+    if error:
+        return {'error': error}
+    numbers = read_run(scratch / 'bench', arguments)
+    if not overrides and not arguments.set:  # options could change what is held
+        numbers['states_gib'] = float(f'{states(strategy, numbers["parameters"], arguments) / GIB:.4g}')
+    return numbers
 
 
 def measure_peer(case, arguments, scratch):
@@ -242,6 +266,7 @@ def parse(words):
 
 
 def main(words):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a running case is ended too
     arguments = parse(words)
     if arguments.list or not arguments.cases:
         print('\n'.join(arguments.known))
