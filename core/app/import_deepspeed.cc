@@ -47,9 +47,8 @@ std::string type_words(JsonType type) {
 
 // 5e8 is an integer too, as DeepSpeed's own examples write bucket sizes.
 bool is_integer(const Json& value) {
-  if (value.is_number_integer()) return true;
   constexpr double exact = 9007199254740992.0;  // 2^53
-  return value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() &&
+  return value.is_number() && std::floor(value.get<double>()) == value.get<double>() &&
          std::abs(value.get<double>()) <= exact;
 }
 
@@ -75,7 +74,7 @@ bool has_type(const Json& value, JsonType type) {
 Value plain_value(const Json& value, JsonType type) {
   if (type == JsonType::boolean) return value.get<bool>();
   if (type == JsonType::integer) return static_cast<std::int64_t>(value.get<double>());
-  if (type == JsonType::number && value.is_number_float()) return value.get<double>();
+  if (type == JsonType::number && (value.is_number_float() || !is_integer(value))) return value.get<double>();
   if (type == JsonType::number) return value.get<std::int64_t>();
   if (type == JsonType::numbers) return value.get<std::vector<double>>();
   return value.get<std::string>();

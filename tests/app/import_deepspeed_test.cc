@@ -283,10 +283,10 @@ TEST_CASE("keys and types are judged, all faults at once") {
   const std::string bad =
       R"({"train_batch_size": "8", "gradient_clipping": true, "gradiant_clipping": 1.0, "curriculum": 1,
     "optimizer": {"type": "AdamW", "params": {"betas": [0.9, "b"], "weight_deca": 0.1}}, "fp16": true,
-    "train_micro_batch_size_per_gpu": 0, "gradient_accumulation_steps": 1.5,
+    "train_micro_batch_size_per_gpu": 0, "steps_per_print": 18446744073709551615, "gradient_accumulation_steps": 1.5,
     "zero_optimization": {"stage": "auto", "overlap_com": true, "reduce_bucket_size": -1}})";
   const auto faults = faults_of(bad);
-  CHECK(faults.size() == 12);
+  CHECK(faults.size() == 13);
   for (const char* message :
        {"ds.json: train_batch_size is \"8\", expected an integer (change it)",
         "gradient_clipping is true, expected a number",
@@ -297,6 +297,7 @@ TEST_CASE("keys and types are judged, all faults at once") {
         "fp16 is true, expected a table (write { … }, or remove it)",
         "train_micro_batch_size_per_gpu is 0, expected at least 1 (change it)",
         "gradient_accumulation_steps is 1.5, expected an integer",
+        "steps_per_print is 18446744073709551615, expected an integer",
         "zero_optimization.stage is \"auto\", expected an integer",
         "zero_optimization.overlap_com is not a key that import-deepspeed knows (did you mean 'overlap_comm'?)",
         "zero_optimization.reduce_bucket_size is -1, expected at least 0"}) {

@@ -79,9 +79,7 @@ std::string fault_of_file(const std::string& content) {
   return texts[0].substr(path.size() + 2);
 }
 
-data::OpenRequest request(data::Split split) {
-  return {split, std::make_shared<data::ByteTokenizer>(), 512, 258};
-}
+data::OpenRequest request(data::Split split) { return {split, std::make_shared<data::ByteTokenizer>(), 512, 258}; }
 
 }  // namespace
 
