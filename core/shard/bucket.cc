@@ -161,7 +161,15 @@ void Bucket::publish() {
 }
 
 void Bucket::publish_from_host() {
-  if (host_send_.defined()) host_send_.copy_(masters_);
+  cast_to_send(0, plan_.slab);
+  send_up();
+}
+
+void Bucket::cast_to_send(std::int64_t begin, std::int64_t elements) {
+  if (host_send_.defined()) host_send_.narrow(0, begin, elements).copy_(masters_.narrow(0, begin, elements));
+}
+
+void Bucket::send_up() {
   if (send_from_ != SendFrom::device_copy) return;
   const Lane::Use lane(shared_.lanes.transfer, false);
   send_copy_.copy_(host_send_.defined() ? host_send_ : masters_, /*non_blocking=*/true);

@@ -44,6 +44,9 @@ class Bucket {
   void publish();
   /// Where the masters are in host memory: renews what is sent from, in the compute dtype. On the update thread.
   void publish_from_host();
+  /// Its two parts: the cast of some elements of the piece, and the copy to the device where one is kept there.
+  void cast_to_send(std::int64_t begin, std::int64_t elements);
+  void send_up();
   /// Called before a gather reads what an update writes; may wait.
   void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }
 

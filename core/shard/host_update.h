@@ -69,6 +69,8 @@ class HostUpdate {
     Mark arrived;
     std::vector<std::vector<at::Tensor>> state;  ///< by weight
   };
+  void update_in_parts(Bucket& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
+                       const strategy::Update& update);
   void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
 
   Shared& shared_;

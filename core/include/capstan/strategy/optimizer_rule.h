@@ -35,6 +35,9 @@ class OptimizerRule {
   virtual ~OptimizerRule();
   /// State tensors that it wants for each slice.
   virtual std::size_t states() const = 0;
+  /// Each element's update depends on that element alone: a slice may then come in parts, which stay in the
+  /// processor's cache for what follows.
+  virtual bool is_elementwise() const { return false; }
   /// Updates these slices, in place. An offloaded step calls it once a bucket, others once for all.
   virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;
 };
