@@ -42,8 +42,29 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
           "samples of an optimizer step over all ranks = micro_batch x accumulation x data-parallel size; any two of "
           "the three fix the third");
   t.add("precision", &TrainOptions::precision)
-      .choices({"fp32", "bf16", "fp64"})
-      .doc("compute dtype; bf16 keeps fp32 masters, optimizer state and gradient sums; fp64 is for tests");
+      .choices({"fp32", "bf16", "fp16", "bf16_pure", "fp64"})
+      .doc(
+          "compute dtype; bf16 and fp16 keep fp32 masters, optimizer state and gradient sums; bf16_pure keeps those in "
+          "bf16 too, so small updates are lost; fp64 is for tests");
+  t.add("loss_scale", &TrainOptions::loss_scale)
+      .doc(
+          "what the loss is multiplied by before backward, so that small gradients survive in fp16; updates don't see "
+          "it. auto: dynamic for fp16, none otherwise; none; dynamic: halved when gradients overflow (that step is "
+          "skipped), doubled after loss_scale_window good steps; or a number, such as \"1024\"");
+  t.add("loss_scale_init", &TrainOptions::loss_scale_init).above(0).doc("dynamic loss scale of the first step");
+  t.add("loss_scale_window", &TrainOptions::loss_scale_window)
+      .min(1)
+      .doc("good steps after which a dynamic loss scale doubles");
+  t.add("loss_scale_min", &TrainOptions::loss_scale_min)
+      .above(0)
+      .doc("a dynamic loss scale stays at least this; an overflow there is what on_nonfinite is for");
+  t.add("on_nonfinite", &TrainOptions::on_nonfinite)
+      .choices({"stop", "skip", "dump"})
+      .doc(
+          "when loss or gradients are not finite, weights stay as they are and the first parameter and unit are named. "
+          "stop: the run ends; skip: the step is left out, and the run ends after 20 of them in a row; dump: the "
+          "step's "
+          "batch and norms go to dump-step-N.json in the run's folder, then the run ends");
   t.add("reduce", &TrainOptions::reduce)
       .choices({"auto", "step", "micro_step"})
       .doc(

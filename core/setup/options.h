@@ -40,6 +40,11 @@ struct TrainOptions {
   std::optional<std::int64_t> accumulation;
   std::optional<std::int64_t> global_batch;
   std::string precision = "fp32";
+  std::string loss_scale = "auto";
+  double loss_scale_init = 65536;
+  std::int64_t loss_scale_window = 2000;
+  double loss_scale_min = 1;
+  std::string on_nonfinite = "stop";
   std::string reduce = "auto";
   bool shuffle = true;
   bool drop_last = false;
