@@ -3,21 +3,10 @@
 #include <capstan/base/text.h>
 
 #include "comm/planned_group.h"
+#include "setup/precision.h"
 #include "shard/plan.h"
 
 namespace capstan::setup {
-namespace {
-
-shard::Precision precision_of(const std::string& name, c10::Device device) {
-  shard::Precision precision;
-  precision.device = device;
-  if (name == "bf16") precision.compute = at::kBFloat16;
-  if (name == "fp64") precision.compute = precision.master = precision.reduce = at::kDouble;
-  return precision;
-}
-
-}  // namespace
-
 std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group) {
   std::vector<std::unique_ptr<nn::Unit>> units;
   plugin::guard(job.model.name, "build", [&] { units = job.model.object->build(); });

@@ -12,6 +12,7 @@
 #include "data/tokenizers.h"
 #include "setup/assemble.h"
 #include "setup/model_file.h"
+#include "setup/precision.h"
 
 namespace capstan::setup {
 namespace {
@@ -230,6 +231,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;
   job.gpu = request.gpu;
+  check_precision(job.train, job.device, diagnostics);
   make_plugins(job, document, host, diagnostics);
   if (job.model.object) {
     collect(

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "setup/options.h"
-#include "shard/bucket.h"
+#include "shard/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
