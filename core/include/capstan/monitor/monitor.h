@@ -41,7 +41,9 @@ struct StepEnded {
   double epoch_progress = 0;  ///< fractional epochs done after this step
   double loss = 0;            ///< mean over this step's target tokens
   double lr = 0;
-  double grad_norm = 0;  ///< before clipping
+  double grad_norm = 0;              ///< before clipping, without the loss scale
+  std::optional<double> loss_scale;  ///< of this step; not there where loss scaling is off
+  bool skipped = false;              ///< loss or gradients were not finite: no update was made
   std::int64_t samples = 0;
   std::int64_t consumed_samples = 0;  ///< since the run's first step
   std::int64_t tokens = 0;            ///< positions computed that are not padding
