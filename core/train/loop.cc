@@ -29,6 +29,7 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       feed_(job, job.mesh.position(job.rank, layout::data_axes)),
       control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
       step_(job, session),
+      nonfinite_(job, session, step_.updates().loss_scale(), folder.path()),
       evaluator_(job, session, feed_) {
   const auto& world = session.communicator->world();
   started_.name = job.name;
@@ -83,7 +84,7 @@ monitor::RunEnded Loop::run() {
   }
   if (job_.run->save_weights) ended_.weights = save_weights(step);
   ended_.runtime_s = seconds_since(begin);
-  ended_.mean_loss = step > 0 ? loss_total_ / static_cast<double>(step) : 0.0;
+  ended_.mean_loss = finite_losses_ > 0 ? loss_total_ / static_cast<double>(finite_losses_) : 0.0;
   ended_.epochs = job_.plan.epoch_progress(step);
   folder_.summary(started_, ended_, first_loss_, last_loss_, peaks, evaluations_, answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
@@ -97,7 +98,7 @@ void Loop::take_step(std::int64_t step) {
     stopped_ = true;
     return;
   }
-  const auto input = std::move(next_);
+  auto input = std::move(next_);
   const double lr = learning_rate(*job_.optimizer, step, job_.plan.steps);
   InFlight flight;
   flight.event.step = step;
@@ -115,11 +116,12 @@ void Loop::take_step(std::int64_t step) {
   if (session_.device.is_cpu()) {
     flight.host = flight.result.numbers;
   } else {
-    flight.host = at::empty({2}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    flight.host = at::empty({4}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
     flight.host.copy_(flight.result.numbers, /*non_blocking=*/true);
     flight.arrived = std::make_shared<c10::Event>(session_.device.type());
     flight.arrived->record(c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device));
   }
+  if (nonfinite_.wants_batch()) flight.input = std::move(input);
   in_flight_.push_back(std::move(flight));
   const std::int64_t following = step + 1;
   if (following < job_.plan.steps) next_ = feed_.draw(following);
@@ -140,14 +142,23 @@ void Loop::report(InFlight& step) {
   auto& event = step.event;
   event.grad_norm = std::sqrt(numbers[0]);
   event.loss = numbers[1] / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
-  if (!std::isfinite(numbers[0]) || !std::isfinite(numbers[1])) fail_not_finite(step);
+  if (step_.updates().loss_scale().on()) event.loss_scale = numbers[2];
+  event.skipped = numbers[3] != 0;
+  if (event.skipped) {
+    nonfinite_.bad(event, step.result, step.input);
+  } else {
+    nonfinite_.good();
+  }
   event.step_time_s = seconds_since(last_report_) - paused_s_;
   last_report_ = Clock::now();
   paused_s_ = 0;
   ended_.train_runtime_s += event.step_time_s;
   ended_.samples += event.samples;
   ended_.tokens += event.tokens;
-  loss_total_ += event.loss;
+  if (std::isfinite(event.loss)) {
+    loss_total_ += event.loss;
+    ++finite_losses_;
+  }
   if (event.step == 0) first_loss_ = event.loss;
   last_loss_ = event.loss;
   folder_.step(event);
@@ -156,23 +167,6 @@ void Loop::report(InFlight& step) {
     auto values = monitor.step_ended(event);
     monitor_values_.insert(monitor_values_.end(), values.begin(), values.end());
   });
-}
-
-// The update was masked on the device, so weights are as they were before this step.
-void Loop::fail_not_finite(const InFlight& step) const {
-  const auto names = session_.engine->trainable_names();
-  const auto norms = step.result.norms.to(at::kCPU);
-  std::vector<std::string> bad;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!std::isfinite(norms[static_cast<std::int64_t>(i)].item<double>())) bad.push_back(names[i]);
-  }
-  const auto all = bad.size();
-  if (all > 8) bad.resize(8);
-  throw Error(
-      cat("step ", step.event.step, ": the loss (", number_text(step.event.loss),
-          ") or the gradient norm is not finite",
-          all == 0 ? "" : cat("; gradients on this rank: ", join(bad), all > 8 ? cat(" and ", all - 8, " more") : "")),
-      "lower optimizer.lr, add warm-up, or use train.precision = \"fp32\"");
 }
 
 bool Loop::evaluates_after(std::int64_t step) const {

@@ -10,6 +10,7 @@
 #include "train/control.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
+#include "train/nonfinite.h"
 #include "train/run_folder.h"
 #include "train/step.h"
 
@@ -22,7 +23,7 @@ class Loop {
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
   Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal,
        const std::atomic<bool>& stop);
-  /// Throws Error when the loss is not finite, naming the weights.
+  /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
   /// True when the run ended early because a rank was asked to stop.
   bool stopped() const { return stopped_; }
@@ -32,6 +33,7 @@ class Loop {
   struct InFlight {
     monitor::StepEnded event;
     StepResult result;
+    StepInput input;  // only where a step that fails is to show it
     at::Tensor host;
     std::shared_ptr<c10::Event> arrived;
   };
@@ -40,7 +42,6 @@ class Loop {
   void take_step(std::int64_t step);
   void finish_steps(std::size_t leave);
   void report(InFlight& step);
-  [[noreturn]] void fail_not_finite(const InFlight& step) const;
   bool evaluates_after(std::int64_t step) const;
   void evaluate(std::int64_t steps_done);
   void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
@@ -57,6 +58,7 @@ class Loop {
   Feed feed_;
   Control control_;
   Step step_;
+  NonFiniteSteps nonfinite_;
   Evaluator evaluator_;
   monitor::RunStarted started_;
   monitor::RunEnded ended_;
@@ -68,7 +70,8 @@ class Loop {
   double paused_s_ = 0;  ///< evaluation since the last report
   double first_loss_ = 0;
   double last_loss_ = 0;
-  double loss_total_ = 0;
+  double loss_total_ = 0;  ///< of steps with a finite loss
+  std::int64_t finite_losses_ = 0;
   std::vector<monitor::EvalEnded> evaluations_;
   std::vector<Answer> answers_;
 };

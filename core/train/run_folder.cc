@@ -64,6 +64,8 @@ void RunFolder::step(const monitor::StepEnded& step) {
             {"padded_tokens", step.padded_tokens},
             {"target_tokens", step.target_tokens},
             {"step_time_s", step.step_time_s}};
+  if (step.loss_scale) json["loss_scale"] = *step.loss_scale;
+  if (step.skipped) json["skipped"] = true;
   for (const auto& [name, value] : step.values) json[name] = value;
   metrics_ << json.dump() << std::endl;
 }

@@ -12,7 +12,7 @@ Step::Step(const setup::Job& job, setup::Session& session)
       session_(session),
       adamw_(*job.optimizer),
       rule_(session.rule ? *session.rule : adamw_),
-      updates_(*job.optimizer, session.device),
+      updates_(*job.optimizer, setup::loss_scaling_of(*job.train).value(), session.device),
       counts_(speaks_for_coordinate(job)) {}
 
 StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
@@ -27,7 +27,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     batch.step = input.step;
     batch.training = true;
     const auto loss = session_.runner->forward(batch).states;
-    session_.runner->backward(loss, at::full({}, 1.0 / divisor, loss.options()));
+    session_.runner->backward(loss, updates_.loss_scale().seed(divisor, loss.options()));
     loss_sum += loss.detach().to(at::kDouble);
   }
   StepResult result;
@@ -41,6 +41,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     session_.norm_group->all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
     session_.world_device->all_reduce(result.numbers.narrow(0, 1, 1), comm::ReduceOp::sum, label);
   }
+  if (updates_.loss_scale().on()) result.numbers[0].div_(updates_.loss_scale().value().square());
   return result;
 }
 
@@ -54,12 +55,14 @@ std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens
 
 StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
   auto result = gradients(input, target_tokens);
-  const auto update = updates_.next(lr, result.numbers[0].sqrt());
+  const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
+  const auto update = updates_.next(lr, result.numbers);
   if (session_.steps.empty()) {
     session_.engine->update(rule_, update);
   } else {
     session_.engine->update(rule_, update, [&] { after_step(input, update); });
   }
+  result.numbers = at::cat({result.numbers, at::stack({scale, update.skip.to(at::kDouble)})});
   return result;
 }
 

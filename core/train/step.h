@@ -15,8 +15,10 @@ namespace train {
 
 /// What a step leaves on the device: read when it is needed, so that the host need not wait.
 struct StepResult {
-  at::Tensor numbers;  ///< [2] float64: squared gradient norm, loss sum; both over all ranks
-  at::Tensor norms;    ///< [weights] float64: this rank's part of each weight's squared gradient norm
+  /// [2] float64: squared gradient norm without the loss scale, loss sum; both over all ranks. Behind an update [4]:
+  /// also the loss scale, and 1 where a number was not finite so that nothing was updated, else 0.
+  at::Tensor numbers;
+  at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 
 /// Forward and backward of one step's micro-batches and the optimizer's update.
@@ -25,8 +27,10 @@ class Step {
   Step(const setup::Job& job, setup::Session& session);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world.
   StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
-  /// The same without the update: gradients stay in the engine (tests look at them).
+  /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
   StepResult gradients(const StepInput& input, std::int64_t target_tokens);
+  /// The part of the run's state that steps change, besides the engine's.
+  Updates& updates() { return updates_; }
 
  private:
   std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);

@@ -1,20 +1,55 @@
 #include "train/updates.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <nlohmann/json.hpp>
 
 namespace capstan::train {
 
-Updates::Updates(const setup::OptimizerOptions& options, c10::Device device)
-    : clip_(options.clip), count_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))) {}
+Updates::Updates(const setup::OptimizerOptions& options, const setup::LossScaling& scaling, c10::Device device)
+    : clip_(options.clip),
+      count_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))),
+      loss_scale_(scaling, device) {}
 
-strategy::Update Updates::next(double lr, const at::Tensor& norm) {
+strategy::Update Updates::next(double lr, const at::Tensor& numbers) {
+  const auto norm = numbers[0].sqrt();
+  const auto factor = clip_ > 0 ? ((norm + 1e-6) / clip_).clamp_min(1.0) : at::ones_like(norm);
   strategy::Update update;
   update.lr = lr;
-  update.skip = at::isfinite(norm).logical_not().to(at::kFloat);
-  update.grad_scale = clip_ > 0 ? ((norm + 1e-6) / clip_).clamp_min(1.0).to(at::kFloat) : at::ones_like(update.skip);
+  update.grad_scale = (factor * loss_scale_.value()).to(at::kFloat);
+  const auto loss_is_finite = at::isfinite(numbers[1]);
+  // The divisor too: a huge scale times a huge norm is no float32, and gradients divided by infinity would be lost.
+  const auto finite = at::isfinite(norm).logical_and(loss_is_finite).logical_and(at::isfinite(update.grad_scale));
+  update.skip = finite.logical_not().to(at::kFloat);
   count_.add_(1 - update.skip);
   update.count = count_;
+  loss_scale_.follow(finite, finite.logical_not().logical_and(loss_is_finite));
   return update;
+}
+
+std::string Updates::take() const {
+  nlohmann::ordered_json json{{"updates", static_cast<std::int64_t>(count_.item<float>())}};
+  if (loss_scale_.dynamic()) {
+    const auto state = loss_scale_.take();
+    json["loss_scale"] = {{"scale", state.scale}, {"good_steps", state.good_steps}};
+  }
+  return json.dump();
+}
+
+void Updates::give(const std::string& json) {
+  try {
+    const auto state = nlohmann::json::parse(json);
+    const auto updates = state.at("updates").get<std::int64_t>();
+    if (loss_scale_.dynamic() && state.contains("loss_scale")) {
+      const auto& scale = state.at("loss_scale");
+      loss_scale_.give({scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
+    }
+    count_.fill_(updates);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(cat("the state of the updates cannot be read: ", error.what()), "use another checkpoint");
+  }
 }
 
 }  // namespace capstan::train

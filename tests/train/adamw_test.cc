@@ -20,6 +20,8 @@ nn::Weight weight(const std::string& name, bool decay) {
 
 at::Tensor doubles(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
 
+train::Updates make_updates(const setup::OptimizerOptions& options) { return {options, {}, c10::Device(c10::kCPU)}; }
+
 // Loshchilov & Hutter 2019, algorithm 2, one element.
 struct Reference {
   double m = 0, v = 0, x;
@@ -50,14 +52,14 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
     for (int i = 0; i < 3; ++i) reference.push_back({0, 0, slice.master[i].item<double>()});
   }
   train::AdamW rule(options);
-  train::Updates updates(options, c10::Device(c10::kCPU));
+  auto updates = make_updates(options);
   const std::vector<double> gradients{3, 0, -1, 2, 0.25, -0.5};
   double square = 0;
   for (const double g : gradients) square += g * g;
   for (int step = 0; step < 5; ++step) {
     slices[0].grad = doubles({gradients[0], gradients[1], gradients[2]});
     slices[1].grad = doubles({gradients[3], gradients[4], gradients[5]});
-    rule.apply(slices, updates.next(0.01, at::full({}, std::sqrt(square), at::kDouble)));
+    rule.apply(slices, updates.next(0.01, doubles({square, 1})));
     // The kernel reads the scale as float32: that much of the gradient is rounded.
     const double scale = static_cast<float>((std::sqrt(square) + 1e-6) / options.clip);
     for (std::size_t i = 0; i < reference.size(); ++i) {
@@ -70,21 +72,46 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   }
 }
 
-TEST_CASE("a norm that is not finite changes nothing, not even the step count") {
+TEST_CASE("a norm or a loss that is not finite changes nothing, not even the step count") {
+  // The second: gradients may be finite where the loss is not.
+  const auto bad = GENERATE(std::vector<double>{std::nan(""), 1}, std::vector<double>{9, HUGE_VAL});
   const auto matrix = weight("a.weight", true);
   const auto run = [&](bool with_bad_step) {
     train::AdamW rule(setup::OptimizerOptions{});
-    train::Updates updates(setup::OptimizerOptions{}, c10::Device(c10::kCPU));
+    auto updates = make_updates({});
     std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {})};
     for (int step = 0; step < 3; ++step) {
       if (with_bad_step && step == 1) {
-        slices[0].grad = doubles({std::nan(""), 1, 1});
-        rule.apply(slices, updates.next(0.1, at::full({}, std::nan(""), at::kDouble)));
+        slices[0].grad = doubles({std::isnan(bad[0]) ? std::nan("") : 3, 0, 0});
+        rule.apply(slices, updates.next(0.1, doubles(bad)));
       }
       slices[0].grad = doubles({1, 2, -3});
-      rule.apply(slices, updates.next(0.1, at::full({}, std::sqrt(14.0), at::kDouble)));
+      rule.apply(slices, updates.next(0.1, doubles({14, 1})));
     }
     return slices[0].master;
   };
   CHECK(at::equal(run(true), run(false)));
+}
+
+TEST_CASE("AdamW on bfloat16: masters, gradients and state may all be, and follow the formula to their rounding") {
+  const auto matrix = weight("a.weight", true);
+  const auto bf16 = [](const at::Tensor& t) { return t.to(at::kBFloat16); };
+  setup::OptimizerOptions options;
+  options.clip = 0;
+  std::vector<strategy::Slice> slices{slice_of(matrix, bf16(doubles({1, -2, 3})), {})};
+  std::vector<Reference> reference{{0, 0, 1}, {0, 0, -2}, {0, 0, 3}};
+  train::AdamW rule(options);
+  auto updates = make_updates(options);
+  const std::vector<double> gradients{0.5, 0.25, -0.125};
+  for (int step = 0; step < 4; ++step) {
+    slices[0].grad = bf16(doubles(gradients));
+    rule.apply(slices, updates.next(0.1, doubles({1, 1})));
+    for (std::size_t i = 0; i < 3; ++i) reference[i].step(gradients[i], 0.1, options.weight_decay, options);
+  }
+  CHECK(slices[0].master.scalar_type() == at::kBFloat16);
+  CHECK(slices[0].state[1].scalar_type() == at::kBFloat16);
+  for (std::size_t i = 0; i < 3; ++i) {
+    // Four updates, each rounded to 8 bits (half of 2^-7), and moments that are too: 4 * 2^-8, doubled for those.
+    CHECK(slices[0].master[static_cast<std::int64_t>(i)].item<float>() == Approx(reference[i].x).epsilon(8.0 / 256));
+  }
 }

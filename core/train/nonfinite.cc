@@ -1,0 +1,168 @@
+#include "train/nonfinite.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace capstan::train {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Place {
+  const nn::Weight* weight;
+  const nn::Unit* unit;
+};
+
+// Each weight once, with the first unit that uses it.
+std::vector<Place> forward_order(const setup::Session& session) {
+  std::vector<Place> places;
+  for (const auto& unit : session.units) {
+    for (const auto& weight : unit->weights()) {
+      const bool known =
+          std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.weight == weight.get(); });
+      if (!known) places.push_back({weight.get(), unit.get()});
+    }
+  }
+  return places;
+}
+
+// A number as a person writes it; nan has no sign.
+std::string plain_text(double number) { return std::isnan(number) ? "nan" : number_text(number); }
+
+Json json_of(const std::vector<BadWeight>& weights, bool with_norm) {
+  auto list = Json::array();
+  for (const auto& weight : weights) {
+    Json json{{"parameter", weight.parameter}, {"unit", weight.unit}};
+    if (with_norm) json["norm"] = plain_text(weight.norm);  // JSON has no infinity
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json matrix(const std::vector<std::int64_t>& values, std::int64_t rows, std::int64_t cols) {
+  auto out = Json::array();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = values.begin() + row * cols;
+    out.push_back(std::vector<std::int64_t>(begin, begin + cols));
+  }
+  return out;
+}
+
+Json json_of(const StepInput& input, int rank) {
+  Json json{{"rank", rank}, {"micro_batches", Json::array()}};
+  for (const auto& batch : input.micro) {
+    json["micro_batches"].push_back({{"sample_ids", batch.sample_ids},
+                                     {"lengths", batch.lengths},
+                                     {"tokens", matrix(batch.tokens, batch.rows, batch.cols)},
+                                     {"labels", matrix(batch.labels, batch.rows, batch.cols)}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string NonFinite::text() const {
+  if (!values.empty()) {
+    return cat("parameter ", values.front().parameter, " of unit ", values.front().unit, " itself holds nan or inf",
+               values.size() > 1 ? cat(", and so do ", values.size() - 1, " more") : "");
+  }
+  if (gradients.empty()) return "each gradient by itself is finite";
+  const auto& first = gradients.front();
+  const auto& last = gradients.back();
+  auto text = cat("in forward order the first gradient with nan or inf is that of ", first.parameter, ", unit ",
+                  first.unit, " (", gradients.size(), " of ", trainable, " have some)");
+  if (gradients.size() > 1) text += cat("; backward came to ", last.parameter, ", unit ", last.unit, ", first");
+  return text;
+}
+
+NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, double scale) {
+  const auto places = forward_order(session);
+  std::map<std::string, std::size_t> by_weight;
+  std::map<std::string, std::size_t> by_record;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    by_weight[places[i].weight->name()] = i;
+    for (const auto& record : places[i].weight->records()) by_record[record.name] = i;
+  }
+  // For each weight its squared gradient norm, then for each how many boxes hold something that is not finite.
+  std::vector<double> mine(2 * places.size(), 0.0);
+  const auto names = session.engine->trainable_names();
+  const auto squares = norms.to(at::kCPU);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    mine[by_weight.at(names[i])] = squares[static_cast<std::int64_t>(i)].item<double>();
+  }
+  for (const auto& stored : session.engine->stored_boxes()) {
+    if (!at::isfinite(stored.value).all().item<bool>()) mine[places.size() + by_record.at(stored.record->name)] += 1;
+  }
+  const auto on_device = at::tensor(mine, at::kDouble).to(session.device);
+  session.world_device->all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
+  const auto all = on_device.to(at::kCPU);
+  const auto* numbers = all.const_data_ptr<double>();
+  NonFinite found;
+  found.trainable = names.size();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const BadWeight bad{places[i].weight->name(), places[i].unit->name(), std::sqrt(numbers[i]) / scale};
+    if (numbers[places.size() + i] > 0) found.values.push_back(bad);
+    if (!std::isfinite(numbers[i])) found.gradients.push_back(bad);
+  }
+  return found;
+}
+
+void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input) {
+  const double scale = event.loss_scale.value_or(1.0);
+  const bool is_first = session_.communicator->world().rank == 0;
+  if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
+    if (is_first) {
+      log::info(cat("step ", event.step, " skipped: gradients overflowed at loss scale ", number_text(scale),
+                    "; the scale goes down"));
+    }
+    return;
+  }
+  const auto found = find_nonfinite(session_, result.norms, scale);
+  const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
+                        plain_text(event.grad_norm), "; ", found.text());
+  if (job_.train->on_nonfinite == "skip") {
+    skip(what);
+    return;
+  }
+  const auto file = job_.train->on_nonfinite == "dump" ? dump(event, found, input) : std::string();
+  throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file),
+              scale_.on() ? "use a smaller train.loss_scale or loss_scale_min, lower optimizer.lr, or use "
+                            "train.precision = \"bf16\""
+                          : "lower optimizer.lr, add warm-up, or use train.precision = \"fp32\"");
+}
+
+void NonFiniteSteps::skip(const std::string& what) {
+  ++in_a_row_;
+  if (in_a_row_ == most_in_a_row) {
+    throw Error(cat(in_a_row_, " steps in a row were not finite and were skipped; the last, ", what),
+                "training cannot go on from these weights: lower optimizer.lr, or start from an earlier checkpoint");
+  }
+  if (session_.communicator->world().rank == 0) log::warning(cat("skipped ", what));
+}
+
+std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input) {
+  const auto& world = session_.communicator->world();
+  const auto batches = session_.communicator->exchange(json_of(input, world.rank).dump());
+  const auto file = folder_ / cat("dump-step-", event.step, ".json");
+  if (world.rank != 0) return file.string();
+  Json json{{"step", event.step},
+            {"loss", plain_text(event.loss)},
+            {"grad_norm", plain_text(event.grad_norm)},
+            {"lr", event.lr}};
+  if (event.loss_scale) json["loss_scale"] = *event.loss_scale;
+  json["parameters"] = json_of(found.values, false);
+  json["gradients"] = json_of(found.gradients, true);
+  for (const auto& batch : batches) json["ranks"].push_back(Json::parse(batch));
+  write_file(file, json.dump(2) + "\n");
+  return file.string();
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,67 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/monitor/monitor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "setup/session.h"
+#include "train/feed.h"
+#include "train/loss_scale.h"
+#include "train/step.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// A weight with something that is not finite.
+struct BadWeight {
+  std::string parameter;
+  std::string unit;  ///< the first in forward order that uses it
+  double norm = 0;   ///< of its gradient, without the loss scale
+};
+
+/// Where numbers are not finite, over all ranks; lists in forward order, the same on each.
+struct NonFinite {
+  std::vector<BadWeight> values;     ///< parameters that themselves hold nan or inf
+  std::vector<BadWeight> gradients;  ///< weights whose gradient does
+  std::size_t trainable = 0;         ///< weights that have a gradient
+  /// The first place, in words.
+  std::string text() const;
+};
+
+/// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
+/// the loss scale in them. Waits for the device. Collective over the world.
+NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, double scale);
+
+/// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
+/// and optimizer state are as they were. One object a run.
+class NonFiniteSteps {
+ public:
+  /// on_nonfinite = "skip" gives up at so many steps in a row: no update can come from them any more.
+  static constexpr int most_in_a_row = 20;
+
+  NonFiniteSteps(const setup::Job& job, setup::Session& session, const LossScale& scale, std::filesystem::path folder)
+      : job_(job), session_(session), scale_(scale), folder_(std::move(folder)) {}
+
+  /// A step's batch is wanted in bad(): the others need not be kept.
+  bool wants_batch() const { return job_.train->on_nonfinite == "dump"; }
+  void good() { in_a_row_ = 0; }
+  /// A step without an update, with its loss and norm in `event`. Returns when the run goes on: the loss scale was too
+  /// large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
+  /// ranks. Collective over the world.
+  void bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input);
+
+ private:
+  void skip(const std::string& what);
+  std::string dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input);
+
+  const setup::Job& job_;
+  setup::Session& session_;
+  const LossScale& scale_;
+  std::filesystem::path folder_;
+  int in_a_row_ = 0;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE
