@@ -94,9 +94,11 @@ at::Tensor Block::feed_forward(const at::Tensor& x) const {
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   auto x = hidden.states;
-  const auto attention = attention_(norm1_.forward(x), [&](const at::Tensor& in) { return attend(in, batch, cache); });
+  // By value: a recomputed region runs again in backward.
+  const auto attention =
+      attention_(norm1_.forward(x), [this, batch, cache](const at::Tensor& in) { return attend(in, batch, cache); });
   x = x + dropout1_.forward(attention, batch);
-  const auto mlp = mlp_(norm2_.forward(x), [&](const at::Tensor& in) { return feed_forward(in); });
+  const auto mlp = mlp_(norm2_.forward(x), [this](const at::Tensor& in) { return feed_forward(in); });
   hidden.states = x + dropout2_.forward(mlp, batch);
   return hidden;
 }

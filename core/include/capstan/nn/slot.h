@@ -41,6 +41,8 @@ using CommSlot = Slot<at::Tensor(const at::Tensor&)>;
 class Region {
  public:
   explicit Region(std::string name) : name_(std::move(name)) {}
+  /// A body may run a second time, in backward: it captures by value what does not outlive the unit's forward (the
+  /// batch, the cache), and is a pure function of its input and the weights.
   using Body = std::function<at::Tensor(const at::Tensor&)>;
   const std::string& name() const { return name_; }
   /// Filled: called with the body and its input; it returns what body(input) would.
