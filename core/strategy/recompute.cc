@@ -1,8 +1,10 @@
 #include "strategy/recompute.h"
 
+#include <capstan/strategy/recompute.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <functional>
 #include <utility>
 
 namespace capstan::strategy {
@@ -11,28 +13,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs to run the unit again.
+// What backward needs to run again.
 struct Segment : torch::CustomClassHolder {
-  nn::Unit* unit = nullptr;
-  nn::Batch batch;
-  bool has_states = false;
+  std::function<variable_list(const variable_list&)> run;
 };
 
-nn::Hidden pack(const Segment& segment, const variable_list& inputs) {
-  nn::Hidden hidden;
-  auto next = inputs.begin();
-  if (segment.has_states) hidden.states = *next++;
-  hidden.sums.assign(next, inputs.end());
-  return hidden;
-}
-
-variable_list unpack(const nn::Hidden& hidden) {
-  variable_list out{hidden.states};
-  out.insert(out.end(), hidden.sums.begin(), hidden.sums.end());
-  return out;
-}
-
-// The anchor is one element that requires grad: a unit without a differentiable input (the embedding) is still
+// The anchor is one element that requires grad: a segment without a differentiable input (the embedding) is still
 // reached by backward through it.
 class Recompute : public torch::autograd::Function<Recompute> {
  public:
@@ -41,8 +27,7 @@ class Recompute : public torch::autograd::Function<Recompute> {
     const variable_list list(inputs.begin(), inputs.end());
     ctx->saved_data["segment"] = capsule;
     ctx->save_for_backward(list);
-    const auto segment = c10::static_intrusive_pointer_cast<Segment>(capsule.toCapsule());
-    return unpack(segment->unit->forward(pack(*segment, list), segment->batch, nullptr));
+    return c10::static_intrusive_pointer_cast<Segment>(capsule.toCapsule())->run(list);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -53,7 +38,7 @@ class Recompute : public torch::autograd::Function<Recompute> {
     variable_list outputs;
     {
       const at::AutoGradMode with_grad(true);
-      outputs = unpack(segment->unit->forward(pack(*segment, inputs), segment->batch, nullptr));
+      outputs = segment->run(inputs);
     }
     variable_list roots;
     variable_list seeds;
@@ -70,23 +55,40 @@ class Recompute : public torch::autograd::Function<Recompute> {
   }
 };
 
+variable_list run_segment(std::function<variable_list(const variable_list&)> run, const variable_list& inputs) {
+  auto segment = c10::make_intrusive<Segment>();
+  segment->run = std::move(run);
+  const auto anchor = at::zeros({}, at::TensorOptions().dtype(at::kFloat)).requires_grad_(true);
+  return Recompute::apply(anchor, at::TensorList(inputs), c10::IValue::make_capsule(segment));
+}
+
 }  // namespace
 
 nn::Hidden recomputed(nn::Unit& unit, nn::Hidden hidden, const nn::Batch& batch) {
-  auto segment = c10::make_intrusive<Segment>();
-  segment->unit = &unit;
-  segment->batch = batch;
-  segment->has_states = hidden.states.defined();
+  const bool has_states = hidden.states.defined();
   variable_list inputs;
-  if (hidden.states.defined()) inputs.push_back(hidden.states);
+  if (has_states) inputs.push_back(hidden.states);
   inputs.insert(inputs.end(), hidden.sums.begin(), hidden.sums.end());
-  const auto anchor = at::zeros({}, at::TensorOptions().dtype(at::kFloat)).requires_grad_(true);
-  const c10::IValue capsule = c10::IValue::make_capsule(segment);
-  const auto outputs = Recompute::apply(anchor, at::TensorList(inputs), capsule);
+  const auto run = [&unit, batch, has_states](const variable_list& list) {
+    nn::Hidden in;
+    auto next = list.begin();
+    if (has_states) in.states = *next++;
+    in.sums.assign(next, list.end());
+    const auto out = unit.forward(std::move(in), batch, nullptr);
+    variable_list tensors{out.states};
+    tensors.insert(tensors.end(), out.sums.begin(), out.sums.end());
+    return tensors;
+  };
+  const auto outputs = run_segment(run, inputs);
   nn::Hidden result;
   result.states = outputs.front();
   result.sums.assign(outputs.begin() + 1, outputs.end());
   return result;
+}
+
+at::Tensor recomputed(const nn::Region::Body& body, const at::Tensor& input) {
+  if (!c10::GradMode::is_enabled()) return body(input);
+  return run_segment([body](const variable_list& list) { return variable_list{body(list.front())}; }, {input}).front();
 }
 
 }  // namespace capstan::strategy

@@ -5,6 +5,7 @@
 ///     CAPSTAN_STRATEGY("mine", "1.0", "what it does", Mine, MineOptions)
 #include <capstan/config/options.h>
 #include <capstan/plugin/descriptor.h>
+#include <capstan/strategy/recompute.h>
 #include <capstan/strategy/strategy.h>
 
 #define CAPSTAN_STRATEGY(name, version, summary, Class, OptionStruct) \
