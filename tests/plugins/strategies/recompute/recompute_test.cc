@@ -1,0 +1,248 @@
+// Recomputation changes memory and the number of forwards, and no number.
+#include "plugins/strategies/recompute/recompute.h"
+
+#include <capstan/strategy/unit_runner.h>
+#include <capstan_catch.h>
+
+#include <memory>
+
+#include "memory.h"
+#include "strategy/tiny_units.h"
+#include "support/small_run.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+using testing::SmallRun;
+
+namespace {
+
+struct Case {
+  const char* name;
+  const char* table;  // "" = without the plugin
+};
+
+const Case cases[] = {
+    {"every unit", "[strategy.recompute]\n"},
+    {"every second unit", "[strategy.recompute]\nevery = 2\n"},
+    {"attention", "[strategy.recompute]\nregions = [\"attention\"]\n"},
+    {"mlp", "[strategy.recompute]\nregions = [\"mlp\"]\n"},
+    {"both regions of every second unit", "[strategy.recompute]\nevery = 2\nregions = [\"mlp\", \"attention\"]\n"},
+};
+
+void check_bit_equal(const std::map<std::string, at::Tensor>& a, const std::map<std::string, at::Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, tensor] : b) {
+    INFO(name);
+    CHECK(at::equal(a.at(name), tensor));
+  }
+}
+
+std::unique_ptr<recompute::Recompute> make(std::vector<config::Entry> entries) {
+  Diagnostics diagnostics;
+  int line = 7;
+  for (auto& entry : entries) entry.origin = {config::Origin::Layer::file, "a.toml", line++};
+  config::Options<recompute::RecomputeOptions> options({"strategy.recompute", {}, std::move(entries)}, diagnostics);
+  diagnostics.throw_if_any();
+  return std::make_unique<recompute::Recompute>(std::move(options));
+}
+
+config::Entry every(std::int64_t count) { return {"every", count, {}, {}}; }
+config::Entry regions(std::vector<std::string> names) { return {"regions", std::move(names), {}, {}}; }
+
+/// A unit with regions, for messages.
+class Named : public nn::Unit {
+ public:
+  Named(const std::string& name, const std::vector<std::string>& regions) : Unit(name) {
+    for (const auto& region : regions) {
+      regions_.push_back(std::make_unique<nn::Region>(region));
+      expose(*regions_.back());
+    }
+  }
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
+
+ private:
+  std::vector<std::unique_ptr<nn::Region>> regions_;
+};
+
+std::vector<std::unique_ptr<nn::Unit>> chain(const std::vector<std::string>& in_blocks) {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  units.push_back(std::make_unique<Named>("embedding", std::vector<std::string>{}));
+  units.push_back(std::make_unique<Named>("blocks.0", in_blocks));
+  units.push_back(std::make_unique<Named>("blocks.1", in_blocks));
+  units.push_back(std::make_unique<Named>("head", std::vector<std::string>{}));
+  return units;
+}
+
+/// One rank's session with the plugin's table, and a batch.
+struct One {
+  setup::Job job;
+  setup::Session session;
+  nn::Batch batch;
+  One(comm::Communicator& communicator, const std::string& table)
+      : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
+        session(setup::materialise(job, communicator)),
+        batch(train::to_device(train::Feed(job, 0).draw(0).micro.front(), session.device)) {
+    batch.training = true;
+    session.engine->begin_micro_step(0);
+  }
+};
+
+/// Bytes that a forward leaves for its backward.
+std::int64_t kept_by_forward(const std::string& table) {
+  at::set_num_threads(1);
+  std::int64_t kept = 0;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    One one(communicator, table);
+    const testing::LiveBytes live;
+    const auto loss = one.session.runner->forward(one.batch).states;
+    kept = live.now();
+    one.session.runner->backward(loss, at::ones_like(loss));
+  });
+  return kept;
+}
+
+/// How often linear_qkv and linear_fc1 of each block ran in one forward and backward.
+std::vector<int> runs_of_linears(const std::string& table) {
+  std::vector<int> counts(4, 0);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    One one(communicator, table);
+    for (std::size_t block = 0; block < 2; ++block) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        one.session.units[block + 1]->linears()[2 * i]->before.fill("test", [&counts, block, i](const at::Tensor& x) {
+          ++counts[2 * block + i];
+          return x;
+        });
+      }
+    }
+    const auto loss = one.session.runner->forward(one.batch).states;
+    one.session.runner->backward(loss, at::ones_like(loss));
+    const at::NoGradGuard no_grad;  // an evaluation runs everything once more
+    one.session.runner->forward(one.batch);
+  });
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("losses, gradients and weights are bit-equal with and without recomputation", "[matrix]") {
+  const int world = GENERATE(1, 2, 3);
+  const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
+  const std::string accumulation = GENERATE(as<std::string>(), "1", "2");
+  if (world == 1 && mode == "no_shard") return;
+  const std::vector<std::string> overrides{"train.precision=fp32", "model.dropout=0.2", "run.deterministic=true",
+                                           "train.accumulation=" + accumulation};
+  const auto fsdp = "[strategy.fsdp]\nmode = \"" + mode + "\"\n";
+  const auto plain = testing::run_small(world, overrides, 2, fsdp);
+  for (const auto& one : cases) {
+    INFO("world " << world << " " << mode << " accumulation " << accumulation << ", " << one.name);
+    const auto run = testing::run_small(world, overrides, 2, fsdp + one.table);
+    CHECK(run.losses == plain.losses);
+    CHECK(run.norms == plain.norms);
+    check_bit_equal(run.gradients, plain.gradients);
+    check_bit_equal(run.weights, plain.weights);
+  }
+}
+
+TEST_CASE("a forward keeps less for its backward, the less the more is recomputed") {
+  const auto plain = kept_by_forward("");
+  const auto each = kept_by_forward(cases[0].table);
+  const auto second = kept_by_forward(cases[1].table);
+  const auto attention = kept_by_forward(cases[2].table);
+  const auto mlp = kept_by_forward(cases[3].table);
+  const auto both = kept_by_forward("[strategy.recompute]\nregions = [\"attention\", \"mlp\"]\n");
+  INFO("bytes: plain " << plain << ", every unit " << each << ", every second " << second << ", attention " << attention
+                       << ", mlp " << mlp << ", both " << both);
+  CHECK(second < plain);
+  CHECK(each < second);
+  CHECK(attention < plain);
+  CHECK(mlp < plain);
+  // Regions save apart from each other, and whole units more than their regions.
+  CHECK(plain - both == (plain - attention) + (plain - mlp));
+  CHECK(each < both);
+}
+
+TEST_CASE("what is recomputed runs twice, all else once; evaluation recomputes nothing") {
+  // Attention and feed-forward of the first block, then of the second; the evaluation behind adds one each.
+  CHECK(runs_of_linears("") == std::vector<int>{2, 2, 2, 2});
+  CHECK(runs_of_linears("[strategy.recompute]\n") == std::vector<int>{3, 3, 3, 3});
+  CHECK(runs_of_linears("[strategy.recompute]\nevery = 2\n") == std::vector<int>{3, 3, 2, 2});
+  CHECK(runs_of_linears("[strategy.recompute]\nevery = 3\n") == std::vector<int>{2, 2, 3, 3});
+  CHECK(runs_of_linears("[strategy.recompute]\nregions = [\"attention\"]\n") == std::vector<int>{3, 2, 3, 2});
+  CHECK(runs_of_linears("[strategy.recompute]\nregions = [\"mlp\"]\nevery = 3\n") == std::vector<int>{2, 2, 2, 3});
+}
+
+TEST_CASE("every Nth unit, never the last") {
+  const auto chosen = [&](std::int64_t count) {
+    auto strategy = make({every(count)});
+    auto copy = chain({});
+    strategy->structure(copy);
+    std::vector<bool> chosen;
+    for (std::size_t i = 0; i < copy.size(); ++i) chosen.push_back(strategy->recompute(*copy[i], i));
+    return chosen;
+  };
+  CHECK(chosen(1) == std::vector<bool>{true, true, true, false});
+  CHECK(chosen(2) == std::vector<bool>{false, true, false, false});
+  CHECK(chosen(3) == std::vector<bool>{false, false, true, false});
+}
+
+TEST_CASE("units in front of the first trainable one run once: they have no backward") {
+  testing::TinyChain tiny;
+  tiny.push_back(std::make_unique<testing::TinyTable>(testing::tiny_weight("table", {7, 5}, false), false));
+  for (const bool trainable : {false, true, false}) {
+    tiny.push_back(std::make_unique<testing::TinyLayer>("layer" + std::to_string(tiny.size()), trainable,
+                                                        testing::TinyLayer::Sizes{}, 0.1));
+  }
+  tiny.push_back(std::make_unique<testing::TinyHead>(testing::tiny_weight("head", {6, 5}, true)));
+  testing::bind_leaves(tiny);
+  std::vector<std::unique_ptr<nn::Unit>> units;  // the strategy's view; given back below
+  for (auto& unit : tiny) units.emplace_back(unit.get());
+  auto strategy = make({});
+  strategy->structure(units);
+  strategy::UnitRunner runner(testing::pointers(tiny));
+  for (std::size_t i = 0; i < units.size(); ++i) runner.set_recompute(i, strategy->recompute(*units[i], i));
+  for (auto& unit : units) unit.release();
+  const auto loss = runner.forward(testing::tiny_batch(0)).states;
+  runner.backward(loss, at::ones({}, at::kDouble));
+  std::vector<int> forwards;
+  for (const auto& unit : tiny) forwards.push_back(unit->forwards);
+  CHECK(forwards == std::vector<int>{1, 1, 2, 2, 1});
+}
+
+TEST_CASE("regions that the model does not have, and a distance that leaves nothing, are said with line and fix") {
+  const auto said = [](std::vector<config::Entry> entries, const std::vector<std::string>& in_blocks) {
+    auto units = chain(in_blocks);
+    try {
+      make(std::move(entries))->structure(units);
+    } catch (const Error& error) {
+      std::string texts;
+      for (const auto& diagnostic : error.diagnostics()) texts += diagnostic.text() + "\n";
+      return texts;
+    }
+    return std::string("nothing");
+  };
+  const std::vector<std::string> known{"attention", "mlp"};
+  CHECK(said({regions({"mlp", "attention"})}, known) == "nothing");
+  CHECK(said({regions({"atention", "router"})}, known) ==
+        "a.toml:7: strategy.recompute.regions names 'atention', but this model's regions are attention, mlp\n"
+        "    fix: did you mean 'attention'?\n"
+        "a.toml:7: strategy.recompute.regions names 'router', but this model's regions are attention, mlp\n"
+        "    fix: one of: attention, mlp\n");
+  CHECK(said({regions({"mlp"})}, {}) ==
+        "a.toml:7: strategy.recompute.regions is set, but this model names no regions\n"
+        "    fix: remove it: whole units are then recomputed\n");
+  CHECK(said({every(4)}, known) ==
+        "a.toml:7: strategy.recompute.every 4 leaves nothing to recompute: without the last one the model has 3 units\n"
+        "    fix: use at most 3, or remove this strategy\n");
+}
+
+TEST_CASE("a region of a model that is missing ends the run with the plugin's name") {
+  CHECK_THROWS_WITH(testing::run_small(1, {}, 1, "[strategy.recompute]\nregions = [\"attenton\"]\n"),
+                    Contains("strategy.recompute.regions names 'attenton'") && Contains("did you mean 'attention'?") &&
+                        Contains("recompute"));
+}
+
+TEST_CASE("unit recompute is claimed for itself") {
+  strategy::Claims claims;
+  make({})->claim(claims);
+  CHECK(claims.exclusive_claims() == std::vector<std::string>{"unit recompute"});
+}
