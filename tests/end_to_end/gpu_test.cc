@@ -68,6 +68,8 @@ constexpr double float32_tolerance = 2e-5;
 // bf16 keeps 8 bits: a relative 2^-9 for each rounding of an activation. The loss averages over target tokens, but the
 // roundings of one weight copy are common to all of them. Seen on one and two H200s: 1e-3.
 constexpr double bf16_tolerance = 5e-3;
+// fp16 keeps 11 bits: an eighth of that.
+constexpr double fp16_tolerance = bf16_tolerance / 8;
 
 // Every rank held at least its part of the masters, the gradients and AdamW's two moments, in float32.
 void check_memory(const Result& result, int world, bool sharded) {
@@ -132,6 +134,34 @@ TEST_CASE("bf16 on a GPU stays near float32", "[.gpu]") {
     std::cout << "GPUs " << world << " bf16: losses differ by " << losses << std::endl;
     CHECK(losses < bf16_tolerance);
     CHECK(losses > 0);
+  }
+}
+
+TEST_CASE("fp16 on a GPU stays near float32, with a loss scale that moves and one that overflows at first", "[.gpu]") {
+  if (too_few(1)) return;
+  const Workspace work;
+  const auto reference = run(work, "cpu", 1, {"train.accumulation=4"}, "");
+  for (const int world : {1, 2}) {
+    if (too_few(world)) continue;
+    INFO("GPUs " << world);
+    const std::vector<std::string> fp16{"train.accumulation=4", "train.precision=fp16", "run.device=cuda"};
+    auto moving = fp16;
+    moving.insert(moving.end(), {"train.loss_scale_init=256", "train.loss_scale_window=8"});
+    const auto result = run(work, cat("fp16-", world), world, moving, "full_shard");
+    check_trained(result);
+    const auto scales = result.metrics.all("loss_scale");
+    CHECK(scales.front() == 256);
+    CHECK(scales.back() == 1024);
+    const double losses = distance(result.metrics.all("loss"), reference.metrics.all("loss"));
+    std::cout << "GPUs " << world << " fp16: losses differ by " << losses << std::endl;
+    CHECK(losses < fp16_tolerance);
+    CHECK(losses > 0);
+    auto large = fp16;
+    large.emplace_back("train.loss_scale_init=1e9");  // no gradient above 6.6e-5 is a float16 then
+    const auto overflowed = run(work, cat("fp16-large-", world), world, large, "full_shard");
+    CHECK(overflowed.metrics.steps.front().contains("skipped"));
+    CHECK_FALSE(overflowed.metrics.steps.back().contains("skipped"));
+    CHECK(overflowed.metrics.steps.back().at("loss") < overflowed.metrics.steps.front().at("loss"));
   }
 }
 
