@@ -33,8 +33,9 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
   t.add("every", &RecomputeOptions::every)
       .min(1)
       .doc(
-          "every so many units, one is recomputed; 1: each. Never the model's last unit: its backward begins right "
-          "behind its forward, so that nothing would be saved");
+          "recompute every Nth unit; 1: each. Never the model's last one: its backward begins right behind its "
+          "forward, "
+          "so nothing would be saved");
   t.add("regions", &RecomputeOptions::regions)
       .doc("only these parts of the units, such as [\"attention\"]; empty: whole units");
 }

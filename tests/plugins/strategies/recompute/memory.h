@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace capstan::testing {
 
@@ -28,7 +29,7 @@ class LiveBytes {
   };
 
   struct Counting : c10::Allocator {
-    explicit Counting(c10::Allocator* plain) : plain(plain) {}
+    explicit Counting(c10::Allocator* from) : plain(from) {}
     c10::DataPtr allocate(std::size_t bytes) override {
       auto* block = new Block{plain->allocate(bytes), static_cast<std::int64_t>(bytes), live};
       *live += block->bytes;

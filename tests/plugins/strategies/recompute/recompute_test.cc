@@ -172,13 +172,13 @@ TEST_CASE("what is recomputed runs twice, all else once; evaluation recomputes n
 }
 
 TEST_CASE("every Nth unit, never the last") {
-  const auto chosen = [&](std::int64_t count) {
+  const auto chosen = [](std::int64_t count) {
     auto strategy = make({every(count)});
-    auto copy = chain({});
-    strategy->structure(copy);
-    std::vector<bool> chosen;
-    for (std::size_t i = 0; i < copy.size(); ++i) chosen.push_back(strategy->recompute(*copy[i], i));
-    return chosen;
+    auto units = chain({});
+    strategy->structure(units);
+    std::vector<bool> answers;
+    for (std::size_t i = 0; i < units.size(); ++i) answers.push_back(strategy->recompute(*units[i], i));
+    return answers;
   };
   CHECK(chosen(1) == std::vector<bool>{true, true, true, false});
   CHECK(chosen(2) == std::vector<bool>{false, true, false, false});
