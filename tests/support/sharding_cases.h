@@ -32,7 +32,6 @@ inline bool is_zero(const Choice& c) { return c[layout_] >= 4; }
 
 /// What the plugins would refuse, or what would be the same as another choice, is not in the matrix.
 inline bool sharding_allowed(const Choice& c) {
-  if (c[recompute_] != 0) return false;  // TEMP
   const auto layout = c[layout_];
   if (layout == 3 || layout == 4) return c[offload_] == 0;
   if (is_zero(c)) return c[offload_] != 2 || layout == 7;
