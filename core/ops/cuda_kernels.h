@@ -46,4 +46,27 @@ struct NormList {
 /// out[t] (+)= sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
 void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream);
 
+/// x as batch rows of `length` tokens of `heads` heads of 2 half numbers; strides in elements, the last one is 1.
+struct RotaryShape {
+  std::int64_t batch, length;
+  int heads, half;
+  std::int64_t batch_stride, token_stride, head_stride;
+};
+
+/// In a kernel's arguments, so that nothing is copied to the device.
+struct RotaryFrequencies {
+  static constexpr int capacity = 256;
+  double value[capacity];
+};
+
+/// See rotary. `out` is contiguous; `inverse` turns back.
+void rotary(void* out, const void* x, FloatType type, const std::int64_t* positions, const RotaryShape& shape,
+            const RotaryFrequencies& frequencies, bool inverse, CUstream_st* stream);
+
+/// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
+void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);
+/// out [rows, 2 columns] = d / dx for a gradient [rows, columns].
+void swiglu_backward(void* out, const void* gradient, const void* x, FloatType type, std::int64_t rows,
+                     std::int64_t columns, CUstream_st* stream);
+
 }  // namespace capstan::ops::cuda

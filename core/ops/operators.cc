@@ -14,6 +14,18 @@ at::Tensor dropout_meta(const at::Tensor& x, double, std::int64_t, std::int64_t,
 
 void squared_norms_meta(const at::Tensor&, at::TensorList, bool) {}
 
+at::Tensor rotary_meta(const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) {
+  return at::empty(x.sizes(), x.options());
+}
+
+at::Tensor swiglu_meta(const at::Tensor& x) {
+  auto shape = x.sizes().vec();
+  shape.back() /= 2;
+  return at::empty(shape, x.options());
+}
+
+at::Tensor swiglu_backward_meta(const at::Tensor&, const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
@@ -23,12 +35,18 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
       "int[] row_offset) -> Tensor");
   m.def("squared_norms(Tensor(a!) out, Tensor[] xs, bool accumulate) -> ()");
   m.def("pinned_bytes(int bytes, Tensor on_device) -> Tensor");
+  m.def("rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor");
+  m.def("swiglu(Tensor x) -> Tensor");
+  m.def("swiglu_backward(Tensor gradient, Tensor x) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("fill_normal", &fill_normal_meta);
   m.impl("dropout", &dropout_meta);
   m.impl("squared_norms", &squared_norms_meta);
+  m.impl("rotary", &rotary_meta);
+  m.impl("swiglu", &swiglu_meta);
+  m.impl("swiglu_backward", &swiglu_backward_meta);
 }
 
 }  // namespace capstan::ops

@@ -28,6 +28,10 @@ using Dropout = at::Tensor(const at::Tensor& x, double p, std::int64_t key, std:
                            at::IntArrayRef row_shape, at::IntArrayRef row_offset);
 using SquaredNorms = void(const at::Tensor& out, at::TensorList xs, bool accumulate);
 using PinnedBytes = at::Tensor(std::int64_t bytes, const at::Tensor& on_device);
+using Rotary = at::Tensor(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
+                          bool inverse);
+using Swiglu = at::Tensor(const at::Tensor& x);
+using SwigluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& x);
 
 /// Dropout's numbers for probability p and a key's bits.
 DropoutRule dropout_rule(double p, std::int64_t key);

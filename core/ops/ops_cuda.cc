@@ -6,6 +6,8 @@
 #include <capstan/base/error.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "ops/block_sum.h"
 #include "ops/cuda_kernels.h"
 #include "ops/make_box.h"
@@ -74,12 +76,55 @@ void squared_norms_cuda(const at::Tensor& out, at::TensorList xs, bool accumulat
   }
 }
 
+at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
+                       bool inverse) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor where = positions.contiguous(), out = at::empty(x.sizes(), x.options());
+  const RotaryShape shape{
+      x.size(0),   x.size(1),  static_cast<int>(x.size(2)), static_cast<int>(x.size(3) / 2), x.stride(0),
+      x.stride(1), x.stride(2)};
+  RotaryFrequencies list{};
+  std::copy(frequencies.begin(), frequencies.end(), list.value);
+  if (out.numel() == 0) return out;
+  rotary(out.data_ptr(), x.const_data_ptr(), float_type(x), where.const_data_ptr<std::int64_t>(), shape, list, inverse,
+         c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+at::Tensor swiglu_cuda(const at::Tensor& x) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = x.contiguous();
+  auto shape = in.sizes().vec();
+  const auto columns = shape.back() /= 2;
+  at::Tensor out = at::empty(shape, in.options());
+  if (out.numel() == 0) return out;
+  swiglu(out.data_ptr(), in.const_data_ptr(), float_type(in), out.numel() / columns, columns,
+         c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+at::Tensor swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = x.contiguous(), g = gradient.contiguous(), out = at::empty_like(in);
+  if (out.numel() == 0) return out;
+  const auto columns = in.size(-1) / 2;
+  swiglu_backward(out.data_ptr(), g.const_data_ptr(), in.const_data_ptr(), float_type(in), g.numel() / columns, columns,
+                  c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("fill_normal", &fill_normal_cuda);
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
+  m.impl("rotary", &rotary_cuda);
+  m.impl("swiglu", &swiglu_cuda);
+  m.impl("swiglu_backward", &swiglu_backward_cuda);
 }
 
 }  // namespace capstan::ops::cuda

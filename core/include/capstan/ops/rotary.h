@@ -1,0 +1,25 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace ops {
+
+/// Rotary position embedding (Su et al., "RoFormer", 2021) in the halves form of Hugging Face's Llama: with
+/// a = position * frequencies[i] and half = dim / 2, for i < half
+///
+///     out[i]        = x[i] cos a - x[i + half] sin a
+///     out[i + half] = x[i + half] cos a + x[i] sin a
+///
+/// `x` is [B, S, heads, dim] of any strides whose last one is 1 (so a part of a fused projection), float64, float32,
+/// bfloat16 or half; `positions` [B, S] int64 on x's device; `frequencies` dim / 2 numbers, dim at most 512. The result
+/// is contiguous.
+///
+/// Numbers: angle, cosine, sine and products are float32 (frequencies are rounded to it first), float64 for float64,
+/// and rounded once. Backward rotates by the opposite angle and keeps positions alone. Uses the current stream.
+at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies);
+
+}  // namespace ops
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,97 @@
+#include <capstan/base/error.h>
+#include <capstan/ops/grouped.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace capstan::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_one_product(const at::Tensor& x) { return x.is_cuda() && x.scalar_type() == at::kBFloat16; }
+
+/// body(group, first row, rows) for each group that has rows.
+template <class Body>
+void each_group(const at::Tensor& ends, const Body& body) {
+  const at::Tensor host = ends.cpu();
+  const auto* end = host.const_data_ptr<std::int32_t>();
+  std::int64_t begin = 0;
+  for (std::int64_t group = 0; group < host.numel(); ++group) {
+    if (end[group] > begin) body(group, begin, end[group] - begin);
+    begin = end[group];
+  }
+}
+
+/// Rows [T, k] times each group's matrix [E, k, n]: [T, n].
+at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, const at::Tensor& ends) {
+  if (is_one_product(rows)) return at::_grouped_mm(rows, matrices, ends);
+  const at::Tensor out = at::empty({rows.size(0), matrices.size(2)}, rows.options());
+  if (rows.is_meta()) return out;
+  each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
+    at::Tensor part = out.narrow(0, begin, count);
+    at::mm_out(part, rows.narrow(0, begin, count), matrices[group]);
+  });
+  return out;
+}
+
+/// a_e^T b_e over each group's rows of a [T, m] and b [T, n]: [E, m, n].
+at::Tensor groups_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
+  if (is_one_product(a)) return at::_grouped_mm(a.t(), b, ends);
+  const at::Tensor out = at::zeros({ends.size(0), a.size(1), b.size(1)}, a.options());
+  if (a.is_meta()) return out;
+  each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
+    at::Tensor part = out[group];
+    at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));
+  });
+  return out;
+}
+
+class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& ends) {
+    ctx->save_for_backward({x, weight, ends});
+    return rows_product(x, weight.transpose(1, 2), ends);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor gradient = gradients[0].contiguous();
+    variable_list out(3);
+    if (ctx->needs_input_grad(0)) out[0] = rows_product(gradient, saved[1], saved[2]);
+    if (ctx->needs_input_grad(1)) out[1] = groups_product(gradient, saved[0], saved[2]);
+    return out;
+  }
+};
+
+class PermuteRowsFunction : public torch::autograd::Function<PermuteRowsFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& index,
+                            const at::Tensor& inverse, std::int64_t copies) {
+    ctx->save_for_backward({inverse});
+    ctx->saved_data["copies"] = copies;
+    return x.index_select(0, copies == 1 ? index : index.floor_divide(copies));
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto copies = ctx->saved_data["copies"].toInt();
+    at::Tensor gradient = gradients[0].index_select(0, ctx->get_saved_variables()[0]);
+    if (copies > 1) gradient = gradient.view({-1, copies, gradient.size(1)}).sum(1);
+    return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ends) {
+  CAPSTAN_ASSERT(x.dim() == 2 && weight.dim() == 3 && ends.dim() == 1);
+  CAPSTAN_ASSERT(x.size(1) == weight.size(2) && weight.size(0) == ends.size(0));
+  CAPSTAN_ASSERT(x.scalar_type() == weight.scalar_type() && ends.scalar_type() == at::kInt);
+  return GroupedLinearFunction::apply(x, weight, ends);
+}
+
+at::Tensor permute_rows(const at::Tensor& x, const at::Tensor& index, const at::Tensor& inverse, std::int64_t copies) {
+  CAPSTAN_ASSERT(x.dim() == 2 && copies >= 1 && index.numel() == x.size(0) * copies);
+  CAPSTAN_ASSERT(inverse.numel() == index.numel());
+  return PermuteRowsFunction::apply(x, index, inverse, copies);
+}
+
+}  // namespace capstan::ops
