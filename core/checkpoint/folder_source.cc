@@ -19,6 +19,24 @@ Box fused_box(const FileTensor& tensor, Box box) {
   return box;
 }
 
+std::vector<std::string> names_of(const FileTensor& tensor) {
+  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
+}
+
+// The row-major indices of a box's elements in a tensor of this shape, in order.
+std::vector<std::size_t> stacked_indices(const layout::Shape& shape, const Box& box) {
+  std::vector<std::size_t> indices{0};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::vector<std::size_t> finer;
+    for (const auto index : indices) {
+      for (std::int64_t i = 0; i < box.size[d]; ++i)
+        finer.push_back(index * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(box.offset[d] + i));
+    }
+    indices = std::move(finer);
+  }
+  return indices;
+}
+
 // "3 tensors are missing: a, b, c".
 void add_list(Diagnostics& diagnostics, const std::string& where, const std::vector<std::string>& list,
               const std::string& what, const std::string& fix) {
@@ -35,12 +53,15 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
 FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map)
     : path_(std::move(folder)), folder_(path_), map_(std::move(map)) {}
 
-FolderSource::Place FolderSource::find(const Param& param) const {
-  const auto mapped = map_.tensors.find(param.name);
-  if (mapped == map_.tensors.end()) return {};
-  Place place{&mapped->second, folder_.find(mapped->second.name), mapped->second.name};
+const FileTensor* FolderSource::mapped(const Param& param) const {
+  const auto found = map_.tensors.find(param.name);
+  return found == map_.tensors.end() ? nullptr : &found->second;
+}
+
+FolderSource::Place FolderSource::find(const std::string& name) const {
+  Place place{folder_.find(name), name};
   for (std::size_t i = 0; !place.file && i < map_.prefixes.size(); ++i) {
-    place.name = map_.prefixes[i] + mapped->second.name;
+    place.name = map_.prefixes[i] + name;
     place.file = folder_.find(place.name);
   }
   return place;
@@ -50,29 +71,40 @@ bool FolderSource::is_ignored(const std::string& name) const {
   return std::any_of(map_.ignored.begin(), map_.ignored.end(), [&](const auto& end) { return name.ends_with(end); });
 }
 
-bool FolderSource::has(const Param& param) const { return find(param).file != nullptr; }
+bool FolderSource::has(const Param& param) const {
+  const auto* tensor = mapped(param);
+  if (!tensor) return false;
+  const auto names = names_of(*tensor);
+  return std::all_of(names.begin(), names.end(), [&](const auto& name) { return find(name).file != nullptr; });
+}
 
 void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& diagnostics) const {
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> used;
-  for (const auto* param : params) {
-    const auto place = find(*param);
+  const auto judge = [&](const std::string& name, const layout::Shape& expected) {
+    const auto place = find(name);
     // A fused tensor stands for several records and is judged once.
-    const auto& name = place.file ? place.name : place.tensor ? place.tensor->name : param->name;
-    if (!used.insert(name).second) continue;
+    if (!used.insert(place.file ? place.name : name).second) return;
     if (!place.file) {
       missing.push_back(name);
-      continue;
+      return;
     }
     const auto& info = place.file->info(place.name);
-    const auto expected = place.tensor->expected_shape(param->shape);
     if (info.shape != expected) {
       wrong.push_back(
           cat(place.name, " is ", layout::shape_text(info.shape), ", the model needs ", layout::shape_text(expected)));
     } else if (!c10::isFloatingType(info.dtype)) {
       wrong.push_back(cat(place.name, " holds ", dtype_name(info.dtype), ", not floating-point numbers"));
     }
+  };
+  for (const auto* param : params) {
+    const auto* tensor = mapped(*param);
+    if (!tensor) {
+      missing.push_back(param->name);
+      continue;
+    }
+    for (const auto& name : names_of(*tensor)) judge(name, tensor->expected_shape(param->shape));
   }
   std::vector<std::string> unexpected;
   for (auto& name : folder_.names()) {
@@ -85,23 +117,41 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
            "take the model's sizes from its config.json");
 }
 
-void FolderSource::fill(const Param& param, const Box& box, const at::Tensor& out) {
-  const auto place = find(param);
-  if (!place.file) throw Error(cat("it has no tensor for '", param.name, "'"), {}, path_.string());
-  const auto& tensor = *place.tensor;
-  const auto expected = tensor.expected_shape(param.shape);
-  if (place.file->info(place.name).shape != expected) {
-    throw Error(cat("tensor '", place.name, "' is ", layout::shape_text(place.file->info(place.name).shape),
-                    ", the model needs ", layout::shape_text(expected)),
+void FolderSource::fill_one(const FileTensor& tensor, const std::string& name, const layout::Shape& shape,
+                            const Box& box, const at::Tensor& out) const {
+  const auto place = find(name);
+  if (!place.file) throw Error(cat("it has no tensor '", name, "'"), {}, path_.string());
+  const auto expected = tensor.expected_shape(shape);
+  const auto& info = place.file->info(place.name);
+  if (info.shape != expected) {
+    throw Error(cat("tensor '", place.name, "' is ", layout::shape_text(info.shape), ", the model needs ",
+                    layout::shape_text(expected)),
                 {}, place.file->path().string());
   }
-  CAPSTAN_ASSERT(out.is_contiguous() && out.numel() == box.numel());
+  if (!tensor.stack.empty()) return place.file->read(place.name, box, out);
   auto part = fused_box(tensor, box);
-  const auto target = out.view(box.size);
-  if (!tensor.transposed) return place.file->read(place.name, tensor.fused_shape(param.shape), part, target);
+  if (!tensor.transposed) return place.file->read(place.name, tensor.fused_shape(shape), part, out);
   std::swap(part.offset[0], part.offset[1]);
   std::swap(part.size[0], part.size[1]);
-  place.file->read(place.name, part, target.t());
+  place.file->read(place.name, part, out.t());
+}
+
+void FolderSource::fill(const Param& param, const Box& box, const at::Tensor& out) {
+  const auto* tensor = mapped(param);
+  if (!tensor) throw Error(cat("it has no tensor for '", param.name, "'"), {}, path_.string());
+  CAPSTAN_ASSERT(out.is_contiguous() && out.numel() == box.numel());
+  if (tensor->stack.empty()) return fill_one(*tensor, tensor->name, param.shape, box, out.view(box.size));
+  const auto leading = static_cast<std::ptrdiff_t>(tensor->stacked_dims(param.shape));
+  const Box each{{box.offset.begin() + leading, box.offset.end()}, {box.size.begin() + leading, box.size.end()}};
+  const Box counted{{box.offset.begin(), box.offset.begin() + leading}, {box.size.begin(), box.size.begin() + leading}};
+  if (box.empty()) return;
+  auto shape = each.size;
+  shape.insert(shape.begin(), counted.numel());
+  const auto parts = out.view(shape);
+  const auto indices = stacked_indices({param.shape.begin(), param.shape.begin() + leading}, counted);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    fill_one(*tensor, tensor->stack[indices[i]], param.shape, each, parts[static_cast<std::int64_t>(i)]);
+  }
 }
 
 }  // namespace capstan::checkpoint

@@ -19,7 +19,20 @@ Shape FileTensor::fused_shape(const Shape& record) const {
   return out;
 }
 
+std::size_t FileTensor::stacked_dims(const Shape& record) const {
+  if (stack.empty()) return 0;
+  std::int64_t counted = 1;
+  std::size_t dims = 0;
+  while (dims < record.size() && counted < static_cast<std::int64_t>(stack.size())) counted *= record[dims++];
+  CAPSTAN_ASSERT(counted == static_cast<std::int64_t>(stack.size()) && dims > 0);
+  return dims;
+}
+
 Shape FileTensor::expected_shape(const Shape& record) const {
+  if (!stack.empty()) {
+    CAPSTAN_ASSERT(!transposed && !part && file_shape.empty());
+    return {record.begin() + static_cast<std::ptrdiff_t>(stacked_dims(record)), record.end()};
+  }
   Shape out = fused_shape(record);
   if (transposed) {
     CAPSTAN_ASSERT(out.size() == 2 && file_shape.empty());

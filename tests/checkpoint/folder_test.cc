@@ -120,6 +120,61 @@ TEST_CASE("every box of every record is cut out of a model's files, with and wit
   }
 }
 
+// Mixtral's experts: [experts, 2, ff, hidden] is a tensor for each expert's gate and up, [experts, hidden, ff] one
+// each.
+TEST_CASE("a record that stacks tensors takes every box from each of them") {
+  constexpr std::int64_t experts = 3, ff = 5;
+  const Scratch scratch;
+  FileMap map;
+  map.prefixes = {"model."};
+  auto& gate_up = map.tensors["gate_up"];
+  auto& down = map.tensors["down"];
+  std::vector<NamedTensor> files;
+  std::vector<at::Tensor> gate_up_values, down_values;
+  const auto add = [&](const std::string& name, const Shape& shape, FileTensor& tensor, std::vector<at::Tensor>& all) {
+    all.push_back(numbered(shape) + 100.0 * static_cast<double>(files.size()));
+    files.push_back({"model." + name, all.back()});
+    tensor.stack.push_back(name);
+  };
+  for (std::int64_t e = 0; e < experts; ++e) {
+    add(cat(e, ".w1"), {ff, hidden}, gate_up, gate_up_values);
+    add(cat(e, ".w3"), {ff, hidden}, gate_up, gate_up_values);
+    add(cat(e, ".w2"), {hidden, ff}, down, down_values);
+  }
+  write_safetensors(scratch / "model.safetensors", files);
+  FolderSource source(scratch.path(), map);
+  const std::vector<Param> params{record("gate_up", {experts, 2, ff, hidden}), record("down", {experts, hidden, ff})};
+  CHECK(faults_of(source, params).empty());
+  const std::vector<at::Tensor> whole{at::stack(gate_up_values).view(params[0].shape), at::stack(down_values)};
+  for (std::size_t p = 0; p < params.size(); ++p) {
+    REQUIRE(source.has(params[p]));
+    for (std::size_t dim = 0; dim < params[p].shape.size(); ++dim) {
+      for (std::int64_t begin = 0; begin <= params[p].shape[dim]; ++begin) {
+        for (std::int64_t end = begin; end <= params[p].shape[dim]; ++end) {
+          auto box = Box::whole(params[p].shape);
+          box.offset[dim] = begin;
+          box.size[dim] = end - begin;
+          auto out = at::empty({box.numel()}, at::kDouble);
+          source.fill(params[p], box, out);
+          const auto part = whole[p].slice(static_cast<std::int64_t>(dim), begin, end);
+          REQUIRE(at::equal(out, part.reshape(-1).to(at::kDouble)));
+        }
+      }
+    }
+  }
+  map.tensors["down"].stack[1] = "gone.w2";
+  CHECK(faults_of(FolderSource(scratch.path(), map), params) ==
+        std::vector<std::string>{
+            scratch.path().string() + ": 1 tensor missing: gone.w2\n    fix: is it a folder of this model's family?",
+            scratch.path().string() + ": 1 tensor that the model does not have: model.1.w2\n    fix: take the model's "
+                                      "sizes from its config.json"});
+  FolderSource broken(scratch.path(), map);
+  CHECK_FALSE(broken.has(params[1]));
+  auto out = at::empty(params[1].shape);
+  CHECK(fault_of([&] { broken.fill(params[1], Box::whole(params[1].shape), out); }) ==
+        scratch.path().string() + ": it has no tensor 'gone.w2'");
+}
+
 TEST_CASE("a leaf that requires grad is filled in place") {
   const Scratch scratch;
   write_safetensors(scratch / "model.safetensors", small_tensors(""));

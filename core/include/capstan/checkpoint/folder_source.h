@@ -13,7 +13,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
 /// Parameters from a Hugging Face model folder. Each fill reads only its box: a record fused with others in one
-/// tensor, or transposed there, is cut out of the mapped file. Opening validates the files' headers.
+/// tensor, or transposed there, is cut out of the mapped file; one that stacks several tensors takes from each. Opening
+/// validates the files' headers.
 class FolderSource : public layout::Source {
  public:
   /// `map` says where each record stands. Throws Error as SafetensorsFolder does.
@@ -28,12 +29,13 @@ class FolderSource : public layout::Source {
 
  private:
   struct Place {
-    const layout::FileTensor* tensor = nullptr;
-    const SafetensorsFile* file = nullptr;
-    std::string name;  // in the file, with its prefix
+    const SafetensorsFile* file = nullptr;  // null: the tensor is not there
+    std::string name;                       // in the file, with its prefix
   };
-  // An empty file: the record is not there.
-  Place find(const layout::Param& param) const;
+  const layout::FileTensor* mapped(const layout::Param& param) const;
+  Place find(const std::string& name) const;
+  void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
+                const layout::Box& box, const at::Tensor& out) const;
   bool is_ignored(const std::string& name) const;
 
   std::filesystem::path path_;

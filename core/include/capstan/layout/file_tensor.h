@@ -28,10 +28,15 @@ struct FileTensor {
   /// The file's shape where the record sees the same elements in other dimensions (BLOOM's QKV, a matrix in the
   /// file and [head, 3, dim, hidden] here); empty: it follows from the record.
   Shape file_shape;
+  /// Several tensors that the record stacks, in row-major order of its leading dimensions: of [experts, 2, ff, hidden]
+  /// the first expert's gate, its up, the second's gate, … Empty: it is one tensor, `name`. Not with the fields above.
+  std::vector<std::string> stack = {};
 
+  /// The record's leading dimensions that count stacked tensors; 0 for one tensor.
+  std::size_t stacked_dims(const Shape& record) const;
   /// The shape in which the record sees the file's tensor, before file_shape and transposition.
   Shape fused_shape(const Shape& record) const;
-  /// The shape that the file must have for a record of this shape.
+  /// The shape that the file's tensor (each of a stack) must have for a record of this shape.
   Shape expected_shape(const Shape& record) const;
 };
 
