@@ -21,4 +21,18 @@ WeightPtr Unit::add_record(const std::string& name, std::vector<std::int64_t> sh
   return add(std::make_shared<Weight>(std::vector<layout::Param>{record(name, std::move(shape), init, decay)}));
 }
 
+WeightPtr Unit::add_group(std::vector<layout::Param> records) {
+  return add(std::make_shared<Weight>(std::move(records)));
+}
+
+void Unit::expose(RotaryAttention& attention) {
+  expose(attention.qkv());
+  expose(attention.projection());
+}
+
+void Unit::expose(GatedMlp& mlp) {
+  expose(mlp.gate_up());
+  expose(mlp.down());
+}
+
 }  // namespace capstan::nn

@@ -1,7 +1,7 @@
 // Attention against a plain float64 reference: loops over rows, heads, queries and keys.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <capstan/nn/layers.h>
+#include <capstan/nn/attention.h>
 #include <capstan_catch.h>
 
 #include <algorithm>

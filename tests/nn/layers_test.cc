@@ -7,22 +7,17 @@
 #include <cmath>
 
 #include "nn/init_source.h"
+#include "nn/weights.h"
+#include "ops/jacobian.h"
 
 using namespace capstan;
+using capstan::testing::bound;
+using capstan::testing::difference;
+using capstan::testing::jacobian_error;
+using capstan::testing::numbers;
 using Catch::Matchers::Contains;
 
 namespace {
-
-at::Tensor numbers(const std::vector<std::int64_t>& shape, double phase) {
-  return (at::arange(layout::numel(shape), at::kDouble) * 1.7 + phase).sin().mul(2).view(shape);
-}
-
-nn::WeightPtr bound(const std::string& name, const at::Tensor& value) {
-  auto weight = std::make_shared<nn::Weight>(
-      std::vector<layout::Param>{nn::record(name, value.sizes().vec(), layout::Init::zeros(), true)});
-  weight->bind(value);
-  return weight;
-}
 
 struct Example {
   at::Tensor w = numbers({3, 5}, 0.2);
@@ -36,8 +31,6 @@ struct Example {
 // The fused product and bias may round once less than product, then sum: one unit in the last place of numbers
 // below 16.
 constexpr double rounding = 1e-14;
-
-double difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 }  // namespace
 
@@ -178,4 +171,32 @@ TEST_CASE("initial values are the record's, and any box is a slice of the whole"
   // 2,000 numbers: the mean is within 6 standard errors (0.1 / sqrt(2000)), the deviation likewise (0.1 / sqrt(4000)).
   CHECK(std::abs(normal.mean().item<double>() - 2) < 6 * 0.1 / std::sqrt(2000.0));
   CHECK(std::abs(normal.std().item<double>() - 0.1) < 6 * 0.1 / std::sqrt(4000.0));
+}
+
+TEST_CASE("a linear layer whose features have several dimensions") {
+  const auto w = numbers({2, 3, 4, 5}, 0.2), b = numbers({2, 3, 4}, 0.4), x = numbers({2, 4, 5}, 0.6);
+  const nn::Linear linear("linear_qkv", nn::Split::columns, bound("w", w), bound("b", b));
+  CHECK(difference(linear.forward(x), at::matmul(x, w.view({24, 5}).t()) + b.flatten()) < rounding);
+}
+
+TEST_CASE("RMS norm divides by the root of the mean square") {
+  const auto x = numbers({2, 3, 5}, 0.2), w = numbers({5}, 0.4);
+  const auto function = [](const std::vector<at::Tensor>& in) {
+    return nn::RmsNorm(bound("w", in[1]), 1e-3).forward(in[0]);
+  };
+  const auto expected = x / (x.square().mean(-1, true) + 1e-3).sqrt() * w;
+  CHECK(difference(function({x, w}), expected) < rounding);
+  CHECK(jacobian_error(function, {x, w}) < 1e-8);
+  const auto narrow = nn::RmsNorm(bound("w", w.to(at::kBFloat16)), 1e-3).forward(x.to(at::kBFloat16));
+  CHECK(narrow.scalar_type() == at::kBFloat16);
+  // bfloat16's 8 bits: input, weight and result are each rounded by at most 2^-9 of numbers below 8.
+  CHECK(difference(narrow.to(at::kDouble), expected) < 3 * 8.0 / 512);
+}
+
+TEST_CASE("a gated MLP is down(silu(gate) up)") {
+  const auto w = numbers({2 * 7, 5}, 0.2), down = numbers({5, 7}, 0.4), x = numbers({2, 4, 5}, 0.6);
+  const nn::GatedMlp mlp({"linear_fc1", nn::Split::columns, bound("gate_up", w), nullptr},
+                         {"linear_fc2", nn::Split::rows, bound("down", down), nullptr});
+  const auto gate = at::linear(x, w.narrow(0, 0, 7)), up = at::linear(x, w.narrow(0, 7, 7));
+  CHECK(difference(mlp.forward(x), at::linear(gate * gate.sigmoid() * up, down)) < 100 * rounding);
 }

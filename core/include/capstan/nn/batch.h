@@ -11,8 +11,10 @@ namespace nn {
 
 /// What flows from unit to unit and carries gradient.
 struct Hidden {
-  at::Tensor states;             ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
-  std::vector<at::Tensor> sums;  ///< running scalars that units add to (a router's auxiliary loss)
+  at::Tensor states;  ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
+  /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
+  /// its coefficient, to be divided by the step's micro-batches and added to the loss.
+  std::vector<at::Tensor> sums;
 };
 
 /// What every unit may read and none changes. All tensors are on the run's device.
@@ -22,6 +24,7 @@ struct Batch {
                           ///< head returns logits of each row's position `last` instead of the loss sum
   at::Tensor positions;   ///< [B, S] int64, position of each token in its sequence
   at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
+  at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
   at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
   std::uint64_t seed = 0;
   std::int64_t step = 0;

@@ -19,7 +19,8 @@ enum class Split {
   vocabulary,  ///< rows of an embedding or head
 };
 
-/// y = x W^T + b on logical shapes: W [out, in], b [out] or absent.
+/// y = x W^T + b on logical shapes: W [out, in], b [out] or absent. Features may have several dimensions in the records
+/// (BLOOM's QKV: W [head, 3, dim, in], b [head, 3, dim]); y has them as one.
 class Linear {
  public:
   Linear(std::string name, Split may_split, WeightPtr weight, WeightPtr bias);
@@ -71,6 +72,31 @@ class LayerNorm {
   double epsilon_;
 };
 
+/// x / sqrt(mean(x²) + epsilon) · weight over the last dimension (Zhang and Sennrich 2019).
+class RmsNorm {
+ public:
+  RmsNorm(WeightPtr weight, double epsilon);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  WeightPtr weight_;
+  double epsilon_;
+};
+
+/// down(silu(gate(x)) · up(x)), gate and up being one product of a fused group of two records [ff, hidden].
+class GatedMlp {
+ public:
+  GatedMlp(Linear gate_up, Linear down);
+  /// [..., hidden] -> [..., hidden].
+  at::Tensor forward(const at::Tensor& x) const;
+  Linear& gate_up() { return gate_up_; }
+  Linear& down() { return down_; }
+
+ private:
+  Linear gate_up_;
+  Linear down_;
+};
+
 /// Dropout whose mask depends only on (seed, step, site, sample, element): the same on any layout.
 class Dropout {
  public:
@@ -82,12 +108,6 @@ class Dropout {
   std::uint64_t site_;
   double probability_;
 };
-
-/// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
-/// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
-/// are stored under `layer` and, once it is filled, queries see all positions up to their own.
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
-                            const Batch& batch, KVCache* cache, std::size_t layer);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

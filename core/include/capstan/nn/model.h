@@ -2,6 +2,9 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/layout/file_tensor.h>
+#include <capstan/nn/attention.h>
+#include <capstan/nn/experts.h>
+#include <capstan/nn/head.h>
 #include <capstan/nn/layers.h>
 
 #include <cstdint>
@@ -30,6 +33,9 @@ class Unit {
   /// Layers and regions that strategies may look at and fill; pointers live as long as the unit.
   const std::vector<Linear*>& linears() const { return linears_; }
   const std::vector<Embedding*>& embeddings() const { return embeddings_; }
+  const std::vector<VocabularyHead*>& heads() const { return heads_; }
+  const std::vector<Experts*>& experts() const { return experts_; }
+  const std::vector<Alibi*>& alibis() const { return alibis_; }
   const std::vector<Region*>& regions() const { return regions_; }
   bool trainable() const;
 
@@ -37,8 +43,15 @@ class Unit {
   /// Each registers a part and returns it.
   WeightPtr add(WeightPtr weight);
   WeightPtr add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay);
+  /// Records of these names that are one weight, side by side along dimension 0.
+  WeightPtr add_group(std::vector<layout::Param> records);
   void expose(Linear& linear) { linears_.push_back(&linear); }
   void expose(Embedding& embedding) { embeddings_.push_back(&embedding); }
+  void expose(VocabularyHead& head) { heads_.push_back(&head); }
+  void expose(Experts& experts) { experts_.push_back(&experts); }
+  void expose(Alibi& alibi) { alibis_.push_back(&alibi); }
+  void expose(RotaryAttention& attention);
+  void expose(GatedMlp& mlp);
   void expose(Region& region) { regions_.push_back(&region); }
 
  private:
@@ -46,6 +59,9 @@ class Unit {
   std::vector<WeightPtr> weights_;
   std::vector<Linear*> linears_;
   std::vector<Embedding*> embeddings_;
+  std::vector<VocabularyHead*> heads_;
+  std::vector<Experts*> experts_;
+  std::vector<Alibi*> alibis_;
   std::vector<Region*> regions_;
 };
 
@@ -66,7 +82,7 @@ class Model {
   /// Sizes that don't fit, all of them, with the option's file and line.
   virtual void check(Diagnostics& diagnostics) const = 0;
   virtual ModelFacts facts() const = 0;
-  /// The chain of units, in order. Called once; allocates nothing.
+  /// The chain of units, in order, made anew at each call (`check` counts parameters); allocates nothing.
   virtual std::vector<std::unique_ptr<Unit>> build() const = 0;
   /// Floating-point operations of forward and backward for one token in a sequence of this length.
   virtual double flops_per_token(std::int64_t sequence_length) const = 0;

@@ -1,0 +1,40 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// How rotary frequencies are stretched for sequences longer than those that a model was first trained on.
+struct RotaryScaling {
+  enum class Kind {
+    none,
+    linear,  ///< every frequency divided by `factor` (Chen et al. 2023)
+    llama3   ///< long wavelengths divided by `factor`, short ones kept, those between blended (Llama 3.1)
+  };
+  Kind kind = Kind::none;
+  double factor = 8;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  std::int64_t original_length = 8192;
+};
+
+/// Rotary position embedding of heads: frequency i of dim / 2 is theta^(-2 i / dim), scaled. As transformers does, the
+/// frequencies are computed in float32, except for float64 tensors.
+class Rotary {
+ public:
+  Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling);
+  /// x [B, S, heads, dim], positions [B, S] int64 -> [B, S, heads, dim], contiguous. See ops::rotary.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& positions) const;
+
+ private:
+  std::vector<double> single_;
+  std::vector<double> exact_;
+};
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

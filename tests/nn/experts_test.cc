@@ -1,0 +1,170 @@
+// Router, experts and the balancing loss against plain loops over tokens.
+#include <ATen/ATen.h>
+#include <capstan/nn/experts.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "nn/weights.h"
+#include "ops/jacobian.h"
+
+using namespace capstan;
+using capstan::testing::bound;
+using capstan::testing::difference;
+using capstan::testing::jacobian_error;
+using capstan::testing::numbers;
+
+namespace {
+
+constexpr std::int64_t tokens = 11, hidden = 6, ff = 5, count = 4;
+
+nn::Router make_router(const at::Tensor& gate, std::int64_t chosen) {
+  return {nn::Linear("router", nn::Split::none, bound("gate", gate), nullptr), chosen};
+}
+
+struct Example {
+  at::Tensor x = numbers({tokens, hidden}, 0.1);
+  at::Tensor gate = numbers({count, hidden}, 0.3);
+  at::Tensor gate_up = numbers({count, 2, ff, hidden}, 0.5);
+  at::Tensor down = numbers({count, hidden, ff}, 0.7);
+
+  nn::Experts experts() const { return {"experts", bound("gate_up", gate_up), bound("down", down)}; }
+  at::Tensor expert(std::int64_t e, const at::Tensor& token) const {
+    return down[e].mv(at::silu(gate_up[e][0].mv(token)) * gate_up[e][1].mv(token));
+  }
+  /// Each token's k best experts by logit, weighted by the softmax over those.
+  at::Tensor mixed(std::int64_t k) const {
+    auto out = at::zeros_like(x);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const auto [logits, chosen] = gate.mv(x[t]).topk(k);
+      const auto weights = at::softmax(logits, -1);
+      for (std::int64_t i = 0; i < k; ++i) out[t] += weights[i] * expert(chosen[i].item<std::int64_t>(), x[t]);
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the router takes the best experts and weighs them by the softmax over those") {
+  const Example e;
+  for (const std::int64_t k : {1, 2, 4}) {
+    const auto routing = make_router(e.gate, k).forward(e.x);
+    REQUIRE(routing.experts.sizes() == at::IntArrayRef({tokens, k}));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const auto [logits, chosen] = e.gate.mv(e.x[t]).topk(k);
+      CHECK(at::equal(routing.experts[t], chosen));
+      CHECK(difference(routing.weights[t], at::softmax(logits, -1)) < 1e-14);
+    }
+  }
+  const auto narrow = make_router(e.gate.to(at::kBFloat16), 2).forward(e.x.to(at::kBFloat16));
+  CHECK(narrow.weights.scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("experts compute every token by each expert that it was routed to") {
+  const Example e;
+  for (const std::int64_t k : {1, 2, 3}) {
+    const auto got = e.experts().forward(e.x, make_router(e.gate, k).forward(e.x));
+    // Sums of at most 6 terms of order 10 in another order.
+    CHECK(difference(got, e.mixed(k)) < 1e-12);
+  }
+}
+
+TEST_CASE("an expert without tokens changes nothing") {
+  Example e;
+  e.gate[2].fill_(0);
+  e.x = e.x.abs();
+  e.gate[1] = e.gate[1].abs() + 1;
+  e.gate[3] = e.gate[3].abs() + 1;
+  const auto routing = make_router(e.gate, 2).forward(e.x);
+  REQUIRE(routing.experts.eq(2).sum().item<std::int64_t>() == 0);
+  CHECK(difference(e.experts().forward(e.x, routing), e.mixed(2)) < 1e-12);
+}
+
+TEST_CASE("gradients of experts and router are the numeric ones") {
+  const Example e;
+  const auto function = [](const std::vector<at::Tensor>& in) {
+    const nn::Experts experts("experts", bound("gate_up", in[2]), bound("down", in[3]));
+    return experts.forward(in[0], make_router(in[1], 2).forward(in[0]));
+  };
+  CHECK(jacobian_error(function, {e.x, e.gate, e.gate_up, e.down}) < 1e-7);
+}
+
+TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after act where ff is split") {
+  const Example e;
+  const auto routing = make_router(e.gate, 2).forward(e.x);
+  auto experts = e.experts();
+  bool called = false;
+  experts.exchange.fill("expert_parallel",
+                        [&](const nn::Experts::Body& body, const at::Tensor& rows, const at::Tensor& counts) {
+                          called = true;
+                          CHECK(counts.size(0) == count);
+                          CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
+                          CHECK(rows.sizes() == at::IntArrayRef({2 * tokens, hidden}));
+                          std::int64_t row = 0;
+                          for (std::int64_t expert = 0; expert < count; ++expert) {
+                            for (std::int64_t t = 0; t < tokens; ++t) {
+                              if (!routing.experts[t].eq(expert).any().item<bool>()) continue;
+                              CHECK(at::equal(rows[row++], e.x[t]));
+                            }
+                          }
+                          return body(rows, counts);
+                        });
+  CHECK(difference(experts.forward(e.x, routing), e.mixed(2)) < 1e-12);
+  CHECK(called);
+  // Half of ff on each of two ranks: the parts add up.
+  auto sum = at::zeros_like(e.x);
+  for (const auto& [begin, length] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 2}}) {
+    const nn::Experts part("experts", bound("gate_up", e.gate_up.narrow(2, begin, length).contiguous()),
+                           bound("down", e.down.narrow(2, begin, length).contiguous()));
+    sum += part.forward(e.x, routing);
+  }
+  CHECK(difference(sum, e.mixed(2)) < 1e-12);
+  auto slotted = e.experts();
+  slotted.before.fill("tensor_parallel", [](const at::Tensor& x) { return x * 1; });
+  slotted.before_weights.fill("tensor_parallel", [](const at::Tensor& w) { return w * 2; });
+  slotted.after.fill("tensor_parallel", [](const at::Tensor& y) { return y + 1; });
+  CHECK(difference(slotted.forward(e.x, routing), 2 * e.mixed(2) + 1) < 1e-12);
+}
+
+TEST_CASE("the balancing loss counts choices and probabilities of real tokens over all layers") {
+  const Example e;
+  const auto other = numbers({tokens, hidden}, 2.3);
+  const auto router = make_router(e.gate, 2);
+  nn::Batch batch;
+  batch.real = at::ones({1, tokens}, at::kBool);
+  batch.real.narrow(1, 8, 3).fill_(false);
+  auto load = router.no_load(e.x);
+  CHECK(nn::balancing_loss(load).item<double>() == 0);
+  router.add_load(load, e.x, batch);
+  router.add_load(load, other, batch);
+  std::vector<double> choices(count), mean(count);
+  for (const auto& x : {e.x, other}) {
+    for (std::int64_t t = 0; t < 8; ++t) {
+      const auto probability = at::softmax(e.gate.mv(x[t]), -1);
+      const auto chosen = std::get<1>(probability.topk(2));
+      for (std::int64_t i = 0; i < 2; ++i)
+        choices[static_cast<std::size_t>(chosen[i].item<std::int64_t>())] += 1.0 / 16;
+      for (std::size_t n = 0; n < count; ++n) mean[n] += probability[static_cast<std::int64_t>(n)].item<double>() / 16;
+    }
+  }
+  double expected = 0;
+  for (std::size_t n = 0; n < count; ++n) expected += count * choices[n] * mean[n];
+  CHECK(nn::balancing_loss(load).item<double>() == Approx(expected).epsilon(1e-13));
+  batch.real = at::Tensor();
+  const auto all = [&](const std::vector<at::Tensor>& in) {
+    const auto one = make_router(in[1], 2);
+    auto sums = one.no_load(in[0]);
+    one.add_load(sums, in[0], batch);
+    return nn::balancing_loss(sums);
+  };
+  CHECK(jacobian_error(all, {e.x, e.gate}) < 1e-7);
+}
+
+TEST_CASE("an even load has a balancing loss of k") {
+  const auto router = make_router(at::zeros({4, 2}, at::kDouble), 2);
+  std::vector<at::Tensor> load{at::full({4}, 3.0, at::kDouble), at::full({4}, 1.5, at::kDouble),
+                               at::full({}, 6.0, at::kDouble)};
+  CHECK(nn::balancing_loss(load).item<double>() == 2);
+}
