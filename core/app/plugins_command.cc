@@ -28,6 +28,13 @@ std::string options_text(const config::Schema& schema) {
   return table_text(rows);
 }
 
+// "Presets: a, b" as a line, or nothing.
+std::string presets_text(const config::Presets& presets) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : presets) names.push_back(name);
+  return names.empty() ? "" : "Presets: " + join(names) + "\n";
+}
+
 }  // namespace
 
 std::string plugins_text(const std::vector<plugin::Found>& found) {
@@ -53,7 +60,8 @@ std::string plugin_text(const std::vector<plugin::Found>& found, const std::stri
     names.push_back(about.name);
     if (about.name != name) continue;
     out += cat(out.empty() ? "" : "\n", about.name, " (", about.kind, ", ", about.version, "): ", about.summary, "\n",
-               about.file, "\nTable: ", table_example(about.kind, about.name), "\n\n", options_text(about.schema));
+               about.file, "\nTable: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
+               options_text(about.schema));
   }
   if (!out.empty()) return out;
   for (const auto& one : found) {

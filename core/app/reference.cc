@@ -70,6 +70,12 @@ std::vector<const plugin::Registration*> of_kind(const std::vector<plugin::Found
   return out;
 }
 
+std::string presets_line(const config::Presets& presets) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : presets) names.push_back(code(name));
+  return names.empty() ? "" : "Presets: " + join(names) + ".\n\n";
+}
+
 std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind) {
   std::string out = is_keyed(kind)
                         ? cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
@@ -78,7 +84,7 @@ std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::s
   out += options_table(config::host_options(kind));
   for (const auto* plugin : of_kind(plugins, kind)) {
     out += cat("\n### ", table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
-               options_table(plugin->schema));
+               presets_line(plugin->presets), options_table(plugin->schema));
   }
   return out;
 }

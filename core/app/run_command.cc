@@ -135,7 +135,8 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
 }
 
 void print_start(const setup::Job& job, const train::RunFolder& folder) {
-  std::printf("%s\nrun folder: %s\n", job.mesh.arithmetic().c_str(), folder.path().c_str());
+  std::printf("%s%s\nrun folder: %s\n", job.model_summary().c_str(), job.mesh.arithmetic().c_str(),
+              folder.path().c_str());
   std::fflush(stdout);
 }
 

@@ -49,7 +49,7 @@ config::Section take(config::Section& section, const config::Schema& schema) {
 // Loads the plugin that a table names and makes its object from the table.
 template <class Interface>
 Made<Interface> make(const std::string& kind, const config::PluginTable& table, config::Section section,
-                     const std::optional<ModelFolder>& model_folder, plugin::Host& host, Diagnostics& diagnostics) {
+                     const ModelStart& start, plugin::Host& host, Diagnostics& diagnostics) {
   Made<Interface> made;
   made.name = table.name;
   made.where = table.where;
@@ -59,7 +59,8 @@ Made<Interface> make(const std::string& kind, const config::PluginTable& table, 
       diagnostics,
       [&] {
         const auto& registration = host.load(kind, table.name, table.path);
-        if (model_folder) section = with_model_file(section, *model_folder, registration.schema);
+        if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
+        if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
         Diagnostics own;
         made.options = config::resolve(registration.schema, section, own);
         const bool usable = own.empty();
@@ -114,9 +115,11 @@ void make_plugins(Job& job, const config::Document& document, plugin::Host& host
   auto model = config::chosen_plugin(document.section("model"), diagnostics);
   job.model_options =
       config::Options<ModelOptions>(take(model.section, config::Options<ModelOptions>::schema()), diagnostics);
-  std::optional<ModelFolder> folder;
-  if (const auto& path = job.model_options->path) folder = {*path, job.model_options.where(&ModelOptions::path)};
-  if (!model.name.empty()) job.model = make<nn::Model>("model", model, model.section, folder, host, diagnostics);
+  ModelStart start;
+  const auto& options = job.model_options;
+  if (options->path) start.folder = {*options->path, options.where(&ModelOptions::path)};
+  if (options->preset) start.preset = {*options->preset, options.where(&ModelOptions::preset)};
+  if (!model.name.empty()) job.model = make<nn::Model>("model", model, model.section, start, host, diagnostics);
   auto data = config::chosen_plugin(document.section("data"), diagnostics);
   job.data_options =
       config::Options<DataOptions>(take(data.section, config::Options<DataOptions>::schema()), diagnostics);
@@ -169,7 +172,7 @@ void open_data(Job& job, Diagnostics& diagnostics) {
   data::check_fit(bounds, *job.tokenizer, asked, where_of(job.model, "vocab_size"), where_of(job.data, "max_length"),
                   diagnostics);
   if (diagnostics.size() != before) return;
-  const auto length = data::sample_length(bounds, asked);
+  const auto length = job.sample_length = data::sample_length(bounds, asked);
   collect(diagnostics, [&] {
     plugin::guard(job.data.name, "open", [&] {
       job.train_data = job.data.object->open({data::Split::train, job.tokenizer, length, bounds.vocab_size});

@@ -70,6 +70,7 @@ struct Job {
   data::Plan plan;
   nn::ModelFacts model_facts;
   strategy::ShardPolicy policy;
+  std::int64_t sample_length = 0;  ///< longest sequence that the data gives
   std::shared_ptr<const data::Tokenizer> tokenizer;
   std::shared_ptr<data::DataSource> train_data;
   std::shared_ptr<data::DataSource> eval_data;  ///< null without an evaluation file
@@ -82,8 +83,10 @@ struct Job {
   std::vector<config::ResolvedTable> tables() const;
   /// The tables for people (option, value, origin), then arithmetic().
   std::string text() const;
-  /// Mesh, batch and run length, a line each, with their arithmetic.
+  /// Model, mesh, batch and run length, a line each, with their arithmetic.
   std::string arithmetic() const;
+  /// The model's parameters and its floating-point operations, a line each.
+  std::string model_summary() const;
 };
 
 /// Faults of any kind are added to `diagnostics`; the job is only usable when there are none. Throws Error where

@@ -36,6 +36,21 @@ bool has(const config::Section& section, const config::OptionSpec& spec) {
 
 }  // namespace
 
+config::Section with_preset(const config::Section& section, const ModelPreset& preset, const config::Presets& presets,
+                            const std::string& plugin) {
+  const auto found = presets.find(preset.name);
+  if (found == presets.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, values] : presets) names.push_back(name);
+    throw Error(cat("model.preset: plugin '", plugin, "' has no preset '", preset.name, "'"),
+                names.empty() ? "remove it: this plugin has none" : suggestion(preset.name, names), preset.where);
+  }
+  auto result = section;
+  for (const auto& [key, value] : found->second)
+    result.entries.push_back({key, value, {config::Origin::Layer::preset, preset.name, 0}});
+  return result;
+}
+
 config::Section with_model_file(const config::Section& section, const ModelFolder& folder,
                                 const config::Schema& schema) {
   const auto file = (std::filesystem::path(folder.path) / "config.json").string();

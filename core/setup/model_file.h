@@ -1,16 +1,36 @@
 #pragma once
 #include <capstan/base/error.h>
+#include <capstan/base/export.h>
 #include <capstan/config/options.h>
 
+#include <optional>
 #include <string>
 
-namespace capstan::setup {
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
 
 /// A Hugging Face folder, and what in the configuration names it.
 struct ModelFolder {
   std::string path;
   std::string where;
 };
+
+/// A preset's name, and what in the configuration gives it.
+struct ModelPreset {
+  std::string name;
+  std::string where;
+};
+
+/// What a model's options start from, below the configuration.
+struct ModelStart {
+  std::optional<ModelPreset> preset;
+  std::optional<ModelFolder> folder;
+};
+
+/// Adds a preset's options as a layer below config.json and the configuration. Throws Error at its `where`, with the
+/// nearest name, when the plugin has no such preset.
+config::Section with_preset(const config::Section& section, const ModelPreset& preset, const config::Presets& presets,
+                            const std::string& plugin);
 
 /// Adds what a Hugging Face folder's config.json says of the model's options, under the option's own name or one
 /// of its spellings, as a layer below the configuration: keys that `section` has already stay. Nested tables are
@@ -19,4 +39,5 @@ struct ModelFolder {
 config::Section with_model_file(const config::Section& section, const ModelFolder& folder,
                                 const config::Schema& schema);
 
-}  // namespace capstan::setup
+}  // namespace setup
+CAPSTAN_END_NAMESPACE

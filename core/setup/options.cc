@@ -23,6 +23,10 @@ void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
   t.add("path", &ModelOptions::path)
       .path()
       .doc("Hugging Face folder to start from: config.json gives the sizes, safetensors the weights");
+  t.add("preset", &ModelOptions::preset)
+      .doc(
+          "a published model's sizes by name, with random weights (`capstan plugins NAME` lists those of a plugin); "
+          "other options of the table win over it");
 }
 
 void DataOptions::describe(config::OptionTable<DataOptions>& t) {

@@ -25,6 +25,7 @@ struct RunOptions {
 /// What the host itself reads of [model] and [data] besides `plugin`; the rest of those tables is the plugin's.
 struct ModelOptions {
   std::optional<std::string> path;
+  std::optional<std::string> preset;
   static void describe(config::OptionTable<ModelOptions>& t);
 };
 struct DataOptions {

@@ -1,4 +1,5 @@
 #include <capstan/base/text.h>
+#include <capstan/nn/summary.h>
 
 #include "setup/job.h"
 
@@ -39,8 +40,14 @@ std::string Job::text() const {
   return table_text(rows) + "\n" + arithmetic();
 }
 
+std::string Job::model_summary() const {
+  const auto flops = static_cast<std::int64_t>(model.object->flops_per_token(sample_length));
+  return cat("model ", model.name, ": ", nn::summarise(model.object->build()).text(), "\n", thousands(flops),
+             " floating-point operations a token, forward and backward, at ", thousands(sample_length), " tokens\n");
+}
+
 std::string Job::arithmetic() const {
-  auto text = cat(mesh.arithmetic(), " on ", device, "\n");
+  auto text = model_summary() + cat(mesh.arithmetic(), " on ", device, "\n");
   text += cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
               batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
   text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",

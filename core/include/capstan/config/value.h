@@ -2,7 +2,9 @@
 #include <capstan/base/export.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,6 +14,11 @@ namespace config {
 /// An option's value. monostate = not set.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                            std::vector<double>, std::vector<std::string>>;
+
+/// Values of some options, by key.
+using Preset = std::vector<std::pair<std::string, Value>>;
+/// Such sets by name: a layer above the defaults and below config.json and the configuration.
+using Presets = std::map<std::string, Preset>;
 
 /// As it would be written in TOML; "-" when not set.
 std::string value_text(const Value& value);

@@ -22,6 +22,7 @@ struct Registration {
   std::string kind;
   std::string name;
   config::Schema schema;
+  config::Presets presets;  ///< of a model: by name, the options that make a published model of it
   Factory make;
   std::string version;
   std::string summary;
@@ -46,11 +47,13 @@ class Registry {
   Registration current_;
 };
 
-/// Registers Implementation (constructed from config::Options<O>) under the loading plugin's own kind and name.
+/// Registers Implementation (constructed from config::Options<O>) under the loading plugin's own kind and name, with
+/// O::presets() where O has that.
 template <class Interface, class Implementation, class O>
 void add_type(Registry& registry) {
   Registration registration;
   registration.schema = config::Options<O>::schema();
+  if constexpr (requires { O::presets(); }) registration.presets = O::presets();
   registration.make = [](const config::Section& section, Diagnostics& diagnostics) -> std::shared_ptr<void> {
     config::Options<O> options(section, diagnostics);
     return std::shared_ptr<Interface>(std::make_shared<Implementation>(std::move(options)));
