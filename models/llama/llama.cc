@@ -1,0 +1,118 @@
+// Llama's architecture (Touvron et al. 2023, Dubey et al. 2024): RMSNorm, rotary positions, grouped-query attention,
+// SwiGLU. Mistral's and Qwen 2's are the same with other options.
+#include <capstan/base/text.h>
+
+#include "units.h"
+
+namespace llama {
+namespace {
+
+using capstan::cat;
+
+class Llama : public nn::Model {
+ public:
+  explicit Llama(capstan::config::Options<LlamaOptions> options) : options_(std::move(options)) {}
+
+  void check(capstan::Diagnostics& diagnostics) const override;
+
+  nn::ModelFacts facts() const override {
+    const auto& o = *options_;
+    nn::ModelFacts facts;
+    facts.vocab_size = o.vocab_size;
+    facts.max_positions = o.seq_length;
+    facts.hidden_size = o.hidden_size;
+    facts.num_layers = o.num_layers;
+    facts.num_heads = o.num_heads;
+    facts.attention_dropout = o.attention_dropout > 0;
+    return facts;
+  }
+
+  std::vector<std::unique_ptr<nn::Unit>> build() const override {
+    const auto& o = *options_;
+    const auto table = [&](const char* name) {
+      return std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
+          nn::record(name, {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
+    };
+    const auto tokens = table("model.embed_tokens.weight");
+    std::vector<std::unique_ptr<nn::Unit>> units;
+    units.push_back(std::make_unique<EmbeddingUnit>(tokens));
+    for (std::int64_t i = 0; i < o.num_layers; ++i) units.push_back(std::make_unique<Block>(o, i));
+    units.push_back(std::make_unique<Head>(o, o.tie_word_embeddings ? tokens : table("lm_head.weight")));
+    return units;
+  }
+
+  // 6 per weight of every matrix product (head included, table not) and 12·S·heads·dim a layer for attention, halved
+  // because it is causal (Chowdhery et al. 2022, appendix B, with the causal half).
+  double flops_per_token(std::int64_t sequence_length) const override {
+    const auto& o = *options_;
+    const auto attention = 2 * o.hidden_size * (o.num_heads + o.kv_heads()) * o.dim();
+    const auto matrices = o.num_layers * (attention + 3 * o.hidden_size * o.ff_dim) + o.vocab_size * o.hidden_size;
+    return 6.0 * static_cast<double>(matrices) +
+           6.0 * static_cast<double>(o.num_layers * o.num_heads * o.dim() * sequence_length);
+  }
+
+  capstan::layout::FileMap file_map() const override;
+
+ private:
+  capstan::config::Options<LlamaOptions> options_;
+};
+
+void Llama::check(capstan::Diagnostics& diagnostics) const {
+  const auto& o = *options_;
+  if (!o.head_dim && o.hidden_size % o.num_heads != 0) {
+    diagnostics.add(options_.where(&LlamaOptions::hidden_size),
+                    cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
+                    cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads,
+                        ", another number of heads, or set head_dim"));
+  } else if (o.dim() % 2 != 0) {
+    diagnostics.add(o.head_dim ? options_.where(&LlamaOptions::head_dim) : options_.where(&LlamaOptions::hidden_size),
+                    cat("heads of ", o.dim(), " numbers cannot be rotated in pairs"), "use an even head_dim");
+  }
+  if (o.num_heads % o.kv_heads() != 0) {
+    diagnostics.add(options_.where(&LlamaOptions::num_kv_heads),
+                    cat("model.num_heads ", o.num_heads, " is not divisible by model.num_kv_heads ", o.kv_heads()),
+                    "each key head serves the same number of query heads");
+  }
+  if (o.rope_type != "default" && !o.rope_factor) {
+    diagnostics.add(options_.where(&LlamaOptions::rope_type),
+                    cat("model.rope_type is \"", o.rope_type, "\", but model.rope_factor is not set"),
+                    "set rope_factor, 8 in Llama 3.1");
+  }
+  if (o.rope_type == "llama3" && o.rope_low_frequency_factor >= o.rope_high_frequency_factor) {
+    diagnostics.add(options_.where(&LlamaOptions::rope_low_frequency_factor),
+                    cat("model.rope_low_frequency_factor ", o.rope_low_frequency_factor,
+                        " is not below model.rope_high_frequency_factor ", o.rope_high_frequency_factor),
+                    "use 1 and 4, as Llama 3.1 does");
+  }
+  if (const auto window = o.window()) {
+    diagnostics.add(options_.where(&LlamaOptions::sliding_window),
+                    cat("model.sliding_window is ", *window, ": attention over a sliding window is not supported"),
+                    cat("set seq_length = ", *window, " (or less): up to there the window changes nothing"));
+  }
+}
+
+// Files of the causal-LM class have "model." before every name but the head's, files of the bare model have not. Old
+// ones hold the rotary frequencies as buffers; a tied head may be there as a copy.
+capstan::layout::FileMap Llama::file_map() const {
+  capstan::layout::FileMap map;
+  map.prefixes = {"model."};
+  map.ignored = {".rotary_emb.inv_freq"};
+  if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
+  const std::string prefix = map.prefixes.front();
+  for (const auto& unit : build()) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) {
+        const auto& name = record.name;
+        map.tensors[name] = {name.starts_with(prefix) ? name.substr(prefix.size()) : name, false, {}, {}};
+      }
+    }
+  }
+  return map;
+}
+
+}  // namespace
+
+CAPSTAN_MODEL("llama", "0.1.0", "Llama's architecture (also Mistral's and Qwen 2's): RMSNorm, rotary, GQA, SwiGLU",
+              Llama, LlamaOptions)
+
+}  // namespace llama

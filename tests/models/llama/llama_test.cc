@@ -1,0 +1,152 @@
+// The plugin as the host loads it. What it computes is compared with transformers in tests/parity.
+#include <capstan/base/text.h>
+#include <capstan/nn/summary.h>
+#include <capstan_catch.h>
+
+#include "support/model.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+std::int64_t integer(std::int64_t value) { return value; }
+
+}  // namespace
+
+TEST_CASE("presets have the published models' parameters") {
+  const std::map<std::string, std::int64_t> published{{"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},
+                                                      {"llama2-70b", 68976648192},   {"llama3.1-8b", 8030261248},
+                                                      {"llama3.1-70b", 70553706496}, {"llama3.2-1b", 1235814400},
+                                                      {"llama3.2-3b", 3212749824},   {"mistral-7b-v0.3", 7248023552},
+                                                      {"qwen2.5-0.5b", 494032768},   {"qwen2.5-7b", 7615616512}};
+  CHECK(model_host().load("model", "llama").presets.size() == published.size());
+  for (const auto& [preset, parameters] : published) {
+    INFO(preset);
+    CHECK(nn::summarise(make_model("llama", {}, preset)->build()).parameters == parameters);
+  }
+}
+
+TEST_CASE("Llama 3.1 8B: sizes, summary and floating-point operations") {
+  const auto model = make_model("llama", {}, "llama3.1-8b");
+  const auto facts = model->facts();
+  CHECK(facts.vocab_size == 128256);
+  CHECK(facts.max_positions == 131072);
+  CHECK(facts.hidden_size == 4096);
+  CHECK(facts.num_layers == 32);
+  CHECK(facts.num_heads == 32);
+  CHECK(!facts.attention_dropout);
+  CHECK(nn::summarise(model->build()).text() ==
+        "8,030,261,248 parameters = embedding 525,336,576 + 32 blocks x 218,112,000 + head 525,340,672");
+  // 6 x (32 (4096 x 6144 + 4096 x 4096 + 3 x 4096 x 14336) + 4096 x 128256) + 6 x 32 x 4096 x 8192.
+  CHECK(model->flops_per_token(8192) == 6.0 * 7504658432 + 6442450944.0);
+}
+
+TEST_CASE("records are Hugging Face's tensors; q, k, v and gate, up are fused groups of a matrix each") {
+  const auto model = make_model("llama", {{"num_layers", integer(1)},
+                                          {"hidden_size", integer(12)},
+                                          {"num_heads", integer(4)},
+                                          {"num_kv_heads", integer(2)},
+                                          {"head_dim", integer(6)},
+                                          {"ff_dim", integer(20)},
+                                          {"vocab_size", integer(31)}});
+  const std::map<std::string, layout::Shape> expected{{"embed_tokens.weight", {31, 12}},
+                                                      {"layers.0.input_layernorm.weight", {12}},
+                                                      {"layers.0.self_attn.q_proj.weight", {24, 12}},
+                                                      {"layers.0.self_attn.k_proj.weight", {12, 12}},
+                                                      {"layers.0.self_attn.v_proj.weight", {12, 12}},
+                                                      {"layers.0.self_attn.o_proj.weight", {12, 24}},
+                                                      {"layers.0.post_attention_layernorm.weight", {12}},
+                                                      {"layers.0.mlp.gate_proj.weight", {20, 12}},
+                                                      {"layers.0.mlp.up_proj.weight", {20, 12}},
+                                                      {"layers.0.mlp.down_proj.weight", {12, 20}},
+                                                      {"norm.weight", {12}},
+                                                      {"lm_head.weight", {31, 12}}};
+  CHECK(files_of(*model) == expected);
+  CHECK(model->file_map().prefixes == std::vector<std::string>{"model."});
+  std::map<std::string, layout::Shape> records;
+  for (const auto& [name, record] : records_of(*model)) {
+    records[name] = record.shape;
+    CHECK(record.decay == (record.shape.size() == 2));
+  }
+  CHECK(records.count("model.layers.0.self_attn.q_proj.weight") == 1);
+  CHECK(records.count("lm_head.weight") == 1);
+  const auto units = model->build();
+  REQUIRE(units.size() == 3);
+  std::vector<std::string> linears;
+  for (const auto* linear : units[1]->linears()) linears.push_back(linear->name() + " " + linear->weight()->name());
+  CHECK(linears == std::vector<std::string>{"linear_qkv model.layers.0.self_attn.q_proj+k_proj+v_proj.weight",
+                                            "linear_proj model.layers.0.self_attn.o_proj.weight",
+                                            "linear_fc1 model.layers.0.mlp.gate_proj+up_proj.weight",
+                                            "linear_fc2 model.layers.0.mlp.down_proj.weight"});
+  CHECK(units[1]->regions().size() == 2);
+  CHECK(units[2]->heads().size() == 1);
+}
+
+TEST_CASE("a tied head is the embedding, and its copy in files is passed over") {
+  const auto tied = make_model("llama", {{"tie_word_embeddings", true}});
+  const auto units = tied->build();
+  CHECK(units.front()->weights().front() == units.back()->weights().back());
+  CHECK(tied->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq", "lm_head.weight"});
+  CHECK(make_model("llama", {})->file_map().ignored == std::vector<std::string>{".rotary_emb.inv_freq"});
+}
+
+TEST_CASE("biases: Llama's options, and Qwen 2's on q, k and v alone") {
+  const auto biases = [](const ModelOptions& options) {
+    std::vector<std::string> out;
+    for (const auto& [name, record] : records_of(*make_model("llama", options))) {
+      if (name.find("layers.0.") == std::string::npos || !name.ends_with(".bias")) continue;
+      CHECK(!record.decay);
+      out.push_back(name.substr(std::string("model.layers.0.").size()));
+    }
+    return out;
+  };
+  CHECK(biases({}).empty());
+  CHECK(biases({{"model_type", std::string("mistral")}}).empty());
+  CHECK(biases({{"model_type", std::string("qwen2")}}) ==
+        std::vector<std::string>{"self_attn.k_proj.bias", "self_attn.q_proj.bias", "self_attn.v_proj.bias"});
+  CHECK(biases({{"attention_bias", true}, {"mlp_bias", true}}) ==
+        std::vector<std::string>{"mlp.down_proj.bias", "mlp.gate_proj.bias", "mlp.up_proj.bias",
+                                 "self_attn.k_proj.bias", "self_attn.o_proj.bias", "self_attn.q_proj.bias",
+                                 "self_attn.v_proj.bias"});
+}
+
+TEST_CASE("what the architecture does not cover is refused by name") {
+  using Faults = std::vector<std::string>;
+  const auto faults = [](const ModelOptions& options) { return model_faults("llama", options); };
+  CHECK(faults({{"model_type", std::string("qwen3")}}) ==
+        Faults{"a.toml:10: model.model_type is \"qwen3\", but must be one of \"llama\", \"mistral\", \"qwen2\"\n"
+               "    fix: did you mean 'qwen2'?"});
+  CHECK(faults({{"hidden_act", std::string("gelu")}}) ==
+        Faults{"a.toml:10: model.hidden_act is \"gelu\", but must be one of \"silu\""});
+  CHECK(faults({{"rope_type", std::string("yarn")}}) ==
+        Faults{"a.toml:10: model.rope_type is \"yarn\", but must be one of \"default\", \"linear\", \"llama3\""});
+  CHECK(faults({{"sliding_window", integer(1024)}}) ==
+        Faults{"a.toml:10: model.sliding_window is 1024: attention over a sliding window is not supported\n"
+               "    fix: set seq_length = 1024 (or less): up to there the window changes nothing"});
+  CHECK(faults({{"sliding_window", integer(2048)}, {"seq_length", integer(2048)}}).empty());
+  CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", false}}).empty());
+  CHECK(faults({{"sliding_window", integer(9)}, {"model_type", std::string("qwen2")}}).empty());
+  CHECK(faults({{"sliding_window", integer(9)}, {"model_type", std::string("qwen2")}, {"use_sliding_window", true}})
+            .size() == 1);
+}
+
+TEST_CASE("sizes that don't fit are said with their line and a fix, all at once") {
+  using Faults = std::vector<std::string>;
+  const auto faults = [](const ModelOptions& options) { return model_faults("llama", options); };
+  CHECK(faults({{"hidden_size", integer(10)}, {"num_heads", integer(4)}, {"num_kv_heads", integer(3)}}) ==
+        Faults{"a.toml:10: model.hidden_size 10 is not divisible by model.num_heads 4\n"
+               "    fix: use hidden_size 12, another number of heads, or set head_dim",
+               "a.toml:12: model.num_heads 4 is not divisible by model.num_kv_heads 3\n"
+               "    fix: each key head serves the same number of query heads"});
+  CHECK(faults({{"hidden_size", integer(12)}, {"num_heads", integer(4)}}) ==
+        Faults{"a.toml:10: heads of 3 numbers cannot be rotated in pairs\n    fix: use an even head_dim"});
+  CHECK(faults({{"head_dim", integer(5)}}) ==
+        Faults{"a.toml:10: heads of 5 numbers cannot be rotated in pairs\n    fix: use an even head_dim"});
+  CHECK(faults({{"rope_type", std::string("llama3")}}) ==
+        Faults{"a.toml:10: model.rope_type is \"llama3\", but model.rope_factor is not set\n"
+               "    fix: set rope_factor, 8 in Llama 3.1"});
+  CHECK(faults({{"rope_low_frequency_factor", 4.0}, {"rope_type", std::string("llama3")}, {"rope_factor", 8.0}}) ==
+        Faults{"a.toml:10: model.rope_low_frequency_factor 4 is not below model.rope_high_frequency_factor 4\n"
+               "    fix: use 1 and 4, as Llama 3.1 does"});
+}
