@@ -1,0 +1,59 @@
+#pragma once
+#include <capstan/model.h>
+
+#include "options.h"
+
+namespace mixtral {
+
+namespace nn = capstan::nn;
+
+/// The token table.
+class EmbeddingUnit : public nn::Unit {
+ public:
+  explicit EmbeddingUnit(const nn::WeightPtr& tokens);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::Embedding tokens_;
+};
+
+/// x + attention(norm(x)), then x + experts(norm(x)). In training with router_aux_loss, hidden.sums carries the
+/// routers' load (Router::no_load).
+class Block : public nn::Unit {
+ public:
+  Block(const MixtralOptions& options, std::int64_t index);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  nn::RotaryAttention make_attention(const MixtralOptions& options, std::int64_t index);
+  nn::Experts make_experts(const MixtralOptions& options);
+  at::Tensor mix(const at::Tensor& x) const;
+
+  std::string file_;  // the block's prefix in record names: Hugging Face's "model.layers.3"
+  bool aux_loss_;
+  nn::RmsNorm norm1_;
+  nn::RmsNorm norm2_;
+  nn::RotaryAttention attention_;
+  nn::Router router_;
+  nn::Experts experts_;
+  nn::Region attention_region_{"attention"};
+  nn::Region mlp_region_{"mlp"};
+};
+
+/// Final norm and head: the loss sum, or logits of each row's last position. In training with router_aux_loss,
+/// hidden.sums becomes that loss times its coefficient.
+class Head : public nn::Unit {
+ public:
+  Head(const MixtralOptions& options, const nn::WeightPtr& matrix);
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
+
+ private:
+  double aux_loss_coef_;
+  nn::RmsNorm norm_;
+  nn::VocabularyHead head_;
+};
+
+/// Where a block's experts stand in records and files: "model.layers.3.block_sparse_moe".
+std::string moe_name(std::int64_t block);
+
+}  // namespace mixtral
