@@ -20,6 +20,10 @@ class Gpt : public nn::Model {
           cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
           cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads, " or another number of heads"));
     }
+    if (o.scale_by_layer) {
+      diagnostics.add(options_.where(&GptOptions::scale_by_layer), "model.scale_by_layer is not supported",
+                      "set scale_by_layer = false");
+    }
   }
 
   nn::ModelFacts facts() const override {
@@ -36,12 +40,15 @@ class Gpt : public nn::Model {
 
   std::vector<std::unique_ptr<nn::Unit>> build() const override {
     const auto& o = *options_;
-    const auto tokens = std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
-        nn::record("wte.weight", {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
+    const auto table = [&](const char* name) {
+      return std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
+          nn::record(name, {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
+    };
+    const auto tokens = table("wte.weight");
     std::vector<std::unique_ptr<nn::Unit>> units;
     units.push_back(std::make_unique<EmbeddingUnit>(o, tokens));
     for (std::int64_t i = 0; i < o.num_layers; ++i) units.push_back(std::make_unique<Block>(o, i));
-    units.push_back(std::make_unique<Head>(o, tokens));
+    units.push_back(std::make_unique<Head>(o, o.tie_word_embeddings ? tokens : table("lm_head.weight")));
     return units;
   }
 
@@ -67,8 +74,10 @@ capstan::layout::FileMap Gpt::file_map() const {
   const auto h = options_->hidden_size;
   capstan::layout::FileMap map;
   map.prefixes = {"transformer."};
-  map.ignored = {".attn.bias", ".attn.masked_bias", "lm_head.weight"};
+  map.ignored = {".attn.bias", ".attn.masked_bias"};
+  if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
   const auto same = [&](const std::string& name, bool transposed) { map.tensors[name] = {name, transposed, {}, {}}; };
+  if (!options_->tie_word_embeddings) same("lm_head.weight", false);
   for (const char* name : {"wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"}) same(name, false);
   for (std::int64_t i = 0; i < options_->num_layers; ++i) {
     const std::string block = cat("h.", i, ".");

@@ -1,22 +1,11 @@
 #include "units.h"
 
-#include <capstan/ops/cross_entropy.h>
-
-#include <algorithm>
 #include <cmath>
 
 namespace gpt {
 namespace {
 
 using capstan::layout::Init;
-
-// Rows of hidden states whose logits the head holds at once: at most 1 GiB of them in fp32, so that a large
-// vocabulary does not decide the memory and a small one takes few kernels.
-std::int64_t head_chunk_rows(std::int64_t vocabulary) {
-  constexpr std::int64_t logits = std::int64_t{1} << 28;
-  constexpr std::int64_t fewest = 256;
-  return std::max(fewest, logits / vocabulary);
-}
 
 std::string block_name(std::int64_t index) { return "blocks." + std::to_string(index); }
 
@@ -103,21 +92,16 @@ nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache
   return hidden;
 }
 
-Head::Head(const GptOptions& o, const nn::WeightPtr& tokens)
+Head::Head(const GptOptions& o, const nn::WeightPtr& matrix)
     : Unit("head"),
       norm_(add_record("ln_f.weight", {o.hidden_size}, Init::ones(), false),
             add_record("ln_f.bias", {o.hidden_size}, Init::zeros(), false), o.layer_norm_epsilon),
-      tokens_(add(tokens)) {}
+      head_("lm_head", add(matrix)) {
+  expose(head_);
+}
 
 nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
-  const auto x = norm_.forward(hidden.states);
-  if (batch.labels.defined()) {
-    hidden.states = capstan::ops::chunked_linear_cross_entropy(
-        x.flatten(0, 1), tokens_->value(), batch.labels.flatten(), head_chunk_rows(tokens_->value().size(0)));
-  } else {
-    const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
-    hidden.states = at::linear(x.gather(1, index).squeeze(1), tokens_->value());
-  }
+  hidden.states = head_.forward(norm_.forward(hidden.states), batch);
   return hidden;
 }
 

@@ -7,7 +7,7 @@ namespace gpt {
 
 namespace nn = capstan::nn;
 
-/// Token and position tables. The token table is also the head's matrix.
+/// Token and position tables.
 class EmbeddingUnit : public nn::Unit {
  public:
   EmbeddingUnit(const GptOptions& options, const nn::WeightPtr& tokens);
@@ -47,15 +47,15 @@ class Block : public nn::Unit {
   nn::Region mlp_{"mlp"};
 };
 
-/// Final norm and tied head: the loss sum, or logits of each row's last position.
+/// Final norm and head: the loss sum, or logits of each row's last position.
 class Head : public nn::Unit {
  public:
-  Head(const GptOptions& options, const nn::WeightPtr& tokens);
+  Head(const GptOptions& options, const nn::WeightPtr& matrix);
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
   nn::LayerNorm norm_;
-  nn::WeightPtr tokens_;
+  nn::VocabularyHead head_;
 };
 
 }  // namespace gpt

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/model.h>
+#include <capstan/nn/summary.h>
 #include <capstan_catch.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "nn/init_source.h"
 #include "plugin/host.h"
+#include "support/model.h"
 
 using namespace capstan;
 
@@ -320,4 +322,29 @@ TEST_CASE("the exact and the approximate GELU differ as they should") {
   const auto difference = (hidden("gelu_new") - hidden("gelu")).abs().max().item<double>();
   CHECK(difference > 1e-8);
   CHECK(difference < 1e-1);
+}
+
+TEST_CASE("presets have the published models' parameters") {
+  const std::map<std::string, std::int64_t> published{
+      {"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200}};
+  CHECK(testing::model_host().load("model", "gpt").presets.size() == published.size());
+  for (const auto& [preset, parameters] : published) {
+    INFO(preset);
+    CHECK(nn::summarise(testing::make_model("gpt", {}, preset)->build()).parameters == parameters);
+  }
+}
+
+TEST_CASE("an untied head has a matrix of its own") {
+  const auto model = make_gpt({{"tie_word_embeddings", false}});
+  CHECK(records_of(model->build()).count("lm_head.weight") == 1);
+  CHECK(model->file_map().tensors.at("lm_head.weight").name == "lm_head.weight");
+  CHECK(model->file_map().ignored == std::vector<std::string>{".attn.bias", ".attn.masked_bias"});
+}
+
+TEST_CASE("what the architecture does not cover is refused by name") {
+  CHECK(testing::model_faults("gpt", {{"scale_attn_by_inverse_layer_idx", true}}) ==
+        std::vector<std::string>{
+            "a.toml:10: model.scale_by_layer is not supported\n    fix: set scale_by_layer = false"});
+  CHECK(testing::model_faults("gpt", {{"model_type", std::string("gpt_neox")}}) ==
+        std::vector<std::string>{"a.toml:10: model.model_type is \"gpt_neox\", but must be one of \"gpt2\""});
 }
