@@ -75,6 +75,7 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   batch.sample_ids = vector(host.sample_ids);
   batch.positions =
       at::arange(host.cols, at::TensorOptions().dtype(at::kLong).device(device)).expand({host.rows, host.cols});
+  batch.real = batch.positions < vector(host.lengths).unsqueeze(1);
   return batch;
 }
 

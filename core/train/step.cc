@@ -4,6 +4,7 @@
 #include <capstan/plugin/guard.h>
 
 #include "train/evaluate.h"
+#include "train/objective.h"
 
 namespace capstan::train {
 
@@ -26,8 +27,10 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     batch.seed = static_cast<std::uint64_t>(job_.run->seed);
     batch.step = input.step;
     batch.training = true;
-    const auto loss = session_.runner->forward(batch).states;
-    session_.runner->backward(loss, updates_.loss_scale().seed(divisor, loss.options()));
+    const auto hidden = session_.runner->forward(batch);
+    const auto& loss = hidden.states;
+    backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation * job_.batch.data_parallel_size,
+                  updates_.loss_scale());
     loss_sum += loss.detach().to(at::kDouble);
   }
   StepResult result;

@@ -1,0 +1,17 @@
+#pragma once
+#include <capstan/nn/batch.h>
+#include <capstan/strategy/unit_runner.h>
+
+#include <cstdint>
+
+#include "train/loss_scale.h"
+
+namespace capstan::train {
+
+/// Backward from what a micro-step is trained on: its loss sum divided by the step's target tokens, and its auxiliary
+/// losses (Hidden::sums behind the head), of which each micro-batch has one, divided by the step's micro-batches over
+/// all data ranks. `hidden` is what the runner's forward returned. Gradients come multiplied by the loss scale.
+void backward_from(strategy::UnitRunner& runner, const nn::Hidden& hidden, double target_tokens,
+                   std::int64_t micro_batches, const LossScale& scale);
+
+}  // namespace capstan::train
