@@ -1,0 +1,232 @@
+"""Writes tiny random models of every family as transformers saves them, and what transformers and PyTorch do with them.
+
+    models.py FOLDER
+
+For each case of CASES, FOLDER/<case> gets config.json and model.safetensors (float32), as save_pretrained writes them,
+and for each of float32 and float64
+
+    reference-<dtype>.safetensors
+        ids, labels     int64 [batch, seq]: labels equal ids, or -100 where no loss is asked for; not shifted
+        real            bool [batch, seq]: false for padding
+        logits          [batch, seq, vocab]
+        loss            []: mean cross-entropy of logits[:, :-1] against labels[:, 1:] over labels that are not -100
+        aux_loss        []: what routers add to it, coefficient included; 0 for other models
+        target_tokens   int64 []: how many those are
+        steps.ids, steps.labels    int64 [steps, micro-batches, batch, seq]
+        steps.losses    [steps]: a plain PyTorch loop with AdamW, warm-up and linear decay, before each step's update
+        prompts.ids, prompts.lengths    int64 [prompts, longest], [prompts]
+        answers         int64 [prompts, new tokens]: greedy generation (float32 only)
+    gradients-<dtype>/model.safetensors
+        d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
+
+No dropout. In float64 transformers' own float32 detours (norms, softmax, rotary angles, slopes) are float64 too.
+"""
+import contextlib
+import copy
+import pathlib
+import sys
+import unittest.mock
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM)
+
+VOCAB, BATCH, SEQ, STEPS, MICRO, NEW_TOKENS = 261, 3, 20, 20, 2, 12
+
+
+def gpt2(**more):
+    base = dict(vocab_size=VOCAB, n_positions=130, n_embd=48, n_layer=3, n_head=4, n_inner=160, resid_pdrop=0.0,
+                embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    return GPT2LMHeadModel, GPT2Config(**(base | more))
+
+
+def bloom(**more):
+    base = dict(vocab_size=VOCAB, hidden_size=48, n_layer=3, n_head=4, hidden_dropout=0.0, attention_dropout=0.0)
+    return BloomForCausalLM, BloomConfig(**(base | more))
+
+
+def llama(model=LlamaForCausalLM, config=LlamaConfig, **more):
+    base = dict(vocab_size=VOCAB, hidden_size=48, intermediate_size=100, num_hidden_layers=3, num_attention_heads=4,
+                num_key_value_heads=4, max_position_embeddings=130, tie_word_embeddings=False)
+    return model, config(**(base | more))
+
+
+def mixtral(**more):
+    return llama(MixtralForCausalLM, MixtralConfig, **(dict(num_key_value_heads=2, intermediate_size=36,
+                                                            num_local_experts=5, num_experts_per_tok=2) | more))
+
+
+def scaling(kind, **more):
+    return {"rope_type": kind, "factor": 8.0, **more}
+
+
+CASES = {
+    "gpt2": lambda: gpt2(),
+    "gpt2-untied": lambda: gpt2(n_inner=None, activation_function="gelu", tie_word_embeddings=False),
+    "bloom": lambda: bloom(),
+    "bloom-6-heads": lambda: bloom(hidden_size=30, n_head=6, n_layer=2, apply_residual_connection_post_layernorm=True,
+                                   tie_word_embeddings=False),
+    "llama": lambda: llama(rms_norm_eps=1e-5),
+    "llama-3.1": lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=scaling(
+        "llama3", low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)),
+    "llama-3.2": lambda: llama(num_key_value_heads=1, tie_word_embeddings=True, hidden_size=30, head_dim=14,
+                               intermediate_size=67, num_hidden_layers=2, num_attention_heads=4),
+    "llama-biases": lambda: llama(num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+                                  rope_scaling=scaling("linear")),
+    "mistral": lambda: llama(MistralForCausalLM, MistralConfig, num_key_value_heads=1, sliding_window=None),
+    "qwen2": lambda: llama(Qwen2ForCausalLM, Qwen2Config, num_key_value_heads=2, tie_word_embeddings=True),
+    "mixtral": lambda: mixtral(),
+    "mixtral-aux": lambda: mixtral(output_router_logits=True, router_aux_loss_coef=0.3, num_local_experts=3,
+                                   num_experts_per_tok=1, num_key_value_heads=4, tie_word_embeddings=True),
+    "mixtral-top-3": lambda: mixtral(output_router_logits=True, router_aux_loss_coef=0.1, num_experts_per_tok=3,
+                                     num_key_value_heads=1, hidden_size=36, head_dim=10),
+}
+
+
+@contextlib.contextmanager
+def double_for_float(dtype):
+    """Makes code that asks for float32 by name get float64, where dtype is that."""
+    with contextlib.ExitStack() as stack:
+        if dtype is torch.float64:
+            for owner, name, value in [(torch, "float32", dtype), (torch, "float", dtype),
+                                       (torch.Tensor, "float", torch.Tensor.double)]:
+                stack.enter_context(unittest.mock.patch.object(owner, name, value))
+        yield
+
+
+def random_ids(shape, seed):
+    return torch.randint(0, VOCAB, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def masked_labels(ids):
+    """A prompt in row 0 without loss, padding at the end of row 1; (labels, real) for ids [..., batch, seq]."""
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[..., 1, 15:] = False
+    labels = ids.masked_fill(~real, -100)
+    labels[..., 0, :7] = -100
+    return labels, real
+
+
+def make_model(kind, config):
+    torch.manual_seed(11)
+    model = kind._from_config(config, attn_implementation="eager")
+    with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model.eval()
+
+
+def in_dtype(kind, config, weights, dtype):
+    """The model with the file's weights; made in the dtype, for buffers are computed as it is made."""
+    model = kind._from_config(config, attn_implementation="eager").to(dtype).eval()
+    model.load_state_dict(weights)
+    if dtype is torch.float64 and kind is BloomForCausalLM:  # its own GELU has a constant of 8 digits
+        for block in model.transformer.h:
+            block.mlp.gelu_impl = torch.nn.GELU("tanh")
+    return model
+
+
+def loss_sum(model, ids, labels, real):
+    """(logits, sum of the cross-entropy over targets, their number, auxiliary loss)"""
+    # With a mask transformers leaves padding out of the auxiliary loss; behind it, causal attention changes nothing.
+    routed = getattr(model.config, "output_router_logits", False)
+    out = model(input_ids=ids, attention_mask=real.long() if routed else None)
+    targets = labels[:, 1:].reshape(-1)
+    # transformers' own loss turns logits into float32 whatever their dtype.
+    logits = out.logits[:, :-1].reshape(-1, out.logits.shape[-1])
+    loss = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100, reduction="sum")
+    aux = out.aux_loss * model.config.router_aux_loss_coef if routed else torch.zeros((), dtype=loss.dtype)
+    return out.logits, loss, (targets != -100).sum(), aux
+
+
+def gradients_of(model):
+    state = model.state_dict(keep_vars=True)
+    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    return {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in tied}
+
+
+def reference(model):
+    ids = random_ids((BATCH, SEQ), 12)
+    labels, real = masked_labels(ids)
+    logits, loss, targets, aux = loss_sum(model, ids, labels, real)
+    loss = loss / targets
+    (loss + aux).backward()
+    return {"ids": ids, "labels": labels, "real": real, "logits": logits, "loss": loss, "aux_loss": aux,
+            "target_tokens": targets}
+
+
+def train(model):
+    """lr 1e-3 after 3 warm-up steps, linear to 0; AdamW, no decay of vectors; clipped to norm 1."""
+    ids = random_ids((1, MICRO, BATCH, SEQ), 13).expand(STEPS, -1, -1, -1)  # the same each step, so that it learns them
+    labels, real = masked_labels(ids)
+    # Capstan's records of vectors are vectors in the file too, of matrices matrices.
+    groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decayed], "weight_decay": decay}
+              for decayed, decay in ((True, 0.1), (False, 0.0))]
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), eps=1e-8)
+    losses = []
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 * ((step + 1) / 4 if step < 3 else 1 - (step - 3) / (STEPS - 3))
+        optimizer.zero_grad(set_to_none=True)
+        sums = [loss_sum(model, *batch) for batch in zip(ids[step], labels[step], real[step])]
+        targets = sum(count for _, _, count, _ in sums)
+        loss = sum(loss for _, loss, _, _ in sums) / targets
+        (loss + sum(aux for *_, aux in sums) / MICRO).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"steps.ids": ids, "steps.labels": labels, "steps.losses": torch.stack(losses)}
+
+
+def generate(model):
+    lengths = torch.tensor([3, 9, 1, 6])
+    ids = random_ids((len(lengths), int(lengths.max())), 14)
+    answers = []
+    model.config.output_router_logits = False  # transformers' auxiliary loss fails with a cache
+    for row, length in zip(ids, lengths):
+        prompt = row[None, :length]
+        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS,
+                             min_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=VOCAB + 1, pad_token_id=0)
+        answers.append(out[0, length:])
+    return {"prompts.ids": ids, "prompts.lengths": lengths, "answers": torch.stack(answers)}
+
+
+def dense(tensors):
+    return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+
+
+def write_case(folder, kind, config):
+    model = make_model(kind, config)
+    model.save_pretrained(folder)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for dtype in (torch.float32, torch.float64):
+        name = str(dtype).removeprefix("torch.")
+        with double_for_float(dtype):
+            model = in_dtype(kind, config, weights, dtype)
+            tensors = reference(model)
+            gradients = gradients_of(model)
+            if dtype is torch.float32:
+                tensors |= generate(in_dtype(kind, copy.deepcopy(config), weights, dtype))
+            tensors |= train(model)
+        save_file(dense(tensors), folder / f"reference-{name}.safetensors", {"format": "pt"})
+        at = folder / f"gradients-{name}"
+        at.mkdir()
+        save_file(dense(gradients), at / "model.safetensors", {"format": "pt"})
+    names = set(load_file(folder / "model.safetensors"))
+    assert names <= set(gradients), names - set(gradients)
+
+
+def main():
+    transformers.utils.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    for name, case in CASES.items():
+        folder = pathlib.Path(sys.argv[1]) / name
+        folder.mkdir(parents=True)
+        write_case(folder, *case())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,291 @@
+// Every family against transformers and a plain PyTorch loop, from the same folders (models.py): logits, loss,
+// auxiliary loss, every gradient, 20 steps, and generation token for token.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan/checkpoint/safetensors.h>
+#include <capstan_catch.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "checkpoint/scratch.h"
+#include "parity/python.h"
+#include "setup/session.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+using namespace capstan;
+
+namespace {
+
+struct Case {
+  std::string name;
+  std::string plugin;
+};
+
+const std::vector<Case> cases{
+    {"gpt2", "gpt"},
+    {"gpt2-untied", "gpt"},
+    {"bloom", "bloom"},
+    {"bloom-6-heads", "bloom"},
+    {"llama", "llama"},
+    {"llama-3.1", "llama"},
+    {"llama-3.2", "llama"},
+    {"llama-biases", "llama"},
+    {"mistral", "llama"},
+    {"qwen2", "llama"},
+    {"mixtral", "mixtral"},
+    {"mixtral-aux", "mixtral"},
+    {"mixtral-top-3", "mixtral"},
+};
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+Tensors load(const std::filesystem::path& path) {
+  const checkpoint::SafetensorsFile file(path);
+  Tensors out;
+  for (const auto& [name, info] : file.tensors()) {
+    out[name] = at::empty(info.shape, at::TensorOptions(info.dtype));
+    file.read(name, layout::Box::whole(info.shape), out[name]);
+  }
+  return out;
+}
+
+/// The reference folders, made once.
+const std::filesystem::path& folders() {
+  static const Scratch scratch;
+  static const std::filesystem::path made = [] {
+    const auto path = scratch.path() / "models";
+    run_python("models.py", {path.string()});
+    return path;
+  }();
+  return made;
+}
+
+setup::Job prepare(const Case& one, const std::string& precision) {
+  const auto folder = folders() / one.name;
+  const auto config = folder / ("job-" + precision + ".toml");
+  std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << one.plugin << "\"\npath = \""
+                        << folder.string()
+                        << "\"\n[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+                           "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+                           "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nprecision = \""
+                        << precision
+                        << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
+                           "schedule = \"linear\"\nclip = 1.0\n";
+  static plugin::Host host;
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = config.string();
+  auto job = setup::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return job;
+}
+
+nn::Batch batch_of(const at::Tensor& ids) {
+  nn::Batch batch;
+  batch.tokens = ids;
+  batch.positions = at::arange(ids.size(1), at::kLong).expand_as(ids);
+  batch.sample_ids = at::arange(ids.size(0), at::kLong);
+  batch.training = true;  // the models have no dropout
+  return batch;
+}
+
+/// transformers shifts its labels itself; ours are the target of each position.
+at::Tensor shifted(const at::Tensor& labels) {
+  const auto length = labels.size(-1);
+  auto out = at::full_like(labels, -100);
+  out.narrow(-1, 0, length - 1).copy_(labels.narrow(-1, 1, length - 1));
+  return out;
+}
+
+/// Logits of all positions, [batch, seq, vocab].
+at::Tensor logits_of(setup::Session& session, const at::Tensor& ids) {
+  const at::NoGradGuard no_grad;
+  auto batch = batch_of(ids);
+  std::vector<at::Tensor> positions;
+  for (std::int64_t t = 0; t < ids.size(1); ++t) {
+    batch.last = at::full({ids.size(0)}, t, at::kLong);
+    positions.push_back(session.runner->forward(batch).states);
+  }
+  return at::stack(positions, 1);
+}
+
+/// max|a - b| / largest, b's own maximum if not given.
+double distance(const at::Tensor& a, const at::Tensor& b, std::optional<double> largest = std::nullopt) {
+  REQUIRE(a.sizes() == b.sizes());
+  const auto scale = largest.value_or(b.abs().max().item<double>());
+  return (a - b).abs().max().item<double>() / scale;
+}
+
+/// The largest gradient of each weight, by record: over all records of a fused group, for a key's bias alone has a
+/// gradient of pure rounding.
+std::map<std::string, double> largest_gradients(const setup::Session& session, checkpoint::FolderSource& gradients) {
+  std::map<std::string, double> out;
+  for (const auto& unit : session.units) {
+    for (const auto& weight : unit->weights()) {
+      double largest = 0;
+      for (const auto& record : weight->records()) {
+        const auto gradient = at::empty(record.shape, at::kDouble);
+        gradients.fill(record, layout::Box::whole(record.shape), gradient);
+        largest = std::max(largest, gradient.abs().max().item<double>());
+      }
+      for (const auto& record : weight->records()) out[record.name] = largest;
+    }
+  }
+  return out;
+}
+
+void check_gradients(const setup::Job& job, setup::Session& session, const std::filesystem::path& folder,
+                     double tolerance) {
+  checkpoint::FolderSource gradients(folder, job.model.object->file_map());
+  const auto largest = largest_gradients(session, gradients);
+  std::set<std::string> checked;
+  for (const auto& stored : session.engine->gradient_boxes()) {
+    const auto& record = *stored.record;
+    INFO(record.name);
+    CHECK(stored.box == layout::Box::whole(record.shape));
+    const auto expected = at::empty(record.shape, stored.value.options());
+    gradients.fill(record, stored.box, expected);
+    REQUIRE(largest.at(record.name) > 0);
+    CHECK(distance(stored.value.view(record.shape), expected, largest.at(record.name)) <= tolerance);
+    checked.insert(record.name);
+  }
+  CHECK(checked.size() == largest.size());  // every one
+}
+
+void compare(const Case& one, const std::string& precision, const std::string& dtype, double tolerance) {
+  INFO(one.name);
+  at::set_num_threads(1);
+  const auto reference = load(folders() / one.name / ("reference-" + dtype + ".safetensors"));
+  auto job = prepare(one, precision);
+  job.batch.accumulation = 1;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = setup::materialise(job, communicator);
+    const auto real = reference.at("real").to(at::kBool);  // with a mask, padding does not see padding
+    const auto logits = logits_of(session, reference.at("ids")).index({real});
+    CHECK(distance(logits, reference.at("logits").index({real})) <= tolerance);
+
+    auto batch = batch_of(reference.at("ids"));
+    batch.labels = shifted(reference.at("labels"));
+    batch.real = real;
+    const auto targets = batch.labels.ne(-100).sum().item<std::int64_t>();
+    CHECK(targets == reference.at("target_tokens").item<std::int64_t>());
+    session.engine->begin_micro_step(0);
+    const auto hidden = session.runner->forward(batch);
+    auto loss = hidden.states / targets;
+    CHECK(distance(loss.detach(), reference.at("loss")) <= tolerance);
+    const auto aux_loss = reference.at("aux_loss");
+    CHECK(hidden.sums.size() == (aux_loss.item<double>() == 0 ? 0 : 1));
+    for (const auto& sum : hidden.sums) {
+      CHECK(distance(sum.detach(), aux_loss) <= tolerance);
+      loss = loss + sum;
+    }
+    session.runner->backward(loss, at::ones_like(loss));
+    check_gradients(job, session, folders() / one.name / ("gradients-" + dtype), tolerance);
+  });
+}
+
+data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
+  const auto numbers = [](const at::Tensor& tensor) {
+    const auto flat = tensor.contiguous();
+    return std::vector<std::int64_t>(flat.const_data_ptr<std::int64_t>(),
+                                     flat.const_data_ptr<std::int64_t>() + flat.numel());
+  };
+  data::HostBatch batch;
+  batch.rows = ids.size(0);
+  batch.cols = ids.size(1);
+  batch.tokens = numbers(ids);
+  batch.labels = numbers(shifted(labels));
+  batch.lengths = {batch.cols, 15, batch.cols};  // as models.py's masked_labels
+  batch.sample_ids = {0, 1, 2};
+  batch.target_tokens = shifted(labels).ne(-100).sum().item<std::int64_t>();
+  return batch;
+}
+
+/// The losses of the loop in models.py, before each update.
+at::Tensor train(const setup::Job& job, comm::Communicator& communicator, const Tensors& reference) {
+  auto session = setup::materialise(job, communicator);
+  train::Step step(job, session);
+  const auto& ids = reference.at("steps.ids");
+  std::vector<double> losses;
+  for (std::int64_t s = 0; s < ids.size(0); ++s) {
+    train::StepInput input;
+    input.step = s;
+    for (std::int64_t m = 0; m < ids.size(1); ++m) {
+      input.micro.push_back(host_batch(ids[s][m], reference.at("steps.labels")[s][m]));
+      input.target_tokens += input.micro.back().target_tokens;
+    }
+    const auto result = step.run(input, input.target_tokens, train::learning_rate(*job.optimizer, s, ids.size(0)));
+    losses.push_back(result.numbers[1].item<double>() / static_cast<double>(input.target_tokens));
+  }
+  return at::tensor(losses, at::kDouble);
+}
+
+void compare_training(const Case& one, const std::string& precision, const std::string& dtype, double tolerance) {
+  INFO(one.name);
+  at::set_num_threads(1);
+  const auto reference = load(folders() / one.name / ("reference-" + dtype + ".safetensors"));
+  const auto job = prepare(one, precision);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    const auto losses = train(job, communicator, reference);
+    const auto expected = reference.at("steps.losses").to(at::kDouble);
+    CHECK(distance(losses, expected) <= tolerance);
+    CHECK(expected[-1].item<double>() < expected[0].item<double>());
+  });
+}
+
+/// Greedy answers [prompts, new tokens] to all prompts at once, with the cache.
+at::Tensor generate(setup::Session& session, const at::Tensor& ids, const at::Tensor& lengths, std::int64_t wanted) {
+  const at::NoGradGuard no_grad;
+  nn::KVCache cache(ids.size(1) + wanted);
+  auto batch = batch_of(ids);
+  batch.training = false;
+  batch.last = lengths - 1;
+  std::vector<at::Tensor> answers;
+  for (std::int64_t n = 0; n < wanted; ++n) {
+    answers.push_back(session.runner->forward(batch, &cache).states.argmax(-1));
+    cache.set_filled();
+    batch.tokens = answers.back().unsqueeze(1);
+    batch.positions = (lengths + n).unsqueeze(1);
+    batch.last = at::zeros_like(lengths);
+  }
+  return at::stack(answers, 1);
+}
+
+}  // namespace
+
+TEST_CASE("float64: transformers' logits, loss and gradients") {
+  for (const auto& one : cases) compare(one, "fp64", "float64", 1e-10);
+}
+
+TEST_CASE("float32: transformers' logits, loss and gradients") {
+  for (const auto& one : cases) compare(one, "fp32", "float32", 1e-5);
+}
+
+TEST_CASE("20 steps are a plain PyTorch loop's") {
+  for (const auto& one : cases) {
+    // AdamW divides by the root of the mean square, which makes rounding as large as the step where a gradient is
+    // nearly zero.
+    compare_training(one, "fp64", "float64", 1e-8);
+    compare_training(one, "fp32", "float32", 1e-5);
+  }
+}
+
+TEST_CASE("generation is transformers' token for token") {
+  at::set_num_threads(1);
+  for (const auto& one : cases) {
+    INFO(one.name);
+    const auto reference = load(folders() / one.name / "reference-float32.safetensors");
+    const auto job = prepare(one, "fp32");
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = setup::materialise(job, communicator);
+      const auto& expected = reference.at("answers");
+      CHECK(at::equal(generate(session, reference.at("prompts.ids"), reference.at("prompts.lengths"), expected.size(1)),
+                      expected));
+    });
+  }
+}
