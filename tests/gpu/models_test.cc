@@ -1,0 +1,152 @@
+// What models compute with: CUDA against CPU.
+#include <ATen/ATen.h>
+#include <capstan/nn/attention.h>
+#include <capstan/nn/experts.h>
+#include <capstan/ops/grouped.h>
+#include <capstan/ops/rotary.h>
+#include <capstan/ops/swiglu.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "nn/weights.h"
+
+using namespace capstan;
+using capstan::testing::bound;
+using capstan::testing::numbers;
+
+namespace {
+
+const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
+
+/// max|a - b| / max|b|, in float64.
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  const auto expected = b.cpu().to(at::kDouble);
+  return ((a.cpu().to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
+}
+
+using Function = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+
+/// The result and the gradients of a fixed weighting of it.
+std::vector<at::Tensor> run(const Function& function, const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
+  const auto out = function(leaves);
+  const auto weights = numbers(out.sizes().vec(), 0.3).to(out.options());
+  auto results = torch::autograd::grad({out}, leaves, {weights});
+  results.insert(results.begin(), out.detach());
+  return results;
+}
+
+}  // namespace
+
+// Both sides round float32 numbers once; CUDA's sine, cosine and exponential are good to 2 units in the last place.
+TEST_CASE("GPU: rotary equals CPU's, forward and backward, contiguous or a part of a fused projection") {
+  const auto positions = at::tensor({0, 1, 2, 3, 4, 5, 0, 9, 2000, 131071}, at::kLong).view({2, 5});
+  std::vector<double> frequencies;
+  for (int i = 0; i < 32; ++i) frequencies.push_back(std::pow(1e4, -i / 32.0));
+  // A float32 angle of 131071 is good to 2^-8 on both sides alike; the sine of it is a large argument's reduction.
+  const double bounds[] = {1e-12, 2e-6, 1.0 / 256, 1.0 / 2048};
+  for (int i = 0; i < 4; ++i) {
+    const auto fused = numbers({2, 5, 7 * 64}, 0.1).to(float_types[i]);
+    const auto function = [&](const at::Tensor& where) {
+      return [&, where](const std::vector<at::Tensor>& x) {
+        return ops::rotary(x[0].narrow(-1, 64, 5 * 64).view({2, 5, 5, 64}), where, frequencies);
+      };
+    };
+    const auto expected = run(function(positions), {fused}), got = run(function(on_gpu(positions)), {on_gpu(fused)});
+    for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+  }
+}
+
+TEST_CASE("GPU: swiglu equals CPU's, in packs of 16 bytes and one by one") {
+  const double bounds[] = {1e-14, 1e-6, 1.0 / 256, 1.0 / 2048};
+  for (int i = 0; i < 4; ++i) {
+    for (const std::int64_t columns : {1024, 37}) {
+      const auto x = numbers({70000 / columns, 3, 2 * columns}, 0.1).mul(3).to(float_types[i]);
+      const auto function = [](const std::vector<at::Tensor>& in) { return ops::swiglu(in[0]); };
+      const auto expected = run(function, {x}), got = run(function, {on_gpu(x)});
+      for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+    }
+  }
+}
+
+// bfloat16 takes the grouped kernel, the others a loop. Sums of up to 96 products of order 1, in float32 (float64);
+// 16-bit results are rounded to 8 and 11 bits.
+TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any number of rows") {
+  const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
+  const std::vector<std::vector<int>> cases{{17, 17, 60, 75}, {0, 33, 75, 75}, {75, 75, 75, 75}, {1, 2, 3, 75}};
+  for (const auto& counts : cases) {
+    const auto ends = at::tensor(counts, at::kInt);
+    for (int i = 0; i < 4; ++i) {
+      const auto x = numbers({75, 64}, 0.1).to(float_types[i]), weight = numbers({4, 96, 64}, 0.5).to(float_types[i]);
+      const auto function = [](const at::Tensor& where) {
+        return [where](const std::vector<at::Tensor>& in) { return ops::grouped_linear(in[0], in[1], where); };
+      };
+      const auto expected = run(function(ends), {x.to(at::kDouble), weight.to(at::kDouble)});
+      const auto got = run(function(on_gpu(ends)), {on_gpu(x), on_gpu(weight)});
+      for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+    }
+  }
+}
+
+TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding") {
+  constexpr std::int64_t tokens = 203, hidden = 64, ff = 96, count = 8;
+  const auto function = [](const std::vector<at::Tensor>& in) {
+    const nn::Router router({"router", nn::Split::none, bound("gate", in[1]), nullptr}, 2);
+    const nn::Experts experts("experts", bound("gate_up", in[2]), bound("down", in[3]));
+    return experts.forward(in[0], router.forward(in[0]));
+  };
+  // Far apart logits, so that bfloat16 chooses the same experts.
+  const auto chosen = at::arange(tokens * 2, at::kLong).mul(5).floor_divide(3).remainder(count).view({tokens, 2});
+  auto x = numbers({tokens, hidden}, 0.1).mul(0.1);
+  x.narrow(1, 0, count).zero_();
+  x.scatter_(1, chosen.narrow(1, 0, 1), 3.0);
+  x.scatter_(1, (chosen.narrow(1, 0, 1) + 1).remainder(count), 2.5);
+  const auto gate = at::eye(count, hidden, at::TensorOptions(at::kDouble));
+  std::vector<at::Tensor> inputs{x, gate, numbers({count, 2, ff, hidden}, 0.5).mul(0.2),
+                                 numbers({count, hidden, ff}, 0.7).mul(0.2)};
+  std::vector<at::Tensor> wide, narrow;
+  for (const auto& input : inputs) {
+    narrow.push_back(on_gpu(input.to(at::kBFloat16)));
+    wide.push_back(input.to(at::kBFloat16).to(at::kDouble));
+  }
+  const auto expected = run(function, wide), got = run(function, narrow);
+  // Some roundings to 8 bits one after the other.
+  for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < 4.0 / 256);
+}
+
+// The fused kernel's own error in bfloat16 is that of plain causal attention; a bias in one bfloat16 column would be
+// off by whole units at this length.
+TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to rounding") {
+  for (const std::int64_t dim : {64, 96, 128}) {
+    constexpr std::int64_t heads = 4, length = 1024;
+    const nn::Alibi alibi(heads);
+    const nn::Dropout none("attention", 0);
+    const auto function = [&](at::Device device) {
+      nn::Batch batch;
+      batch.positions = at::arange(length, at::TensorOptions(at::kLong).device(device)).expand({2, length});
+      batch.sample_ids = at::zeros({2}, batch.positions.options());
+      return [&, batch](const std::vector<at::Tensor>& in) {
+        return alibi.attention(in[0], in[1], in[2], none, batch, nullptr, 0);
+      };
+    };
+    std::vector<at::Tensor> wide, narrow, single;
+    for (const double phase : {0.1, 0.5, 0.9}) {
+      const auto input = numbers({2, heads, length, dim}, phase).to(at::kBFloat16);
+      narrow.push_back(on_gpu(input));
+      single.push_back(on_gpu(input.to(at::kFloat)));
+      wide.push_back(input.to(at::kDouble));
+    }
+    const auto expected = run(function(at::kCPU), wide);
+    const auto got = run(function(at::kCUDA), narrow), in_float = run(function(at::kCUDA), single);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      CHECK(distance(got[k], expected[k]) < 2.0 / 256);
+      CHECK(distance(in_float[k], expected[k]) < 1e-4);
+    }
+  }
+}
