@@ -155,11 +155,29 @@ TEST_CASE("check prints each option, its value and where it comes from, and the 
   row("mode", "\"no_shard\"", line("mode ="));
   row("every", "1", line("every"));
   row("accumulation", "1", "default");
-  CHECK_THAT(checked.out, Contains("world 3 = pp 1 x dp 3 x ep 1 x tp 1 on cpu\n"
+  CHECK_THAT(checked.out, Contains("model gpt: 7,184 parameters = embedding 4,692 + 2 blocks x 1,234 + head 24\n"
+                                   "46,008 floating-point operations a token, forward and backward, at 97 tokens\n"
+                                   "world 3 = pp 1 x dp 3 x ep 1 x tp 1 on cpu\n"
                                    "global batch 12 = micro-batch 4 x accumulation 1 x data-parallel size 3\n"
                                    "70 training samples, 6 steps an epoch, 8 steps in all\n"
                                    "a.toml: no faults found\n"));
   CHECK_FALSE(fs::exists(work.folder() / "runs"));
+}
+
+TEST_CASE("a preset gives a model's sizes, and check counts its parameters without memory for them") {
+  const Workspace work;
+  work.write("a.toml", "[model]\nplugin = \"llama\"\npreset = \"llama3.1-8b\"\n[data]\nplugin = \"squad\"\ntrain = \"" +
+                           (source_dir() / "configs/data/mini_squad_train.json").string() +
+                           "\"\nmax_length = 512\n[train]\nmax_steps = 1\nmicro_batch = 1\nglobal_batch = 1\n");
+  const auto checked = work.run({"check", "a.toml"});
+  INFO(checked.all());
+  REQUIRE(checked.code == 0);
+  CHECK_THAT(checked.out,
+             Contains("8,030,261,248 parameters = embedding 525,336,576 + 32 blocks x 218,112,000 + head"));
+  const auto wrong = work.run({"check", "a.toml", "model.preset=llama3.1-8"});
+  CHECK(wrong.code != 0);
+  CHECK_THAT(wrong.err, Contains("model.preset: plugin 'llama' has no preset 'llama3.1-8'\n"
+                                 "    fix: did you mean 'llama3.1-8b'?"));
 }
 
 TEST_CASE("each run of a name gets a folder of its own") {

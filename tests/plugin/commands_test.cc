@@ -86,3 +86,19 @@ TEST_CASE("the reference shows host tables, host options of each kind, and plugi
   CHECK_THAT(text, !Contains(test::fixture_folder().string()));
   CHECK(text.find("monitor.good]") < text.find("monitor.stripped]"));
 }
+
+TEST_CASE("a model's presets are listed by name") {
+  plugin::Registration tiny;
+  tiny.kind = "model";
+  tiny.name = "tiny";
+  tiny.version = "1.0";
+  tiny.summary = "small";
+  tiny.file = "tiny.so";
+  tiny.presets = {{"tiny-2", {}}, {"tiny-1", {}}};
+  const std::vector<Found> found{{"model", "tiny", "tiny.so", "", &tiny}};
+  CHECK(app::plugin_text(found, "tiny") ==
+        "tiny (model, 1.0): small\ntiny.so\nTable: [model] plugin = \"tiny\"\nPresets: tiny-1, tiny-2\n\n"
+        "It has no options.\n");
+  CHECK_THAT(app::reference_markdown({}, found),
+             Contains("small\n\nPresets: `tiny-1`, `tiny-2`.\n\nIt has no options.\n"));
+}
