@@ -9,6 +9,8 @@ namespace {
 
 using capstan::cat;
 
+constexpr std::int64_t widest_head = 512;  // ops::rotary's
+
 class Llama : public nn::Model {
  public:
   explicit Llama(capstan::config::Options<LlamaOptions> options) : options_(std::move(options)) {}
@@ -64,9 +66,10 @@ void Llama::check(capstan::Diagnostics& diagnostics) const {
                     cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
                     cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads,
                         ", another number of heads, or set head_dim"));
-  } else if (o.dim() % 2 != 0) {
+  } else if (o.dim() % 2 != 0 || o.dim() > widest_head) {
     diagnostics.add(o.head_dim ? options_.where(&LlamaOptions::head_dim) : options_.where(&LlamaOptions::hidden_size),
-                    cat("heads of ", o.dim(), " numbers cannot be rotated in pairs"), "use an even head_dim");
+                    cat("attention heads of ", o.dim(), " numbers are not supported"),
+                    cat("use an even head_dim of at most ", widest_head));
   }
   if (o.num_heads % o.kv_heads() != 0) {
     diagnostics.add(options_.where(&LlamaOptions::num_kv_heads),

@@ -16,6 +16,7 @@ and for each of float32 and float64
         steps.losses    [steps]: a plain PyTorch loop with AdamW, warm-up and linear decay, before each step's update
         prompts.ids, prompts.lengths    int64 [prompts, longest], [prompts]
         answers         int64 [prompts, new tokens]: greedy generation (float32 only)
+        bfloat16.logits [batch, seq, vocab]: what transformers computes in bfloat16, as float32 (float32 only)
     gradients-<dtype>/model.safetensors
         d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
 
@@ -181,6 +182,14 @@ def train(model):
     return {"steps.ids": ids, "steps.labels": labels, "steps.losses": torch.stack(losses)}
 
 
+def in_16_bits(kind, config, weights, ids):
+    # Rotary buffers stay float32, as from_pretrained leaves them.
+    model = kind._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
+    model.load_state_dict(weights)
+    with torch.no_grad():
+        return {"bfloat16.logits": model(input_ids=ids).logits.float()}
+
+
 def generate(model):
     lengths = torch.tensor([3, 9, 1, 6])
     ids = random_ids((len(lengths), int(lengths.max())), 14)
@@ -209,6 +218,7 @@ def write_case(folder, kind, config):
             tensors = reference(model)
             gradients = gradients_of(model)
             if dtype is torch.float32:
+                tensors |= in_16_bits(kind, config, weights, tensors["ids"])
                 tensors |= generate(in_dtype(kind, copy.deepcopy(config), weights, dtype))
             tensors |= train(model)
         save_file(dense(tensors), folder / f"reference-{name}.safetensors", {"format": "pt"})

@@ -266,6 +266,24 @@ TEST_CASE("float32: transformers' logits, loss and gradients") {
   for (const auto& one : cases) compare(one, "fp32", "float32", 1e-5);
 }
 
+TEST_CASE("bfloat16 is as close to float32 as transformers' own bfloat16") {
+  at::set_num_threads(1);
+  for (const auto& one : cases) {
+    INFO(one.name);
+    const auto reference = load(folders() / one.name / "reference-float32.safetensors");
+    const auto job = prepare(one, "bf16");
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = setup::materialise(job, communicator);
+      const auto real = reference.at("real").to(at::kBool);
+      const auto exact = reference.at("logits").index({real});
+      const auto error = [&](const at::Tensor& logits) {
+        return (logits.index({real}).to(at::kFloat) - exact).square().mean().sqrt().item<double>();
+      };
+      CHECK(error(logits_of(session, reference.at("ids"))) <= 1.1 * error(reference.at("bfloat16.logits")));
+    });
+  }
+}
+
 TEST_CASE("20 steps are a plain PyTorch loop's") {
   for (const auto& one : cases) {
     // AdamW divides by the root of the mean square, which makes rounding as large as the step where a gradient is

@@ -140,9 +140,13 @@ TEST_CASE("sizes that don't fit are said with their line and a fix, all at once"
                "a.toml:12: model.num_heads 4 is not divisible by model.num_kv_heads 3\n"
                "    fix: each key head serves the same number of query heads"});
   CHECK(faults({{"hidden_size", integer(12)}, {"num_heads", integer(4)}}) ==
-        Faults{"a.toml:10: heads of 3 numbers cannot be rotated in pairs\n    fix: use an even head_dim"});
+        Faults{
+            "a.toml:10: attention heads of 3 numbers are not supported\n    fix: use an even head_dim of at most 512"});
+  CHECK(faults({{"head_dim", integer(512)}}).empty());
+  CHECK(faults({{"head_dim", integer(514)}}).size() == 1);
   CHECK(faults({{"head_dim", integer(5)}}) ==
-        Faults{"a.toml:10: heads of 5 numbers cannot be rotated in pairs\n    fix: use an even head_dim"});
+        Faults{
+            "a.toml:10: attention heads of 5 numbers are not supported\n    fix: use an even head_dim of at most 512"});
   CHECK(faults({{"rope_type", std::string("llama3")}}) ==
         Faults{"a.toml:10: model.rope_type is \"llama3\", but model.rope_factor is not set\n"
                "    fix: set rope_factor, 8 in Llama 3.1"});

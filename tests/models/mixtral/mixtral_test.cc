@@ -89,8 +89,11 @@ TEST_CASE("what the architecture does not cover is refused by name") {
                "    fix: use hidden_size 12, another number of heads, or set head_dim",
                "a.toml:12: model.num_heads 4 is not divisible by model.num_kv_heads 3\n"
                "    fix: each key head serves the same number of query heads"});
+  CHECK(faults({{"head_dim", integer(512)}}).empty());
+  CHECK(faults({{"head_dim", integer(514)}}).size() == 1);
   CHECK(faults({{"head_dim", integer(5)}}) ==
-        Faults{"a.toml:10: heads of 5 numbers cannot be rotated in pairs\n    fix: use an even head_dim"});
+        Faults{
+            "a.toml:10: attention heads of 5 numbers are not supported\n    fix: use an even head_dim of at most 512"});
   CHECK(faults({{"rope_scaling.type", std::string("linear")}}) ==
         Faults{"a.toml:10: model.rope_scaling.type is \"linear\", but must be one of \"default\""});
 }

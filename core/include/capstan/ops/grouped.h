@@ -11,8 +11,8 @@ namespace ops {
 /// by side, `weight` [E, out, in], `ends` [E] int32 on x's device, the row behind each group's last one (ascending; the
 /// last is T; groups may be empty). The result is [T, out].
 ///
-/// bfloat16 on CUDA runs as one grouped product and never waits for the device (`in` and `out` are multiples of 8
-/// then); all else multiplies group by group, which on CUDA reads `ends` first. Autograd knows x and weight, once.
+/// bfloat16 on CUDA with `in` and `out` multiples of 8 runs as one grouped product and never waits for the device; all
+/// else multiplies group by group, which on CUDA reads `ends` first. Autograd knows x and weight, once.
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ends);
 
 /// Rows of `x` [N, h] in another order, each `copies` times: out[i] = x[index[i] / copies] for `index`, a permutation
