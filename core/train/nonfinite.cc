@@ -34,6 +34,31 @@ std::vector<Place> forward_order(const setup::Session& session) {
   return places;
 }
 
+// The ranks that see the same norm, so that all of them or none come here.
+comm::Group& group_of(const setup::Session& session) { return *session.world_device; }
+
+// Every member's text, in the group's order.
+std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
+  const auto size = static_cast<std::size_t>(group.size());
+  const auto on_device = at::TensorOptions().dtype(at::kLong).device(group.device());
+  auto lengths = at::empty({group.size()}, on_device);
+  group.all_gather(lengths, at::full({1}, static_cast<std::int64_t>(mine.size()), on_device),
+                   "all-gather lengths of batches to dump");
+  lengths = lengths.to(at::kCPU);
+  const auto longest = lengths.max().item<std::int64_t>();
+  const auto text = at::zeros({longest}, at::kByte);
+  std::copy(mine.begin(), mine.end(), text.data_ptr<std::uint8_t>());
+  auto texts = at::empty({group.size() * longest}, on_device.dtype(at::kByte));
+  group.all_gather(texts, text.to(group.device()), "all-gather batches to dump");
+  texts = texts.to(at::kCPU);
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto* begin = texts.const_data_ptr<std::uint8_t>() + static_cast<std::int64_t>(i) * longest;
+    result.emplace_back(begin, begin + lengths.const_data_ptr<std::int64_t>()[i]);
+  }
+  return result;
+}
+
 // A number as a person writes it; nan has no sign.
 std::string plain_text(double number) { return std::isnan(number) ? "nan" : number_text(number); }
 
@@ -102,7 +127,7 @@ NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, doubl
     if (!at::isfinite(stored.value).all().item<bool>()) mine[places.size() + by_record.at(stored.record->name)] += 1;
   }
   const auto on_device = at::tensor(mine, at::kDouble).to(session.device);
-  session.world_device->all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
+  group_of(session).all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
   const auto all = on_device.to(at::kCPU);
   const auto* numbers = all.const_data_ptr<double>();
   NonFinite found;
@@ -117,9 +142,8 @@ NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, doubl
 
 void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
-  const bool is_first = session_.communicator->world().rank == 0;
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
-    if (is_first) {
+    if (group_of(session_).rank() == 0) {
       log::info(cat("step ", event.step, " skipped: gradients overflowed at loss scale ", number_text(scale),
                     "; the scale goes down"));
     }
@@ -145,14 +169,16 @@ void NonFiniteSteps::skip(const std::string& what) {
     throw Error(cat(in_a_row_, " steps in a row were not finite and were skipped; the last, ", what),
                 "training cannot go on from these weights: lower optimizer.lr, or start from an earlier checkpoint");
   }
-  if (session_.communicator->world().rank == 0) log::warning(cat("skipped ", what));
+  if (group_of(session_).rank() == 0) log::warning(cat("skipped ", what));
 }
 
 std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input) {
-  const auto& world = session_.communicator->world();
-  const auto batches = session_.communicator->exchange(json_of(input, world.rank).dump());
-  const auto file = folder_ / cat("dump-step-", event.step, ".json");
-  if (world.rank != 0) return file.string();
+  auto& group = group_of(session_);
+  const auto rank = session_.communicator->world().rank;
+  const auto batches = gather_texts(group, json_of(input, rank).dump());
+  const auto first = group.ranks().front();
+  const auto file = folder_ / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
+  if (group.rank() != 0) return file.string();
   Json json{{"step", event.step},
             {"loss", plain_text(event.loss)},
             {"grad_norm", plain_text(event.grad_norm)},

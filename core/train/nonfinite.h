@@ -31,7 +31,7 @@ struct NonFinite {
 };
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
-/// the loss scale in them. Waits for the device. Collective over the world.
+/// the loss scale in them. Waits for the device. Collective over the ranks that share a norm.
 NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
