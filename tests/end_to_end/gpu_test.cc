@@ -183,6 +183,29 @@ TEST_CASE("deterministic: full_shard and no_shard are bit-equal on two GPUs, and
   }
 }
 
+TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "[.gpu]") {
+  if (too_few(1)) return;
+  const std::string precision = GENERATE(as<std::string>(), "fp32", "bf16");
+  const Workspace work;
+  const std::vector<std::string> overrides{"run.device=cuda", "run.deterministic=true", "train.accumulation=2",
+                                           "model.dropout=0.1", "train.precision=" + precision};
+  for (const int world : {1, 2}) {
+    if (too_few(world)) continue;
+    const auto plain = run(work, cat("plain-", world), world, overrides, "full_shard");
+    check_trained(plain);
+    int number = 0;
+    for (const std::string option : {"every=1", "every=2", "regions=[\"attention\"]", "regions=[\"mlp\"]"}) {
+      INFO(precision << " GPUs " << world << " " << option);
+      auto with = overrides;
+      with.push_back("strategy.recompute." + option);
+      const auto other = run(work, cat("recompute-", world, "-", number++), world, with, "full_shard");
+      CHECK(other.metrics.all("loss") == plain.metrics.all("loss"));
+      CHECK(other.metrics.all("grad_norm") == plain.metrics.all("grad_norm"));
+      CHECK(bit_equal(other.weights, plain.weights));
+    }
+  }
+}
+
 TEST_CASE("more ranks than GPUs are refused in words", "[.gpu]") {
   if (too_few(1)) return;
   const Workspace work;
