@@ -35,7 +35,7 @@ std::vector<Place> forward_order(const setup::Session& session) {
 }
 
 // The ranks that see the same norm, so that all of them or none come here.
-comm::Group& group_of(const setup::Session& session) { return *session.world_device; }
+comm::Group& group_of(const setup::Session& session) { return *session.norm_group; }
 
 // Every member's text, in the group's order.
 std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {

@@ -69,10 +69,12 @@ at::Tensor Block::feed_forward(const at::Tensor& x) const { return down_.forward
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto normed = norm1_.forward(hidden.states);
-  const auto attention = attention_(normed, [&](const at::Tensor& in) { return attend(in, batch, cache); });
+  // By value: a recomputed region runs again in backward.
+  const auto attention =
+      attention_(normed, [this, batch, cache](const at::Tensor& in) { return attend(in, batch, cache); });
   const auto x = (residual_after_norm_ ? normed : hidden.states) + dropout1_.forward(attention, batch);
   const auto again = norm2_.forward(x);
-  const auto mlp = mlp_(again, [&](const at::Tensor& in) { return feed_forward(in); });
+  const auto mlp = mlp_(again, [this](const at::Tensor& in) { return feed_forward(in); });
   hidden.states = (residual_after_norm_ ? again : x) + dropout2_.forward(mlp, batch);
   return hidden;
 }

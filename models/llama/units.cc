@@ -80,9 +80,10 @@ Block::Block(const LlamaOptions& o, std::int64_t index)
 }
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
-  const auto attend = [&](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
+  // By value: a recomputed region runs again in backward.
+  const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
   auto x = hidden.states + attention_region_(norm1_.forward(hidden.states), attend);
-  const auto feed = [&](const at::Tensor& in) { return mlp_.forward(in); };
+  const auto feed = [this](const at::Tensor& in) { return mlp_.forward(in); };
   hidden.states = x + mlp_region_(norm2_.forward(x), feed);
   return hidden;
 }

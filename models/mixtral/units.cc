@@ -78,10 +78,11 @@ at::Tensor Block::mix(const at::Tensor& x) const {
 }
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
-  const auto attend = [&](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
+  // By value: a recomputed region runs again in backward.
+  const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
   const auto x = hidden.states + attention_region_(norm1_.forward(hidden.states), attend);
   const auto normed = norm2_.forward(x);
-  hidden.states = x + mlp_region_(normed, [&](const at::Tensor& in) { return mix(in); });
+  hidden.states = x + mlp_region_(normed, [this](const at::Tensor& in) { return mix(in); });
   if (aux_loss_ && batch.training) {
     // The router again, outside of the region, which returns one tensor: a small product next to the experts'.
     if (hidden.sums.empty()) hidden.sums = router_.no_load(normed);
