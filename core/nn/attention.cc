@@ -35,7 +35,7 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   if (add.bias.defined()) scores = scores + add.bias;
   scores = scores.masked_fill(add.mask.logical_not(), -std::numeric_limits<double>::infinity());
   auto probabilities = at::softmax(scores, -1).to(q.scalar_type());
-  if (dropout) probabilities = dropout->forward(probabilities, batch);
+  if (dropout) probabilities = dropout->on_attention(probabilities, batch);
   return at::matmul(probabilities, values);
 }
 

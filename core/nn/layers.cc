@@ -46,17 +46,39 @@ GatedMlp::GatedMlp(Linear gate_up, Linear down) : gate_up_(std::move(gate_up)), 
 
 at::Tensor GatedMlp::forward(const at::Tensor& x) const { return down_.forward(ops::swiglu(gate_up_.forward(x))); }
 
+namespace {
+
+ops::DropoutKey key_of(std::uint64_t site, const Batch& batch) {
+  ops::DropoutKey key;
+  key.seed = batch.seed;
+  key.step = batch.step;
+  key.site = site;
+  key.sample_ids = batch.sample_ids;
+  return key;
+}
+
+}  // namespace
+
 Dropout::Dropout(const std::string& site, double probability)
     : site_(ops::stable_hash(site)), probability_(probability) {}
 
 at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;
-  ops::DropoutKey key;
-  key.seed = batch.seed;
-  key.step = batch.step;
-  key.site = site_;
-  key.sample_ids = batch.sample_ids;
-  return ops::dropout(x, probability_, key);
+  return ops::dropout(x, probability_, key_of(site_, batch));
+}
+
+// A row's length is that of its micro-batch's longest sample, which depends on the layout: elements are counted as in a
+// row of fixed extent. Without one only where it would not fit into the 2^34 elements of a row.
+at::Tensor Dropout::on_attention(const at::Tensor& probabilities, const Batch& batch) const {
+  if (!batch.training || probability_ == 0) return probabilities;
+  constexpr std::int64_t extent = 8192;
+  constexpr std::int64_t most_heads = (std::int64_t{1} << 34) / (extent * extent);
+  auto attention = key_of(site_, batch);
+  if (probabilities.size(-1) <= extent && probabilities.size(-2) <= extent && probabilities.size(1) <= most_heads) {
+    attention.row_shape = {probabilities.size(1), extent, extent};
+    attention.row_offset = {0, 0, 0};
+  }
+  return ops::dropout(probabilities, probability_, attention);
 }
 
 }  // namespace capstan::nn

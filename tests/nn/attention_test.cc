@@ -111,9 +111,19 @@ TEST_CASE("dropout acts on the probabilities") {
   const std::int64_t groups = GENERATE(4, 2, 1);
   const auto in = inputs(2, 4, groups, 9);
   const auto batch = batch_of({3, 8});
-  const auto dropped = some_dropout.forward(reference_probabilities(in), batch);
+  const auto dropped = some_dropout.on_attention(reference_probabilities(in), batch);
   REQUIRE(dropped.eq(0).sum().item<std::int64_t>() > 2 * 4 * 36);  // more than the 36 of each matrix that are masked
   CHECK(difference(attend(in, some_dropout, batch), weigh(dropped, in.v)) < tolerance);
+}
+
+TEST_CASE("dropout on the probabilities does not see how far rows are padded") {
+  const auto in = inputs(2, 3, 3, 5);
+  const auto padded = [](const at::Tensor& x) { return at::constant_pad_nd(x, {0, 0, 0, 4}); };
+  const auto batch = batch_of({3, 8});
+  const auto out = attend(in, some_dropout, batch);
+  const auto longer = attend({padded(in.q), padded(in.k), padded(in.v)}, some_dropout, batch);
+  CHECK(difference(longer.narrow(2, 0, 5), out) < tolerance);
+  CHECK(difference(attend(in, no_dropout, batch), out) > 0.1);
 }
 
 TEST_CASE("dropout on the probabilities follows step, sample and seed, and not the place in the batch") {

@@ -102,6 +102,8 @@ class Dropout {
  public:
   Dropout(const std::string& site, double probability);
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
+  /// On attention probabilities [B, heads, S, S]: an element is a (head, query, key), however far rows are padded.
+  at::Tensor on_attention(const at::Tensor& probabilities, const Batch& batch) const;
   double probability() const { return probability_; }
 
  private:
