@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "app/launch.h"
+#include "support/folder.h"
 
 // "parent:" cases run in a process of their own and start the "rank:" cases, as `capstan run -n` starts itself.
 namespace {
@@ -210,15 +211,13 @@ TEST_CASE("rank: of a dead parent", "[.local]") {
 }
 
 TEST_CASE("local ranks: they die with their parent") {
-  std::string folder = (std::filesystem::temp_directory_path() / "capstan-local-XXXXXX").string();
-  REQUIRE(mkdtemp(folder.data()) != nullptr);
-  setenv("TEST_PID_FILE", (folder + "/pid").c_str(), 1);
+  const test::Folder folder;
+  setenv("TEST_PID_FILE", (folder / "pid").c_str(), 1);
   (void)run("parent: is killed");  // returns when the last of them has closed the pipe: that alone is the proof
   for (const int rank : {0, 1}) {
-    const int process = std::stoi(read_file(cat(folder, "/pid", rank)));
+    const int process = std::stoi(read_file(folder / cat("pid", rank)));
     CHECK_FALSE(std::filesystem::exists(cat("/proc/", process, "/exe")));  // gone, or a zombie of init's
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("local ranks: bad numbers") {

@@ -1,12 +1,10 @@
 #include <capstan/base/error.h>
-#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 #include <capstan_catch.h>
 
 #include <ATen/ATen.h>
 
-#include <filesystem>
 #include <thread>
 
 #include "comm/call_log.h"
@@ -15,6 +13,7 @@
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
 #include "comm/store.h"
+#include "support/folder.h"
 
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
@@ -188,12 +187,11 @@ TEST_CASE("connect: no rank 0") {
   int free_port = 0;
   { free_port = Store::serve("127.0.0.1", 0, "gone")->port(); }
   SECTION("its file is an old one") {
-    const std::string file = (std::filesystem::temp_directory_path() / cat("capstan-stale-", getpid())).string();
-    write_file(file, cat("127.0.0.1:", free_port, "\n"));
+    const test::Folder folder;
+    const auto file = folder.write("rendezvous", cat("127.0.0.1:", free_port, "\n"));
     options.rendezvous.file = file;
     CHECK_THROWS_WITH(connect(options),
                       Contains(cat("nobody answers at 127.0.0.1:", free_port, ", which ", file, " names")));
-    std::filesystem::remove(file);
   }
   SECTION("nobody listens at MASTER_ADDR") {
     options.rendezvous.host = "localhost";

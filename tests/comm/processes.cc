@@ -15,17 +15,13 @@
 #include <iostream>
 #include <thread>
 
+#include "support/folder.h"
+
 namespace comm_test {
 namespace {
 
 using capstan::cat;
 namespace fs = std::filesystem;
-
-fs::path fresh_folder() {
-  std::string name = (fs::temp_directory_path() / "capstan-comm-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  return name;
-}
 
 pid_t start_rank(const std::string& name, int rank, int size, const fs::path& folder) {
   const pid_t child = fork();
@@ -47,9 +43,9 @@ int exit_code(int status) { return WIFSIGNALED(status) ? -WTERMSIG(status) : WEX
 }  // namespace
 
 std::vector<RankResult> run_ranks(const std::string& name, int size) {
-  const fs::path folder = fresh_folder();
+  const test::Folder folder;
   std::vector<pid_t> children;
-  for (int rank = 0; rank < size; ++rank) children.push_back(start_rank(name, rank, size, folder));
+  for (int rank = 0; rank < size; ++rank) children.push_back(start_rank(name, rank, size, folder.path()));
   std::vector<RankResult> results;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int rank = 0; rank < size; ++rank) {
@@ -64,7 +60,6 @@ std::vector<RankResult> run_ranks(const std::string& name, int size) {
   for (int rank = 0; rank < size; ++rank) {
     results[static_cast<std::size_t>(rank)].output = capstan::read_file(folder / cat("output-", rank));
   }
-  fs::remove_all(folder);
   return results;
 }
 

@@ -18,7 +18,7 @@ std::string look(const Section& section, const std::string& key) {
 
 // All diagnostics of one file, or the Error's text.
 std::string faults(const std::string& content, const std::vector<std::string>& overrides = {}) {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("a.toml", content);
   Diagnostics diagnostics;
   const auto error = test::error_of([&] { load("a.toml", overrides, diagnostics); });
@@ -28,7 +28,7 @@ std::string faults(const std::string& content, const std::vector<std::string>& o
 }  // namespace
 
 TEST_CASE("a file's tables become sections, with file and line of each value") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("c/a.toml",
                "[train]\nmax_steps = 250\nlr = 1e-4\n\n[model]\nplugin = \"gpt\"\nrope = {theta = 1e4}\n"
                "[model.norm]\neps = 1e-5\n[strategy.lora]\ntargets = [\"a\",\n  \"b\"]\n[strategy.fsdp]\n"
@@ -56,7 +56,7 @@ TEST_CASE("a file's tables become sections, with file and line of each value") {
 }
 
 TEST_CASE("bases are merged table by table, and what stands in the file wins") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("base/common.toml", "[train]\nmax_steps = 1\nmicro_batch = 2\n[strategy.fsdp]\nmode = \"full_shard\"\n");
   folder.write("base/model.toml", "extends = \"common.toml\"\n[model]\nplugin = \"gpt\"\n[train]\nmicro_batch = 4\n");
   folder.write("a.toml", "extends = \"base/model.toml\"\n[train]\nmax_steps = 250\n[strategy.lora]\n");
@@ -71,7 +71,7 @@ TEST_CASE("bases are merged table by table, and what stands in the file wins") {
 }
 
 TEST_CASE("several bases: later ones win, and two of them may share one") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("root.toml", "[train]\na = 0\nb = 0\nc = 0\n");
   folder.write("one.toml", "extends = \"root.toml\"\n[train]\na = 1\nb = 1\n");
   folder.write("two.toml", "[train]\nb = 2\n");
@@ -85,7 +85,7 @@ TEST_CASE("several bases: later ones win, and two of them may share one") {
 }
 
 TEST_CASE("a value replaces a table of that name, and a table a value") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("base.toml", "[model]\nrope.theta = 1\nrope.kind = \"x\"\nnorm = \"rms\"\n");
   folder.write("a.toml", "extends = \"base.toml\"\n[model]\nrope = \"none\"\nnorm.eps = 1e-5\n");
   Diagnostics diagnostics;
@@ -96,7 +96,7 @@ TEST_CASE("a value replaces a table of that name, and a table a value") {
 }
 
 TEST_CASE("a base that is missing or that extends in a circle names who asks") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   Diagnostics diagnostics;
   folder.write("c/a.toml", "# first\nextends = \"base/no.toml\"\n");
   CHECK(test::error_of([&] { load("c/a.toml", {}, diagnostics); }) ==
@@ -114,7 +114,7 @@ TEST_CASE("a base that is missing or that extends in a circle names who asks") {
 }
 
 TEST_CASE("a missing file names its neighbour, and broken TOML its line") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("c/llama.toml", "");
   Diagnostics diagnostics;
   CHECK(test::error_of([&] { load("c/lama.toml", {}, diagnostics); }) ==
@@ -127,7 +127,7 @@ TEST_CASE("a missing file names its neighbour, and broken TOML its line") {
 }
 
 TEST_CASE("a base with broken TOML is named itself") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("base.toml", "[train]\n\nlr = \n");
   folder.write("a.toml", "extends = \"base.toml\"\n");
   Diagnostics diagnostics;
@@ -159,7 +159,7 @@ TEST_CASE("values that no option can have are refused in words") {
 }
 
 TEST_CASE("overrides win over files and are read as TOML, else as text") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("a.toml", "[train]\nmax_steps = 1\n[strategy.lora]\nrank = 8\n");
   Diagnostics diagnostics;
   const auto document = load("a.toml",
@@ -183,7 +183,7 @@ TEST_CASE("overrides win over files and are read as TOML, else as text") {
 }
 
 TEST_CASE("an override may switch on a plugin that no file names") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("a.toml", "");
   Diagnostics diagnostics;
   const auto document = load("a.toml", {"strategy.fsdp.mode=no_shard"}, diagnostics);

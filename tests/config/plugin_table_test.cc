@@ -10,7 +10,7 @@ using namespace capstan;
 using namespace capstan::config;
 
 TEST_CASE("the host's options leave a strategy's table, and the plugin gets the rest") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("c/a.toml", "[strategy.lora]\nrank = 4\nenabled = false\npath = \"../x/lora.so\"\n[strategy.fsdp]\n");
   Diagnostics diagnostics;
   const auto strategies = load("c/a.toml", {}, diagnostics).children("strategy");
@@ -33,7 +33,7 @@ TEST_CASE("the host's options leave a strategy's table, and the plugin gets the 
 }
 
 TEST_CASE("the model's table names its plugin, or its file") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("c/a.toml", "[model]\nplugin = \"gpt\"\npath = \"weights\"\n[data]\nplugin = \"../build/mine.so\"\n");
   Diagnostics diagnostics;
   const auto document = load("c/a.toml", {}, diagnostics);
@@ -50,7 +50,7 @@ TEST_CASE("the model's table names its plugin, or its file") {
 }
 
 TEST_CASE("a table that names no plugin, and host options of a wrong type, are faults") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("a.toml", "[data]\nplugin = \"\"\n[strategy.x]\nenabled = \"no\"\n");
   Diagnostics diagnostics;
   const auto document = load("a.toml", {}, diagnostics);

@@ -47,7 +47,7 @@ struct All {
 }  // namespace
 
 TEST_CASE("a resolved configuration loads back to the same values, from another folder too") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("c/a.toml", "[train]\ncount = 7\nfile = \"../in\"\nnumbers = [2, 0.1]\n");
   Diagnostics diagnostics;
   const auto document = load("c/a.toml", {"train.tenth=0.30000000000000004"}, diagnostics);
@@ -69,7 +69,7 @@ TEST_CASE("a resolved configuration loads back to the same values, from another 
 }
 
 TEST_CASE("a default path is written as an absolute one, an empty one stays empty") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   Diagnostics diagnostics;
   const Options<All> options(Section{"train", {}, {}}, diagnostics);
   folder.write("runs/config.toml", to_toml({{"train", {}, options.resolved()}}));
@@ -79,7 +79,7 @@ TEST_CASE("a default path is written as an absolute one, an empty one stays empt
 }
 
 TEST_CASE("plugins keep their tables, even empty ones, and comments say where values came from") {
-  const test::Folder folder;
+  const test::WorkingFolder folder;
   folder.write("a.toml", "[model]\nplugin = \"gpt\"\n[strategy.fsdp]\n[strategy.lora]\nenabled = false\n");
   Diagnostics diagnostics;
   const auto document = load("a.toml", {"strategy.lora.path=l/lora.so"}, diagnostics);

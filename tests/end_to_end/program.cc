@@ -178,22 +178,8 @@ Outcome Program::wait(std::chrono::seconds limit) {
   return outcome;
 }
 
-Workspace::Workspace() {
-  std::string name = (fs::temp_directory_path() / "capstan-end-to-end-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error(cat("mkdtemp failed: ", std::strerror(errno)));
-  folder_ = fs::canonical(name);
-}
-
 Workspace::~Workspace() {
-  std::error_code ignored;
-  if (variable("CAPSTAN_KEEP") == nullptr) fs::remove_all(folder_, ignored);
-}
-
-std::string Workspace::write(const std::string& name, const std::string& text) const {
-  const auto file = folder_ / name;
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-  return file.string();
+  if (variable("CAPSTAN_KEEP") != nullptr) folder_.keep();
 }
 
 std::string Workspace::where(const std::string& file, const std::string& text) const {
@@ -206,7 +192,7 @@ std::string Workspace::where(const std::string& file, const std::string& text) c
 }
 
 Outcome Workspace::run(const std::vector<std::string>& arguments, const Variables& variables) const {
-  return Program(folder_, arguments, variables).wait();
+  return Program(folder(), arguments, variables).wait();
 }
 
 std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes, const std::string& more) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/folder.h"
+
 namespace end_to_end {
 
 /// The build folder, which holds bin/capstan and the fixture plugins: $CAPSTAN_BINARY_DIR, else the one that this
@@ -67,21 +69,21 @@ class Program {
 /// A temporary folder with the files of one test.
 class Workspace {
  public:
-  Workspace();
+  Workspace() = default;
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   /// Writes a file and returns its path.
-  std::string write(const std::string& name, const std::string& text) const;
+  std::string write(const std::string& name, const std::string& text) const { return folder_.write(name, text); }
   /// "FILE:LINE" of the first line that holds `text`.
   std::string where(const std::string& file, const std::string& text) const;
   /// Runs `capstan` here to its end.
   Outcome run(const std::vector<std::string>& arguments, const Variables& variables = {}) const;
 
  private:
-  std::filesystem::path folder_;
+  test::Folder folder_;
 };
 
 /// A small configuration: a GPT of odd sizes on 70 questions, 8 steps, console and no strategy. Each change replaces

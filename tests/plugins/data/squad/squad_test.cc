@@ -2,42 +2,18 @@
 
 #include "data/byte_tokenizer.h"
 
-#include <capstan/base/files.h>
 #include <capstan_catch.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
+
+#include "support/folder.h"
 
 using namespace capstan;
 using namespace squad;
 using Catch::Matchers::Contains;
+using test::Folder;
 
 namespace {
-
-// A folder for one test's files.
-class Folder {
- public:
-  Folder() {
-    auto pattern = (std::filesystem::temp_directory_path() / "capstan-squad-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string write(const std::string& name, const std::string& content) const {
-    write_file(path_ / name, content);
-    return (path_ / name).string();
-  }
-  std::string missing() const { return (path_ / "none.json").string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 constexpr const char* good = R"({"version": "1.1", "data": [
   {"title": "One", "paragraphs": [
@@ -133,15 +109,15 @@ TEST_CASE("files that are not named or not there") {
   CHECK(faults({}) == std::vector<std::string>{
                           "a.toml:1: neither data.train nor data.eval names a file\n    fix: set data.train to a file "
                           "in SQuAD v1.1's format; tools/get-squad FOLDER downloads them"});
-  CHECK(faults({{"train", folder.missing()}}) ==
-        std::vector<std::string>{"a.toml:2: data.train: there is no file " + folder.missing() +
+  CHECK(faults({{"train", (folder / "none.json").string()}}) ==
+        std::vector<std::string>{"a.toml:2: data.train: there is no file " + (folder / "none.json").string() +
                                  "\n    fix: tools/get-squad FOLDER downloads the official files"});
   const auto path = folder.write("a.json", good);
   CHECK(faults({{"train", path}, {"eval_samples", std::int64_t{2}}}) ==
         std::vector<std::string>{
             "a.toml:3: data.eval_samples is set, but data.eval names no file\n    fix: set data.eval"});
   // Both files' faults are told at once.
-  CHECK(faults({{"train", folder.missing()}, {"eval", folder.missing()}}).size() == 2);
+  CHECK(faults({{"train", (folder / "none.json").string()}, {"eval", (folder / "none.json").string()}}).size() == 2);
 }
 
 TEST_CASE("broken JSON is told once, with file and place") {
