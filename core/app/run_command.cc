@@ -7,6 +7,7 @@
 #include <capstan/comm/connect.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -128,8 +129,12 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
   } catch (const Error& error) {
     faults = error_text(error);
   }
-  for (const auto& text : communicator.exchange(faults)) {
-    if (!text.empty()) throw ConfigurationRefused(text);
+  const auto all = communicator.exchange(faults);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const bool everywhere = std::count(all.begin(), all.end(), all[rank]) == world.size;
+    throw ConfigurationRefused(everywhere ? all[rank]
+                                          : all[rank] + cat("    on rank ", rank, " of ", world.size, "\n"));
   }
   return std::move(*job);
 }
@@ -227,8 +232,11 @@ int run_command(const RunArguments& arguments, const Environment& env) {
     log::error(failure.what());
     state.release();  // NOLINT(bugprone-unused-return-value): left as it is, see end_failed_rank
     end_failed_rank(std::move(communicator), static_cast<int>(ExitCode::peer_failed));
-  } catch (const std::exception& error) {
-    communicator->report_failure(error.what());
+  } catch (std::exception& error) {
+    communicator->report_failure(error.what());  // its receivers learn the rank beside it
+    const auto& world = launch.world;
+    auto* own = dynamic_cast<Error*>(&error);
+    if (own && world.size > 1) own->add_context(cat("running as rank ", world.rank, " of ", world.size));
     const int code = report_exception(error);
     state.release();  // NOLINT(bugprone-unused-return-value)
     end_failed_rank(std::move(communicator), code);

@@ -26,7 +26,12 @@ void collect(Diagnostics& diagnostics, const Step& step, const std::string& wher
   try {
     step();
   } catch (const Error& error) {
-    for (auto diagnostic : error.diagnostics()) {
+    auto list = error.diagnostics();
+    for (const auto& context : error.context()) {
+      auto& end = list.back().fix.empty() ? list.back().what : list.back().fix;
+      end += "\n    while " + context;
+    }
+    for (auto& diagnostic : list) {
       if (diagnostic.where.empty()) diagnostic.where = where;
       diagnostics.add(std::move(diagnostic));
     }
@@ -66,9 +71,7 @@ Made<Interface> make(const std::string& kind, const config::PluginTable& table, 
         const bool usable = own.empty();
         for (const auto& diagnostic : own.list()) diagnostics.add(diagnostic);
         if (!usable) return;
-        plugin::guard(table.name, "making it from its options", [&] {
-          made.object = std::static_pointer_cast<Interface>(registration.make(section, diagnostics));
-        });
+        made.object = std::static_pointer_cast<Interface>(registration.make(section, diagnostics));
       },
       table.where);
   return made;
@@ -133,12 +136,10 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   std::vector<strategy::ClaimsOf> claims;
   for (auto& made : job.strategies) {
     if (!made.object) continue;
-    plugin::guard(made.name, "mesh and claims", [&] {
-      made.object->mesh(spec);
-      claims.push_back({made.name, made.where, {}});
-      made.object->claim(claims.back().claims);
-      made.object->shard(job.policy);
-    });
+    plugin::guard(made.name, "mesh", [&] { made.object->mesh(spec); });
+    claims.push_back({made.name, made.where, {}});
+    plugin::guard(made.name, "claim", [&] { made.object->claim(claims.back().claims); });
+    plugin::guard(made.name, "shard", [&] { made.object->shard(job.policy); });
   }
   strategy::judge_claims(claims, diagnostics);
   job.mesh = layout::resolve(spec, diagnostics);
@@ -168,7 +169,7 @@ void open_data(Job& job, Diagnostics& diagnostics) {
       job.data_options.where(&DataOptions::tokenizer));
   if (diagnostics.size() != before || !job.model.object) return;
   const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
-  const auto asked = job.data.object->max_length();
+  const auto asked = plugin::guard(job.data.name, "max_length", [&] { return job.data.object->max_length(); });
   data::check_fit(bounds, *job.tokenizer, asked, where_of(job.model, "vocab_size"), where_of(job.data, "max_length"),
                   diagnostics);
   if (diagnostics.size() != before) return;
@@ -181,7 +182,7 @@ void open_data(Job& job, Diagnostics& diagnostics) {
   });
   if (!job.train_data || (!job.train->max_steps && !job.train->epochs)) return;
   data::PlanRequest request;
-  request.samples = job.train_data->size();
+  request.samples = plugin::guard(job.data.name, "size", [&] { return job.train_data->size(); });
   request.global_batch = job.batch.global_batch;
   request.epochs = job.train->epochs;
   request.max_steps = job.train->max_steps;
@@ -224,6 +225,10 @@ strategy::Facts Job::facts() const {
   return facts;
 }
 
+data::Sample Job::sample(const data::DataSource& source, std::int64_t index) const {
+  return plugin::guard(data.name, cat("get of sample ", index), [&] { return source.get(index); });
+}
+
 Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnostics) {
   const auto document = config::load(request.file, request.overrides, diagnostics);
   Job job;
@@ -240,7 +245,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     collect(
         diagnostics, [&] { plugin::guard(job.model.name, "check", [&] { job.model.object->check(diagnostics); }); },
         job.model.where);
-    job.model_facts = job.model.object->facts();
+    plugin::guard(job.model.name, "facts", [&] { job.model_facts = job.model.object->facts(); });
   }
   place_on_mesh(job, request.world_size, diagnostics);
   open_data(job, diagnostics);

@@ -79,6 +79,9 @@ struct Job {
   std::vector<layout::Footprint> footprints;
 
   strategy::Facts facts() const;
+
+  /// A sample of one of the splits; what reading it throws names the data plugin.
+  data::Sample sample(const data::DataSource& source, std::int64_t index) const;
   /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
   std::vector<config::ResolvedTable> tables() const;
   /// The tables for people (option, value, origin), then arithmetic().

@@ -1,5 +1,7 @@
 #include "strategy/recompute.h"
 
+#include <capstan/comm/communicator.h>
+#include <capstan/plugin/guard.h>
 #include <capstan/strategy/recompute.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -64,17 +66,28 @@ variable_list run_segment(std::function<variable_list(const variable_list&)> run
 
 }  // namespace
 
-nn::Hidden recomputed(nn::Unit& unit, nn::Hidden hidden, const nn::Batch& batch) {
+nn::Hidden run_unit(nn::Unit& unit, const std::string& context, nn::Hidden hidden, const nn::Batch& batch,
+                    nn::KVCache* cache) {
+  try {
+    return unit.forward(std::move(hidden), batch, cache);
+  } catch (const comm::PeerFailed&) {
+    throw;
+  } catch (...) {
+    plugin::rethrow_with_context(context);
+  }
+}
+
+nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hidden, const nn::Batch& batch) {
   const bool has_states = hidden.states.defined();
   variable_list inputs;
   if (has_states) inputs.push_back(hidden.states);
   inputs.insert(inputs.end(), hidden.sums.begin(), hidden.sums.end());
-  const auto run = [&unit, batch, has_states](const variable_list& list) {
+  const auto run = [&unit, context, batch, has_states](const variable_list& list) {
     nn::Hidden in;
     auto next = list.begin();
     if (has_states) in.states = *next++;
     in.sums.assign(next, list.end());
-    const auto out = unit.forward(std::move(in), batch, nullptr);
+    const auto out = run_unit(unit, context, std::move(in), batch, nullptr);
     variable_list tensors{out.states};
     tensors.insert(tensors.end(), out.sums.begin(), out.sums.end());
     return tensors;

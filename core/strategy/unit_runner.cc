@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <capstan/strategy/unit_runner.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -17,6 +18,7 @@ using torch::autograd::variable_list;
 struct UnitRunner::Link {
   std::size_t index = 0;
   nn::Unit* unit = nullptr;
+  std::string in_forward;  // what an error in the unit's forward names
   std::vector<std::unique_ptr<UnitHooks>> hooks;
   bool recompute = false;
   bool in_backward = false;  // before_backward has run and after_backward has not
@@ -57,6 +59,10 @@ nn::Hidden unflatten(const nn::Hidden& shape, const variable_list& tensors) {
   return hidden;
 }
 
+std::string forward_context(const std::string& model, const std::string& unit) {
+  return cat(model.empty() ? "the model" : cat("plugin '", model, "'"), " was in phase forward of unit ", unit);
+}
+
 nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
   const auto tensors = flatten(hidden);
   if (std::none_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.requires_grad(); })) return hidden;
@@ -65,11 +71,13 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 
 }  // namespace
 
-UnitRunner::UnitRunner(std::vector<nn::Unit*> units) : units_(std::move(units)), first_trainable_(units_.size()) {
+UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
+    : units_(std::move(units)), first_trainable_(units_.size()) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     auto link = std::make_unique<Link>();
     link->index = i;
     link->unit = units_[i];
+    link->in_forward = forward_context(model, units_[i]->name());
     link->enter = [this, raw = link.get()] { enter_backward(*raw); };
     link->leave = [this, raw = link.get()] { leave_backward(*raw); };
     links_.push_back(std::move(link));
@@ -101,12 +109,12 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
     if (hidden.states.defined() && !hidden.states.requires_grad())
       hidden.states = hidden.states.detach().requires_grad_(true);
     hidden = cross(hidden, link.leave);
-    hidden = link.recompute ? recomputed(*link.unit, std::move(hidden), batch)
-                            : link.unit->forward(std::move(hidden), batch, cache);
+    hidden = link.recompute ? recomputed(*link.unit, link.in_forward, std::move(hidden), batch)
+                            : run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
     hidden = cross(hidden, link.enter);
   } else {
     const at::NoGradGuard no_grad;
-    hidden = link.unit->forward(std::move(hidden), batch, cache);
+    hidden = run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
   }
   for (auto& hooks : std::views::reverse(link.hooks)) hooks->after_forward();
   return hidden;

@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
 
 #include <algorithm>
 #include <chrono>
@@ -74,11 +75,11 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     std::vector<data::Sample> samples;
     for (const auto row : plan.rows(i, coordinate_)) {
-      if (row >= 0) samples.push_back(source.get(row));
+      if (row >= 0) samples.push_back(job_.sample(source, row));
     }
     const auto texts = generate(samples);
     for (std::size_t k = 0; k < samples.size(); ++k) {
-      const auto scores = source.score(samples[k], texts[k]);
+      const auto scores = plugin::guard(job_.data.name, "score", [&] { return source.score(samples[k], texts[k]); });
       if (totals.empty()) totals = monitor::Values(scores.size());
       for (std::size_t j = 0; j < scores.size(); ++j) {
         totals[j].first = scores[j].first;

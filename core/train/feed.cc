@@ -34,7 +34,7 @@ StepInput Feed::draw(std::int64_t step) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto& slot = slots[static_cast<std::size_t>(first) + i];
       if (slot.sample < 0) continue;
-      samples[i] = job_.train_data->get(slot.sample);
+      samples[i] = job_.sample(*job_.train_data, slot.sample);
       data::check_sample(bounds_, samples[i]);
       rows[i] = {&samples[i], slot.id};
       ++input.samples;
@@ -53,7 +53,7 @@ data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std
   std::vector<data::Row> rows(indices.size());
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0) continue;
-    samples[i] = source.get(indices[i]);
+    samples[i] = job_.sample(source, indices[i]);
     data::check_sample(bounds_, samples[i]);
     rows[i] = {&samples[i], indices[i]};
   }

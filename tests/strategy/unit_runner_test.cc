@@ -1,4 +1,5 @@
 // When the runner calls hooks, and that it changes nothing of what autograd computes.
+#include <capstan/comm/communicator.h>
 #include <capstan/strategy/unit_runner.h>
 #include <capstan_catch.h>
 
@@ -284,7 +285,7 @@ TEST_CASE("outside grad mode only forward hooks are called, and nothing is recor
   CHECK(chain[1]->forwards == 2);  // one of them is plain_loss's
 }
 
-TEST_CASE("what a hook or a recomputed unit throws in backward comes out as it is") {
+TEST_CASE("what a hook throws in backward comes out as it is, what a recomputed unit throws with its name") {
   struct Broken : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
@@ -317,8 +318,31 @@ TEST_CASE("what a hook or a recomputed unit throws in backward comes out as it i
       runner.backward(loss, one());
       FAIL("nothing was thrown");
     } catch (const Error& error) {
-      CHECK(std::string(error.what()) == "here: the unit is broken\n    fix: mend it");
+      CHECK(error.what() ==
+            "here: the unit is broken\n    fix: mend it\n    while the model was in phase forward of unit " +
+                chain[unit]->name());
     }
+  }
+}
+
+TEST_CASE("what a unit throws in forward names the model and the unit, but for a peer's failure") {
+  const auto chain = make_chain({{false, true, true}});
+  UnitRunner runner(pointers(chain), "mine");
+  const auto message = [&](std::size_t unit, const std::function<void(int)>& on_forward) {
+    chain[unit]->on_forward = on_forward;
+    std::string text;
+    try {
+      runner.forward(tiny_batch(0));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    chain[unit]->on_forward = {};
+    return text;
+  };
+  for (const std::size_t unit : {0, 1}) {
+    CHECK(message(unit, [](int) { throw std::runtime_error("no"); }) ==
+          "no\n    while plugin 'mine' was in phase forward of unit " + chain[unit]->name());
+    CHECK(message(unit, [](int) { throw comm::PeerFailed("rank 3 failed: no", 3); }) == "rank 3 failed: no");
   }
 }
 

@@ -42,6 +42,7 @@ class Error : public std::exception {
   ~Error() override;
 
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+  const std::vector<std::string>& context() const { return context_; }
   /// Adds "while …" to the message; the innermost context stands first.
   Error& add_context(std::string context);
   const char* what() const noexcept override { return message_.c_str(); }

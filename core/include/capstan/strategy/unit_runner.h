@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -17,7 +18,8 @@ namespace strategy {
 /// from one thread. Outside grad mode (evaluation, generation) only the forward hooks are called.
 class UnitRunner {
  public:
-  explicit UnitRunner(std::vector<nn::Unit*> units);
+  /// `model`: the plugin that made the units; what a unit throws names both.
+  explicit UnitRunner(std::vector<nn::Unit*> units, std::string model = {});
   ~UnitRunner();
   UnitRunner(const UnitRunner&) = delete;
   UnitRunner& operator=(const UnitRunner&) = delete;
