@@ -87,6 +87,12 @@ const Registration& Host::load_file(const fs::path& file, const std::string& kin
   return registry_.all().back();
 }
 
+const Registration& Host::load_file(const fs::path& file) {
+  const auto given = fs::absolute(file).lexically_normal();
+  if (!fs::exists(given)) throw Error("the plugin's file does not exist", "build it, or mend the path", given.string());
+  return load_file(given, "");
+}
+
 const Registration& Host::load(const std::string& kind, const std::string& name, const std::string& path) {
   if (!is_name(name)) {
     throw Error(cat("'", name, "' is no name of a ", kind, " plugin"), "a name has letters, digits, '_' and '-' only");

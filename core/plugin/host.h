@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -30,6 +31,11 @@ class Host {
   /// The plugin, loaded at the first call. `path`: its file; empty = search. Throws Error that names the
   /// file and what is wrong with it, or, where none is found, every path tried and the nearest name.
   const Registration& load(const std::string& kind, const std::string& name, const std::string& path = {});
+
+  /// The plugin in a file, of whatever kind. Throws as load() does.
+  const Registration& load_file(const std::filesystem::path& file);
+  /// A plugin that no file holds: a type of the program itself.
+  void add(Registration registration) { registry_.add(std::move(registration)); }
 
   /// All plugin files in the folders, in search order, loaded as far as they can be.
   std::vector<Found> discover();

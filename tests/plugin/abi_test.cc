@@ -1,11 +1,13 @@
 #include "plugin/abi.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include "plugin/fixtures.h"
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
 using namespace capstan;
 using namespace capstan::plugin;
 
@@ -34,6 +36,18 @@ TEST_CASE("a plugin of another LibTorch is refused field by field") {
   CHECK_THAT(message, Contains(file.string() + ": was built for another Capstan and cannot be loaded"));
   CHECK_THAT(message, Contains("1.0.0   <- differs") && Contains("13      <- differs"));
   CHECK_THAT(message, Contains("fix: rebuild the plugin against this Capstan's SDK"));
+}
+
+TEST_CASE("a plugin of another SDK or compiler is refused, and only that field is marked") {
+  const auto marked = [](const char* name) {
+    std::string lines;
+    for (const auto& line : split(test::error_of([&] { check_abi(test::fixture(name)); }), '\n')) {
+      if (line.find("<- differs") != std::string::npos) lines += line + "\n";
+    }
+    return lines;
+  };
+  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +1 +0 +<- differs\n"));
+  CHECK_THAT(marked("wrong_compiler"), Matches("      cxx +[a-z]+[0-9]+ +clang3 +<- differs\n"));
 }
 
 TEST_CASE("a file that is no plugin says which file and why") {

@@ -42,6 +42,34 @@ TEST_CASE("earlier folders win over later ones, and a folder's kind over the fol
   CHECK(host.load("monitor", "stripped").file == test::fixture("stripped").string());
 }
 
+TEST_CASE("a plugin that comes with Capstan is found last: a folder with one of its name wins") {
+  Host host({test::fixture_folder()});
+  const auto installed = Host::builtin_folder() / "data" / "squad.so";
+  CHECK(host.load("data", "squad").file == installed.string());
+  const test::Folder folder;
+  fs::create_directories(folder.path() / "data");
+  fs::copy(installed, folder.path() / "data" / "squad.so");
+  Host nearer({folder.path()});
+  CHECK(nearer.load("data", "squad").file == (folder.path() / "data" / "squad.so").string());
+}
+
+TEST_CASE("a file of any kind, and a type of the program itself") {
+  Host host;
+  const auto& good = host.load_file(fs::relative(test::fixture("good")));
+  CHECK(good.kind == "monitor");
+  CHECK(&host.load("monitor", "good") == &good);
+  CHECK(test::error_of([&] { host.load_file("none.so"); }) ==
+        (fs::current_path() / "none.so").string() +
+            ": the plugin's file does not exist\n    fix: build it, or mend the path");
+  plugin::Registration own;
+  own.kind = "data";
+  own.name = "own";
+  own.file = "this program";
+  host.add(own);
+  CHECK(host.load("data", "own").file == "this program");
+  CHECK_THAT(test::error_of([&] { host.add(own); }), Contains("data plugin 'own'"));
+}
+
 TEST_CASE("a plugin that is not there names every path tried and the nearest name") {
   Host host({test::fixture_folder()});
   const auto message = test::error_of([&] { host.load("monitor", "goood"); });

@@ -38,6 +38,15 @@ TEST_CASE("a bad option of a plugin is a diagnostic, not an exception") {
   REQUIRE(diagnostics.size() == 2);
   CHECK(diagnostics.list()[0].text() == "a.toml:7: unknown option monitor.good.mdoe\n    fix: did you mean 'mode'?");
   CHECK(diagnostics.list()[1].text() == "a.toml:7: monitor.good.size is 9, but must be between 1 and 8");
+
+  Diagnostics of_type;
+  config::Section wrong{"monitor.good", origin, {{"size", std::string("big"), origin}, {"mode", true, origin}}};
+  registration.make(wrong, of_type);
+  REQUIRE(of_type.size() == 2);
+  CHECK(of_type.list()[0].text() ==
+        "a.toml:7: monitor.good.size is \"big\" (a string), but must be an integer\n    fix: for example size = 3");
+  CHECK(of_type.list()[1].text() ==
+        "a.toml:7: monitor.good.mode is true (a boolean), but must be a string\n    fix: write \"true\"");
 }
 
 TEST_CASE("each broken plugin is refused with a message that names its file") {
@@ -47,6 +56,8 @@ TEST_CASE("each broken plugin is refused with a message that names its file") {
   };
   const auto item = GENERATE(values<Case>({
       {"wrong_tag", "was built for another Capstan and cannot be loaded"},
+      {"wrong_sdk", "was built for another Capstan and cannot be loaded"},
+      {"wrong_compiler", "was built for another Capstan and cannot be loaded"},
       {"no_note", "is no Capstan plugin: it has no ABI note (.note.capstan)"},
       {"no_entry", "has no entry: it does not export capstan_plugin()"},
       {"no_descriptor", "capstan_plugin() returns no descriptor"},
