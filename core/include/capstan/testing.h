@@ -1,0 +1,88 @@
+#pragma once
+/// Start here to test a plugin: what several ranks learn with it must be what one rank learns alone.
+///
+///     using namespace capstan;
+///     const auto alone = testing::train({});
+///     const auto mine = testing::train({.world = 4, .config = "[strategy.mine]\n", .plugins = {"build/mine.so"}});
+///     CHECK(testing::differences(mine, alone, 1e-10) == "");
+///
+/// Link capstan::testing. Ranks are threads of the test and compute in float64 on CPU; model and data are built in, so
+/// that nothing but the plugin's own file is read.
+#include <capstan/base/export.h>
+#include <capstan/plugin/descriptor.h>
+#include <capstan/plugin/registry.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace testing {
+
+/// A short run. By default a transformer of two blocks (odd sizes, a tied head, fused q, k, v) learns 70 short
+/// sequences in global batches of 24, which 1, 2, 3, 4, 6, 8, 12 or 24 data-parallel ranks share evenly.
+struct Setting {
+  int world = 1;  ///< ranks
+  /// Tables added to the default configuration, or keys that win over its own: "[strategy.mine]\nevery = 4\n". Paths
+  /// in it are absolute. The built-in model and data source are both named "tiny" and have the options `dropout` and
+  /// `samples`.
+  std::string config = {};
+  /// "train.accumulation=2", as on the command line.
+  std::vector<std::string> overrides = {};
+  std::int64_t steps = 20;
+  /// Files of plugins, of any kind: "build/mine.so". Others are found where Capstan's own lie.
+  std::vector<std::filesystem::path> plugins = {};
+  /// Plugins that the test program itself holds: type<…>(…) or linked(…).
+  std::vector<plugin::Registration> types = {};
+};
+
+/// A class of the test program, as a plugin that no file holds:
+///
+///     testing::type<strategy::Strategy, Mine, MineOptions>("strategy", "mine")
+template <class Interface, class Implementation, class O>
+plugin::Registration type(std::string kind, std::string name) {
+  plugin::Registry registry;
+  plugin::Registration about;
+  about.kind = std::move(kind);
+  about.name = std::move(name);
+  about.file = "the test program";
+  registry.set_current(std::move(about));
+  plugin::add_type<Interface, Implementation, O>(registry);
+  return registry.all().front();
+}
+
+/// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()).
+plugin::Registration linked(const CapstanPluginDescriptor& descriptor);
+
+/// What was learnt. Tensors are whole, in the masters' dtype, by record name.
+struct Run {
+  std::vector<double> losses;                             ///< of each step: mean over its target tokens
+  std::vector<double> norms;                              ///< of each step: the gradient's global norm before clipping
+  std::map<std::string, at::Tensor> gradients;            ///< of the first step, before clipping
+  std::map<std::string, at::Tensor> weights;              ///< after the last step
+  std::map<std::string, std::vector<std::string>> fused;  ///< all records of the fused group that a record is in
+  /// Records of which ranks hold copies that differ, and by how much at most: "gradient of h.0.mlp.up" …
+  std::map<std::string, double> disagreements;
+};
+
+/// Trains. The gradients come from a run of their own, so that a plugin that keeps state sees each step once. Throws
+/// what the first rank that failed has thrown: Error with all faults where the setting is refused. Sets ATen's threads
+/// to one, since each rank is a thread. Call it from one thread at a time.
+Run train(const Setting& setting);
+
+/// How `run` differs from `reference`, a line each; "" when it does not.
+///
+/// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
+/// the largest of its fused group instead of |b| (the gradient of a key's bias alone is pure rounding). Gradients tell
+/// more than losses: AdamW hides a factor that all of them share. What several ranks hold must agree as well. A
+/// tolerance of 0 asks for the same bits, of the weights at the end too; these are not compared otherwise, since AdamW
+/// makes updates out of rounding where a gradient is 0.
+std::string differences(const Run& run, const Run& reference, double tolerance);
+
+}  // namespace testing
+CAPSTAN_END_NAMESPACE

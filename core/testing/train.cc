@@ -1,0 +1,194 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/testing.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+
+#include "plugin/host.h"
+#include "setup/session.h"
+#include "testing/tiny.h"
+#include "train/feed.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+namespace capstan::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that goes with the object.
+class Folder {
+ public:
+  Folder() {
+    auto name = (fs::temp_directory_path() / "capstan-testing-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder", "", name);
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  fs::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+std::string default_config(std::int64_t steps) {
+  return cat(
+      "[run]\nseed = 3\ndevice = \"cpu\"\n"
+      "[model]\nplugin = \"tiny\"\n"
+      "[data]\nplugin = \"tiny\"\n"
+      "[train]\nglobal_batch = 24\naccumulation = 1\nprecision = \"fp64\"\nmax_steps = ",
+      steps,
+      "\n"
+      "[optimizer]\nlr = 1e-2\nwarmup_steps = 3\nschedule = \"cosine\"\nclip = 1.0\n");
+}
+
+// The plugins and the configuration of one setting; ranks prepare their jobs one by one, since the host is shared.
+class Preparation {
+ public:
+  explicit Preparation(const Setting& setting) : setting_(setting) {
+    write_file(folder_ / "tiny.toml", default_config(setting.steps));
+    write_file(folder_ / "test.toml", "extends = \"tiny.toml\"\n" + setting.config);
+    host_.add(tiny_model());
+    host_.add(tiny_data());
+    for (const auto& type : setting.types) host_.add(type);
+    for (const auto& file : setting.plugins) host_.load_file(file);
+  }
+
+  setup::Job job(int rank) {
+    const std::lock_guard lock(mutex_);
+    Diagnostics diagnostics;
+    setup::JobRequest request;
+    request.file = (folder_ / "test.toml").string();
+    request.overrides = setting_.overrides;
+    request.world_size = setting_.world;
+    request.rank = rank;
+    auto job = setup::prepare(request, host_, diagnostics);
+    diagnostics.throw_if_any();
+    return job;
+  }
+
+ private:
+  const Setting& setting_;
+  Folder folder_;
+  std::mutex mutex_;
+  plugin::Host host_;
+};
+
+// What the ranks put together.
+class Result {
+ public:
+  explicit Result(Run& run) : run_(run) {}
+
+  void gradients(const std::vector<shard::StoredBox>& boxes) { merge("gradient of ", run_.gradients, boxes); }
+  void weights(const std::vector<shard::StoredBox>& boxes) { merge("weight ", run_.weights, boxes); }
+
+  void fused(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& unit : units) {
+      for (const auto& weight : unit->weights()) {
+        std::vector<std::string> names;
+        for (const auto& record : weight->records()) names.push_back(record.name);
+        for (const auto& name : names) run_.fused[name] = names;
+      }
+    }
+  }
+
+ private:
+  void merge(const char* what, std::map<std::string, at::Tensor>& whole, const std::vector<shard::StoredBox>& boxes) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& stored : boxes) {
+      const auto& name = stored.record->name;
+      auto& tensor = whole[name];
+      if (!tensor.defined())
+        tensor = at::full(stored.record->shape, std::numeric_limits<double>::quiet_NaN(), stored.value.options());
+      auto view = tensor;
+      for (std::size_t d = 0; d < stored.box.size.size(); ++d) {
+        view = view.narrow(static_cast<std::int64_t>(d), stored.box.offset[d], stored.box.size[d]);
+      }
+      const auto value = stored.value.view(stored.box.size);
+      // Where another rank has filled the same elements, both must have the same.
+      const auto apart = at::where(view.isnan(), at::zeros({}, view.options()), (view - value).abs());
+      const auto most = apart.numel() == 0 ? 0.0 : apart.max().item<double>();
+      if (most != 0) run_.disagreements[what + name] = std::max(run_.disagreements[what + name], most);
+      view.copy_(value);
+    }
+  }
+
+  Run& run_;
+  std::mutex mutex_;
+};
+
+// The target tokens of all ranks.
+std::int64_t sum_targets(const setup::Session& session, const train::StepInput& input) {
+  auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
+  session.world_host->all_reduce(count, comm::ReduceOp::sum, "count target tokens");
+  return count.item<std::int64_t>();
+}
+
+void first_gradients(const setup::Job& job, comm::Communicator& communicator, Result& result) {
+  auto session = setup::materialise(job, communicator);
+  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
+  train::Step step(job, session);
+  const auto input = feed.draw(0);
+  step.gradients(input, sum_targets(session, input));
+  result.gradients(session.engine->gradient_boxes());
+  result.fused(session.units);
+}
+
+void train_rank(const setup::Job& job, comm::Communicator& communicator, Run& run, Result& result) {
+  auto session = setup::materialise(job, communicator);
+  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
+  train::Step step(job, session);
+  for (std::int64_t s = 0; s < job.plan.steps; ++s) {
+    const auto input = feed.draw(s);
+    const auto targets = sum_targets(session, input);
+    const auto numbers = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps)).numbers;
+    if (job.rank != 0) continue;  // they are the same on all ranks
+    run.norms.push_back(std::sqrt(numbers[0].item<double>()));
+    run.losses.push_back(numbers[1].item<double>() / static_cast<double>(std::max<std::int64_t>(1, targets)));
+  }
+  result.weights(session.engine->stored_boxes());
+}
+
+}  // namespace
+
+plugin::Registration linked(const CapstanPluginDescriptor& descriptor) {
+  plugin::Registry registry;
+  plugin::Registration about;
+  about.kind = descriptor.kind;
+  about.name = descriptor.name;
+  about.version = descriptor.version;
+  about.summary = descriptor.summary;
+  about.file = "the test program";
+  registry.set_current(std::move(about));
+  descriptor.register_types(registry);
+  return registry.all().front();
+}
+
+Run train(const Setting& setting) {
+  at::set_num_threads(1);
+  Preparation preparation(setting);
+  Run run;
+  Result result(run);
+  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
+    first_gradients(preparation.job(communicator.world().rank), communicator, result);
+  });
+  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
+    train_rank(preparation.job(communicator.world().rank), communicator, run, result);
+  });
+  return run;
+}
+
+}  // namespace capstan::testing
