@@ -11,19 +11,10 @@
 #include "nn/init_source.h"
 #include "setup/assemble.h"
 #include "setup/seats.h"
+#include "setup/wrap.h"
 
 namespace capstan::setup {
 namespace {
-
-void wrap(const Job& job, Session& session) {
-  for (std::size_t i = 0; i < session.units.size(); ++i) {
-    session.runner->add_hooks(i, session.engine->hooks(i));
-    each_strategy(job, "wrap", [&](strategy::Strategy& strategy) {
-      if (auto hooks = strategy.wrap(*session.units[i])) session.runner->add_hooks(i, std::move(hooks));
-      if (strategy.recompute(*session.units[i], i)) session.runner->set_recompute(i, true);
-    });
-  }
-}
 
 // Where the parameters' values come from: the model's folder, every fault of it at once, or their initialisation.
 std::unique_ptr<layout::Source> make_source(const Job& job, const std::vector<nn::Unit*>& units) {
@@ -122,7 +113,10 @@ Session materialise(const Job& job, comm::Communicator& communicator,
       std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });
   fill(job, session, units, progress);
   session.runner = std::make_unique<strategy::UnitRunner>(units);
-  wrap(job, session);
+  for (std::size_t i = 0; i < session.units.size(); ++i) {
+    session.runner->add_hooks(i, session.engine->hooks(i));
+    wrap_unit(job, i, *session.runner);
+  }
   return session;
 }
 
