@@ -1,5 +1,7 @@
 #include "units.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 namespace gpt {

@@ -1,7 +1,7 @@
 # capstan_add_test(<name> SOURCES <file>...): a Catch2 program of a plugin's tests, which CTest runs.
 #
 # A plugin exports nothing but its entry, so its own sources are listed beside its tests. #include <capstan_catch.h>
-# serves Catch2 2 and 3.
+# serves Catch2 2 and 3. CTest runs them where the project calls enable_testing().
 #
 # Needs before it is included: the target capstan::sdk. Makes capstan_catch_main, Catch2's main(), when it is first used.
 include_guard(DIRECTORY)
@@ -35,7 +35,6 @@ function(capstan_add_test name)
   if(TEST_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "capstan_add_test(${name}): unknown arguments ${TEST_UNPARSED_ARGUMENTS}")
   endif()
-  enable_testing()
   capstan_make_catch_main()
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE capstan::sdk capstan_catch_main)
