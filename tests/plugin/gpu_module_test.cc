@@ -45,7 +45,7 @@ TEST_CASE("a GPU module of another LibTorch is refused, also where no GPU is use
 }
 
 TEST_CASE("a GPU module of another CUDA is refused where Capstan has one itself") {
-  const auto other = gpu_module_of(plugin_file("kernels_other_cuda"));
+  const auto other = gpu_module_of(plugin_file("kernels_cuda_11"));
   const auto own = gpu_module_of(plugin_file("kernels"));
   CHECK_NOTHROW(check_gpu_module_abi(own, own));
   const auto message = test::error_of([&] { check_gpu_module_abi(other, own); });
