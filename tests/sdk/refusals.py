@@ -65,6 +65,7 @@ def add_plugin(bench):
             ('capstan_add_plugin(mine KIND data SOURCES kernel.cu)', 'capstan_add_plugin(mine): SOURCES has kernels only'),
             (f'capstan_add_plugin(mine KIND data FILES {source})', 'capstan_add_plugin(mine): unknown arguments FILES'),
             ('capstan_add_test(mine)', 'capstan_add_test(mine): SOURCES is empty'),
+            (f'capstan_add_test(mine PLUGIN mine SOURCES {source})', 'there is no target mine; a plugin\'s is plugin_<kind>_<name>'),
             (f'capstan_add_test(mine FILES x SOURCES {source})', 'capstan_add_test(mine): unknown arguments FILES')):
         check_words(configure(bench, code), words)
     check_words(configure(bench, f'capstan_add_plugin(mine KIND data SOURCES {source} kernel.cu)', status=0),

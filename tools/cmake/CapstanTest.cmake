@@ -1,7 +1,7 @@
-# capstan_add_test(<name> SOURCES <file>...): a Catch2 program of a plugin's tests, which CTest runs.
+# capstan_add_test(<name> [PLUGIN <target>] SOURCES <file>...): a Catch2 program of tests, which CTest runs where the
+# project calls enable_testing(). #include <capstan_catch.h> serves Catch2 2 and 3.
 #
-# A plugin exports nothing but its entry, so its own sources are listed beside its tests. #include <capstan_catch.h>
-# serves Catch2 2 and 3. CTest runs them where the project calls enable_testing().
+# PLUGIN: what plugin_<kind>_<name> was compiled from is linked in too, since a plugin exports nothing but its entry.
 #
 # Needs before it is included: the target capstan::sdk. Makes capstan_catch_main, Catch2's main(), when it is first used.
 include_guard(DIRECTORY)
@@ -28,14 +28,20 @@ function(capstan_make_catch_main)
 endfunction()
 
 function(capstan_add_test name)
-  cmake_parse_arguments(TEST "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(TEST "" "PLUGIN" "SOURCES" ${ARGN})
   if(NOT TEST_SOURCES)
     message(FATAL_ERROR "capstan_add_test(${name}): SOURCES is empty")
   endif()
   if(TEST_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "capstan_add_test(${name}): unknown arguments ${TEST_UNPARSED_ARGUMENTS}")
   endif()
+  if(TEST_PLUGIN AND NOT TARGET ${TEST_PLUGIN})
+    message(FATAL_ERROR "capstan_add_test(${name}): there is no target ${TEST_PLUGIN}; a plugin's is plugin_<kind>_<name>")
+  endif()
   capstan_make_catch_main()
+  if(TEST_PLUGIN)
+    list(APPEND TEST_SOURCES "$<TARGET_OBJECTS:${TEST_PLUGIN}>")
+  endif()
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE capstan::sdk capstan_catch_main)
   add_test(NAME ${name} COMMAND ${name})
