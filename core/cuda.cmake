@@ -13,4 +13,3 @@ target_include_directories(capstan_cuda SYSTEM PRIVATE
 target_link_libraries(capstan_cuda PRIVATE capstan torch::cuda CUDA::cudart "${NCCL_LIBRARY}" capstan_packages)
 target_compile_options(capstan_cuda PRIVATE ${CAPSTAN_CUDA_OPTIONS})
 target_link_options(capstan_cuda PRIVATE "-Wl,-z,defs")
-add_dependencies(capstan_program capstan_cuda)   # opened by name, so nothing else says that they belong together

@@ -10,6 +10,8 @@
 include(CMakePackageConfigHelpers)
 
 set(CAPSTAN_INSTALL_PACKAGE lib/cmake/Capstan)
+get_property(_plugins GLOBAL PROPERTY CAPSTAN_PLUGINS)
+add_custom_target(installable DEPENDS capstan_program ${_plugins})   # what has to be built, which is less than all
 set_target_properties(capstan_program PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${CAPSTAN_TORCH_RPATH}")
 set_target_properties(capstan PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}")
 install(TARGETS capstan_program RUNTIME DESTINATION bin)
@@ -17,6 +19,11 @@ install(TARGETS capstan LIBRARY DESTINATION lib)
 if(TARGET capstan_cuda)
   set_target_properties(capstan_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS capstan_cuda LIBRARY DESTINATION lib)
+  add_dependencies(installable capstan_cuda)
+endif()
+if(TARGET capstan_testing)
+  install(TARGETS capstan_testing ARCHIVE DESTINATION lib)
+  add_dependencies(installable capstan_testing)
 endif()
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION include FILES_MATCHING PATTERN "*.h")
