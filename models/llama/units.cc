@@ -1,5 +1,6 @@
 #include "units.h"
 
+#include <ATen/ATen.h>
 #include <capstan/base/text.h>
 
 namespace llama {
