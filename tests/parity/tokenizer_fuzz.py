@@ -1,0 +1,106 @@
+"""Random texts, and what the `tokenizers` package makes of them.
+
+    tokenizer_fuzz.py FAMILY COUNT SEED FOLDER
+
+FOLDER gets tokenizer.json (see tokenizer_files.py) and cases.bin, which holds COUNT records of five lists, each a u32
+length and its items: a text (bytes), its ids without and with special tokens (u32), random ids (u32), their text (bytes).
+"""
+import os
+import random
+import struct
+import sys
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+from tokenizers import Tokenizer  # noqa: E402
+
+from tokenizer_files import ADDED, OTHER_TEXT, SPECIAL, corpus, write  # noqa: E402
+
+SPACES = " \t\n\r\v\f\x1c\x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000\u200b\ufeff"
+DIGITS = "0123456789²½٣४৫Ⅷ①〇🄀𝟗"
+MARKS = "\u0301\u0308\u0327\u0e31\u094d\u200d\ufe0f\u20e3"
+PUNCTUATION = "'’`\"()[]{}|.,!?…。，、।۔،-_+=*/\\@#$%^&~<>:;▁Ġ�"
+ENDINGS = ["'s", "'S", "'t", "'re", "'Re", "'ve", "'VE", "'m", "'ll", "'lL", "'d", "'ſ", "'x", "''s", " 's", "'r", "'l"]
+PLANES = [(0x20, 0x7F), (0x80, 0x250), (0x370, 0x530), (0x590, 0x700), (0x900, 0xE00), (0x1100, 0x1200),
+          (0x1E00, 0x2C00), (0x2E80, 0xA000), (0xA000, 0xD800), (0xE000, 0x10000), (0x10000, 0x20000),
+          (0x20000, 0x32000), (0xE0000, 0xE0200), (0xF0000, 0x110000)]
+
+
+class Fuzzer:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.words = (" ".join(corpus()[:200]) + OTHER_TEXT).split(" ")
+        self.tokens = [token["content"] for token in SPECIAL + ADDED]
+        self.kinds = [self.word, self.word, self.spaces, self.digits, self.ending, self.mark, self.anything,
+                      self.punctuation, self.token, self.repeated, self.byte_token]
+
+    def word(self):
+        return self.random.choice(["", " ", " "]) + self.random.choice(self.words)
+
+    def spaces(self):
+        plain = self.random.random() < 0.6
+        return "".join(self.random.choices(" \n\r\t" if plain else SPACES, k=self.random.randint(1, 5)))
+
+    def digits(self):
+        return "".join(self.random.choices(DIGITS, k=self.random.randint(1, 8)))
+
+    def ending(self):
+        return self.random.choice(ENDINGS)
+
+    def mark(self):
+        return self.random.choice("aeßक✈") + "".join(self.random.choices(MARKS, k=self.random.randint(1, 3)))
+
+    def anything(self):
+        low, high = self.random.choice(PLANES)
+        return "".join(chr(self.random.randrange(low, high)) for _ in range(self.random.randint(1, 6)))
+
+    def punctuation(self):
+        return "".join(self.random.choices(PUNCTUATION, k=self.random.randint(1, 4)))
+
+    def token(self):
+        token = self.random.choice(self.tokens)
+        cut = self.random.randint(1, len(token)) if self.random.random() < 0.2 else len(token)
+        around = self.random.choice(["", "", " ", "  ", "\n"]), self.random.choice(["", "", " ", "  ", "x"])
+        return around[0] + token[:cut] + around[1]
+
+    def repeated(self):
+        return self.random.choice([" ", "a", "=", "\n", "é", "ab", "漢", "\t", "🙂"]) * self.random.randint(2, 30)
+
+    def byte_token(self):
+        return f"<0x{self.random.randrange(256):02X}>"
+
+    def text(self):
+        parts = self.random.choice([0, 1, 1, 2, 3, 5, 8, 13, 40])
+        return "".join(self.random.choice(self.kinds)() for _ in range(parts))
+
+    def ids(self, vocab_size):
+        """Any ids, some that don't exist; often neighbours, so that byte tokens follow each other."""
+        bound = self.random.choice([300, vocab_size + 5])
+        return [self.random.randrange(bound) for _ in range(self.random.randint(0, 12))]
+
+
+def listed(values):
+    if isinstance(values, str):
+        values = values.encode()
+        return struct.pack("<I", len(values)) + values
+    return struct.pack(f"<I{len(values)}I", len(values), *values)
+
+
+def main(family, count, seed, folder):
+    tokenizer = Tokenizer.from_file(str(write(family, folder)))
+    tokenizer.no_truncation()
+    fuzzer = Fuzzer(int(seed))
+    size = tokenizer.get_vocab_size()
+    with open(folder + "/cases.bin", "wb") as out:
+        for _ in range(int(count)):
+            text, ids = fuzzer.text(), fuzzer.ids(size)
+            plain = tokenizer.encode(text, add_special_tokens=False).ids
+            full = tokenizer.encode(text).ids
+            if fuzzer.random.random() < 0.5:
+                ids = plain
+            decoded = tokenizer.decode(ids, skip_special_tokens=True)
+            out.write(b"".join(map(listed, (text, plain, full, ids, decoded))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
