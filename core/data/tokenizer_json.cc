@@ -23,9 +23,10 @@ const char* const what_is_supported =
 
 void refuse_type(const JsonPart& part, const std::string& known) {
   if (part.json().is_object() && part.has("type") && part.json().at("type").is_string()) {
-    part.refuse(cat("is of type ", part.type(), ", which is not supported (", known, " are)"), what_is_supported);
+    part.refuse(cat("is of type ", part.type(), ", which is not supported (supported: ", known, ")"),
+                what_is_supported);
   } else {
-    part.refuse(cat("names no type (", known, " are supported)"), what_is_supported);
+    part.refuse(cat("names no type (supported: ", known, ")"), what_is_supported);
   }
 }
 
@@ -50,7 +51,7 @@ Vocabulary read_vocabulary(const JsonPart& part, BpeSpec& spec) {
         !taken.insert(id.get<std::int64_t>()).second) {
       part.refuse(cat("gives \"", token, "\" the id ", id.dump(),
                       ", where each needs a whole number of its own, from 0 to ", INT32_MAX));
-      break;
+      return {};
     }
     spec.vocabulary.emplace_back(token, id.get<std::int32_t>());
     ids.emplace(token, id.get<std::int32_t>());
@@ -97,6 +98,7 @@ Vocabulary read_model(const JsonPart& part, BpeSpec& spec) {
   spec.byte_fallback = part.flag("byte_fallback", false);
   spec.ignore_merges = part.flag("ignore_merges", false);
   auto ids = read_vocabulary(part.at("vocab"), spec);
+  if (ids.empty()) return ids;  // nothing that refers to it would be found
   read_merges(part.at("merges"), ids, spec);
   if (part.has("unk_token")) {
     spec.unknown = part.text("unk_token");
@@ -154,7 +156,7 @@ void read_normalizer(const JsonPart& part, TokenizerSpec& spec) {
     spec.normalizer.push_back({NormalizeStep::Kind::replace, plain_pattern(part), part.text("content")});
     if (spec.normalizer.back().content.empty()) part.at("content").refuse("is empty, which is not supported");
   } else {
-    refuse_type(part, "Prepend, Replace and Sequence");
+    refuse_type(part, "Prepend, Replace, Sequence");
   }
 }
 
@@ -169,9 +171,9 @@ SplitPattern read_pattern(const JsonPart& split) {
   if (pattern == gpt2) return SplitPattern::gpt2;
   if (pattern == llama3) return SplitPattern::llama3;
   if (pattern != bloom) {
-    part.refuse(
-        cat("is ", part.json().dump(), ", which is not supported (the patterns of GPT-2, Llama 3 and BLOOM are)"),
-        what_is_supported);
+    part.refuse(cat("is ", part.json().dump(),
+                    ", which is not supported (supported: the patterns of GPT-2, Llama 3 and BLOOM)"),
+                what_is_supported);
   }
   return SplitPattern::bloom;
 }
@@ -182,7 +184,8 @@ PreStep read_split(const JsonPart& part) {
   step.kind = PreStep::Kind::split;
   step.pattern = read_pattern(part);
   if (const auto behavior = part.text("behavior"); behavior != "Isolated")
-    part.at("behavior").refuse(cat("is ", behavior, ", which is not supported (Isolated is)"), what_is_supported);
+    part.at("behavior")
+        .refuse(cat("is ", behavior, ", which is not supported (supported: Isolated)"), what_is_supported);
   if (part.flag("invert", false)) part.at("invert").refuse("is true, which is not supported", what_is_supported);
   return step;
 }
@@ -235,7 +238,7 @@ void read_pre_tokenizer(const JsonPart& part, TokenizerSpec& spec) {
     step.cut = part.flag("use_regex", true);
     steps.push_back(step);
   } else {
-    refuse_type(part, "Split, ByteLevel, Metaspace and Sequence");
+    refuse_type(part, "Split, ByteLevel, Metaspace, Sequence");
   }
 }
 
@@ -259,7 +262,8 @@ void read_template(const JsonPart& part, TokenizerSpec& spec) {
       }
     }
   }
-  if (texts != 1) part.at("single").refuse(cat("holds the text ", texts, " times, which is not supported (once is)"));
+  if (texts != 1)
+    part.at("single").refuse(cat("holds the text ", texts, " times, which is not supported (supported: once)"));
   spec.prefix.insert(spec.prefix.begin(), prefix.begin(), prefix.end());
   spec.suffix.insert(spec.suffix.end(), suffix.begin(), suffix.end());
 }
@@ -272,7 +276,7 @@ void read_post_processor(const JsonPart& part, TokenizerSpec& spec) {
   } else if (type == "TemplateProcessing") {
     read_template(part, spec);
   } else if (type != "ByteLevel") {  // which changes offsets alone
-    refuse_type(part, "TemplateProcessing, ByteLevel and Sequence");
+    refuse_type(part, "TemplateProcessing, ByteLevel, Sequence");
   }
 }
 
@@ -298,7 +302,7 @@ void read_decoder(const JsonPart& part, TokenizerSpec& spec) {
     if (character.empty() || character_at(character, 0).size != character.size())
       part.at("content").refuse(cat("is \"", character, "\", which is not one character"));
   } else {
-    refuse_type(part, "ByteLevel, ByteFallback, Fuse, Replace, Strip and Sequence");
+    refuse_type(part, "ByteLevel, ByteFallback, Fuse, Replace, Strip, Sequence");
   }
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("special ids give no text, unknown ids and ill-formed bytes give U+FFF
 
 TEST_CASE("an unknown tokenizer is refused with the nearest name") {
   CHECK_THROWS_WITH(data::make_tokenizer("bytes"), "there is no tokenizer 'bytes'\n    fix: did you mean 'byte'?");
-  CHECK_THROWS_WITH(data::make_tokenizer("sentencepiece"), Contains("one of: byte"));
+  CHECK_THROWS_WITH(data::make_tokenizer("sentencepiece"), Contains("one of: auto, byte"));
 }
 
 TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {
