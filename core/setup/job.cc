@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "config/paths.h"
 #include "config/plugin_table.h"
 #include "data/fit.h"
 #include "data/tokenizers.h"
@@ -158,15 +159,31 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   }
 }
 
+// A path starts at the folder of the file that names it; "auto" and "byte" are words, and so is what looks like
+// neither.
+void open_tokenizer(Job& job, Diagnostics& diagnostics) {
+  for (const auto& option : job.data_options.resolved()) {
+    const auto name = job.data_options->tokenizer;
+    if (option.spec.key != "tokenizer" || name == "auto" || name == "byte") continue;
+    const auto path = config::absolute_path(name, option.origin);
+    if (name.find('/') != std::string::npos || std::filesystem::exists(path))
+      job.data_options.derive(&DataOptions::tokenizer, path);
+  }
+  const auto& name = job.data_options->tokenizer;
+  const auto& folder = job.model_options->path;
+  collect(
+      diagnostics, [&] { job.tokenizer = data::make_tokenizer(name, folder.value_or("")); },
+      name == "auto" && folder ? job.model_options.where(&ModelOptions::path)
+                               : job.data_options.where(&DataOptions::tokenizer));
+}
+
 void open_data(Job& job, Diagnostics& diagnostics) {
   if (!job.data.object) return;
   const auto before = diagnostics.size();
   collect(
       diagnostics, [&] { plugin::guard(job.data.name, "check", [&] { job.data.object->check(diagnostics); }); },
       job.data.where);
-  collect(
-      diagnostics, [&] { job.tokenizer = data::make_tokenizer(job.data_options->tokenizer); },
-      job.data_options.where(&DataOptions::tokenizer));
+  open_tokenizer(job, diagnostics);
   if (diagnostics.size() != before || !job.model.object) return;
   const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
   const auto asked = plugin::guard(job.data.name, "max_length", [&] { return job.data.object->max_length(); });

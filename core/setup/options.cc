@@ -30,7 +30,10 @@ void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
 }
 
 void DataOptions::describe(config::OptionTable<DataOptions>& t) {
-  t.add("tokenizer", &DataOptions::tokenizer).doc("byte: the built-in byte tokenizer");
+  t.add("tokenizer", &DataOptions::tokenizer)
+      .doc(
+          "auto: model.path's tokenizer.json, or byte without a model.path; byte: the built-in byte tokenizer; else a "
+          "tokenizer.json or a folder that holds one");
 }
 
 void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {

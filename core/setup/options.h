@@ -29,7 +29,7 @@ struct ModelOptions {
   static void describe(config::OptionTable<ModelOptions>& t);
 };
 struct DataOptions {
-  std::string tokenizer = "byte";
+  std::string tokenizer = "auto";
   static void describe(config::OptionTable<DataOptions>& t);
 };
 
