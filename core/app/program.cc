@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "app/plugins_command.h"
 #include "app/reference.h"
 #include "app/run_command.h"
+#include "app/tokenize_command.h"
 #include "setup/options.h"
 
 namespace capstan::app {
@@ -27,6 +29,8 @@ struct Arguments {
   int ranks = 0;
   std::string plugin;
   std::string deepspeed;
+  std::string tokenizer;
+  bool special = false;
 };
 
 void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
@@ -43,6 +47,8 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
     return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv}, env);
   if (app.got_subcommand("check")) return check_command({arguments.config, arguments.overrides, arguments.ranks}, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
+  if (app.got_subcommand("tokenize"))
+    return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
   plugin::Host host(folders);
   const auto found = host.discover();
   if (app.got_subcommand("plugins")) {
@@ -96,6 +102,10 @@ int program(int argc, char** argv) {
   auto* import = app.add_subcommand("import-deepspeed",
                                     "print a DeepSpeed configuration as TOML; without a file, what its keys become");
   import->add_option("file", arguments.deepspeed, "DeepSpeed's JSON file");
+  auto* tokenize = app.add_subcommand(
+      "tokenize", "read JSON lines {\"text\": ...} from stdin, write {\"ids\": [...], \"decoded\": ...}");
+  tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder, a tokenizer.json, or byte")->required();
+  tokenize->add_flag("--special", arguments.special, "with the begin and end tokens that it puts around a text");
   app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
   try {
     app.parse(argc, argv);

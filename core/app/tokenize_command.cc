@@ -1,0 +1,47 @@
+#include "app/tokenize_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+
+#include <istream>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "data/tokenizers.h"
+
+namespace capstan::app {
+namespace {
+
+std::string text_of(const std::string& line, std::int64_t number) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_object() && json.contains("text") && json.at("text").is_string()) return json.at("text");
+  throw Error(cat("line ", number, " of the input is no JSON object with a text"),
+              R"(write one object a line, such as {"text": "Where is Paris?"})");
+}
+
+void append(std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& more) {
+  ids.insert(ids.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+int tokenize_command(const std::string& tokenizer, bool special, std::istream& in, std::ostream& out) {
+  const auto made = data::make_tokenizer(tokenizer);
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    const auto text = text_of(line, ++number);
+    std::vector<std::int64_t> ids;
+    if (special) append(ids, made->prefix_ids());
+    append(ids, made->encode(text));
+    if (special) append(ids, made->suffix_ids());
+    nlohmann::ordered_json answer;
+    answer["ids"] = ids;
+    answer["decoded"] = made->decode(ids);
+    out << answer.dump() << '\n';
+  }
+  out.flush();
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace capstan::app
