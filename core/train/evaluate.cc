@@ -140,7 +140,7 @@ std::vector<std::string> Evaluator::generate(const std::vector<data::Sample>& sa
       fed[i] = ids[i];
       if (!alive[i]) continue;
       answers[i].push_back(ids[i]);
-      alive[i] = ids[i] != job_.tokenizer->end_id() && length[i] < cache.capacity();
+      alive[i] = !job_.tokenizer->is_end(ids[i]) && length[i] < cache.capacity();
       if (alive[i]) ++length[i];
     }
     if (!anyone(std::find(alive.begin(), alive.end(), true) != alive.end())) break;
@@ -151,7 +151,7 @@ std::vector<std::string> Evaluator::generate(const std::vector<data::Sample>& sa
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     auto& ids = answers[i];
-    if (!ids.empty() && ids.back() == job_.tokenizer->end_id()) ids.pop_back();
+    if (!ids.empty() && job_.tokenizer->is_end(ids.back())) ids.pop_back();
     texts.push_back(job_.tokenizer->decode(ids));
   }
   return texts;

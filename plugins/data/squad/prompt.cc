@@ -23,6 +23,14 @@ std::vector<std::size_t> cuts(std::string_view text) {
   return out;
 }
 
+// Ids of a text that begins a sequence.
+Ids first_ids(const Tokenizer& tokenizer, const std::string& text) {
+  auto ids = tokenizer.prefix_ids();
+  const auto more = tokenizer.encode(text);
+  ids.insert(ids.end(), more.begin(), more.end());
+  return ids;
+}
+
 // The parts of one question; the context's length is what may change.
 class Joined {
  public:
@@ -37,7 +45,7 @@ class Joined {
   }
   // Ids of all of it, the end token included.
   Ids ids(std::size_t context_bytes) const {
-    auto out = tokenizer_.encode(prompt(context_bytes) + answer_);
+    auto out = first_ids(tokenizer_, prompt(context_bytes) + answer_);
     if (has_end()) out.push_back(tokenizer_.end_id());
     return out;
   }
@@ -89,7 +97,7 @@ Sample make_sample(const Question& question, const std::string& context, const T
     sample.is_target.assign(sample.tokens.size(), false);
     return sample;
   }
-  const auto prompt = tokenizer.encode(joined.prompt(kept));
+  const auto prompt = first_ids(tokenizer, joined.prompt(kept));
   const auto differs = std::mismatch(prompt.begin(), prompt.end(), sample.tokens.begin(), sample.tokens.end()).first;
   sample.prompt_length = differs - prompt.begin();
   sample.is_target.assign(sample.tokens.size(), true);
