@@ -171,6 +171,7 @@ void open_tokenizer(Job& job, Diagnostics& diagnostics) {
   }
   const auto& name = job.data_options->tokenizer;
   const auto& folder = job.model_options->path;
+  if (name == "auto" && folder && !job.model.object) return;  // that folder was refused already
   collect(
       diagnostics, [&] { job.tokenizer = data::make_tokenizer(name, folder.value_or("")); },
       name == "auto" && folder ? job.model_options.where(&ModelOptions::path)

@@ -112,10 +112,8 @@ std::string refusal(const json& file) {
 
 }  // namespace
 
-TEST_CASE("what is not supported is refused by its name") {
+TEST_CASE("a model and added tokens that are not supported are refused by their name") {
   const auto bytes = byte_level_file();
-  const json split{{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Removed"}, {"invert", true}};
-  const json digits{{"type", "Digits"}, {"individual_digits", true}};
   const std::vector<std::pair<json, std::string>> cases{
       {with(bytes, "/version", "2.0"), "version is \"2.0\", not \"1.0\"\n"},
       {with(bytes, "/news", 1), "news is not supported\n"},
@@ -139,6 +137,15 @@ TEST_CASE("what is not supported is refused by its name") {
        "added_tokens[1] is \"<x>\", which is there already\nadded_tokens[1] gives \"<x>\" the id 10, the vocabulary "
        "makes it 11\n"},
       {with(bytes, "/added_tokens", json::array({added_token(10, "")})), "added_tokens[0] has no content\n"},
+  };
+  for (const auto& [file, expected] : cases) CHECK(refusal(file) == expected);
+}
+
+TEST_CASE("steps around the model that are not supported are refused by their name") {
+  const auto bytes = byte_level_file();
+  const json split{{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Removed"}, {"invert", true}};
+  const json digits{{"type", "Digits"}, {"individual_digits", true}};
+  const std::vector<std::pair<json, std::string>> cases{
       {with(bytes, "/normalizer", {{"type", "NFC"}}),
        "normalizer is of type NFC, which is not supported (supported: Prepend, Replace, Sequence)\n"},
       {with(sentencepiece_file(), "/normalizer/normalizers/1/pattern", {{"Regex", " +"}}),

@@ -178,6 +178,23 @@ TEST_CASE("a model that does not fit its data or itself") {
           one_fault(work.where(file, "vocab_size"), "the tokenizer 'byte' has 258 ids, the model's vocab_size is 257",
                     "set the model's vocab_size to at least 258, or name the tokenizer that the model was made for"));
   }
+  SECTION("a tokenizer that is not there") {
+    const auto file =
+        work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ntokenizer = \"bytes\""}}));
+    CHECK(refusal(work, file) ==
+          one_fault(work.where(file, "tokenizer"), "there is no tokenizer 'bytes'", "did you mean 'byte'?"));
+    const auto path = work.write(
+        "b.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ntokenizer = \"bpe/tokenizer.json\""}}));
+    CHECK(refusal(work, path) == one_fault(work.where(path, "tokenizer"),
+                                           "there is no tokenizer " + (work.folder() / "bpe/tokenizer.json").string(),
+                                           "name a tokenizer.json, or a folder that holds one"));
+  }
+  SECTION("a tokenizer.json that is none, named from the configuration's folder") {
+    work.write("tokenizer.json", "{}");
+    const auto file = work.write(
+        "a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ntokenizer = \"tokenizer.json\""}}));
+    CHECK_THAT(refusal(work, file), Contains((work.folder() / "tokenizer.json").string() + ": version is no text"));
+  }
   SECTION("samples longer than the positions") {
     const auto file = work.write("a.toml", small_config({{"max_length", "max_length = 200"}}));
     CHECK(refusal(work, file) == one_fault(work.where(file, "max_length"),

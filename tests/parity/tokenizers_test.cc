@@ -88,3 +88,9 @@ TEST_CASE("tokenizers: ids and texts of random texts are those of the tokenizers
 TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full]") {
   for (const auto& family : families()) compare(family, 100'000, 2);
 }
+
+TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package") {
+  const auto data = std::string(CAPSTAN_SOURCE_DIR) + "/configs/data/mini_squad_train.json";
+  run_python("../../tools/bench/tokenizer_speed.py",
+             {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"});
+}

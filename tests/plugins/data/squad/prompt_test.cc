@@ -25,7 +25,7 @@ std::string text(const Sample& sample) { return text(sample, 0, sample.tokens.si
 
 // Tokens are words with the space before them, but ": " is one token and " Answer: A" becomes " Answer" ": " "A":
 // the prompt's last token merges with the answer's first character, as BPE may do.
-class MergingTokenizer final : public capstan::data::Tokenizer {
+class MergingTokenizer : public capstan::data::Tokenizer {
  public:
   std::string name() const override { return "merging"; }
   std::int64_t vocab_size() const override { return 1000; }
@@ -41,6 +41,12 @@ class MergingTokenizer final : public capstan::data::Tokenizer {
   std::string decode(const std::vector<std::int64_t>&) const override { return {}; }
   std::int64_t end_id() const override { return -1; }
   std::int64_t pad_id() const override { return -1; }
+};
+
+// Puts a token before a text, as Llama's does.
+class BeginningTokenizer final : public MergingTokenizer {
+ public:
+  std::vector<std::int64_t> prefix_ids() const override { return {999}; }
 };
 
 }  // namespace
@@ -98,6 +104,18 @@ TEST_CASE("where a token spans prompt and answer, the answer begins with that to
   CHECK(sample.tokens.size() == prompt + 4);
   CHECK_FALSE(sample.is_target[prompt - 1]);
   CHECK(sample.is_target[prompt]);
+}
+
+TEST_CASE("what the tokenizer puts before a text belongs to the prompt, and counts when the context is cut") {
+  const auto without = make_sample(question, context, MergingTokenizer(), 512, Loss::answer);
+  const auto with = make_sample(question, context, BeginningTokenizer(), 512, Loss::answer);
+  auto expected = without.tokens;
+  expected.insert(expected.begin(), 999);
+  CHECK(with.tokens == expected);
+  CHECK(with.prompt_length == without.prompt_length + 1);
+  const auto length = static_cast<std::int64_t>(without.tokens.size());
+  CHECK(make_sample(question, context, BeginningTokenizer(), length, Loss::answer).tokens.size() <=
+        without.tokens.size());
 }
 
 TEST_CASE("a question without answers is a prompt without a target") {
