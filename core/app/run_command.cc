@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 
 #include "app/check_command.h"
@@ -18,8 +20,10 @@
 #include "app/local_ranks.h"
 #include "app/program.h"
 #include "config/document.h"
+#include "data/token_cache.h"
 #include "plugin/host.h"
 #include "setup/session.h"
+#include "setup/token_caches.h"
 #include "train/loop.h"
 
 namespace capstan::app {
@@ -139,6 +143,41 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
   return std::move(*job);
 }
 
+void print_progress(const std::string& what, std::int64_t done, std::int64_t all) {
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  std::fprintf(stderr, "%stokenizing %s: %s of %s%s", terminal ? "\r" : "", what.c_str(), thousands(done).c_str(),
+               thousands(all).c_str(), done == all || !terminal ? "\n" : "");
+}
+
+// Writes the token caches that the job reads from: rank 0 of each node does, and the others hear from it every few
+// seconds, so that nobody waits in a collective for as long as it takes.
+void build_caches(setup::Job& job, comm::Communicator& communicator) {
+  constexpr std::chrono::milliseconds while_others_wait{5000};
+  constexpr const char* unfinished = "unfinished";
+  const auto& world = communicator.world();
+  for (const auto& split : setup::cached_splits(job)) {
+    auto& source = job.*split.source;
+    std::optional<data::TokenCacheBuilder> builder;
+    if (world.local_rank == 0 && !data::is_built(split.cache)) builder.emplace(source, split.cache);
+    for (bool waiting = true; waiting;) {
+      std::string state;
+      try {
+        if (builder && !builder->advance(while_others_wait)) state = unfinished;
+        if (builder && world.rank == 0) print_progress(split.name, builder->done(), source->size());
+      } catch (const Error& error) {
+        state = error_text(error);
+      }
+      waiting = false;
+      for (const auto& text : communicator.exchange(state)) {
+        if (!text.empty() && text != unfinished) throw ConfigurationRefused(text);
+        waiting = waiting || text == unfinished;
+      }
+      if (state.empty()) builder.reset();
+    }
+    source = data::open_cached(source, split.cache);
+  }
+}
+
 void print_start(const setup::Job& job, const train::RunFolder& folder) {
   std::printf("%s%s\nrun folder: %s\n", job.model_summary().c_str(), job.mesh.arithmetic().c_str(),
               folder.path().c_str());
@@ -164,6 +203,7 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
   state.host.emplace(plugin_folders(env), device.name == "cuda");
   state.job = prepare_together(arguments, device, *state.host, communicator);
+  build_caches(*state.job, communicator);
   const auto& job = *state.job;
   train::RunFolder folder(shared_folder(job, communicator), communicator.world().rank);
   log::configure(folder.log_file(), log::Level::warning, communicator.world().rank);

@@ -1,7 +1,5 @@
 #include "data/added_tokens.h"
 
-#include <algorithm>
-
 namespace capstan::data {
 namespace {
 
@@ -78,10 +76,10 @@ std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes,
     auto start = at;
     auto end = at = match.end;  // the search goes on behind the token itself, whatever white space it takes
     if (token.single_word && !alone(classes, text, start, end)) continue;
-    if (token.lstrip) start = std::max(before_space(classes, text, start), done);
+    if (token.lstrip) start = before_space(classes, text, start);
     if (token.rstrip) end = behind_space(classes, text, end);
     if (done < start) parts.push_back({text.substr(done, start - done), -1});
-    parts.push_back({text.substr(start, end > start ? end - start : 0), token.id});
+    parts.push_back({{}, token.id});
     done = end;
   }
   if (done < text.size()) parts.push_back({text.substr(done), -1});

@@ -21,8 +21,8 @@ class AddedTokens {
   void add(const AddedToken& token, std::string_view pattern);
 
   struct Part {
-    std::string_view text;  ///< what lies between tokens; never empty where there is no id
-    std::int32_t id = -1;   ///< of the token that stands there
+    std::string_view text;  ///< what lies between tokens, never empty
+    std::int32_t id = -1;   ///< or the token that stands there
   };
   /// The text cut at its tokens, in order. lstrip and rstrip let a token take the white space beside it.
   std::vector<Part> cut(const CharacterClasses& classes, std::string_view text) const;

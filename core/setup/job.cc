@@ -65,6 +65,7 @@ Made<Interface> make(const std::string& kind, const config::PluginTable& table, 
       diagnostics,
       [&] {
         const auto& registration = host.load(kind, table.name, table.path);
+        made.file = registration.file;
         if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
         if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
         Diagnostics own;

@@ -28,6 +28,7 @@ struct Made {
   std::string name;
   std::string where;  ///< what in the configuration names it
   std::string table;  ///< "strategy.fsdp"
+  std::string file;   ///< the shared library
   std::shared_ptr<Interface> object;
   std::vector<config::Entry> host;        ///< the host's own options of its table
   std::vector<config::Resolved> options;  ///< the plugin's

@@ -34,6 +34,11 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
       .doc(
           "auto: model.path's tokenizer.json, or byte without a model.path; byte: the built-in byte tokenizer; else a "
           "tokenizer.json or a folder that holds one");
+  t.add("cache", &DataOptions::cache)
+      .path()
+      .doc(
+          "folder for tokenized samples, which rank 0 of each node writes before the first run that needs them and all "
+          "ranks map; not set: samples are tokenized when they are needed");
 }
 
 void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {

@@ -30,6 +30,7 @@ struct ModelOptions {
 };
 struct DataOptions {
   std::string tokenizer = "auto";
+  std::optional<std::string> cache;
   static void describe(config::OptionTable<DataOptions>& t);
 };
 

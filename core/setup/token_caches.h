@@ -1,0 +1,28 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/token_cache.h"
+#include "setup/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// A split of the job's data that is read from a cache.
+struct CachedSplit {
+  std::string name;  ///< "training samples"
+  std::shared_ptr<data::DataSource> Job::*source;
+  data::TokenCache cache;
+};
+
+/// What data.cache asks for; nothing when it is not set. A cache is for the data plugin (its file too), its options and
+/// the files that these name, the tokenizer with the files beside it, and the length of samples; files count by size
+/// and time of change.
+std::vector<CachedSplit> cached_splits(const Job& job);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE
