@@ -1,0 +1,68 @@
+// Runs that read a tokenizer.json and a token cache.
+#include <capstan_catch.h>
+
+#include "data/byte_level.h"
+#include "data/tokenizer_files.h"
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Every byte, and a token of three: 257 ids, the last of which ends an answer.
+void write_tokenizer(const Workspace& work) {
+  auto file = byte_level_file();
+  file["model"]["merges"] = nlohmann::json::array();
+  file["model"]["vocab"] = nlohmann::json::object();
+  for (int byte = 0; byte < 256; ++byte)
+    file["model"]["vocab"][capstan::data::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+  file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", {{"special", true}})});
+  work.write("bpe/tokenizer.json", file.dump());
+  work.write("bpe/config.json", R"({"eos_token_id": 256})");
+}
+
+std::vector<double> losses(const Workspace& work, const std::string& name, const std::string& data,
+                           const std::string& said) {
+  const auto file = work.write(name + ".toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\n" + data},
+                                                             {"max_length", "max_length = 120"}}));
+  const auto ran = work.run({"run", file, "run.name=" + name, "train.generate_samples=3", "-n", "2"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  if (said.empty()) CHECK(ran.err.empty());
+  CHECK_THAT(ran.err, Contains(said));
+  return read_metrics(work.folder() / "runs" / name).all("loss");
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer.json of single bytes trains as the byte tokenizer does") {
+  const Workspace work;
+  std::filesystem::create_directory(work.folder() / "bpe");
+  write_tokenizer(work);
+  CHECK(losses(work, "bpe", "tokenizer = \"bpe\"", "") == losses(work, "byte", "tokenizer = \"byte\"", ""));
+}
+
+TEST_CASE("a token cache is written once, and changes no loss") {
+  const Workspace work;
+  const auto without = losses(work, "without", "", "");
+  const std::string cache = "cache = \"tokens\"";
+  CHECK(losses(work, "first", cache, "tokenizing training samples: 70 of 70\n") == without);
+  const std::filesystem::directory_iterator files(work.folder() / "tokens");
+  CHECK(std::distance(begin(files), end(files)) == 2);  // training and evaluation samples
+  CHECK(losses(work, "second", cache, "") == without);
+  CHECK_THAT(work.run({"run", work.folder() / "second.toml", "data.max_length=119", "train.max_steps=1"}).err,
+             Contains("tokenizing training samples: 70 of 70\n"));
+}
+
+TEST_CASE("a token cache that cannot be written ends the run with its reason, on all ranks at once") {
+  const Workspace work;
+  work.write("tokens", "a file, where a folder is wanted");
+  const auto file =
+      work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ncache = \"tokens\""}}));
+  const auto ran = work.run({"run", file, "-n", "2"});
+  CHECK(ran.code == 2);
+  CHECK_THAT(ran.err, Contains("cannot write the token cache: Not a directory"));
+  CHECK(work.run({"check", file}).code == 0);  // check tokenizes nothing
+}
