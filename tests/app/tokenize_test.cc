@@ -17,7 +17,8 @@ std::string tokenized(const nlohmann::json& file, bool special, const std::strin
   write_file(scratch / "tokenizer.json", file.dump());
   std::istringstream in(input);
   std::ostringstream out;
-  CHECK(app::tokenize_command(scratch.path().string(), special, in, out) == 0);
+  const auto code = app::tokenize_command(scratch.path().string(), special, in, out);
+  CHECK(code == 0);
   return out.str();
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full]") 
 }
 
 TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package") {
-  const auto data = std::string(CAPSTAN_SOURCE_DIR) + "/configs/data/mini_squad_train.json";
+  const auto data = cat(CAPSTAN_SOURCE_DIR, "/configs/data/mini_squad_train.json");
   run_python("../../tools/bench/tokenizer_speed.py",
              {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"});
 }
