@@ -26,7 +26,8 @@ void write_tokenizer(const Workspace& work) {
 std::vector<double> losses(const Workspace& work, const std::string& name, const std::string& data,
                            const std::string& said) {
   const auto file = work.write(name + ".toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\n" + data},
-                                                             {"max_length", "max_length = 120"}}));
+                                                             {"max_length", "max_length = 120"},
+                                                             {"micro_batch", "micro_batch = 3"}}));
   const auto ran = work.run({"run", file, "run.name=" + name, "train.generate_samples=3", "-n", "2"});
   INFO(ran.all());
   REQUIRE(ran.code == 0);
@@ -59,8 +60,8 @@ TEST_CASE("a token cache is written once, and changes no loss") {
 TEST_CASE("a token cache that cannot be written ends the run with its reason, on all ranks at once") {
   const Workspace work;
   work.write("tokens", "a file, where a folder is wanted");
-  const auto file =
-      work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ncache = \"tokens\""}}));
+  const auto file = work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ncache = \"tokens\""},
+                                                       {"micro_batch", "micro_batch = 3"}}));
   const auto ran = work.run({"run", file, "-n", "2"});
   CHECK(ran.code == 2);
   CHECK_THAT(ran.err, Contains("cannot write the token cache: Not a directory"));
