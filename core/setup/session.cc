@@ -112,7 +112,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });
   fill(job, session, units, progress);
-  session.runner = std::make_unique<strategy::UnitRunner>(units);
+  session.runner = std::make_unique<strategy::UnitRunner>(units, job.model.name);
   for (std::size_t i = 0; i < session.units.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));
     wrap_unit(job, i, *session.runner);

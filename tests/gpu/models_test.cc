@@ -75,8 +75,8 @@ TEST_CASE("GPU: swiglu equals CPU's, in packs of 16 bytes and one by one") {
   }
 }
 
-// bfloat16 takes the grouped kernel where rows are of whole 16 bytes, all else a loop. Sums of up to 96 products of order 1, in float32 (float64);
-// 16-bit results are rounded to 8 and 11 bits.
+// bfloat16 takes the grouped kernel where rows are of whole 16 bytes, all else a loop. Sums of up to 96 products of
+// order 1, in float32 (float64); 16-bit results are rounded to 8 and 11 bits.
 TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any number of rows") {
   const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
   const std::vector<std::vector<int>> cases{

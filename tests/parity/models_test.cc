@@ -70,7 +70,7 @@ setup::Job prepare(const Case& one, const std::string& precision) {
   const auto config = folder / ("job-" + precision + ".toml");
   std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << one.plugin << "\"\npath = \""
                         << folder.string()
-                        << "\"\n[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+                        << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"byte\"\ntrain = \"" CAPSTAN_SOURCE_DIR
                            "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
                            "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nprecision = \""
                         << precision

@@ -46,7 +46,7 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   const auto matrix = weight("a.weight", true);
   const auto bias = weight("a.bias", false);
   std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {}),
-                                   slice_of(bias, doubles({0.5, 0, -1}), {})};
+                                      slice_of(bias, doubles({0.5, 0, -1}), {})};
   std::vector<Reference> reference;
   for (const auto& slice : slices) {
     for (int i = 0; i < 3; ++i) reference.push_back({0, 0, slice.master[i].item<double>()});
