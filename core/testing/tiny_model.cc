@@ -17,7 +17,7 @@ using layout::Init;
 constexpr std::int64_t vocabulary = 261;
 constexpr std::int64_t positions = 24;
 constexpr std::int64_t width = 12;
-constexpr std::int64_t heads = 3;
+constexpr std::int64_t head_count = 3;
 constexpr std::int64_t inner = 22;
 constexpr std::int64_t blocks = 2;
 
@@ -74,8 +74,9 @@ class Block : public nn::Unit {
 
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override {
     const auto x = norm_.forward(hidden.states);
-    const auto attended = attention_(x, [&](const at::Tensor& in) { return attend(in, batch, cache); });
-    const auto fed = mlp_(x, [&](const at::Tensor& in) { return down_.forward(at::gelu(up_.forward(in))); });
+    const auto attended =
+        attention_(x, [this, batch, cache](const at::Tensor& in) { return attend(in, batch, cache); });
+    const auto fed = mlp_(x, [this](const at::Tensor& in) { return down_.forward(at::gelu(up_.forward(in))); });
     hidden.states = hidden.states + dropout_.forward(attended + fed, batch);
     return hidden;
   }
@@ -84,7 +85,7 @@ class Block : public nn::Unit {
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const {
     const auto qkv = qkv_.forward(x).chunk(3, -1);
     const auto split = [&](const at::Tensor& t) {
-      return t.view({t.size(0), t.size(1), -1, width / heads}).transpose(1, 2);
+      return t.view({t.size(0), t.size(1), -1, width / head_count}).transpose(1, 2);
     };
     const auto y =
         nn::causal_attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), attention_dropout_, batch, cache, index_);
@@ -153,7 +154,7 @@ class TinyModel : public nn::Model {
     facts.max_positions = positions;
     facts.hidden_size = width;
     facts.num_layers = blocks;
-    facts.num_heads = heads;
+    facts.num_heads = head_count;
     facts.attention_dropout = options_->dropout > 0;
     return facts;
   }

@@ -2,6 +2,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iostream>
@@ -47,10 +48,10 @@ struct Result {
   std::map<std::string, at::Tensor> weights;
 };
 
-Result run(const Workspace& work, const std::string& name, int ranks, std::vector<std::string> overrides,
-           const std::string& mode) {
-  const auto file =
-      work.write(name + ".toml", config(mode.empty() ? "" : "[strategy.fsdp]\nmode = \"" + mode + "\"\n"));
+// With these strategy tables.
+Result run_with(const Workspace& work, const std::string& name, int ranks, std::vector<std::string> overrides,
+                const std::string& tables) {
+  const auto file = work.write(name + ".toml", config(tables));
   overrides.insert(overrides.begin(), {"run", file, "run.name=" + name});
   overrides.insert(overrides.end(), {"-n", std::to_string(ranks)});
   const auto ran = work.run(overrides);
@@ -58,6 +59,11 @@ Result run(const Workspace& work, const std::string& name, int ranks, std::vecto
   REQUIRE(ran.code == 0);
   const auto folder = work.folder() / "runs" / name;
   return {read_metrics(folder), read_json(folder / "summary.json"), read_weights(folder)};
+}
+
+Result run(const Workspace& work, const std::string& name, int ranks, const std::vector<std::string>& overrides,
+           const std::string& mode) {
+  return run_with(work, name, ranks, overrides, mode.empty() ? "" : "[strategy.fsdp]\nmode = \"" + mode + "\"\n");
 }
 
 // CPU and GPU sum in other orders and have other exp, tanh and rsqrt: some 1e-6 of a logit in float32, which the loss
@@ -202,6 +208,82 @@ TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "
       CHECK(other.metrics.all("loss") == plain.metrics.all("loss"));
       CHECK(other.metrics.all("grad_norm") == plain.metrics.all("grad_norm"));
       CHECK(bit_equal(other.weights, plain.weights));
+    }
+  }
+}
+
+namespace {
+
+// A way to shard; `bits`: its sums are those of no_shard under `deterministic`, and its updates run on the GPU.
+struct Sharding {
+  std::string name;
+  std::string tables;
+  bool bits = true;
+  int least_gpus = 2;
+};
+
+const std::vector<Sharding>& shardings() {
+  static const std::vector<Sharding> list{
+      {"zero-0", "[strategy.zero]\nstage = 0\n"},
+      {"zero-1", "[strategy.zero]\nstage = 1\n"},
+      {"zero-2", "[strategy.zero]\nstage = 2\nbucket_size = 60000\n"},
+      {"zero-3", "[strategy.zero]\nstage = 3\n"},
+      {"zero-3-no-overlap", "[strategy.zero]\nstage = 3\noverlap = false\n"},
+      {"zero-1-offload", "[strategy.zero]\nstage = 1\noffload_optimizer = \"cpu\"\n", false},
+      {"zero-2-offload", "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\n", false},
+      {"zero-3-offload", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n", false},
+      {"zero-3-offload-unpinned", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\npin_memory = false\n",
+       false},
+      {"shard_grad_op", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n"},
+      {"hybrid", "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 2\n", false, 4},
+      {"hybrid-1", "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 1\n", false},
+      {"unlimited", "[strategy.fsdp]\nlimit_all_gathers = false\nbackward_prefetch = \"post\"\n"},
+      {"wrap-2-no-prefetch", "[strategy.fsdp]\nwrap = 2\nforward_prefetch = false\nbackward_prefetch = \"none\"\n"},
+      {"reshard-2", "[strategy.fsdp]\nreshard_size = 2\n", true, 4},
+      {"cpu_offload", "[strategy.fsdp]\ncpu_offload = true\n", false},
+      {"recompute", "[strategy.fsdp]\n[strategy.recompute]\n"},
+      {"zero-2-recompute", "[strategy.zero]\nstage = 2\n[strategy.recompute]\nregions = [\"attention\"]\n"},
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("every way to shard learns the same on two and four GPUs", "[.gpu][sharding]") {
+  const int world = GENERATE(2, 4);
+  if (too_few(world)) return;
+  const Workspace work;
+  const std::vector<std::string> overrides{"train.accumulation=4", "model.dropout=0.1"};
+  const auto reference = run(work, "cpu", 1, overrides, "");
+  auto on_gpu = overrides;
+  on_gpu.push_back("run.device=cuda");
+  double worst = 0;
+  for (const auto& sharding : shardings()) {
+    if (world < sharding.least_gpus) continue;
+    INFO("GPUs " << world << " " << sharding.name);
+    const auto result = run_with(work, cat(sharding.name, "-", world), world, on_gpu, sharding.tables);
+    const double losses = distance(result.metrics.all("loss"), reference.metrics.all("loss"));
+    worst = std::max(worst, losses);
+    CHECK(losses < float32_tolerance);
+  }
+  std::cout << "GPUs " << world << ": losses differ from the CPU's by at most " << worst << std::endl;
+}
+
+TEST_CASE("deterministic: ways to shard are bit-equal on two and four GPUs", "[.gpu][sharding]") {
+  const int world = GENERATE(2, 4);
+  if (too_few(world)) return;
+  const Workspace work;
+  for (const std::string reduce : {"step", "micro_step"}) {
+    const std::vector<std::string> overrides{"run.device=cuda", "run.deterministic=true", "train.accumulation=2",
+                                             "train.precision=bf16", "train.reduce=" + reduce};
+    const auto reference = run(work, "no_shard-" + reduce, world, overrides, "no_shard");
+    for (const auto& sharding : shardings()) {
+      if (world < sharding.least_gpus || !sharding.bits) continue;
+      INFO("GPUs " << world << " reduce " << reduce << " " << sharding.name);
+      const auto result = run_with(work, cat(sharding.name, "-", reduce), world, overrides, sharding.tables);
+      CHECK(result.metrics.all("loss") == reference.metrics.all("loss"));
+      CHECK(result.metrics.all("grad_norm") == reference.metrics.all("grad_norm"));
+      CHECK(bit_equal(result.weights, reference.weights));
     }
   }
 }

@@ -9,7 +9,7 @@ TEST_CASE("a layer's slot: a factor of one changes nothing, another one does, an
     return testing::train({.world = world, .config = tables, .types = {testing::linked(*capstan_plugin())}});
   };
   const auto alone = run(1, "");
-  const std::string layer = "[strategy.output_scale]\nlayer = \"mlp.down\"\n";
+  const std::string layer = "[strategy.output_scale]\nlayer = \"linear_fc2\"\n";
   CHECK(testing::differences(run(1, layer), alone, 0) == "");
   const auto scaled = run(1, layer + "factor = 0.5\n");
   CHECK(testing::differences(scaled, alone, 1e-3) != "");
