@@ -78,7 +78,9 @@ def states(strategy, parameters, arguments):
         raw = arguments.gpus == 1 and arguments.accumulation == 1 and compute == 4  # autograd's own
         return parameters * (12 + (0 if raw else 4) + (0 if compute == 4 else compute))
     per_piece = 4 if offload else 16
-    if stage == 3 and offload and options.get('offload_param') != 'cpu':
+    cuts_parameters = stage == 3 or (mode and mode != 'no_shard')
+    sends_a_copy = options.get('offload_param') != 'cpu' and not options.get('cpu_offload') and (offload or compute != 4)
+    if cuts_parameters and sends_a_copy:
         per_piece += compute
     stays = mode == 'shard_grad_op' or options.get('reshard_after_forward') is False or stage in (1, 2)
     return parameters * ((compute if stays else 0) + whole_gradients + per_piece / ranks)
