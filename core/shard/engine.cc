@@ -176,6 +176,11 @@ void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& updat
 
 void Engine::finish_update() { parts_->host.wait_all(); }
 
+HostUpdateTimes Engine::host_update_times() {
+  finish_update();
+  return parts_->host.times();
+}
+
 std::vector<layout::Footprint> Engine::footprint(std::size_t states) const {
   return shard::footprint(parts_->shared.plan, parts_->shared.options, states);
 }

@@ -24,6 +24,16 @@ struct StoredBox {
   bool counts = true;  ///< this rank is the one to write it, of those that hold it
 };
 
+/// What updates in host memory took on this rank, summed over the run.
+struct HostUpdateTimes {
+  std::int64_t updates = 0;
+  std::int64_t elements = 0;  ///< updated in each, padding included
+  double rule_s = 0;          ///< in the optimizer's rule
+  double send_s = 0;          ///< casting and queueing what goes up
+  double wait_s = 0;          ///< for gradients to come down
+  double total_s = 0;         ///< from the norm to the last bucket
+};
+
 /// Moves parameters, gradients and optimizer state between the ranks. Always there: without a data strategy its
 /// policy keeps everything whole. All calls come from the training thread (hooks also from backward's thread,
 /// which is never beside it).
@@ -52,6 +62,8 @@ class Engine {
   void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
   /// Waits for an update that still runs. Throws what the rule threw.
   void finish_update();
+  /// Zeros where nothing is offloaded. Waits for an update that still runs.
+  HostUpdateTimes host_update_times();
   /// This rank's boxes of trainable records with views of masters and the rule's state; for after_step().
   std::vector<strategy::StepPart> step_parts();
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shard/bucket.h"
+#include "shard/engine.h"
 #include "shard/reducer.h"
 
 namespace capstan::shard {
@@ -57,6 +58,7 @@ class HostUpdate {
   void wait(const Bucket& bucket);
   void wait_all();
   void publish_all();
+  const HostUpdateTimes& times() const { return times_; }
   /// The rule's slices of a bucket, with the state kept for them.
   std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
   std::size_t item_of(const Bucket& bucket) const;
@@ -69,6 +71,7 @@ class HostUpdate {
     Mark arrived;
     std::vector<std::vector<at::Tensor>> state;  ///< by weight
   };
+  void update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
   void update_in_parts(Bucket& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
                        const strategy::Update& update);
   void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
@@ -80,6 +83,7 @@ class HostUpdate {
   std::size_t done_ = 0;  ///< items updated since start()
   bool under_way_ = false;
   bool failed_ = false;
+  HostUpdateTimes times_;
   std::unique_ptr<Worker> worker_;
 };
 

@@ -86,7 +86,8 @@ monitor::RunEnded Loop::run() {
   ended_.runtime_s = seconds_since(begin);
   ended_.mean_loss = finite_losses_ > 0 ? loss_total_ / static_cast<double>(finite_losses_) : 0.0;
   ended_.epochs = job_.plan.epoch_progress(step);
-  folder_.summary(started_, ended_, first_loss_, last_loss_, peaks, evaluations_, answers_);
+  folder_.summary(started_, ended_, first_loss_, last_loss_, peaks, session_.engine->host_update_times(), evaluations_,
+                  answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
   return ended_;
 }

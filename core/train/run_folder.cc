@@ -76,7 +76,8 @@ void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss,
                         double last_loss, const std::vector<PeakMemory>& memory,
-                        const std::vector<monitor::EvalEnded>& evaluations, const std::vector<Answer>& answers) const {
+                        const shard::HostUpdateTimes& host_updates, const std::vector<monitor::EvalEnded>& evaluations,
+                        const std::vector<Answer>& answers) const {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -100,6 +101,14 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
   for (const auto& peak : memory) {
     json["peak_memory_bytes"].push_back(
         {{"device_setup", peak.device_setup}, {"device", peak.device}, {"host", peak.host}});
+  }
+  if (host_updates.updates > 0) {
+    const auto each = static_cast<double>(host_updates.updates);
+    json["host_update"] = {{"parameters", host_updates.elements},
+                           {"total_s", host_updates.total_s / each},
+                           {"rule_s", host_updates.rule_s / each},
+                           {"send_s", host_updates.send_s / each},
+                           {"wait_s", host_updates.wait_s / each}};
   }
   for (const auto& evaluation : evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {

@@ -30,8 +30,8 @@ class RunFolder {
   void step(const monitor::StepEnded& step);
   void evaluation(const monitor::EvalEnded& evaluation);
   void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss, double last_loss,
-               const std::vector<PeakMemory>& memory, const std::vector<monitor::EvalEnded>& evaluations,
-               const std::vector<Answer>& answers) const;
+               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
+               const std::vector<monitor::EvalEnded>& evaluations, const std::vector<Answer>& answers) const;
 
  private:
   std::filesystem::path path_;

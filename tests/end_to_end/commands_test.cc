@@ -66,7 +66,7 @@ TEST_CASE("plugins are listed, and each shows its options") {
   const auto fsdp = work.run({"plugins", "fsdp"});
   CHECK(fsdp.code == 0);
   CHECK_THAT(fsdp.out, Contains("Table: [strategy.fsdp]") && Contains("mode") && Contains("\"full_shard\"") &&
-                           Contains("one of \"full_shard\", \"no_shard\""));
+                           Contains("one of \"full_shard\", \"shard_grad_op\", \"hybrid_shard\", \"no_shard\""));
   const auto unknown = work.run({"plugins", "fspd"});
   CHECK(unknown.code == static_cast<int>(ExitCode::usage));
   CHECK(unknown.err == "capstan: error\nthere is no plugin 'fspd'\n    fix: did you mean 'fsdp'?\n");

@@ -3,6 +3,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <sstream>
 
 #include <csignal>
 
@@ -160,7 +161,20 @@ TEST_CASE("check prints each option, its value and where it comes from, and the 
                                    "world 3 = pp 1 x dp 3 x ep 1 x tp 1 on cpu\n"
                                    "global batch 12 = micro-batch 4 x accumulation 1 x data-parallel size 3\n"
                                    "70 training samples, 6 steps an epoch, 8 steps in all\n"
-                                   "a.toml: no faults found\n"));
+                                   "memory of a rank, without activations:\n"));
+  // 7,184 parameters in float32, each weight padded to 64 elements; as many bytes of gradients, twice of AdamW's state.
+  const auto table = checked.out.substr(checked.out.find("memory of a rank"));
+  const auto part = [&](const std::string& name) {
+    std::istringstream words(table.substr(table.find(name) + name.size()));
+    std::string device, when;
+    double size = 0;
+    words >> device >> when >> size;
+    return size;
+  };
+  CHECK(part("parameters") > 4 * 7184 / 1024.0);
+  CHECK(part("gradients") == part("parameters"));
+  CHECK(part("optimizer state") == Approx(2 * part("parameters")).epsilon(0.01));
+  CHECK_THAT(checked.out, Contains("a.toml: no faults found\n"));
   CHECK_FALSE(fs::exists(work.folder() / "runs"));
 }
 

@@ -105,7 +105,7 @@ TEST_CASE("ALiBi's dropout acts on the probabilities, and its gradients are the 
   // Values that are the identity show the probabilities.
   const auto eye = at::eye(4, at::kDouble).expand({1, 2, 4, 4});
   const auto whole = alibi.attention(q, k, eye, no_dropout, batch, nullptr, 0);
-  CHECK(difference(alibi.attention(q, k, eye, some, batch, nullptr, 0), some.forward(whole, batch)) < 1e-14);
+  CHECK(difference(alibi.attention(q, k, eye, some, batch, nullptr, 0), some.on_attention(whole, batch)) < 1e-14);
   for (const auto* dropout : {&no_dropout, &some}) {
     const auto function = [&](const std::vector<at::Tensor>& x) {
       return alibi.attention(x[0], x[1], x[2], *dropout, batch, nullptr, 0);

@@ -61,7 +61,7 @@ inline ShardingCase sharding_case(const Choice& c) {
   }
   if (c[recompute_] > 0) t += "[strategy.recompute]\nevery = " + std::to_string(c[recompute_]) + "\n";
   out.strategy = t;
-  out.overrides = {"train.accumulation=4", std::string("train.reduce=") + (c[reduce_] == 0 ? "step" : "micro_step")};
+  out.overrides = {"train.accumulation=2", std::string("train.reduce=") + (c[reduce_] == 0 ? "step" : "micro_step")};
   out.name = std::to_string(out.world) + " ranks, reduce " + (c[reduce_] == 0 ? "step" : "micro_step") + "\n" + t;
   return out;
 }

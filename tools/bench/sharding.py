@@ -156,6 +156,7 @@ def read_run(folder, arguments):
             'setup_gib': largest('device_setup') if on_gpu else None,
             'host_gib': largest('host'),
             'parameters': summary['parameters'],
+            **({'host_update': summary['host_update']} if 'host_update' in summary else {}),
             'last_loss': round(steps[-1]['loss'], 4)}
 
 

@@ -56,7 +56,7 @@ plugin::Registration type(std::string kind, std::string name) {
   return registry.all().front();
 }
 
-/// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()).
+/// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()), declared below.
 plugin::Registration linked(const CapstanPluginDescriptor& descriptor);
 
 /// What was learnt. Tensors are whole, in the masters' dtype, by record name.
@@ -86,3 +86,6 @@ std::string differences(const Run& run, const Run& reference, double tolerance);
 
 }  // namespace testing
 CAPSTAN_END_NAMESPACE
+
+/// The entry of a plugin whose sources are part of the test program.
+extern "C" const CapstanPluginDescriptor* capstan_plugin();

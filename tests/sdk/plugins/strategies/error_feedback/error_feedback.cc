@@ -1,5 +1,5 @@
-// Gradients are summed in bfloat16, and what rounding loses on a rank is added to its next gradient (Karimireddy et al.
-// 2019, "Error Feedback Fixes SignSGD and other Gradient Compression Schemes").
+// An all-reduce in bfloat16 with error feedback (Karimireddy et al. 2019; both sides as in Tang et al. 2021, "1-bit
+// Adam"): what rounding loses, of this rank's gradient and of the sum that this rank makes, is added the next time.
 #include <ATen/ATen.h>
 #include <capstan/strategy.h>
 
@@ -19,23 +19,31 @@ class Reduce : public strategy::StepHooks {
   explicit Reduce(bool feedback) : feedback_(feedback) {}
 
   void reduce(strategy::Bucket& bucket, layout::Axis) override {
-    const auto& gradient = bucket.gradient;
-    if (feedback_) gradient.add_(error(bucket));
-    const auto rounded = gradient.to(c10::ScalarType::BFloat16);
-    if (feedback_) error(bucket).copy_(gradient - rounded.to(gradient.scalar_type()));
-    if (bucket.out.numel() == gradient.numel()) {
-      bucket.group.all_reduce(rounded, comm::ReduceOp::sum, "error_feedback " + bucket.name);
-      bucket.out.copy_(rounded);
-    } else {  // gradients are cut: this rank needs its piece of the sum only
-      const auto piece = at::empty({bucket.out.numel()}, rounded.options());
-      bucket.group.reduce_scatter(piece, rounded, "error_feedback " + bucket.name);
-      bucket.out.copy_(piece);
+    const auto ranks = bucket.group.size();
+    const auto n = bucket.gradient.numel();
+    const auto padded = at::constant_pad_nd(bucket.gradient, {0, (ranks - n % ranks) % ranks});
+    const auto mine = rounded(bucket, "error", padded).view({ranks, -1});
+    const auto parts = at::empty_like(mine);
+    const std::vector<std::int64_t> a_row_each(static_cast<std::size_t>(ranks), 1);
+    bucket.group.all_to_all(parts, mine, a_row_each, a_row_each, "error_feedback " + bucket.name);
+    const auto sum = parts.to(padded.scalar_type()).sum(0);  // of this rank's piece
+    if (bucket.out.numel() != n) {                           // gradients are cut: nobody else needs it
+      bucket.out.copy_(sum);
+      return;
     }
+    const auto all = at::empty({padded.numel()}, mine.options());
+    bucket.group.all_gather(all, rounded(bucket, "error of the sum", sum), "error_feedback " + bucket.name);
+    bucket.out.copy_(all.narrow(0, 0, n));
   }
 
  private:
-  static at::Tensor error(strategy::Bucket& bucket) {
-    return bucket.state("error", bucket.gradient.sizes(), bucket.gradient.scalar_type());
+  at::Tensor rounded(strategy::Bucket& bucket, const std::string& name, const at::Tensor& exact) const {
+    if (!feedback_) return exact.to(c10::ScalarType::BFloat16);
+    const auto error = bucket.state(name, exact.sizes(), exact.scalar_type());
+    const auto corrected = exact + error;
+    const auto result = corrected.to(c10::ScalarType::BFloat16);
+    error.copy_(corrected - result.to(exact.scalar_type()));
+    return result;
   }
   bool feedback_;
 };
@@ -51,7 +59,9 @@ class ErrorFeedback : public strategy::Strategy {
   std::unique_ptr<strategy::StepHooks> step() override { return std::make_unique<Reduce>(options_->feedback); }
   std::vector<layout::Footprint> footprint(const strategy::Facts& facts) const override {
     if (!options_->feedback || facts.mesh.size({layout::Axis::dp, layout::Axis::ep}) == 1) return {};
-    return {{"error feedback", facts.trainable_parameters * 4, facts.device, "always"}};
+    const auto ranks = facts.mesh.size({layout::Axis::dp, layout::Axis::ep});
+    const auto elements = facts.trainable_parameters + facts.trainable_parameters / ranks;
+    return {{"error feedback", elements * 4, facts.device, "always"}};
   }
 
  private:
