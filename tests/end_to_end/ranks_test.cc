@@ -100,6 +100,54 @@ TEST_CASE("float32, deterministic: full_shard and no_shard are bit-equal in what
   CHECK(sharded.metrics.all("loss").back() < 0.95 * sharded.metrics.all("loss").front());
 }
 
+namespace {
+
+// Under `deterministic` these give the bits of no_shard on as many ranks; hybrid sums in two levels and does not.
+const std::vector<std::pair<std::string, std::string>>& bit_equal_ways() {
+  static const std::vector<std::pair<std::string, std::string>> ways{
+      {"zero-1", "[strategy.zero]\nstage = 1\nbucket_size = 3000\n"},
+      {"zero-2-offload", "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\n"},
+      {"zero-3-offload", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n"},
+      {"shard_grad_op", "[strategy.fsdp]\nmode = \"shard_grad_op\"\nbackward_prefetch = \"post\"\n"},
+      {"full-recompute", "[strategy.fsdp]\nwrap = 2\n[strategy.recompute]\n"}};
+  return ways;
+}
+
+void check_bits(int ranks, const std::string& reduce) {
+  const Workspace work;
+  const std::vector<std::string> overrides{"run.deterministic=true", "train.precision=fp32", "train.accumulation=2",
+                                           "train.reduce=" + reduce};
+  const auto reference = run(work, "reference", ranks, overrides, fsdp("no_shard"));
+  for (const auto& [name, tables] : bit_equal_ways()) {
+    INFO(ranks << " ranks, reduce " << reduce << ", " << name);
+    const auto other = run(work, name, ranks, overrides, tables);
+    CHECK(other.metrics.all("loss") == reference.metrics.all("loss"));
+    CHECK(other.metrics.all("grad_norm") == reference.metrics.all("grad_norm"));
+    CHECK(bit_equal(other.weights, reference.weights));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("over Gloo: stages, offload and recompute are bit-equal to no_shard", "[shard]") {
+  check_bits(2, "micro_step");
+  check_bits(3, "step");
+}
+
+TEST_CASE("over Gloo: hybrid sharding has the losses of one rank", "[shard]") {
+  const Workspace work;
+  const auto reference = run(work, "one", 1, {"train.precision=fp64"}, "");
+  const auto hybrid =
+      run(work, "hybrid", 4, {"train.precision=fp64"}, "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 2\n");
+  check_same(hybrid, reference);
+}
+
+TEST_CASE("over Gloo: all of it on two, three and four processes", "[.][full][shard]") {
+  for (const int ranks : {2, 3, 4}) {
+    for (const char* reduce : {"step", "micro_step"}) check_bits(ranks, reduce);
+  }
+}
+
 TEST_CASE("without a strategy several ranks keep everything whole") {
   const Workspace work;
   const std::vector<std::string> overrides{"run.deterministic=true", "train.accumulation=1", "train.max_steps=3"};

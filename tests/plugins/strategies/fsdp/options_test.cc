@@ -1,0 +1,112 @@
+// Each option of fsdp changes the policy that the engine follows, or is refused in words.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include "plugins/strategies/fsdp/fsdp.cc"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+strategy::ShardPolicy policy_of(const std::vector<std::pair<std::string, config::Value>>& entries) {
+  config::Section section{"strategy.fsdp", {}, {}};
+  for (const auto& [key, value] : entries)
+    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", 7}});
+  Diagnostics diagnostics;
+  Fsdp plugin{{section, diagnostics}};
+  diagnostics.throw_if_any();
+  strategy::ShardPolicy policy;
+  plugin.shard(policy);
+  return policy;
+}
+
+std::string error_of(const std::string& table, const std::string& more = {}) {
+  try {
+    testing::train({.world = 4, .config = "[strategy.fsdp]\n" + table + more, .steps = 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("modes") {
+  for (const std::string mode : {"full_shard", "shard_grad_op", "hybrid_shard", "no_shard"}) {
+    INFO(mode);
+    const auto policy = policy_of({{"mode", mode}});
+    const bool cut = mode != "no_shard";
+    CHECK(policy.shard_param == cut);
+    CHECK(policy.shard_grad == cut);
+    CHECK(policy.shard_optim == cut);
+    CHECK(policy.reshard_after_forward == (mode != "shard_grad_op"));
+    CHECK(policy.owner == "fsdp");
+  }
+}
+
+TEST_CASE("hybrid_shard splits data parallelism into copies; a size that does not divide is refused") {
+  for (const std::int64_t size : {0, 2, 4}) {
+    config::Section section{"strategy.fsdp", {}, {}};
+    section.entries.push_back({"mode", std::string("hybrid_shard"), {}});
+    section.entries.push_back({"shard_size", size, {}});
+    Diagnostics diagnostics;
+    Fsdp plugin{{section, diagnostics}};
+    layout::MeshSpec spec(8, 4);
+    plugin.mesh(spec);
+    const auto mesh = layout::resolve(spec, diagnostics);
+    CHECK(diagnostics.empty());
+    CHECK(mesh.size(layout::Axis::dp) == (size == 0 ? 4 : size));
+    CHECK(mesh.size(layout::Axis::replicate) == 8 / (size == 0 ? 4 : size));
+  }
+  CHECK_THAT(error_of("mode = \"hybrid_shard\"\nshard_size = 3\n"),
+             Contains("keeps one copy of the parameters on 3 ranks, but dp = 4 is no multiple of it"));
+}
+
+TEST_CASE("options of time and memory reach the policy") {
+  CHECK(policy_of({{"wrap", std::int64_t{3}}}).units_per_bucket == 3);
+  CHECK_FALSE(policy_of({{"reshard_after_forward", false}}).reshard_after_forward);
+  CHECK(policy_of({{"reshard_size", std::int64_t{2}}}).reshard_size == 2);
+  CHECK(policy_of({}).backward_prefetch == strategy::BackwardPrefetch::pre);
+  CHECK(policy_of({{"backward_prefetch", std::string("post")}}).backward_prefetch == strategy::BackwardPrefetch::post);
+  CHECK(policy_of({{"backward_prefetch", std::string("none")}}).backward_prefetch == strategy::BackwardPrefetch::none);
+  CHECK_FALSE(policy_of({{"forward_prefetch", false}}).forward_prefetch);
+  CHECK_FALSE(policy_of({{"limit_all_gathers", false}}).limit_all_gathers);
+  CHECK(policy_of({{"sync_module_states", true}}).sync_module_states);
+  CHECK_FALSE(policy_of({}).sync_module_states);
+  CHECK(policy_of({{"cpu_offload", true}}).offload_param);
+  CHECK(policy_of({{"cpu_offload", true}}).offload_optim);
+  CHECK_FALSE(policy_of({{"pin_memory", false}}).pin_memory);
+  CHECK_FALSE(policy_of({}).param_dtype.has_value());
+  CHECK(policy_of({{"param_dtype", std::string("bf16")}}).param_dtype == c10::ScalarType::BFloat16);
+  CHECK(policy_of({{"reduce_dtype", std::string("fp32")}}).reduce_dtype == c10::ScalarType::Float);
+}
+
+TEST_CASE("param_dtype and reduce_dtype change what is computed") {
+  const auto exact =
+      testing::train({.world = 2, .config = "[strategy.fsdp]\n", .overrides = {"train.precision=fp32"}, .steps = 3});
+  for (const std::string option : {"param_dtype", "reduce_dtype"}) {
+    const auto rounded = testing::train({.world = 2,
+                                         .config = "[strategy.fsdp]\n" + option + " = \"bf16\"\n",
+                                         .overrides = {"train.precision=fp32"},
+                                         .steps = 3});
+    INFO(option);
+    // bfloat16 keeps 8 bits: a change, and a small one.
+    CHECK(testing::differences(rounded, exact, 1e-5) != "");
+    CHECK(rounded.losses.front() == Approx(exact.losses.front()).epsilon(0.02));
+  }
+}
+
+TEST_CASE("what would have no effect is refused, with the line") {
+  CHECK_THAT(error_of("shard_size = 2\n"),
+             Contains(":") && Contains("shard_size has no effect with mode = \"full_shard\""));
+  CHECK_THAT(error_of("mode = \"no_shard\"\nreshard_size = 2\n"), Contains("reshard_size has no effect"));
+  CHECK_THAT(error_of("mode = \"no_shard\"\ncpu_offload = true\n"), Contains("cpu_offload = true has no effect"));
+  CHECK_THAT(error_of("reshard_size = 3\n"), Contains("reshard_size is 3, but parameters are cut over 4 ranks"));
+  CHECK_THAT(error_of("param_dtype = \"fp16\"\n"), Contains("fp16 needs a GPU"));
+  CHECK_THAT(error_of("", "[strategy.zero]\n"), Contains("parameter storage") && Contains("fsdp") && Contains("zero"));
+}
+
+TEST_CASE("offloading more than the host has is refused before anything is allocated") {
+  CHECK_THAT(error_of("cpu_offload = true\n", "[run]\nhost_memory = 1e-6\n"),
+             Contains("offloading needs") && Contains("for the 4 ranks of a node"));
+}

@@ -1,0 +1,58 @@
+// Which run of units is gathered when: the options that only change time and memory.
+#include "shard/schedule.h"
+
+#include <capstan_catch.h>
+
+using namespace capstan;
+using strategy::BackwardPrefetch;
+
+namespace {
+
+// Five runs; the first has nothing to train.
+shard::Plan plan() {
+  shard::Plan plan;
+  for (std::size_t i = 0; i < 5; ++i) plan.runs.push_back({i, i, i > 0, {}});
+  return plan;
+}
+
+using Run = std::optional<std::size_t>;
+
+}  // namespace
+
+TEST_CASE("forward_prefetch: the next run is gathered beside this one") {
+  const auto runs = plan();
+  strategy::ShardPolicy policy;
+  CHECK(shard::Schedule(runs, policy).beside_forward(0) == Run(1));
+  CHECK(shard::Schedule(runs, policy).beside_forward(4) == Run());
+  policy.forward_prefetch = false;
+  CHECK(shard::Schedule(runs, policy).beside_forward(0) == Run());
+}
+
+TEST_CASE("backward_prefetch: before, behind or not at all, and never a run that backward does not reach") {
+  const auto runs = plan();
+  strategy::ShardPolicy policy;
+  for (const auto when : {BackwardPrefetch::pre, BackwardPrefetch::post, BackwardPrefetch::none}) {
+    policy.backward_prefetch = when;
+    const shard::Schedule schedule(runs, policy);
+    CHECK(schedule.before_backward(3) == (when == BackwardPrefetch::pre ? Run(2) : Run()));
+    CHECK(schedule.behind_backward(3) == (when == BackwardPrefetch::post ? Run(2) : Run()));
+    CHECK(schedule.before_backward(1) == Run());
+    CHECK(schedule.behind_backward(1) == Run());
+    CHECK(schedule.before_backward(0) == Run());
+  }
+}
+
+TEST_CASE("reshard_after_forward: the last run stays for its backward, or all that backward reaches do") {
+  const auto runs = plan();
+  strategy::ShardPolicy policy;
+  for (const bool reshard : {true, false}) {
+    policy.reshard_after_forward = reshard;
+    const shard::Schedule schedule(runs, policy);
+    CHECK(schedule.stays(4, true));
+    CHECK(schedule.stays(2, true) == !reshard);
+    CHECK(schedule.returns(2, true) == reshard);
+    CHECK_FALSE(schedule.stays(0, true));  // frozen: nobody would ever free it
+    CHECK_FALSE(schedule.returns(0, true));
+    CHECK_FALSE(schedule.stays(4, false));  // evaluation
+  }
+}
