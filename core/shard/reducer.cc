@@ -69,7 +69,7 @@ at::Tensor Reducer::source(std::size_t i, bool waited) {
   if (waited) return whole_.narrow(0, planned.whole_offset, planned.cut.numel);
   auto& grad = bucket_.leaf(i).mutable_grad();
   if (!grad.defined()) return {};
-  const auto flat = grad.contiguous().view(-1);
+  auto flat = grad.contiguous().view(-1);
   held_.push_back(flat);
   grad.reset();
   return flat;
