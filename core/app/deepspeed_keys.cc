@@ -44,7 +44,7 @@ Keys training() {
 
 Keys optimizer() {
   Keys keys{
-      {"optimizer.type", JsonType::text, Take::adamw, "", "only \"AdamW\" and \"Adam\", which is AdamW there"},
+      {"optimizer.type", JsonType::text, Take::adamw, "", R"(only "AdamW" and "Adam", which is AdamW there)"},
       copied("optimizer.params.lr", JsonType::number, "optimizer.lr", 0, "absent: 0.001"),
       copied("optimizer.params.betas", JsonType::numbers, "optimizer.betas", 0, "absent: 0.9, 0.999"),
       copied("optimizer.params.eps", JsonType::number, "optimizer.eps", 0, "absent: 1e-8"),

@@ -105,7 +105,7 @@ Json parse(const std::string& file, const std::string& text, Diagnostics& faults
 // What one file says, in our options.
 class Import {
  public:
-  explicit Import(const std::string& file) : file_(file) {}
+  explicit Import(std::string file) : file_(std::move(file)) {}
 
   void read(const Json& json) {
     if (!json.is_object()) throw Error("it holds no JSON object", "give a DeepSpeed configuration", file_);
@@ -128,7 +128,7 @@ class Import {
   void take_value(const DeepSpeedKey& key, const Json& value);
   void take_device(const DeepSpeedKey& key, const std::string& device);
   void take_schedule(const DeepSpeedKey& key, const std::string& name);
-  void set(const DeepSpeedKey& key, Value value);
+  void set(const DeepSpeedKey& key, const Value& value);
   void set_default(const std::string& ours, Value value, const std::string& from);
   void finish_precision();
   void finish_offload();
@@ -235,7 +235,7 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
 }
 
 void Import::take_device(const DeepSpeedKey& key, const std::string& device) {
-  if (device == "nvme") return fault(key.path, "is \"nvme\": nothing is offloaded to disks", "use \"cpu\" or \"none\"");
+  if (device == "nvme") return fault(key.path, R"(is "nvme": nothing is offloaded to disks)", R"(use "cpu" or "none")");
   if (device != "cpu" && device != "none")
     return fault(key.path, cat("is \"", device, "\""), suggestion(device, {"none", "cpu"}));
   set(key, device);
@@ -256,7 +256,7 @@ void Import::take_schedule(const DeepSpeedKey& key, const std::string& name) {
 }
 
 // Two keys may mean one option of ours; a value wins over "auto".
-void Import::set(const DeepSpeedKey& key, Value value) {
+void Import::set(const DeepSpeedKey& key, const Value& value) {
   const auto [found, fresh] = settings_.try_emplace(key.ours, Setting{value, key.path});
   if (fresh) return order_.push_back(key.ours);
   auto& old = found->second;

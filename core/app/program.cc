@@ -103,7 +103,7 @@ int program(int argc, char** argv) {
                                     "print a DeepSpeed configuration as TOML; without a file, what its keys become");
   import->add_option("file", arguments.deepspeed, "DeepSpeed's JSON file");
   auto* tokenize = app.add_subcommand(
-      "tokenize", "read JSON lines {\"text\": ...} from stdin, write {\"ids\": [...], \"decoded\": ...}");
+      "tokenize", R"(read JSON lines {"text": ...} from stdin, write {"ids": [...], "decoded": ...})");
   tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder, a tokenizer.json, or byte")->required();
   tokenize->add_flag("--special", arguments.special, "with the begin and end tokens that it puts around a text");
   app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");

@@ -183,9 +183,10 @@ PreStep read_split(const JsonPart& part) {
   PreStep step;
   step.kind = PreStep::Kind::split;
   step.pattern = read_pattern(part);
-  if (const auto behavior = part.text("behavior"); behavior != "Isolated")
+  if (const auto behavior = part.text("behavior"); behavior != "Isolated") {
     part.at("behavior")
         .refuse(cat("is ", behavior, ", which is not supported (supported: Isolated)"), what_is_supported);
+  }
   if (part.flag("invert", false)) part.at("invert").refuse("is true, which is not supported", what_is_supported);
   return step;
 }
@@ -320,7 +321,7 @@ TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) 
   part.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});
   if (const auto version = part.text("version"); version != "1.0")
-    part.at("version").refuse(cat("is \"", version, "\", not \"1.0\""));
+    part.at("version").refuse(cat("is \"", version, R"(", not "1.0")"));
   TokenizerSpec spec;
   const auto ids = read_model(part.at("model"), spec.model);
   read_added_tokens(part, ids, spec);

@@ -67,7 +67,7 @@ at::Tensor slopes_in(at::ScalarType type, std::int64_t heads) {
   };
   std::int64_t whole = 1;
   while (2 * whole <= heads) whole *= 2;
-  const auto slopes = powers_of(static_cast<double>(whole), 1, whole + 1, 1);
+  auto slopes = powers_of(static_cast<double>(whole), 1, whole + 1, 1);
   if (whole == heads) return slopes;
   return at::cat({slopes, powers_of(2.0 * static_cast<double>(whole), 1, 1 + 2 * (heads - whole), 2)});
 }
@@ -127,7 +127,7 @@ RotaryAttention::RotaryAttention(const Heads& heads, Rotary rotary, Linear qkv, 
       rotary_(std::move(rotary)),
       qkv_(std::move(qkv)),
       projection_(std::move(projection)),
-      dropout_(std::move(dropout)),
+      dropout_(dropout),
       layer_(layer) {}
 
 // How many heads of each kind a projection of so many features holds. All records are cut alike, so that a rank's part

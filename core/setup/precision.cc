@@ -51,7 +51,7 @@ void check_precision(const config::Options<TrainOptions>& train, const std::stri
   const auto scaling = loss_scaling_of(*train);
   if (!scaling) {
     diagnostics.add(train.where(&TrainOptions::loss_scale), cat("train.loss_scale is \"", train->loss_scale, "\""),
-                    "give \"auto\", \"none\", \"dynamic\" or a number above 0, such as \"1024\"");
+                    R"(give "auto", "none", "dynamic" or a number above 0, such as "1024")");
     return;
   }
   if (scaling->dynamic && scaling->min > scaling->initial) {
