@@ -37,7 +37,7 @@ std::shared_ptr<const Tokenizer> open_folder(const std::filesystem::path& folder
   if (!std::filesystem::exists(file)) {
     throw Error(cat("there is no tokenizer.json in ", folder.string()),
                 cat("write it with Python: transformers.AutoTokenizer.from_pretrained(\"", folder.string(),
-                    "\").save_pretrained(\"", folder.string(), "\"); or name another, such as \"byte\""));
+                    R"(").save_pretrained(")", folder.string(), R"("); or name another, such as "byte")"));
   }
   return open_file(file);
 }

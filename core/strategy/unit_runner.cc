@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "strategy/recompute.h"
@@ -73,11 +72,12 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
     : units_(std::move(units)), first_trainable_(units_.size()) {
+  const auto owner = std::move(model);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     auto link = std::make_unique<Link>();
     link->index = i;
     link->unit = units_[i];
-    link->in_forward = forward_context(model, units_[i]->name());
+    link->in_forward = forward_context(owner, units_[i]->name());
     link->enter = [this, raw = link.get()] { enter_backward(*raw); };
     link->leave = [this, raw = link.get()] { leave_backward(*raw); };
     links_.push_back(std::move(link));
@@ -116,7 +116,7 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
     const at::NoGradGuard no_grad;
     hidden = run_unit(*link.unit, link.in_forward, std::move(hidden), batch, cache);
   }
-  for (auto& hooks : std::views::reverse(link.hooks)) hooks->after_forward();
+  std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_forward(); });
   return hidden;
 }
 
@@ -129,15 +129,15 @@ void UnitRunner::enter_backward(Link& link) {
 void UnitRunner::leave_backward(Link& link) {
   CAPSTAN_ASSERT(link.in_backward);
   link.in_backward = false;
-  for (auto& hooks : std::views::reverse(link.hooks)) hooks->after_backward();
+  std::for_each(link.hooks.rbegin(), link.hooks.rend(), [](auto& hooks) { hooks->after_backward(); });
 }
 
 void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   torch::autograd::backward({loss}, {seed});
   // The embedding has no input with a gradient, so no node in front of it can tell: it is finished here.
-  for (auto& link : std::views::reverse(links_)) {
+  std::for_each(links_.rbegin(), links_.rend(), [this](auto& link) {
     if (link->in_backward) leave_backward(*link);
-  }
+  });
   for (auto& link : links_) {
     if (link->index < first_trainable_) continue;
     for (auto& hooks : link->hooks) hooks->end_backward();

@@ -61,7 +61,7 @@ Options import_workshop(const std::string& name) {
 }
 
 // What every file of the workshop says of the training.
-Options workshop_options(Options zero) {
+Options workshop_options(const Options& zero) {
   Options all{{"train.precision", "fp16"}, {"train.loss_scale_window", std::int64_t{1000}},
               {"optimizer.lr", 5e-5},      {"optimizer.betas", std::vector<double>{0.9, 0.999}},
               {"optimizer.eps", 1e-8},     {"optimizer.weight_decay", 0.01},

@@ -38,7 +38,7 @@ FileMap small_map() {
     map.tensors[cat("h.0.attn.", part, ".weight")] = {"h.0.attn.c_attn.weight", true, third, {}};
     map.tensors[cat("h.0.attn.", part, ".bias")] = {"h.0.attn.c_attn.bias", false, third, {}};
   }
-  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {6 * 5, hidden}};
+  map.tensors["qkv"] = {"query_key_value.weight", false, {}, {std::int64_t{6} * 5, hidden}};
   map.tensors["wte.weight"] = {"wte.weight", false, {}, {}};
   return map;
 }

@@ -5,7 +5,6 @@
 #include "config/document.h"
 #include "config/files.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::config;
 
