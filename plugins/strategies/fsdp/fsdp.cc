@@ -96,6 +96,12 @@ class Fsdp : public strategy::Strategy {
                           std::to_string(ranks) + " ranks",
                       "give a divisor of " + std::to_string(ranks));
     }
+    if (options_->param_dtype == "fp16" && facts.precision != "fp16") {
+      diagnostics.add(options_.where(&FsdpOptions::param_dtype),
+                      "strategy.fsdp.param_dtype is \"fp16\", but train.precision is \"" + facts.precision +
+                          "\", which does not scale the loss",
+                      "set train.precision = \"fp16\" and leave param_dtype out");
+    }
     if ((options_->param_dtype == "fp16" || options_->reduce_dtype == "fp16") && facts.device == "cpu") {
       diagnostics.add(
           options_.where(options_->param_dtype == "fp16" ? &FsdpOptions::param_dtype : &FsdpOptions::reduce_dtype),

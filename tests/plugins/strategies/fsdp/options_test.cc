@@ -102,7 +102,8 @@ TEST_CASE("what would have no effect is refused, with the line") {
   CHECK_THAT(error_of("mode = \"no_shard\"\nreshard_size = 2\n"), Contains("reshard_size has no effect"));
   CHECK_THAT(error_of("mode = \"no_shard\"\ncpu_offload = true\n"), Contains("cpu_offload = true has no effect"));
   CHECK_THAT(error_of("reshard_size = 3\n"), Contains("reshard_size is 3, but parameters are cut over 4 ranks"));
-  CHECK_THAT(error_of("param_dtype = \"fp16\"\n"), Contains("fp16 needs a GPU"));
+  CHECK_THAT(error_of("param_dtype = \"fp16\"\n"),
+             Contains("fp16 needs a GPU") && Contains("which does not scale the loss"));
   CHECK_THAT(error_of("", "[strategy.zero]\n"), Contains("parameter storage") && Contains("fsdp") && Contains("zero"));
 }
 
