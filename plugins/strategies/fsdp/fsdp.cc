@@ -98,9 +98,9 @@ class Fsdp : public strategy::Strategy {
     }
     if (options_->param_dtype == "fp16" && facts.precision != "fp16") {
       diagnostics.add(options_.where(&FsdpOptions::param_dtype),
-                      "strategy.fsdp.param_dtype is \"fp16\", but train.precision is \"" + facts.precision +
-                          "\", which does not scale the loss",
-                      "set train.precision = \"fp16\" and leave param_dtype out");
+                      R"(strategy.fsdp.param_dtype is "fp16", but train.precision is ")" + facts.precision +
+                          R"(", which does not scale the loss)",
+                      R"(set train.precision = "fp16" and leave param_dtype out)");
     }
     if ((options_->param_dtype == "fp16" || options_->reduce_dtype == "fp16") && facts.device == "cpu") {
       diagnostics.add(
