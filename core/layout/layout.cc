@@ -24,9 +24,10 @@ Box Layout::box(const Shape& shape, const Mesh& mesh, int rank) const {
     CAPSTAN_ASSERT(cut.dim >= 0 && cut.dim < static_cast<std::int64_t>(shape.size()));
     const auto d = static_cast<std::size_t>(cut.dim);
     const std::int64_t n = out.size[d];
-    const std::int64_t parts = mesh.size(cut.axes);
+    CAPSTAN_ASSERT(cut.copies >= 1 && mesh.size(cut.axes) % cut.copies == 0);
+    const std::int64_t parts = mesh.size(cut.axes) / cut.copies;
     const std::int64_t chunk = (n + parts - 1) / parts;
-    const std::int64_t begin = std::min(mesh.position(rank, cut.axes) * chunk, n);
+    const std::int64_t begin = std::min(mesh.position(rank, cut.axes) / cut.copies * chunk, n);
     out.offset[d] += begin;
     out.size[d] = std::min(begin + chunk, n) - begin;
   }
@@ -41,6 +42,8 @@ std::vector<Box> Layout::boxes(const Shape& shape, const Mesh& mesh, int rank) c
 
 bool Layout::counts(const Mesh& mesh, int rank) const {
   const auto cut = cut_axes(*this);
+  const auto is_first = [&](const Cut& c) { return mesh.position(rank, c.axes) % c.copies == 0; };
+  if (!std::all_of(cuts.begin(), cuts.end(), is_first)) return false;
   return std::all_of(all_axes.begin(), all_axes.end(),
                      [&](Axis axis) { return cut.contains(axis) || mesh.coordinate(rank, axis) == 0; });
 }

@@ -34,4 +34,11 @@ std::vector<Axis> Param::shard_axes() const {
   return axes;
 }
 
+std::int64_t Param::partial_ranks(const Mesh& mesh) const {
+  for (const Cut& cut : compute.cuts) {
+    if (cut.axes == partial_axes) return cut.copies;
+  }
+  return mesh.size(partial_axes);
+}
+
 }  // namespace capstan::layout

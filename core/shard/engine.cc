@@ -26,6 +26,7 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
   shared.gather_scratch = at::empty({sizes.gather}, on_device.dtype(shared.options.precision.compute));
   shared.reduce_scratch = at::empty({sizes.reduce}, on_device.dtype(shared.options.precision.reduce));
   shared.shard_scratch = at::empty({sizes.shard}, on_device.dtype(shared.options.precision.reduce));
+  shared.partial_scratch = at::empty({sizes.partial}, on_device.dtype(shared.options.precision.master));
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     buckets[b]->allocate();
     reducers[b]->allocate();

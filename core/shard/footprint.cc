@@ -83,8 +83,8 @@ std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& 
     if (bucket.cut_param && part > 1 && part < bucket.ranks) kept += bucket.slab * (bucket.ranks / part);
   }
   const auto scratch = scratch_sizes(plan, options);
-  const auto buffers =
-      scratch.gather * size(precision.compute) + (scratch.reduce + scratch.shard) * size(precision.reduce);
+  const auto buffers = scratch.gather * size(precision.compute) +
+                       (scratch.reduce + scratch.shard) * size(precision.reduce) + scratch.partial * master;
   const std::string device = c10::DeviceTypeName(precision.device.type(), true);
   std::vector<layout::Footprint> list{{"parameters", params.device, device, "always"},
                                       {"gradients", grads.device, device, "always"},

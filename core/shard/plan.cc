@@ -103,6 +103,20 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   return bucket;
 }
 
+// What the bucket's last weight adds to its all-reduces over other axes than data's.
+void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
+  const auto& records = bucket.weights.back().weight->records();
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    const auto ranks = records[r].partial_ranks(mesh);
+    if (records[r].partial_axes.empty() || ranks == 1) continue;
+    const auto same = [&](const PartialSum& sum) { return sum.axes == records[r].partial_axes && sum.ranks == ranks; };
+    auto found = std::find_if(bucket.partials.begin(), bucket.partials.end(), same);
+    if (found == bucket.partials.end())
+      found = bucket.partials.insert(found, PartialSum{records[r].partial_axes, ranks, {}});
+    found->records.push_back({bucket.weights.size() - 1, r});
+  }
+}
+
 void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& options) {
   PlannedWeight planned;
   planned.cut = cut_weight(*weight, options.mesh, options.rank, bucket.ranks);
@@ -112,9 +126,18 @@ void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& o
   bucket.slab += planned.cut.chunk_room;
   bucket.whole += planned.cut.whole_room;
   bucket.weights.push_back(std::move(planned));
+  if (bucket.trainable) add_partials(bucket, options.mesh);
 }
 
 }  // namespace
+
+std::int64_t BucketPlan::summed_elements(const PartialRecord& partial) const {
+  const auto& planned = weights[partial.weight];
+  if (cut_optim) return planned.cut.pieces.front()[partial.record].numel;
+  std::int64_t sum = 0;
+  for (const auto& pieces : planned.cut.pieces) sum += pieces[partial.record].numel;
+  return sum;
+}
 
 Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
   Plan plan;
@@ -206,6 +229,11 @@ ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
       const auto room = planned.cut.chunk_room * bucket.ranks;
       if (!planned.cut.even) uneven += room;
       if (!planned.cut.in_place) out_of_place += room;
+    }
+    for (const auto& partial : bucket.partials) {
+      std::int64_t elements = 0;
+      for (const auto& record : partial.records) elements += bucket.summed_elements(record);
+      sizes.partial = std::max(sizes.partial, elements);
     }
     if (bucket.gathers()) sizes.gather = std::max(sizes.gather, gathers_in_place(options) ? out_of_place : all);
     if (!bucket.reduces()) continue;

@@ -21,6 +21,19 @@ struct PlannedWeight {
   std::int64_t whole_offset = 0;  ///< of the whole weight among the bucket's whole weights
 };
 
+/// A record whose gradient on this rank is a part of what several ranks along other axes than data's have.
+struct PartialRecord {
+  std::size_t weight = 0;  ///< index into the bucket's weights
+  std::size_t record = 0;
+};
+
+/// Records of a bucket whose parts are added up by one all-reduce.
+struct PartialSum {
+  std::vector<layout::Axis> axes;
+  std::int64_t ranks = 1;  ///< neighbours along the axes that add up
+  std::vector<PartialRecord> records;
+};
+
 /// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained or frozen,
 /// on the same data axes), or one weight that several runs use.
 struct BucketPlan {
@@ -31,6 +44,7 @@ struct BucketPlan {
   int ranks = 1;                   ///< of that group
   int copies = 1;                  ///< hybrid: groups that hold the same, whose sums are added up
   bool trainable = true;
+  std::vector<PartialSum> partials;  ///< behind the data ranks' sum
 
   bool cut_param = false;  ///< this rank keeps its piece of the parameters only
   bool cut_optim = false;  ///< … of masters and optimizer state, so also of the summed gradient
@@ -46,6 +60,8 @@ struct BucketPlan {
   const std::vector<Piece>& pieces(const PlannedWeight& planned, int position) const {
     return planned.cut.pieces[static_cast<std::size_t>(position)];
   }
+  /// Elements of a record's gradient that the first rank keeps of the sum; others may keep fewer.
+  std::int64_t summed_elements(const PartialRecord& partial) const;
 };
 
 /// Neighbouring units that are gathered and reduced together.
@@ -79,9 +95,10 @@ bool gathers_in_place(const EngineOptions& options);
 bool reduces_in_place(const EngineOptions& options, bool waited);
 
 struct ScratchSizes {
-  std::int64_t gather = 0;  ///< compute dtype
-  std::int64_t reduce = 0;  ///< reduce dtype
-  std::int64_t shard = 0;   ///< reduce dtype
+  std::int64_t gather = 0;   ///< compute dtype
+  std::int64_t reduce = 0;   ///< reduce dtype
+  std::int64_t shard = 0;    ///< reduce dtype
+  std::int64_t partial = 0;  ///< master dtype
 };
 ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options);
 

@@ -23,6 +23,8 @@ Reducer::Reducer(Bucket& bucket, Shared& shared, const GroupOf& group_of)
       storage_(gradient_storage(bucket.plan(), shared.options)),
       label_(cat(shared.options.owner(), " ", bucket.plan().name, ", backward")) {
   if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
+  // Named by its size, it is not the group in which the layers on these axes communicate: that is another stream's.
+  for (const auto& partial : plan_.partials) partial_groups_.push_back(group_of(partial.axes, partial.ranks));
 }
 
 void Reducer::allocate() {
@@ -37,8 +39,8 @@ void Reducer::collect(const Collect& how) {
   const at::NoGradGuard no_grad;
   const bool waits = shared_.options.waits();
   if (waits || !plan_.reduces()) accumulate(how.first);
-  if (!plan_.reduces() || (waits && !how.last)) return;
-  reduce(how, waits);
+  if (plan_.reduces() && (!waits || how.last)) reduce(how, waits);
+  if (how.last && !plan_.partials.empty()) sum_partials();
 }
 
 // The leaves' gradients move into the accumulators; a weight that the loss does not reach has none, which counts as
@@ -244,6 +246,42 @@ void Reducer::sum_copies(const Collect& how) {
   if (!seat(layout::Axis::replicate, how, flat, moved, moved, *copies_))
     copies_->all_reduce(moved, comm::ReduceOp::sum, cat("all-reduce of copies ", label_));
   if (!moved.is_same(sum)) sum.copy_(moved);
+  done_.record(shared_.device());
+}
+
+// A record's gradient in what is kept of the sum.
+at::Tensor Reducer::summed(const PartialRecord& partial) const {
+  const auto& planned = plan_.weights[partial.weight];
+  const auto all = slice(partial.weight);
+  if (storage_.piece) {
+    const auto& piece = plan_.pieces(planned, bucket_.position())[partial.record];
+    return all.narrow(0, piece.in_chunk, piece.numel);
+  }
+  return all.narrow(0, plan_.pieces(planned, 0)[partial.record].in_whole, plan_.summed_elements(partial));
+}
+
+// Once a step. Ranks that add up hold the same boxes, and cut them alike among their data ranks.
+void Reducer::sum_partials() {
+  const Lane::Use lane(shared_.lanes.reduce);
+  done_.wait(shared_.device());
+  for (std::size_t i = 0; i < plan_.partials.size(); ++i) {
+    Moves in;
+    Moves out;
+    std::int64_t elements = 0;
+    for (const auto& record : plan_.partials[i].records) {
+      const auto part = summed(record);
+      const auto room = shared_.partial_scratch.narrow(0, elements, part.numel());
+      if (part.numel() == 0) continue;
+      in.add(room, part);
+      out.add(part, room);
+      elements += part.numel();
+    }
+    if (elements == 0) continue;
+    in.run(true);
+    partial_groups_[i]->all_reduce(shared_.partial_scratch.narrow(0, 0, elements), comm::ReduceOp::sum,
+                                   cat("all-reduce of parts ", label_));
+    out.run(true);
+  }
   done_.record(shared_.device());
 }
 

@@ -54,6 +54,8 @@ class Reducer {
   void reduce_in_order(bool waited, bool write);
   void reduce_whole(const Collect& how, bool waited, bool write);
   void sum_copies(const Collect& how);
+  void sum_partials();
+  at::Tensor summed(const PartialRecord& partial) const;
   /// How a flat gradient is laid out: whole weights side by side, all ranks' pieces, or this rank's piece.
   enum class Flat { whole, pieces, piece };
   bool seat(layout::Axis axis, const Collect& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
@@ -66,11 +68,12 @@ class Reducer {
   Shared& shared_;
   GradientStorage storage_;
   std::string label_;
-  std::shared_ptr<comm::Group> copies_;  ///< hybrid: the ranks that hold the same piece
-  at::Tensor whole_;                     ///< [whole] master dtype
-  at::Tensor piece_;                     ///< [slab] master dtype
-  std::vector<at::Tensor> raw_;          ///< autograd's own, flat; where storage_.raw
-  std::vector<at::Tensor> held_;         ///< autograd's own, until the lane has read them
+  std::shared_ptr<comm::Group> copies_;                       ///< hybrid: the ranks that hold the same piece
+  std::vector<std::shared_ptr<comm::Group>> partial_groups_;  ///< by the plan's partials
+  at::Tensor whole_;                                          ///< [whole] master dtype
+  at::Tensor piece_;                                          ///< [slab] master dtype
+  std::vector<at::Tensor> raw_;                               ///< autograd's own, flat; where storage_.raw
+  std::vector<at::Tensor> held_;                              ///< autograd's own, until the lane has read them
   Mark read_;
   Mark done_;
 };

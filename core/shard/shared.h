@@ -20,10 +20,11 @@ struct Shared {
   Plan plan;
   Lanes lanes;
   /// Buffers that collectives pass through; each belongs to one lane, whose work is in order.
-  at::Tensor gather_scratch;  ///< compute dtype
-  at::Tensor reduce_scratch;  ///< reduce dtype
-  at::Tensor shard_scratch;   ///< reduce dtype
-  Mark updated;               ///< masters on the device are as the last update left them
+  at::Tensor gather_scratch;   ///< compute dtype
+  at::Tensor reduce_scratch;   ///< reduce dtype
+  at::Tensor shard_scratch;    ///< reduce dtype
+  at::Tensor partial_scratch;  ///< master dtype
+  Mark updated;                ///< masters on the device are as the last update left them
 };
 
 }  // namespace capstan::shard

@@ -136,3 +136,23 @@ TEST_CASE("footprints add up by device") {
         "sum         cuda            1.50 KiB\n"
         "sum         cpu             2.00 KiB\n");
 }
+
+TEST_CASE("a cut in fewer parts than ranks: neighbours hold the same, and the first of them counts") {
+  const Mesh mesh({1, 2, 1, 4});
+  const Layout layout{{Cut{0, {Axis::tp}, 2}}};
+  Param record;
+  record.compute = layout;
+  record.partial_axes = {Axis::tp};
+  CHECK(record.partial_ranks(mesh) == 2);
+  std::vector<std::int64_t> begins;
+  std::vector<bool> counts;
+  for (int rank = 0; rank < 8; ++rank) {
+    begins.push_back(layout.box({6, 2}, mesh, rank).offset[0]);
+    counts.push_back(layout.counts(mesh, rank));
+    CHECK(layout.box({6, 2}, mesh, rank).size == Shape{3, 2});
+  }
+  CHECK(begins == std::vector<std::int64_t>{0, 0, 3, 3, 0, 0, 3, 3});
+  CHECK(counts == std::vector<bool>{true, false, true, false, false, false, false, false});
+  record.compute = {};
+  CHECK(record.partial_ranks(mesh) == 4);
+}

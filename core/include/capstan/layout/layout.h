@@ -14,6 +14,9 @@ namespace layout {
 struct Cut {
   std::int64_t dim = 0;
   std::vector<Axis> axes;  ///< the first varies slowest
+  /// Neighbouring positions that hold the same part: of W ranks, r counts as position r / copies of W / copies. (Fewer
+  /// key heads than ranks: each is held by several.) Divides the product of the axes' sizes.
+  std::int64_t copies = 1;
   bool operator==(const Cut&) const = default;
 };
 

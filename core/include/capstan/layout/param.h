@@ -52,8 +52,15 @@ struct Param {
   /// `place`; the same for all trainable records.
   std::vector<Axis> local_axes;
 
+  /// Other axes (tp) on which this rank's gradient is only a part of the sum, as those of norms under sequence
+  /// parallelism: the shard engine adds up the parts of the ranks that hold the same box. Set in `place`.
+  std::vector<Axis> partial_axes;
+
   /// The data axes along which this parameter's gradient is summed, without `replicate`: its shards' group.
   std::vector<Axis> shard_axes() const;
+
+  /// How many neighbours along partial_axes hold this rank's box, itself included: their gradients' sum is this box's.
+  std::int64_t partial_ranks(const Mesh& mesh) const;
 
   Layout compute;  ///< what tp, ep and pp leave on a rank
   RoleStorage param;
