@@ -14,12 +14,13 @@ namespace layout {
 
 /// How a parameter starts when no file gives it.
 struct Init {
-  enum class Kind { normal, zeros, ones, constant };
+  enum class Kind { normal, uniform, zeros, ones, constant };
   Kind kind = Kind::zeros;
   double mean = 0;  ///< normal's mean; constant's value
-  double std = 0;   ///< normal's standard deviation
+  double std = 0;   ///< normal's standard deviation; uniform is in [-std √3, std √3)
 
   static Init normal(double std, double mean = 0) { return {Kind::normal, mean, std}; }
+  static Init uniform(double std) { return {Kind::uniform, 0, std}; }
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 1, 0}; }
   static Init constant(double value) { return {Kind::constant, value, 0}; }
@@ -43,6 +44,9 @@ struct RoleStorage {
 struct Param {
   std::string name;  ///< stable and logical ("h.0.attn.q.weight"), the same whatever the layout
   Shape shape;       ///< of the whole tensor
+  /// The Hugging Face module that holds it ("model.layers.0.self_attn.q_proj"), where it is part of one tensor of the
+  /// model's files; set by core before structure().
+  std::string module;
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
   Init init;

@@ -24,6 +24,12 @@ namespace ops {
 void fill_normal(const at::Tensor& out, double mean, double std, std::uint64_t seed, std::string_view name,
                  const std::vector<std::int64_t>& logical_shape, const std::vector<std::int64_t>& offsets);
 
+/// The same with numbers drawn evenly from [low, high): 53 bits of one Philox block an element (block i gives elements
+/// 2i and 2i+1). Drawn on the host on every device, so that all hold the same bits: for tensors that are small, as
+/// adapters are.
+void fill_uniform(const at::Tensor& out, double low, double high, std::uint64_t seed, std::string_view name,
+                  const std::vector<std::int64_t>& logical_shape, const std::vector<std::int64_t>& offsets);
+
 /// What a dropout mask depends on.
 struct DropoutKey {
   std::uint64_t seed = 0;  ///< the run's
