@@ -49,8 +49,11 @@ Experts::Experts(std::string name, WeightPtr gate_up, WeightPtr down)
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts) const {
   const auto ends = counts.cumsum(0).to(at::kInt);
-  const auto gate_up = ops::grouped_linear(rows, gate_up_->value().flatten(1, 2), ends);
-  return ops::grouped_linear(ops::swiglu(gate_up), down_->value(), ends);
+  auto gate_up = ops::grouped_linear(rows, gate_up_->value().flatten(1, 2), ends);
+  if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends);
+  const auto inner = ops::swiglu(gate_up);
+  auto result = ops::grouped_linear(inner, down_->value(), ends);
+  return down_adapter ? down_adapter(inner, result, ends) : result;
 }
 
 at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing) const {

@@ -1,6 +1,7 @@
 #include <capstan/nn/model.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace capstan::nn {
 
@@ -23,6 +24,12 @@ WeightPtr Unit::add_record(const std::string& name, std::vector<std::int64_t> sh
 
 WeightPtr Unit::add_group(std::vector<layout::Param> records) {
   return add(std::make_shared<Weight>(std::move(records)));
+}
+
+void Unit::adapt(Adapter adapter) {
+  add(adapter.down);
+  add(adapter.up);
+  adapters_.push_back(std::move(adapter));
 }
 
 void Unit::expose(RotaryAttention& attention) {

@@ -5,15 +5,19 @@
 
 namespace capstan::nn {
 
-Summary summarise(const std::vector<std::unique_ptr<Unit>>& units) {
+namespace {
+
+template <class Size>
+Summary summarise_by(const std::vector<std::unique_ptr<Unit>>& units, const Size& size) {
   Summary summary;
   std::set<const Weight*> counted;
   for (const auto& unit : units) {
     std::int64_t parameters = 0;
     for (const auto& weight : unit->weights()) {
       if (!counted.insert(weight.get()).second) continue;
-      parameters += weight->numel();
-      if (weight->trainable()) summary.trainable += weight->numel();
+      const std::int64_t elements = size(*weight);
+      parameters += elements;
+      if (weight->trainable()) summary.trainable += elements;
     }
     summary.parameters += parameters;
     const auto kind = unit->name().substr(0, unit->name().find('.'));
@@ -23,6 +27,20 @@ Summary summarise(const std::vector<std::unique_ptr<Unit>>& units) {
     ++parts.back().units;
   }
   return summary;
+}
+
+}  // namespace
+
+Summary summarise(const std::vector<std::unique_ptr<Unit>>& units) {
+  return summarise_by(units, [](const Weight& weight) { return weight.numel(); });
+}
+
+Summary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank) {
+  return summarise_by(units, [&](const Weight& weight) {
+    std::int64_t elements = 0;
+    for (const auto& record : weight.records()) elements += record.compute.box(record.shape, mesh, rank).numel();
+    return elements;
+  });
 }
 
 std::string Summary::text() const {

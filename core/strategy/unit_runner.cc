@@ -102,6 +102,7 @@ nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache) {
 
 nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   for (auto& hooks : link.hooks) hooks->before_forward();
+  link.unit->set_batch(batch);
   const bool with_grad = c10::GradMode::is_enabled() && link.index >= first_trainable_;
   if (with_grad) {
     // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a

@@ -62,6 +62,11 @@ class Experts {
   /// Where a rank holds some of the experts: takes the rows of all, sorted, with counts [E] int64 for all, brings rows
   /// to where their expert is, calls the body there with what arrived (sorted by local expert) and brings results back.
   Slot<at::Tensor(const Body&, const at::Tensor& rows, const at::Tensor& counts)> exchange;
+  /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
+  /// behind each expert's last) -> what replaces the result.
+  using AdapterSlot = Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+  AdapterSlot gate_up_adapter;
+  AdapterSlot down_adapter;
   /// Where ff is split: on x, on the routing's weights (whose gradient is then a part), and on the result.
   CommSlot before;
   CommSlot before_weights;

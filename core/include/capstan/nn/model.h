@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/layout/file_tensor.h>
+#include <capstan/nn/adapter.h>
 #include <capstan/nn/attention.h>
 #include <capstan/nn/experts.h>
 #include <capstan/nn/head.h>
@@ -39,6 +40,13 @@ class Unit {
   const std::vector<Region*>& regions() const { return regions_; }
   bool trainable() const;
 
+  /// Adds an adapter's weights to the unit's; for strategies, in structure().
+  void adapt(Adapter adapter);
+  const std::vector<Adapter>& adapters() const { return adapters_; }
+  /// The batch of the forward that runs, or whose backward does: for what strategies put into slots. Set by the runner.
+  const Batch& batch() const { return batch_; }
+  void set_batch(const Batch& batch) { batch_ = batch; }
+
  protected:
   /// Each registers a part and returns it.
   WeightPtr add(WeightPtr weight);
@@ -63,6 +71,8 @@ class Unit {
   std::vector<Experts*> experts_;
   std::vector<Alibi*> alibis_;
   std::vector<Region*> regions_;
+  std::vector<Adapter> adapters_;
+  Batch batch_;
 };
 
 /// Sizes that the rest of the host needs to know.

@@ -28,6 +28,8 @@ struct Summary {
 };
 
 Summary summarise(const std::vector<std::unique_ptr<Unit>>& units);
+/// The same of the parts that `rank` computes with, as placement has laid them.
+Summary summarise(const std::vector<std::unique_ptr<Unit>>& units, const layout::Mesh& mesh, int rank);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE
