@@ -43,4 +43,9 @@ Shape FileTensor::expected_shape(const Shape& record) const {
   return file_shape;
 }
 
+std::string FileMap::published(const std::string& name) const {
+  const bool bare = prefixes.empty() || name.starts_with(prefixes.front()) || name.starts_with("lm_head.");
+  return bare ? name : prefixes.front() + name;
+}
+
 }  // namespace capstan::layout

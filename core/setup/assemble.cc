@@ -2,19 +2,57 @@
 
 #include <capstan/base/text.h>
 
+#include <capstan/nn/summary.h>
+
 #include "comm/planned_group.h"
 #include "setup/precision.h"
 #include "shard/plan.h"
 
 namespace capstan::setup {
+namespace {
+
+void name_modules(const std::vector<std::unique_ptr<nn::Unit>>& units, const layout::FileMap& files) {
+  for (const auto& unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (auto& record : weight->records()) {
+        const auto found = files.tensors.find(record.name);
+        if (found == files.tensors.end() || !found->second.stack.empty()) continue;
+        const auto name = files.published(found->second.name);
+        record.module = name.substr(0, name.rfind('.'));
+      }
+    }
+  }
+}
+
+// What strategies have changed: their notes, then the numbers of the whole model and of this rank.
+std::string changes_text(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  std::string text;
+  each_strategy(job, "notes", [&](strategy::Strategy& strategy) {
+    for (const auto& line : strategy.notes()) text += line + "\n";
+  });
+  const auto whole = nn::summarise(units);
+  const auto held = nn::summarise(units, job.mesh, job.rank);
+  const auto line = [](const std::string& of, const nn::Summary& s) {
+    return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
+               " non-trainable = ", thousands(s.parameters), " parameters\n");
+  };
+  if (!text.empty() || whole.trainable != whole.parameters) text += line("with strategies", whole);
+  if (held.parameters != whole.parameters) text += line("this rank computes with", held);
+  return text;
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group) {
   std::vector<std::unique_ptr<nn::Unit>> units;
   plugin::guard(job.model.name, "build", [&] { units = job.model.object->build(); });
+  name_modules(units, job.model.object->file_map());
   each_strategy(job, "structure", [&](strategy::Strategy& strategy) { strategy.structure(units); });
   const strategy::Placement placement{job.mesh, job.rank, group};
   for (auto& unit : units) {
     each_strategy(job, "placement of unit " + unit->name(),
                   [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
   }
   return units;
 }
@@ -58,20 +96,20 @@ shard::EngineOptions engine_options(const Job& job, c10::Device device) {
   return options;
 }
 
-std::vector<layout::Footprint> predict(const Job& job, std::size_t states) {
+Prediction predict(const Job& job, std::size_t states) {
   const auto device = job.device == "cuda" ? c10::Device(c10::DeviceType::CUDA, 0) : c10::Device(c10::DeviceType::CPU);
   const auto units = assemble(job, [&](const auto& axes) {
     return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes), device);
   });
   const auto options = engine_options(job, device);
   const auto plan = shard::make_plan(pointers(units), options);
-  auto footprints = shard::footprint(plan, options, states);
+  Prediction prediction{shard::footprint(plan, options, states), changes_text(job, units)};
   auto facts = job.facts();
   facts.trainable_parameters = shard::trainable_parameters(plan);
   each_strategy(job, "footprint", [&](strategy::Strategy& strategy) {
-    for (auto& part : strategy.footprint(facts)) footprints.push_back(std::move(part));
+    for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
-  return footprints;
+  return prediction;
 }
 
 }  // namespace capstan::setup

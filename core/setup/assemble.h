@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "setup/job.h"
@@ -29,9 +30,15 @@ std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn
 
 /// What the job asks of the shard engine.
 shard::EngineOptions engine_options(const Job& job, c10::Device device);
+/// What is known of the assembled model before it has memory.
+struct Prediction {
+  std::vector<layout::Footprint> footprints;
+  std::string changes;  ///< for people: what strategies made of the model, a line each; may be empty
+};
+
 /// What this rank will allocate for parameters, gradients, optimizer state and collectives, and what strategies say.
 /// `states`: optimizer state tensors a parameter. No rank is asked.
-std::vector<layout::Footprint> predict(const Job& job, std::size_t states);
+Prediction predict(const Job& job, std::size_t states);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

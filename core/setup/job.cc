@@ -271,7 +271,11 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   if (!diagnostics.empty()) return job;
   const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
                                                     : available_host_memory();
-  collect(diagnostics, [&] { job.footprints = predict(job, train_states); });
+  collect(diagnostics, [&] {
+    auto prediction = predict(job, train_states);
+    job.footprints = std::move(prediction.footprints);
+    job.model_changes = std::move(prediction.changes);
+  });
   check_host_memory(job, host_memory, diagnostics);
   return job;
 }

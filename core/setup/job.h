@@ -79,6 +79,9 @@ struct Job {
   /// Memory that this rank will allocate, without activations.
   std::vector<layout::Footprint> footprints;
 
+  /// What strategies made of the model, for people.
+  std::string model_changes;
+
   strategy::Facts facts() const;
 
   /// A sample of one of the splits; what reading it throws names the data plugin.

@@ -2,42 +2,23 @@
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/folder_source.h>
 
 #include <algorithm>
 #include <iterator>
 #include <numeric>
 
-#include "nn/init_source.h"
 #include "setup/assemble.h"
 #include "setup/seats.h"
+#include "setup/start_values.h"
 #include "setup/wrap.h"
 
 namespace capstan::setup {
 namespace {
 
-// Where the parameters' values come from: the model's folder, every fault of it at once, or their initialisation.
-std::unique_ptr<layout::Source> make_source(const Job& job, const std::vector<nn::Unit*>& units) {
-  if (!job.model_options->path) return std::make_unique<nn::InitSource>(static_cast<std::uint64_t>(job.run->seed));
-  std::vector<const layout::Param*> records;
-  for (const auto* unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        if (std::find(records.begin(), records.end(), &record) == records.end()) records.push_back(&record);
-      }
-    }
-  }
-  auto source = std::make_unique<checkpoint::FolderSource>(*job.model_options->path, job.model.object->file_map());
-  Diagnostics diagnostics;
-  source->check(records, diagnostics);
-  diagnostics.throw_if_any();
-  return source;
-}
-
 // Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
 void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
           const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const auto source = make_source(job, units);
+  const auto source = start_values(job, units);
   const auto differing = session.engine->fill(*source, progress);
   if (!job.policy.sync_module_states) return;
   const auto all = session.communicator->exchange(join(differing));

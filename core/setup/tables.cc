@@ -43,7 +43,8 @@ std::string Job::text() const {
 std::string Job::model_summary() const {
   const auto flops = static_cast<std::int64_t>(model.object->flops_per_token(sample_length));
   return cat("model ", model.name, ": ", nn::summarise(model.object->build()).text(), "\n", thousands(flops),
-             " floating-point operations a token, forward and backward, at ", thousands(sample_length), " tokens\n");
+             " floating-point operations a token, forward and backward, at ", thousands(sample_length), " tokens\n",
+             model_changes);
 }
 
 std::string Job::arithmetic() const {

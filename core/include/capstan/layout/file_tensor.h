@@ -46,6 +46,9 @@ struct FileMap {
   std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
   /// Ends of names that files may hold and nobody reads: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
+
+  /// The name under which transformers' causal-LM class has the tensor: with the first prefix, but for the head's.
+  std::string published(const std::string& name) const;
 };
 
 }  // namespace layout

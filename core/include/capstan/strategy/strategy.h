@@ -2,8 +2,10 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
+#include <capstan/layout/file_tensor.h>
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
+#include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/optimizer_rule.h>
@@ -58,6 +60,11 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
+  /// Lines for people on what the last structure() did; printed with the model's summary.
+  virtual std::vector<std::string> notes() const { return {}; }
+  /// Where values of records that structure() added come from; null, or for a record that the source does not have:
+  /// their initialisation. `files` says where the model's own stand in its published files. Asked behind structure().
+  virtual std::shared_ptr<layout::Source> values(const layout::FileMap& /*files*/) { return nullptr; }
   virtual void place(nn::Unit&, const Placement&) {}
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }

@@ -1,0 +1,71 @@
+#include "setup/start_values.h"
+
+#include <capstan/checkpoint/folder_source.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "nn/init_source.h"
+#include "setup/assemble.h"
+
+namespace capstan::setup {
+namespace {
+
+// The first of several sources that has the parameter.
+class FirstOf : public layout::Source {
+ public:
+  explicit FirstOf(std::vector<std::shared_ptr<layout::Source>> sources) : sources_(std::move(sources)) {}
+  bool has(const layout::Param& param) const override { return find(param) != nullptr; }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
+    auto* source = find(param);
+    CAPSTAN_ASSERT(source);  // initialisation is the last and has all
+    source->fill(param, box, out);
+  }
+
+ private:
+  layout::Source* find(const layout::Param& param) const {
+    const auto has = [&](const auto& source) { return source->has(param); };
+    const auto found = std::find_if(sources_.begin(), sources_.end(), has);
+    return found == sources_.end() ? nullptr : found->get();
+  }
+  std::vector<std::shared_ptr<layout::Source>> sources_;
+};
+
+std::shared_ptr<layout::Source> folder(const Job& job, const std::vector<nn::Unit*>& units) {
+  std::set<std::string> own;  // of the model, whose folder must have them
+  for (const auto& unit : job.model.object->build()) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) own.insert(record.name);
+    }
+  }
+  std::vector<const layout::Param*> records;
+  for (const auto* unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) {
+        if (own.erase(record.name) > 0) records.push_back(&record);
+      }
+    }
+  }
+  auto source = std::make_shared<checkpoint::FolderSource>(*job.model_options->path, job.model.object->file_map());
+  Diagnostics diagnostics;
+  source->check(records, diagnostics);
+  diagnostics.throw_if_any();
+  return source;
+}
+
+}  // namespace
+
+std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units) {
+  std::vector<std::shared_ptr<layout::Source>> sources;
+  const auto files = job.model.object->file_map();
+  each_strategy(job, "values", [&](strategy::Strategy& strategy) {
+    if (auto source = strategy.values(files)) sources.push_back(std::move(source));
+  });
+  if (job.model_options->path) sources.push_back(folder(job, units));
+  sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.run->seed)));
+  return std::make_unique<FirstOf>(std::move(sources));
+}
+
+}  // namespace capstan::setup
