@@ -1,0 +1,287 @@
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+#include <capstan/checkpoint/peft.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace capstan::checkpoint {
+namespace {
+
+using layout::Box;
+using Json = nlohmann::json;
+
+const char* const tensors_file = "adapter_model.safetensors";
+const char* const config_file = "adapter_config.json";
+
+std::string module_of(const layout::FileMap& files, const std::string& tensor) {
+  const auto name = files.published(tensor);
+  return name.substr(0, name.rfind('.'));
+}
+
+std::string key_of(const std::string& module, const char* matrix) {
+  return cat("base_model.model.", module, ".", matrix, ".weight");
+}
+
+const layout::FileTensor& file_tensor(const layout::FileMap& files, const layout::Param& record) {
+  const auto found = files.tensors.find(record.name);
+  if (found == files.tensors.end())
+    throw Error(cat("the model does not say where ", record.name, " stands in its files"),
+                "PEFT's names of its adapter cannot be told");
+  return found->second;
+}
+
+PeftTensor whole(std::string key, const layout::Param& record) {
+  const auto columns = record.shape.back();
+  return {std::move(key), {layout::numel(record.shape) / columns, columns}, {{&record, Box::whole(record.shape), 0}}};
+}
+
+// Modules in the order of their first record; a module of several records has their rows side by side.
+void add_plain(const nn::Adapter& adapter, const layout::FileMap& files, std::vector<PeftTensor>& out) {
+  const auto& down = adapter.down->records().front();
+  std::vector<std::string> modules;
+  for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
+    const auto& at = file_tensor(files, adapter.base->records()[adapter.parts[i]]);
+    const auto module = module_of(files, at.name);
+    auto up = whole(key_of(module, "lora_B"), adapter.up->records()[i]);
+    if (at.part) {
+      up.parts.front().first_row = at.part->offset;
+      up.shape.front() = at.part->whole;
+    }
+    if (std::find(modules.begin(), modules.end(), module) == modules.end()) {
+      modules.push_back(module);
+      out.push_back(whole(key_of(module, "lora_A"), down));
+      out.push_back(std::move(up));
+    } else {
+      const auto same = [&](const PeftTensor& tensor) { return tensor.key == up.key; };
+      std::find_if(out.begin(), out.end(), same)->parts.push_back(up.parts.front());
+    }
+  }
+}
+
+// The box of the matrix `index` of those that the record's first `dims` dimensions count.
+Box matrix_box(const layout::Shape& shape, std::size_t dims, std::int64_t index) {
+  auto box = Box::whole(shape);
+  for (auto d = dims; d-- > 0;) {
+    box.offset[d] = index % shape[d];
+    box.size[d] = 1;
+    index /= shape[d];
+  }
+  return box;
+}
+
+void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::vector<PeftTensor>& out) {
+  const auto& base = adapter.base->records().front();
+  const auto& down = adapter.down->records().front();
+  const auto& up = adapter.up->records().front();
+  const auto& at = file_tensor(files, base);
+  const auto dims = at.stacked_dims(base.shape);
+  std::int64_t each = 1;  // tensors of the file beside one A
+  for (auto d = adapter.stacked; d < dims; ++d) each *= base.shape[d];
+  for (std::size_t i = 0; i < at.stack.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    const auto module = module_of(files, at.stack[i]);
+    const auto add = [&](const char* matrix, const layout::Param& record, std::size_t counted, std::int64_t which) {
+      const auto box = matrix_box(record.shape, counted, which);
+      const auto columns = record.shape.back();
+      out.push_back({key_of(module, matrix), {box.numel() / columns, columns}, {{&record, box, 0}}});
+    };
+    add("lora_A", down, adapter.stacked, index / each);
+    add("lora_B", up, dims, index);
+  }
+}
+
+at::Tensor narrowed(at::Tensor tensor, const Box& box) {
+  for (std::size_t d = 0; d < box.size.size(); ++d)
+    tensor = tensor.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
+  return tensor;
+}
+
+std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors, const std::string& base) {
+  std::set<std::string> targets;
+  for (const auto& tensor : tensors) {
+    const auto module = tensor.key.substr(0, tensor.key.find(".lora_"));
+    targets.insert(leaf(module));
+  }
+  Json json;
+  json["peft_type"] = "LORA";
+  json["task_type"] = "CAUSAL_LM";
+  json["base_model_name_or_path"] = base;
+  json["r"] = adapter.rank;
+  json["lora_alpha"] = adapter.alpha;
+  json["lora_dropout"] = adapter.dropout;
+  json["use_rslora"] = adapter.rank_stabilised;
+  json["target_modules"] = targets;
+  json["bias"] = "none";
+  json["fan_in_fan_out"] = false;
+  json["inference_mode"] = true;
+  json["init_lora_weights"] = true;
+  json["modules_to_save"] = nullptr;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files) {
+  std::vector<PeftTensor> tensors;
+  for (const auto* adapter : adapters) {
+    if (adapter->stacked == 0) {
+      add_plain(*adapter, files, tensors);
+    } else {
+      add_stacked(*adapter, files, tensors);
+    }
+  }
+  return tensors;
+}
+
+void write_peft(const std::filesystem::path& folder, const std::vector<const nn::Adapter*>& adapters,
+                const layout::FileMap& files, layout::Source& source, const std::string& base) {
+  CAPSTAN_ASSERT(!adapters.empty());
+  const auto tensors = peft_tensors(adapters, files);
+  std::vector<NamedTensor> values;
+  for (const auto& tensor : tensors) {
+    auto value = at::empty(tensor.shape, at::kFloat);
+    for (const auto& part : tensor.parts) {
+      const auto rows = part.box.numel() / tensor.shape.back();
+      source.fill(*part.record, part.box, value.narrow(0, part.first_row, rows));
+    }
+    values.push_back({tensor.key, value});
+  }
+  write_safetensors(folder / tensors_file, values);
+  write_file(folder / config_file, config_text(*adapters.front(), tensors, base));
+}
+
+PeftSource::PeftSource(std::filesystem::path folder, const std::vector<const nn::Adapter*>& adapters,
+                       const layout::FileMap& files)
+    : folder_(std::move(folder)) {
+  Diagnostics diagnostics;
+  if (!adapters.empty()) check_config(*adapters.front(), diagnostics);
+  const SafetensorsFile file(folder_ / tensors_file);
+  std::set<std::string> used;
+  for (const auto& tensor : peft_tensors(adapters, files)) {
+    used.insert(tensor.key);
+    read(tensor, file, diagnostics);
+  }
+  std::vector<std::string> unused;
+  for (const auto& [name, info] : file.tensors()) {
+    if (!used.contains(name)) unused.push_back(name);
+  }
+  if (!unused.empty()) {
+    diagnostics.add(file.path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
+                    "choose strategy.lora.targets as in its adapter_config.json");
+  }
+  diagnostics.throw_if_any();
+}
+
+void PeftSource::check_config(const nn::Adapter& adapter, Diagnostics& diagnostics) const {
+  const auto path = (folder_ / config_file).string();
+  const auto json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    diagnostics.add(path, "it is no JSON object", "copy or download the adapter again");
+    return;
+  }
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  if (number("r") != static_cast<double>(adapter.rank)) {
+    diagnostics.add(path, cat("its rank r is ", number("r"), ", strategy.lora.rank is ", adapter.rank),
+                    cat("set rank = ", number("r")));
+  }
+  if (number("lora_alpha") != adapter.alpha) {
+    diagnostics.add(path, cat("its lora_alpha is ", number("lora_alpha"), ", strategy.lora.alpha is ", adapter.alpha),
+                    cat("set alpha = ", number("lora_alpha")));
+  }
+  const bool stabilised = json.value("use_rslora", false);
+  if (stabilised != adapter.rank_stabilised) {
+    diagnostics.add(path, cat("its use_rslora is ", stabilised, ", strategy.lora.rank_stabilised is not"),
+                    cat("set rank_stabilised = ", stabilised ? "true" : "false"));
+  }
+}
+
+void PeftSource::read(const PeftTensor& tensor, const SafetensorsFile& file, Diagnostics& diagnostics) {
+  const auto where = file.path().string();
+  if (!file.has(tensor.key)) {
+    diagnostics.add(where, cat("it has no tensor ", tensor.key),
+                    "choose strategy.lora.targets as in its adapter_config.json");
+    return;
+  }
+  const auto& info = file.info(tensor.key);
+  if (info.shape != tensor.shape) {
+    diagnostics.add(where, cat(tensor.key, " is ", layout::shape_text(info.shape), ", this run needs ",
+                               layout::shape_text(tensor.shape)));
+    return;
+  }
+  const auto value = at::empty(info.shape, at::kFloat);
+  file.read(tensor.key, Box::whole(info.shape), value);
+  for (const auto& part : tensor.parts) {
+    auto& record = values_[part.record->name];
+    if (!record.defined()) record = at::full(part.record->shape, std::nan(""), at::kFloat);
+    auto place = narrowed(record, part.box);
+    const auto rows = value.narrow(0, part.first_row, part.box.numel() / tensor.shape.back()).view(place.sizes());
+    const bool is_new = place.isnan().all().item<bool>();
+    if (!is_new && !at::equal(place, rows)) {
+      diagnostics.add(where, cat(tensor.key, " differs from the A of the modules that share ", part.record->name),
+                      "name the modules themselves in strategy.lora.targets (q_proj, …) instead of their role");
+      continue;
+    }
+    place.copy_(rows);
+  }
+}
+
+void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
+  out.view(box.size).copy_(narrowed(values_.at(param.name), box));
+}
+
+MergedSource::MergedSource(layout::Source& base, layout::Source& trained,
+                           const std::vector<const nn::Adapter*>& adapters)
+    : base_(base), trained_(trained) {
+  for (const auto* adapter : adapters) {
+    for (std::size_t i = 0; i < adapter->parts.size(); ++i)
+      adapted_[adapter->base->records()[adapter->parts[i]].name].push_back({adapter, i});
+  }
+}
+
+bool MergedSource::has(const layout::Param& param) const { return trained_.has(param) || base_.has(param); }
+
+void MergedSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
+  auto& source = trained_.has(param) ? trained_ : base_;
+  const auto found = adapted_.find(param.name);
+  if (found == adapted_.end()) return source.fill(param, box, out);
+  const auto type = out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto value = at::empty(box.size, out.options().dtype(type));
+  source.fill(param, box, value);
+  for (const auto& beside : found->second) value.add_(added(beside, box, type).to(value.device()));
+  out.view(box.size).copy_(value);
+}
+
+// scale · B A of a box: dimensions that count matrices are the batch of the product.
+at::Tensor MergedSource::added(const Beside& beside, const Box& box, at::ScalarType type) const {
+  const auto& adapter = *beside.adapter;
+  const auto& down = adapter.down->records().front();
+  const auto& up = adapter.up->records()[beside.part];
+  const auto last = box.size.size() - 1;
+  const auto stacked = static_cast<std::ptrdiff_t>(adapter.stacked);
+  Box of_up = box;
+  of_up.offset[last] = 0;
+  of_up.size[last] = adapter.rank;
+  Box of_down{{box.offset.begin(), box.offset.begin() + stacked}, {box.size.begin(), box.size.begin() + stacked}};
+  of_down.offset.insert(of_down.offset.end(), {0, box.offset[last]});
+  of_down.size.insert(of_down.size.end(), {adapter.rank, box.size[last]});
+  const auto read = [&](const layout::Param& record, const Box& part) {
+    const auto value = at::empty(part.size, type);
+    trained_.fill(record, part, value);
+    return value;
+  };
+  std::int64_t matrices = 1;
+  for (std::ptrdiff_t d = 0; d < stacked; ++d) matrices *= box.size[static_cast<std::size_t>(d)];
+  const auto a = read(down, of_down).view({matrices, adapter.rank, box.size[last]});
+  const auto b = read(up, of_up).view({matrices, -1, adapter.rank});
+  return (at::bmm(b, a) * adapter.scale()).view(box.size);
+}
+
+}  // namespace capstan::checkpoint

@@ -1,0 +1,77 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/checkpoint/safetensors.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/layout/source.h>
+#include <capstan/nn/adapter.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// A tensor of a PEFT adapter file, and which elements of records it is made of.
+///
+/// An adapter that several modules share (one A for q, k and v) is there once a module, with its A repeated; one of a
+/// stack of experts is there once an expert. Format: peft's save_pretrained, keys
+/// base_model.model.<module>.lora_A.weight [rank, in] and .lora_B.weight [out, rank].
+struct PeftTensor {
+  struct Part {
+    const layout::Param* record = nullptr;
+    layout::Box box;             ///< of the record; as a matrix [rows, columns of the tensor]
+    std::int64_t first_row = 0;  ///< in the tensor
+  };
+  std::string key;
+  layout::Shape shape;
+  std::vector<Part> parts;
+};
+std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files);
+
+/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads: a folder that exists. `source`
+/// has the adapters' records; `base` is what the file says of its base model, a folder or a hub id. The adapters' rank,
+/// alpha, scale and dropout are the same. Throws Error.
+void write_peft(const std::filesystem::path& folder, const std::vector<const nn::Adapter*>& adapters,
+                const layout::FileMap& files, layout::Source& source, const std::string& base);
+
+/// Adapters' values from a PEFT folder.
+class PeftSource : public layout::Source {
+ public:
+  /// Reads the folder's files and compares them with the adapters: every fault at once, in one Error (rank or scale of
+  /// another kind, tensors that are missing, of another shape, or that no adapter uses; an A that is not shared).
+  PeftSource(std::filesystem::path folder, const std::vector<const nn::Adapter*>& adapters,
+             const layout::FileMap& files);
+
+  bool has(const layout::Param& param) const override { return values_.contains(param.name); }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ private:
+  void check_config(const nn::Adapter& adapter, Diagnostics& diagnostics) const;
+  void read(const PeftTensor& tensor, const SafetensorsFile& file, Diagnostics& diagnostics);
+  std::filesystem::path folder_;
+  std::map<std::string, at::Tensor> values_;  // whole records: adapters are small
+};
+
+/// Base values with adapters merged in: W + scale · B A, computed in float32 (float64 for float64).
+class MergedSource : public layout::Source {
+ public:
+  /// Both sources and the adapters outlive it.
+  MergedSource(layout::Source& base, layout::Source& trained, const std::vector<const nn::Adapter*>& adapters);
+  bool has(const layout::Param& param) const override;
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ private:
+  struct Beside {
+    const nn::Adapter* adapter;
+    std::size_t part;  // of the adapter
+  };
+  at::Tensor added(const Beside& beside, const layout::Box& box, at::ScalarType type) const;
+  layout::Source& base_;
+  layout::Source& trained_;
+  std::map<std::string, std::vector<Beside>> adapted_;
+};
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE
