@@ -1,0 +1,267 @@
+// Low-rank adapters beside frozen matrices (Hu et al. 2021, "LoRA"; Kalajdzievski 2023 for the rank-stabilised scale).
+#include "lora.h"
+
+#include <capstan/base/text.h>
+#include <capstan/checkpoint/peft.h>
+
+#include <algorithm>
+#include <set>
+
+#include "forward.h"
+
+namespace lora {
+
+using namespace capstan;
+
+namespace {
+
+constexpr const char* everything = "all-linear";
+
+std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+std::string without(const std::string& name, const std::string& end) {
+  return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+}
+
+// "model.layers.0.self_attn" of "model.layers.0.self_attn.q_proj.weight".
+std::string parent_module(const std::string& record) {
+  const auto module = without(record, ".weight");
+  return module.substr(0, module.rfind('.'));
+}
+
+bool names_module(const std::string& target, const std::string& module) {
+  return !module.empty() && (module == target || module.ends_with("." + target));
+}
+
+layout::Init even_within_root(std::int64_t inputs) {
+  // Even in ±1/√n has the standard deviation 1/√(3n): PyTorch's kaiming_uniform_ with a = √5, as PEFT draws A.
+  return layout::Init::uniform(1 / std::sqrt(3.0 * static_cast<double>(inputs)));
+}
+
+}  // namespace
+
+void Lora::claim(strategy::Claims& claims) const { claims.exclusive("which parameters are trained"); }
+
+bool Lora::is_target(const std::string& name) {
+  const auto found = used_.find(name);
+  if (found == used_.end()) return false;
+  return found->second = true;
+}
+
+void Lora::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
+  used_.clear();
+  of_linear_.clear();
+  of_experts_.clear();
+  notes_.clear();
+  adapted_units_.clear();
+  for (const auto& name : options_->targets) used_[name] = false;
+  for (const auto& name : options_->modules_to_save) used_[name] = false;
+  for (auto& unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (auto& record : weight->records()) record.trainable = false;
+    }
+  }
+  for (auto& unit : units) {
+    adapt_linears(*unit);
+    adapt_experts(*unit);
+    adapted_units_.push_back(unit.get());
+  }
+  unfreeze(units);
+  refuse_unused(units);
+}
+
+// Which records of the layer's weight get an adapter together.
+std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linear) {
+  const auto& records = linear.weight()->records();
+  std::vector<std::size_t> all(records.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  std::vector<std::vector<std::size_t>> chosen;
+  if (is_target(linear.name())) chosen.push_back(all);
+  std::vector<std::string> modules;  // in the order of their first record
+  for (const auto& record : records) {
+    if (!record.module.empty() && std::find(modules.begin(), modules.end(), record.module) == modules.end())
+      modules.push_back(record.module);
+  }
+  for (const auto& module : modules) {
+    bool wanted = linear.may_split() != nn::Split::none && is_target(everything);
+    for (const auto& target : options_->targets) {
+      if (target != everything && names_module(target, module)) wanted = is_target(target);
+    }
+    if (!wanted) continue;
+    std::vector<std::size_t> parts;
+    for (const auto i : all) {
+      if (records[i].module == module) parts.push_back(i);
+    }
+    chosen.push_back(std::move(parts));
+  }
+  std::set<std::size_t> once;
+  for (const auto& parts : chosen) {
+    for (const auto part : parts) {
+      if (once.insert(part).second) continue;
+      throw Error(cat(options_.name(&LoraOptions::targets), " names ", records[part].name, " twice: as part of ",
+                      linear.name(), " and by its own module"),
+                  "name the role or the modules, not both", options_.where(&LoraOptions::targets));
+    }
+  }
+  return chosen;
+}
+
+nn::Adapter Lora::make_adapter(const std::string& layer, const nn::WeightPtr& base, std::vector<std::size_t> parts,
+                               std::size_t stacked) const {
+  nn::Adapter adapter;
+  adapter.base = base;
+  adapter.stacked = stacked;
+  adapter.rank = options_->rank;
+  adapter.alpha = options_->alpha_value();
+  adapter.rank_stabilised = options_->rank_stabilised;
+  adapter.dropout = options_->dropout;
+  const auto& first = base->records()[parts.front()];
+  const auto inputs = first.shape.back();
+  adapter.module =
+      parts.size() == 1 ? without(first.name, ".weight") : cat(parent_module(first.name), ".", leaf(layer));
+  layout::Shape down(first.shape.begin(), first.shape.begin() + static_cast<std::ptrdiff_t>(stacked));
+  down.insert(down.end(), {options_->rank, inputs});
+  adapter.down = std::make_shared<nn::Weight>(std::vector<layout::Param>{
+      nn::record(adapter.module + ".lora_A.weight", down, even_within_root(inputs), /*decay=*/true)});
+  std::vector<layout::Param> up;
+  for (const auto part : parts) {
+    const auto& record = base->records()[part];
+    auto shape = record.shape;
+    shape.back() = options_->rank;
+    const auto init = options_->init == "random" ? even_within_root(options_->rank) : layout::Init::zeros();
+    up.push_back(nn::record(without(record.name, ".weight") + ".lora_B.weight", shape, init, /*decay=*/true));
+  }
+  adapter.up = std::make_shared<nn::Weight>(std::move(up));
+  adapter.parts = std::move(parts);
+  return adapter;
+}
+
+const nn::Adapter* Lora::add(nn::Unit& unit, nn::Adapter adapter) {
+  for (const auto part : adapter.parts) {
+    if (adapter.base->records()[part].shape.size() >= adapter.stacked + 2) continue;
+    throw Error(cat(adapter.module, " is no matrix"), "choose other targets", options_.where(&LoraOptions::targets));
+  }
+  notes_.push_back("Adding lora to: " + adapter.module);
+  unit.adapt(std::move(adapter));
+  return &unit.adapters().back();
+}
+
+void Lora::adapt_linears(nn::Unit& unit) {
+  for (auto* linear : unit.linears()) {
+    for (auto& parts : chosen_parts(*linear)) {
+      of_linear_[linear].push_back(unit.adapters().size());
+      const auto module = linear->weight()->records()[parts.front()].module;
+      const bool is_role =
+          parts.size() > 1 && parts.size() == linear->weight()->records().size() &&
+          std::find(options_->targets.begin(), options_->targets.end(), linear->name()) != options_->targets.end();
+      add(unit, make_adapter(is_role ? linear->name() : module, linear->weight(), std::move(parts), 0));
+    }
+    if (options_->bias == "lora_only" && of_linear_.contains(linear) && linear->bias()) {
+      for (auto& record : linear->bias()->records()) record.trainable = true;
+    }
+  }
+}
+
+void Lora::adapt_experts(nn::Unit& unit) {
+  constexpr std::size_t none = static_cast<std::size_t>(-1);
+  for (auto* experts : unit.experts()) {
+    const bool all = is_target("experts");
+    auto& at = of_experts_[experts] = {none, none};
+    if (is_target("linear_fc1") || all) {
+      at.first = unit.adapters().size();
+      add(unit, make_adapter("gate_up", experts->gate_up(), {0}, 1));
+    }
+    if (is_target("linear_fc2") || all) {
+      at.second = unit.adapters().size();
+      add(unit, make_adapter("down", experts->down(), {0}, 1));
+    }
+    if (at == std::pair{none, none}) {
+      of_experts_.erase(experts);
+    } else if (options_->dropout > 0) {
+      throw Error(cat(options_.name(&LoraOptions::dropout), " is ", options_->dropout,
+                      ", but rows of experts belong to no sample that a mask could be drawn for"),
+                  "set it to 0, or leave the experts out of the targets", options_.where(&LoraOptions::dropout));
+    }
+  }
+}
+
+void Lora::unfreeze(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  for (const auto& unit : units) {
+    for (const auto& weight : unit->weights()) {
+      bool wanted = options_->bias == "all" && weight->records().front().name.ends_with(".bias");
+      for (const auto& record : weight->records()) {
+        for (const auto& name : options_->modules_to_save) {
+          if (names_module(name, record.module)) wanted = is_target(name);
+        }
+      }
+      for (auto& record : weight->records()) record.trainable = record.trainable || wanted;
+    }
+  }
+}
+
+void Lora::refuse_unused(const std::vector<std::unique_ptr<nn::Unit>>& units) const {
+  std::vector<std::string> known{everything};
+  const auto learn = [&](const std::string& name) {
+    if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+  };
+  for (const auto& unit : units) {
+    for (const auto* linear : unit->linears()) learn(linear->name());
+    if (!unit->experts().empty()) learn("experts");
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) learn(leaf(record.module));
+    }
+  }
+  Diagnostics diagnostics;
+  const auto judge = [&](const std::vector<std::string>& names, const std::string& option, const std::string& where) {
+    for (const auto& name : names) {
+      if (used_.at(name)) continue;
+      auto fix = suggestion(name, known);
+      if (name == "w1" || name == "w2" || name == "w3") fix = "use \"experts\": each expert gets adapters of its own";
+      diagnostics.add(where, cat(option, " names \"", name, "\", but the model has: ", join(known)), fix);
+    }
+  };
+  judge(options_->targets, options_.name(&LoraOptions::targets), options_.where(&LoraOptions::targets));
+  judge(options_->modules_to_save, options_.name(&LoraOptions::modules_to_save),
+        options_.where(&LoraOptions::modules_to_save));
+  diagnostics.throw_if_any();
+}
+
+void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
+  const auto at = [&](std::size_t index) { return Beside{&unit, index, placement.mesh, placement.rank}; };
+  for (auto* linear : unit.linears()) {
+    const auto found = of_linear_.find(linear);
+    if (found == of_linear_.end()) continue;
+    std::vector<Beside> all;
+    for (const auto index : found->second) all.push_back(at(index));
+    linear->adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
+      auto result = y;
+      for (const auto& one : all) result = one.add_to(result, x);
+      return result;
+    });
+  }
+  for (auto* experts : unit.experts()) {
+    const auto found = of_experts_.find(experts);
+    if (found == of_experts_.end()) continue;
+    const auto fill = [&](nn::Experts::AdapterSlot& slot, std::size_t index) {
+      if (index == static_cast<std::size_t>(-1)) return;
+      slot.fill("lora", [one = at(index)](const at::Tensor& rows, const at::Tensor& y, const at::Tensor& ends) {
+        return one.add_to_grouped(y, rows, ends);
+      });
+    };
+    fill(experts->gate_up_adapter, found->second.first);
+    fill(experts->down_adapter, found->second.second);
+  }
+}
+
+std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
+  if (!options_->adapter) return nullptr;
+  std::vector<const nn::Adapter*> adapters;
+  for (const auto* unit : adapted_units_) {
+    for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
+  }
+  return std::make_shared<checkpoint::PeftSource>(*options_->adapter, adapters, files);
+}
+
+}  // namespace lora
+
+CAPSTAN_STRATEGY("lora", "0.1.0", "trains low-rank adapters beside a frozen model", lora::Lora, lora::LoraOptions)

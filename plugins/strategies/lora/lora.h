@@ -1,0 +1,45 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "options.h"
+
+namespace lora {
+
+/// Low-rank adaptation (Hu et al. 2021): freezes the model and puts two thin trainable matrices beside chosen ones.
+class Lora : public capstan::strategy::Strategy {
+ public:
+  explicit Lora(capstan::config::Options<LoraOptions> options) : options_(std::move(options)) {}
+  void claim(capstan::strategy::Claims& claims) const override;
+  /// Throws Error that lists every target that no layer of the model has.
+  void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
+  std::vector<std::string> notes() const override { return notes_; }
+  std::shared_ptr<capstan::layout::Source> values(const capstan::layout::FileMap& files) override;
+
+ private:
+  void adapt_linears(capstan::nn::Unit& unit);
+  void adapt_experts(capstan::nn::Unit& unit);
+  std::vector<std::vector<std::size_t>> chosen_parts(const capstan::nn::Linear& linear);
+  capstan::nn::Adapter make_adapter(const std::string& layer, const capstan::nn::WeightPtr& base,
+                                    std::vector<std::size_t> parts, std::size_t stacked) const;
+  const capstan::nn::Adapter* add(capstan::nn::Unit& unit, capstan::nn::Adapter adapter);
+  bool is_target(const std::string& name);
+  void unfreeze(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units);
+  void refuse_unused(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units) const;
+
+  capstan::config::Options<LoraOptions> options_;
+  std::map<std::string, bool> used_;  // targets and modules_to_save: did they match anything?
+  // By layer of the units at hand, which live in their unit; structure() starts anew.
+  std::map<const capstan::nn::Linear*, std::vector<std::size_t>> of_linear_;
+  std::map<const capstan::nn::Experts*, std::pair<std::size_t, std::size_t>> of_experts_;
+  std::vector<std::string> notes_;
+  std::vector<const capstan::nn::Unit*> adapted_units_;
+};
+
+}  // namespace lora

@@ -1,0 +1,181 @@
+// Adapters learn the same on every layout, are what their formula says, and count as they should.
+#include <ATen/ATen.h>
+#include <capstan/checkpoint/peft.h>
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <algorithm>
+
+#include "checkpoint/scratch.h"
+#include "nn/init_source.h"
+#include "support/small_run.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// float64 sums in another order, amplified by AdamW: what the project promises.
+constexpr double tolerance = 1e-10;
+
+const std::string sizes = "vocab_size = 261\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n";
+const std::string llama =
+    "[model]\nplugin = \"llama\"\nhidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\n" + sizes;
+const std::string gpt =
+    "[model]\nplugin = \"gpt\"\nhidden_size = 12\nnum_heads = 3\nff_dim = 22\ndropout = 0.1\n" + sizes;
+const std::string bloom = "[model]\nplugin = \"bloom\"\nhidden_size = 12\nnum_heads = 3\n" + sizes;
+const std::string mixtral =
+    "[model]\nplugin = \"mixtral\"\nhidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\n" + sizes;
+
+std::string lora(const std::string& options) { return "[strategy.lora]\nrank = 3\ninit = \"random\"\n" + options; }
+
+struct Case {
+  std::string name;
+  std::string config;
+};
+
+const std::vector<Case> cases{
+    {"gpt, roles, dropout", gpt + lora("targets = [\"linear_qkv\", \"linear_proj\", \"linear_fc1\", \"linear_fc2\"]\n"
+                                       "dropout = 0.2\nalpha = 7\n")},
+    {"llama, modules", llama + lora("targets = [\"q_proj\", \"v_proj\", \"up_proj\"]\ndropout = 0.1\n")},
+    {"llama, everything, head", llama + lora("targets = [\"all-linear\"]\nmodules_to_save = [\"lm_head\"]\n"
+                                             "rank_stabilised = true\n")},
+    {"bloom, biases", bloom + lora("targets = [\"query_key_value\"]\nbias = \"lora_only\"\n")},
+    {"mixtral, experts", mixtral + lora("targets = [\"linear_qkv\", \"experts\", \"gate\"]\n")},
+};
+
+std::string error_of(const std::string& config) {
+  try {
+    testing::train({.world = 1, .config = config, .steps = 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// A job on one of `world` ranks that is never run.
+setup::Job planned(const std::string& model_and_lora, int world = 1) {
+  const Scratch scratch;
+  const auto file = scratch.path() / "planned.toml";
+  std::ofstream(file) << "[run]\ndevice = \"cpu\"\n"
+                      << model_and_lora
+                      << "[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\n"
+                         "global_batch = 8\n";
+  return testing::prepare_small(file.string(), {}, world, 0);
+}
+
+}  // namespace
+
+TEST_CASE("float64: adapters learn the same on every layout", "[matrix]") {
+  for (const auto& one : cases) {
+    const auto alone = testing::train({.world = 1, .config = one.config, .steps = 5});
+    REQUIRE(alone.losses.back() < alone.losses.front());
+    for (const auto& [name, gradient] : alone.gradients) {
+      INFO(one.name << " " << name);
+      CHECK(gradient.abs().max().item<double>() > 0);
+    }
+    for (const char* strategy :
+         {"[strategy.fsdp]\n", "[strategy.zero]\nstage = 2\n",
+          "[strategy.fsdp]\nmode = \"no_shard\"\n[strategy.recompute]\n",
+          "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n"}) {
+      const int world = strategy[10] == 'f' ? 3 : 2;
+      INFO(one.name << ", " << world << " ranks, " << strategy);
+      CHECK(testing::differences(testing::train({.world = world, .config = one.config + strategy, .steps = 5}), alone,
+                                 tolerance) == "");
+    }
+  }
+}
+
+TEST_CASE("only adapters, and what is asked for beside them, are trained") {
+  const auto names = [](const std::string& config) {
+    std::vector<std::string> list;
+    for (const auto& [name, gradient] :
+         testing::train({.world = 2, .config = config + "[strategy.fsdp]\n", .steps = 1}).gradients)
+      list.push_back(name);
+    return list;
+  };
+  CHECK(names(llama + lora("targets = [\"linear_qkv\"]\n")) ==
+        std::vector<std::string>{
+            "model.layers.0.self_attn.k_proj.lora_B.weight", "model.layers.0.self_attn.linear_qkv.lora_A.weight",
+            "model.layers.0.self_attn.q_proj.lora_B.weight", "model.layers.0.self_attn.v_proj.lora_B.weight",
+            "model.layers.1.self_attn.k_proj.lora_B.weight", "model.layers.1.self_attn.linear_qkv.lora_A.weight",
+            "model.layers.1.self_attn.q_proj.lora_B.weight", "model.layers.1.self_attn.v_proj.lora_B.weight"});
+  const auto biases = names(bloom + lora("targets = [\"dense\"]\nbias = \"lora_only\"\n"));
+  CHECK(std::count(biases.begin(), biases.end(), "h.0.self_attention.dense.bias") == 1);
+  CHECK(std::none_of(biases.begin(), biases.end(),
+                     [](const auto& name) { return name.ends_with("query_key_value.bias"); }));
+  const auto all = names(bloom + lora("targets = [\"dense\"]\nbias = \"all\"\nmodules_to_save = [\"ln_f\"]\n"));
+  CHECK(std::count(all.begin(), all.end(), "h.1.self_attention.query_key_value.bias") == 1);
+  CHECK(std::count(all.begin(), all.end(), "ln_f.weight") == 1);
+}
+
+TEST_CASE("an adapter begins as nothing, unless it is drawn") {
+  const auto base = testing::train({.world = 1, .config = llama, .steps = 1});
+  const auto zeros = testing::train({.world = 1, .config = llama + "[strategy.lora]\n", .steps = 1});
+  CHECK(zeros.losses.front() == base.losses.front());
+  const auto random = testing::train({.world = 1, .config = llama + lora(""), .steps = 1});
+  CHECK(random.losses.front() != base.losses.front());
+}
+
+// The loss with adapters is that of the base model with W + alpha / rank · B A in place of W. (Evaluation drops
+// nothing.)
+TEST_CASE("merged weights compute what adapters do") {
+  at::set_num_threads(1);
+  for (const auto& one : cases) {
+    INFO(one.name);
+    const Scratch scratch;
+    const auto write = [&](const char* name, const std::string& text) {
+      const auto file = scratch.path() / name;
+      std::ofstream(file)
+          << "[run]\ndevice = \"cpu\"\nseed = 5\n[train]\nmax_steps = 1\nglobal_batch = 6\nprecision = \"fp64\"\n"
+             "[data]\nplugin = \"synthetic\"\n"
+          << text;
+      return file.string();
+    };
+    const auto with = testing::prepare_small(write("with.toml", one.config), {}, 1, 0);
+    const auto without = testing::prepare_small(
+        write("without.toml", one.config.substr(0, one.config.find("[strategy.lora]"))), {}, 1, 0);
+    const auto loss = [&](const setup::Job& job, setup::Session& session) {
+      train::Feed feed(job, 0);
+      return train::Evaluator(job, session, feed).loss(*job.train_data).loss;
+    };
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto adapted = setup::materialise(with, communicator);
+      std::vector<const nn::Adapter*> adapters;
+      for (const auto& unit : adapted.units) {
+        for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
+      }
+      const double expected = loss(with, adapted);
+      comm::run_in_process(1, [&](comm::Communicator& other) {
+        auto plain = setup::materialise(without, other);
+        nn::InitSource base(5);
+        checkpoint::MergedSource merged(base, base, adapters);
+        plain.engine->fill(merged);
+        // Two products in another order, in float64.
+        CHECK(loss(without, plain) == Approx(expected).epsilon(1e-12));
+      });
+    });
+  }
+}
+
+TEST_CASE("Llama-3.1-8B's adapters count as NeMo's and as PEFT's do") {
+  const std::string model = "[model]\nplugin = \"llama\"\npreset = \"llama3.1-8b\"\n[strategy.lora]\nrank = 32\n";
+  const auto roles = planned(model + "targets = [\"linear_qkv\", \"linear_proj\"]\n");
+  CHECK_THAT(roles.model_changes, Contains("18,874,368 trainable + 8,030,261,248 non-trainable = 8,049,135,616"));
+  CHECK_THAT(roles.model_changes, Contains("Adding lora to: model.layers.31.self_attn.linear_qkv\n"));
+  CHECK_THAT(roles.model_summary(), Contains("model llama: 8,030,261,248 parameters"));
+  CHECK_THAT(planned(model + "targets = [\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]\n").model_changes,
+             Contains("27,262,976 trainable + 8,030,261,248 non-trainable"));
+}
+
+TEST_CASE("targets that the model does not have are refused, all at once") {
+  const auto text = error_of(llama + lora("targets = [\"linear_qvk\", \"w1\"]\nmodules_to_save = [\"head\"]\n"));
+  CHECK_THAT(text, Contains("strategy.lora.targets names \"linear_qvk\", but the model has: "));
+  CHECK_THAT(text, Contains("did you mean 'linear_qkv'?"));
+  CHECK_THAT(text, Contains("use \"experts\""));
+  CHECK_THAT(text, Contains("strategy.lora.modules_to_save names \"head\""));
+  CHECK_THAT(error_of(llama + lora("targets = [\"linear_qkv\", \"q_proj\"]\n")),
+             Contains("names model.layers.0.self_attn.q_proj.weight twice"));
+  CHECK_THAT(error_of(mixtral + lora("targets = [\"experts\"]\ndropout = 0.1\n")),
+             Contains("strategy.lora.dropout is 0.1, but rows of experts belong to no sample"));
+}
