@@ -36,7 +36,7 @@ class Pins:
         self.torch_version = next(row[1] for row in rows if row[0] == 'torch')
         self.nvidia = [dict(zip(('package', 'version', 'soname', 'folder', 'use', 'sha256'), row[1:]))
                        for row in rows if row[0] == 'nvidia']
-        self.python = {use: [row[2] for row in rows if row[:2] == ['python', use]] for use in ('parity', 'tidy')}
+        self.python = {use: [row[2] for row in rows if row[:2] == ['python', use]] for use in ('parity', 'parity-alone', 'tidy')}
 
 
 class Deps:
@@ -268,6 +268,7 @@ def provide_parity(deps, pins):
         (site / 'capstan_torch.pth').unlink()
     say('installing the Python packages of the parity tests')
     run(deps.pip('install', *pins.python['parity']), 'the Python packages of the parity tests could not be installed')
+    run(deps.pip('install', '--no-deps', *pins.python['parity-alone']), 'the Python packages of the parity tests could not be installed')
     show_torch()
     run([str(deps.python), '-c', PARITY_PROBE], f'{deps.python} cannot import torch and transformers (the reason stands above)')
 

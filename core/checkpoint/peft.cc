@@ -99,14 +99,41 @@ at::Tensor narrowed(at::Tensor tensor, const Box& box) {
   return tensor;
 }
 
-std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
-std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors, const std::string& base) {
-  std::set<std::string> targets;
-  for (const auto& tensor : tensors) {
-    const auto module = tensor.key.substr(0, tensor.key.find(".lora_"));
-    targets.insert(leaf(module));
+// Every module of the model's files that has a matrix.
+std::set<std::string> modules_of(const layout::FileMap& files) {
+  std::set<std::string> modules;
+  for (const auto& [record, tensor] : files.tensors) {
+    for (const auto& name : tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack) {
+      if (name.ends_with(".weight")) modules.insert(module_of(files, name));
+    }
   }
+  return modules;
+}
+
+// The shortest ends of names that mean the adapted modules and no other: peft adapts every module that ends so.
+std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules) {
+  std::set<std::string> targets;
+  for (const auto& module : adapted) {
+    auto begin = module.rfind('.');
+    for (; begin != std::string::npos && begin > 0; begin = module.rfind('.', begin - 1)) {
+      const auto end = module.substr(begin);
+      const bool alone = std::all_of(modules.begin(), modules.end(), [&](const auto& other) {
+        return !other.ends_with(end) || adapted.contains(other);
+      });
+      if (alone) break;
+    }
+    targets.insert(begin == std::string::npos ? module : module.substr(begin + 1));
+  }
+  return targets;
+}
+
+std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors,
+                        const layout::FileMap& files, const std::string& base) {
+  constexpr std::string_view prefix = "base_model.model.";
+  std::set<std::string> adapted;
+  for (const auto& tensor : tensors)
+    adapted.insert(tensor.key.substr(prefix.size(), tensor.key.rfind(".lora_") - prefix.size()));
+  const auto transposed = [](const auto& entry) { return entry.second.transposed; };
   Json json;
   json["peft_type"] = "LORA";
   json["task_type"] = "CAUSAL_LM";
@@ -115,9 +142,9 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   json["lora_alpha"] = adapter.alpha;
   json["lora_dropout"] = adapter.dropout;
   json["use_rslora"] = adapter.rank_stabilised;
-  json["target_modules"] = targets;
+  json["target_modules"] = targets_of(adapted, modules_of(files));
   json["bias"] = "none";
-  json["fan_in_fan_out"] = false;
+  json["fan_in_fan_out"] = std::any_of(files.tensors.begin(), files.tensors.end(), transposed);  // GPT-2
   json["inference_mode"] = true;
   json["init_lora_weights"] = true;
   json["modules_to_save"] = nullptr;
@@ -152,7 +179,7 @@ void write_peft(const std::filesystem::path& folder, const std::vector<const nn:
     values.push_back({tensor.key, value});
   }
   write_safetensors(folder / tensors_file, values);
-  write_file(folder / config_file, config_text(*adapters.front(), tensors, base));
+  write_file(folder / config_file, config_text(*adapters.front(), tensors, files, base));
 }
 
 PeftSource::PeftSource(std::filesystem::path folder, const std::vector<const nn::Adapter*>& adapters,
