@@ -27,9 +27,10 @@ std::string key_of(const std::string& module, const char* matrix) {
 
 const layout::FileTensor& file_tensor(const layout::FileMap& files, const layout::Param& record) {
   const auto found = files.tensors.find(record.name);
-  if (found == files.tensors.end())
+  if (found == files.tensors.end()) {
     throw Error(cat("the model does not say where ", record.name, " stands in its files"),
                 "PEFT's names of its adapter cannot be told");
+  }
   return found->second;
 }
 
@@ -300,7 +301,7 @@ at::Tensor MergedSource::added(const Beside& beside, const Box& box, at::ScalarT
   of_down.offset.insert(of_down.offset.end(), {0, box.offset[last]});
   of_down.size.insert(of_down.size.end(), {adapter.rank, box.size[last]});
   const auto read = [&](const layout::Param& record, const Box& part) {
-    const auto value = at::empty(part.size, type);
+    auto value = at::empty(part.size, type);
     trained_.fill(record, part, value);
     return value;
   };

@@ -163,7 +163,7 @@ void Lora::adapt_linears(nn::Unit& unit) {
 }
 
 void Lora::adapt_experts(nn::Unit& unit) {
-  constexpr std::size_t none = static_cast<std::size_t>(-1);
+  constexpr auto none = static_cast<std::size_t>(-1);
   for (auto* experts : unit.experts()) {
     const bool all = is_target("experts");
     auto& at = of_experts_[experts] = {none, none};
