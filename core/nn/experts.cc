@@ -31,7 +31,10 @@ std::vector<at::Tensor> Router::no_load(const at::Tensor& like) const {
 void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch) const {
   auto probability = probabilities(x);
   auto counted = at::ones({x.size(0), 1}, probability.options());
-  if (batch.real.defined()) counted = batch.real.view({-1, 1}).to(counted.scalar_type());
+  if (batch.real.defined()) {
+    const auto real = own_positions ? own_positions(batch.real) : batch.real;
+    counted = real.reshape({-1, 1}).to(counted.scalar_type());
+  }
   const auto chosen = std::get<1>(probability.detach().topk(experts_per_token_, -1));
   const auto choices = at::zeros_like(probability.detach()).scatter_(1, chosen, 1.0);
   load[0] = load[0] + (choices * counted).sum(0);
@@ -42,6 +45,13 @@ void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const 
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {
   const auto experts = static_cast<double>(load[0].size(0));
   return (load[0] * load[1]).sum() * experts / load[2].square().clamp_min(1);
+}
+
+at::Tensor LoadBalance::loss(const std::vector<at::Tensor>& load) const {
+  if (!over_positions) return balancing_loss(load);
+  const auto experts = load[0].size(0);
+  const auto all = over_positions(at::cat({load[0], load[1], load[2].view({1})}));
+  return balancing_loss({all.narrow(0, 0, experts), all.narrow(0, experts, experts), all[2 * experts]});
 }
 
 Experts::Experts(std::string name, WeightPtr gate_up, WeightPtr down)

@@ -1,22 +1,9 @@
 #include <capstan/nn/head.h>
 #include <capstan/ops/cross_entropy.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace capstan::nn {
-namespace {
-
-// Rows of hidden states whose logits are held at once: at most 1 GiB of them in fp32, so that a large vocabulary does
-// not decide the memory and a small one takes few kernels.
-std::int64_t chunk_rows(std::int64_t vocabulary) {
-  constexpr std::int64_t logits = std::int64_t{1} << 28;
-  constexpr std::int64_t fewest = 256;
-  return std::max(fewest, logits / vocabulary);
-}
-
-}  // namespace
-
 VocabularyHead::VocabularyHead(std::string name, WeightPtr weight)
     : name_(std::move(name)), weight_(std::move(weight)) {}
 
@@ -27,7 +14,7 @@ at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) cons
     const auto rows = input.flatten(0, 1);
     const auto labels = batch.labels.flatten();
     return loss ? loss(rows, matrix, labels)
-                : ops::chunked_linear_cross_entropy(rows, matrix, labels, chunk_rows(matrix.size(0)));
+                : ops::chunked_linear_cross_entropy(rows, matrix, labels, ops::cross_entropy_chunk_rows(matrix.size(0)));
   }
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, input.size(-1)});
   const auto logits = at::linear(input.gather(1, index).squeeze(1), matrix);

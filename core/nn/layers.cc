@@ -64,7 +64,15 @@ Dropout::Dropout(const std::string& site, double probability)
 
 at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;
-  return ops::dropout(x, probability_, key_of(site_, batch));
+  auto key = key_of(site_, batch);
+  if (first_position) {
+    const auto first = first_position(x.size(1));
+    key.row_shape = x.sizes().slice(1).vec();
+    key.row_shape.front() += first;
+    key.row_offset.assign(key.row_shape.size(), 0);
+    key.row_offset.front() = first;
+  }
+  return ops::dropout(x, probability_, key);
 }
 
 // A row's length is that of its micro-batch's longest sample, which depends on the layout: elements are counted as in a
@@ -74,10 +82,12 @@ at::Tensor Dropout::on_attention(const at::Tensor& probabilities, const Batch& b
   constexpr std::int64_t extent = 8192;
   constexpr std::int64_t most_heads = (std::int64_t{1} << 34) / (extent * extent);
   auto attention = key_of(site_, batch);
-  if (probabilities.size(-1) <= extent && probabilities.size(-2) <= extent && probabilities.size(1) <= most_heads) {
-    attention.row_shape = {probabilities.size(1), extent, extent};
-    attention.row_offset = {0, 0, 0};
-  }
+  const auto queries = probabilities.size(-2), keys = probabilities.size(-1);
+  auto heads = HeadRange{0, probabilities.size(1)};
+  if (own_heads) heads = own_heads(heads.all);
+  const bool fits = queries <= extent && keys <= extent && heads.all <= most_heads;
+  attention.row_shape = {heads.all, fits ? extent : queries, fits ? extent : keys};
+  attention.row_offset = {heads.first, 0, 0};
   return ops::dropout(probabilities, probability_, attention);
 }
 

@@ -35,6 +35,13 @@ void Unit::adapt(Adapter adapter) {
 void Unit::expose(RotaryAttention& attention) {
   expose(attention.qkv());
   expose(attention.projection());
+  expose(attention.dropout());
+  attentions_.push_back(&attention);
+}
+
+void Unit::expose(Router& router) {
+  expose(router.gate());
+  routers_.push_back(&router);
 }
 
 void Unit::expose(GatedMlp& mlp) {

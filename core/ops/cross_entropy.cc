@@ -2,6 +2,9 @@
 #include <capstan/ops/cross_entropy.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace capstan::ops {
 namespace {
 
@@ -13,8 +16,10 @@ bool is_16_bit(at::ScalarType type) { return type == at::kBFloat16 || type == at
 /// The chunks of one call: what they read, and what they add to.
 class Chunks {
  public:
-  Chunks(const at::Tensor& hidden, const at::Tensor& weight, bool hidden_gradient, bool weight_gradient)
+  Chunks(const at::Tensor& hidden, const at::Tensor& weight, const std::optional<VocabularyPart>& part,
+         bool hidden_gradient, bool weight_gradient)
       : hidden_(hidden),
+        part_(part),
         sum_type_(hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat),
         in_16_bits_(is_16_bit(hidden.scalar_type())),
         // The gradient of the logits is at most 1, so 2^10 is safe in half (largest number: 65504) and keeps
@@ -32,20 +37,30 @@ class Chunks {
 
   void add(std::int64_t begin, std::int64_t rows, const at::Tensor& labels) {
     const at::Tensor hidden = operand(hidden_.narrow(0, begin, rows));
-    const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1), target = labels.clamp_min(0).unsqueeze(1);
+    const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1);
+    const Target target = target_of(labels);
     at::Tensor logits = product(hidden, weight_.t());
-    const at::Tensor maximum = logits.amax(1, true);
+    at::Tensor maximum = logits.amax(1, true);
+    over_ranks(maximum, comm::ReduceOp::max);
     logits.sub_(maximum);
-    const at::Tensor picked = logits.gather(1, target);
+    at::Tensor picked = logits.gather(1, target.column);
     logits.exp_();
-    const at::Tensor sum = logits.sum(1, true);
+    at::Tensor sum = logits.sum(1, true);
+    if (part_) {
+      at::Tensor both = at::cat({picked.masked_fill(target.elsewhere, 0), sum}, 1);
+      over_ranks(both, comm::ReduceOp::sum);
+      picked = both.narrow(1, 0, 1);
+      sum = both.narrow(1, 1, 1);
+    }
     losses_.narrow(0, begin, rows).copy_((sum.log() - picked).masked_fill(ignored, 0).squeeze(1));
     if (!grad_hidden_.defined() && !grad_weight_.defined()) {
       return;
     }
     // softmax - onehot, in place: the logits are not needed again.
-    const at::Tensor at_target = (picked.exp().div(sum) - 1).mul(scale_).masked_fill(ignored, 0);
-    logits.mul_(sum.reciprocal().mul_(scale_).masked_fill(ignored, 0)).scatter_(1, target, at_target);
+    at::Tensor at_target = (picked.exp().div(sum) - 1).mul(scale_).masked_fill(ignored, 0);
+    logits.mul_(sum.reciprocal().mul_(scale_).masked_fill(ignored, 0));
+    if (part_) at_target = at::where(target.elsewhere, logits.gather(1, target.column), at_target);
+    logits.scatter_(1, target.column, at_target);
     add_gradients(operand(logits.to(hidden_.scalar_type())), hidden, begin, rows);
   }
 
@@ -55,6 +70,22 @@ class Chunks {
   const at::Tensor& grad_weight() const { return grad_weight_; }
 
  private:
+  /// Where each row's label is among this rank's logits.
+  struct Target {
+    at::Tensor column;     ///< [rows, 1]; any where the label is elsewhere or none
+    at::Tensor elsewhere;  ///< [rows, 1] bool: another rank has it; undefined: nowhere else
+  };
+  Target target_of(const at::Tensor& labels) const {
+    if (!part_) return {labels.clamp_min(0).unsqueeze(1), {}};
+    const at::Tensor column = (labels - part_->begin).unsqueeze(1);
+    const std::int64_t last = weight_.size(0) - 1;
+    return {column.clamp(0, last), column.lt(0).logical_or(column.gt(last))};
+  }
+
+  void over_ranks(const at::Tensor& numbers, comm::ReduceOp op) const {
+    if (part_) part_->group->all_reduce(numbers, op, part_->label);
+  }
+
   /// What the products read: 16-bit numbers as they are where the device multiplies them into float32 (CUDA's tensor
   /// cores), else widened, which gives the same products.
   at::Tensor operand(const at::Tensor& x) const { return x.is_cuda() ? x : x.to(sum_type_); }
@@ -80,6 +111,7 @@ class Chunks {
   }
 
   at::Tensor hidden_, weight_, losses_, grad_hidden_, grad_weight_;
+  const std::optional<VocabularyPart>& part_;
   at::ScalarType sum_type_;
   bool in_16_bits_;
   double scale_;
@@ -88,7 +120,8 @@ class Chunks {
 class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
-                            const at::Tensor& labels, std::int64_t chunk_rows, bool gradients) {
+                            const at::Tensor& labels, std::int64_t chunk_rows, bool gradients,
+                            const std::optional<VocabularyPart>& part) {
     // Counting the targets would wait for a GPU, and costs nothing on CPU: there only their rows are computed.
     at::Tensor rows;
     if (hidden.is_cpu()) {
@@ -96,7 +129,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     }
     const at::Tensor used = rows.defined() ? hidden.index_select(0, rows) : hidden;
     const at::Tensor targets = rows.defined() ? labels.index_select(0, rows) : labels;
-    Chunks chunks(used, weight, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
+    Chunks chunks(used, weight, part, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
     const std::int64_t total = hidden.is_meta() ? 0 : used.size(0);  // on meta, shapes are all there is
     for (std::int64_t begin = 0; begin < total; begin += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, total - begin);
@@ -114,7 +147,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const at::ScalarType type = ctx->saved_data["dtype"].toScalarType();
     const auto saved = ctx->get_saved_variables();
-    return {times(saved[0], gradients[0], type), times(saved[1], gradients[0], type), {}, {}, {}};
+    return {times(saved[0], gradients[0], type), times(saved[1], gradients[0], type), {}, {}, {}, {}};
   }
 
  private:
@@ -130,15 +163,34 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   }
 };
 
-}  // namespace
-
-at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
-                                        std::int64_t chunk_rows) {
+void check(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels, std::int64_t chunk_rows) {
   CAPSTAN_ASSERT(hidden.dim() == 2 && weight.dim() == 2 && labels.dim() == 1);
   CAPSTAN_ASSERT(hidden.size(0) == labels.size(0) && hidden.size(1) == weight.size(1) && weight.size(0) > 0);
   CAPSTAN_ASSERT(hidden.scalar_type() == weight.scalar_type() && labels.scalar_type() == at::kLong);
   CAPSTAN_ASSERT(chunk_rows >= 1);
-  return CrossEntropyFunction::apply(hidden, weight, labels, chunk_rows, at::GradMode::is_enabled());
+}
+
+}  // namespace
+
+at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                        std::int64_t chunk_rows) {
+  check(hidden, weight, labels, chunk_rows);
+  return CrossEntropyFunction::apply(hidden, weight, labels, chunk_rows, at::GradMode::is_enabled(),
+                                     std::optional<VocabularyPart>());
+}
+
+at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                      std::int64_t chunk_rows, const VocabularyPart& part) {
+  check(hidden, weight, labels, chunk_rows);
+  CAPSTAN_ASSERT(part.group != nullptr);
+  return CrossEntropyFunction::apply(hidden, weight, labels, chunk_rows, at::GradMode::is_enabled(),
+                                     std::optional(part));
+}
+
+std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary) {
+  constexpr std::int64_t logits = std::int64_t{1} << 28;
+  constexpr std::int64_t fewest = 256;
+  return std::max(fewest, logits / vocabulary);
 }
 
 }  // namespace capstan::ops

@@ -59,6 +59,9 @@ class RotaryAttention {
 
   Linear& qkv() { return qkv_; }
   Linear& projection() { return projection_; }
+  Dropout& dropout() { return dropout_; }
+  /// Of the whole layer.
+  const Heads& heads() const { return heads_; }
 
  private:
   Heads own_heads(std::int64_t features) const;

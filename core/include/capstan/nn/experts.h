@@ -34,6 +34,9 @@ class Router {
 
   Linear& gate() { return gate_; }
 
+  /// Where a strategy leaves a rank some of the positions: Batch::real [B, S] -> those of its own.
+  CommSlot own_positions;
+
  private:
   at::Tensor probabilities(const at::Tensor& x) const;
   Linear gate_;
@@ -44,6 +47,16 @@ class Router {
 /// transformers' load_balancing_loss_func): E · sum over experts of (choices / tokens) · (mean probability). k when
 /// the load is even. 0-dim.
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load);
+
+/// Where the load of all layers' routers becomes their loss.
+class LoadBalance {
+ public:
+  /// As balancing_loss. 0-dim.
+  at::Tensor loss(const std::vector<at::Tensor>& load) const;
+
+  /// Where each rank has counted some of the positions: on choices, probabilities and tokens side by side [2 E + 1].
+  CommSlot over_positions;
+};
 
 /// E gated MLPs, stacked: gate and up [E, 2, ff, hidden] (gate first), down [E, hidden, ff]. Each token is computed by
 /// the experts it was routed to, none is dropped.
@@ -71,6 +84,10 @@ class Experts {
   CommSlot before;
   CommSlot before_weights;
   CommSlot after;
+  /// Where the sequence is split, called by the block: on its states [B, S, hidden] in front of router and experts, so
+  /// that they see all positions, and on their result.
+  CommSlot enter;
+  CommSlot leave;
 
  private:
   at::Tensor compute(const at::Tensor& rows, const at::Tensor& counts) const;

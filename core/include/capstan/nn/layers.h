@@ -106,6 +106,15 @@ class Dropout {
   at::Tensor on_attention(const at::Tensor& probabilities, const Batch& batch) const;
   double probability() const { return probability_; }
 
+  /// Where a strategy leaves a rank some of the positions: how many are here -> the first one's place in the sequence.
+  Slot<std::int64_t(std::int64_t)> first_position;
+  /// The same for attention heads: how many are here -> which.
+  struct HeadRange {
+    std::int64_t first = 0;
+    std::int64_t all = 0;  ///< heads of all ranks
+  };
+  Slot<HeadRange(std::int64_t)> own_heads;
+
  private:
   std::uint64_t site_;
   double probability_;

@@ -37,6 +37,10 @@ class Unit {
   const std::vector<VocabularyHead*>& heads() const { return heads_; }
   const std::vector<Experts*>& experts() const { return experts_; }
   const std::vector<Alibi*>& alibis() const { return alibis_; }
+  const std::vector<RotaryAttention*>& attentions() const { return attentions_; }
+  const std::vector<Dropout*>& dropouts() const { return dropouts_; }
+  const std::vector<Router*>& routers() const { return routers_; }
+  const std::vector<LoadBalance*>& balances() const { return balances_; }
   const std::vector<Region*>& regions() const { return regions_; }
   bool trainable() const;
 
@@ -60,6 +64,9 @@ class Unit {
   void expose(Alibi& alibi) { alibis_.push_back(&alibi); }
   void expose(RotaryAttention& attention);
   void expose(GatedMlp& mlp);
+  void expose(Dropout& dropout) { dropouts_.push_back(&dropout); }
+  void expose(Router& router);
+  void expose(LoadBalance& balance) { balances_.push_back(&balance); }
   void expose(Region& region) { regions_.push_back(&region); }
 
  private:
@@ -70,6 +77,10 @@ class Unit {
   std::vector<VocabularyHead*> heads_;
   std::vector<Experts*> experts_;
   std::vector<Alibi*> alibis_;
+  std::vector<RotaryAttention*> attentions_;
+  std::vector<Dropout*> dropouts_;
+  std::vector<Router*> routers_;
+  std::vector<LoadBalance*> balances_;
   std::vector<Region*> regions_;
   std::vector<Adapter> adapters_;
   Batch batch_;
@@ -82,6 +93,7 @@ struct ModelFacts {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;  ///< heads of keys and values; 0: num_heads
   bool attention_dropout = false;  ///< attention takes the unfused path
 };
 

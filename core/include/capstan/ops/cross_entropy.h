@@ -1,8 +1,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
+#include <capstan/comm/group.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -27,6 +30,24 @@ inline constexpr std::int64_t ignored_label = -100;
 /// are left out of the products; on CUDA that would wait for the device, so all rows are computed.
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                         std::int64_t chunk_rows);
+
+/// Rows of logits to hold at once for a vocabulary (or this rank's part of one): at most 1 GiB of them in fp32, so that
+/// a large vocabulary does not decide the memory and a small one takes few kernels.
+std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary);
+
+/// This rank's rows of a matrix whose vocabulary is split.
+struct VocabularyPart {
+  std::shared_ptr<comm::Group> group;  ///< the ranks that have the other rows, on the tensors' device
+  std::int64_t begin = 0;              ///< the first row's word
+  std::string label;                   ///< for hang reports and errors
+};
+
+/// The same where `weight` holds only this rank's rows (at least one); `labels` are words of the whole vocabulary.
+/// `hidden`, `labels` and `chunk_rows` are the same on all ranks of the group, and so is the loss that comes back. The
+/// gradient of hidden is a part: its sum over the group is meant. Logits never leave their rank: for each chunk two
+/// all-reduces of one and two numbers a row, in forward alone.
+at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
+                                      std::int64_t chunk_rows, const VocabularyPart& part);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -1,0 +1,103 @@
+// The loss over a vocabulary that is split, against the one that is whole.
+#include <ATen/ATen.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/ops/collectives.h>
+#include <capstan/ops/cross_entropy.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <mutex>
+#include <numeric>
+
+using namespace capstan;
+
+namespace {
+
+constexpr std::int64_t words = 11;
+
+struct Result {
+  at::Tensor loss;
+  at::Tensor hidden;  ///< gradient
+  at::Tensor weight;
+};
+
+struct Inputs {
+  at::Tensor hidden;
+  at::Tensor weight;
+  at::Tensor labels;
+};
+
+Inputs inputs(at::ScalarType type) {
+  const auto doubles = at::TensorOptions().dtype(at::kDouble);
+  Inputs in;
+  in.hidden = at::sin(at::arange(9 * 5, doubles)).view({9, 5}).to(type);
+  in.weight = at::cos(at::arange(words * 5, doubles) * 0.7).view({words, 5}).mul(3).to(type);
+  in.labels = at::tensor({0, 10, -100, 5, 6, 3, -100, 7, 2}, at::kLong);  // of every rank, at parts' edges, and none
+  return in;
+}
+
+Result whole(const Inputs& in) {
+  auto hidden = in.hidden.clone().set_requires_grad(true), weight = in.weight.clone().set_requires_grad(true);
+  const auto loss = ops::chunked_linear_cross_entropy(hidden, weight, in.labels, 4);
+  (loss * 0.5).backward();
+  return {loss.detach(), hidden.grad(), weight.grad()};
+}
+
+Result split(const Inputs& in, int ranks) {
+  Result result{{}, at::zeros_like(in.hidden), at::full_like(in.weight, std::nan(""))};
+  std::mutex mutex;
+  bool same = true;
+  comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
+    std::vector<int> everyone(static_cast<std::size_t>(ranks));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    const auto group = communicator.group("test", everyone, at::kCPU);
+    const auto piece = ops::piece_of(words, ranks, group->rank());
+    auto hidden = in.hidden.clone().set_requires_grad(true);
+    auto weight = in.weight.narrow(0, piece.begin, piece.length).clone().set_requires_grad(true);
+    const auto loss = ops::split_linear_cross_entropy(hidden, weight, in.labels, 4, {group, piece.begin, "test"});
+    (loss * 0.5).backward();
+    const std::lock_guard lock(mutex);
+    same = same && (!result.loss.defined() || at::equal(result.loss, loss.detach()));
+    result.loss = loss.detach();
+    result.hidden += hidden.grad();
+    result.weight.narrow(0, piece.begin, piece.length).copy_(weight.grad());
+  });
+  CHECK(same);
+  return result;
+}
+
+double apart(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("the loss and its gradients do not depend on how the vocabulary is split") {
+  const int ranks = GENERATE(1, 2, 3, 4);
+  INFO(ranks << " ranks");
+  // Sums of 11 words in another order.
+  for (const auto& [type, tolerance] : {std::pair{at::kDouble, 1e-14}, std::pair{at::kFloat, 1e-6}}) {
+    const auto in = inputs(type);
+    const auto one = whole(in), parts = split(in, ranks);
+    CHECK(apart(parts.loss, one.loss) <= tolerance);
+    CHECK(apart(parts.hidden, one.hidden) <= tolerance);
+    CHECK(apart(parts.weight, one.weight) <= tolerance);
+  }
+}
+
+TEST_CASE("16-bit inputs: every rank's part is rounded once") {
+  const auto in = inputs(at::kBFloat16);
+  const auto one = whole(in), parts = split(in, 3);
+  CHECK(apart(parts.loss, one.loss) <= 1e-6);           // float32
+  CHECK(apart(parts.weight, one.weight) <= 1.0 / 256);  // one rounding to 8 bits, of nearly equal numbers
+  CHECK(apart(parts.hidden, one.hidden) <= 4.0 / 256);  // three parts, each rounded, and their sum
+}
+
+TEST_CASE("labels of which none is a target give zero") {
+  auto in = inputs(at::kDouble);
+  in.labels.fill_(ops::ignored_label);
+  const auto parts = split(in, 2);
+  CHECK(parts.loss.item<double>() == 0);
+  CHECK(parts.hidden.abs().max().item<double>() == 0);
+  CHECK(parts.weight.abs().max().item<double>() == 0);
+}
