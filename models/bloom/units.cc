@@ -54,6 +54,7 @@ Block::Block(const BloomOptions& o, std::int64_t index)
       dropout1_(name() + ".dropout1", o.dropout),
       dropout2_(name() + ".dropout2", o.dropout) {
   for (auto* linear : {&qkv_, &projection_, &up_, &down_}) expose(*linear);
+  for (auto* dropout : {&attention_dropout_, &dropout1_, &dropout2_}) expose(*dropout);
   expose(alibi_);
   expose(attention_);
   expose(mlp_);

@@ -21,6 +21,7 @@ EmbeddingUnit::EmbeddingUnit(const GptOptions& o, const nn::WeightPtr& tokens)
       dropout_("embedding.dropout", o.embedding_dropout.value_or(o.dropout)) {
   expose(tokens_);
   expose(positions_);
+  expose(dropout_);
 }
 
 nn::Hidden EmbeddingUnit::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
@@ -67,6 +68,7 @@ Block::Block(const GptOptions& o, std::int64_t index)
       dropout1_(name() + ".dropout1", o.dropout),
       dropout2_(name() + ".dropout2", o.dropout) {
   for (auto* linear : {&qkv_, &projection_, &up_, &down_}) expose(*linear);
+  for (auto* dropout : {&attention_dropout_, &dropout1_, &dropout2_}) expose(*dropout);
   expose(attention_);
   expose(mlp_);
 }

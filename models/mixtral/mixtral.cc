@@ -24,6 +24,7 @@ class Mixtral : public nn::Model {
     facts.hidden_size = o.hidden_size;
     facts.num_layers = o.num_layers;
     facts.num_heads = o.num_heads;
+    facts.num_kv_heads = o.kv_heads();
     facts.attention_dropout = o.attention_dropout > 0;
     return facts;
   }

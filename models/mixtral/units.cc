@@ -67,15 +67,17 @@ Block::Block(const MixtralOptions& o, std::int64_t index)
               o.experts_per_token),
       experts_(make_experts(o)) {
   expose(attention_);
-  expose(router_.gate());
+  expose(router_);
   expose(experts_);
   expose(attention_region_);
   expose(mlp_region_);
 }
 
 at::Tensor Block::mix(const at::Tensor& x) const {
-  const auto tokens = x.flatten(0, 1);
-  return experts_.forward(tokens, router_.forward(tokens)).view_as(x);
+  const auto whole = experts_.enter ? experts_.enter(x) : x;
+  const auto tokens = whole.flatten(0, 1);
+  const auto mixed = experts_.forward(tokens, router_.forward(tokens)).view_as(whole);
+  return experts_.leave ? experts_.leave(mixed) : mixed;
 }
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
@@ -98,11 +100,12 @@ Head::Head(const MixtralOptions& o, const nn::WeightPtr& matrix)
       norm_(add_record("model.norm.weight", {o.hidden_size}, Init::ones(), false), o.rms_norm_epsilon),
       head_("lm_head", add(matrix)) {
   expose(head_);
+  expose(balance_);
 }
 
 nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = head_.forward(norm_.forward(hidden.states), batch);
-  if (!hidden.sums.empty()) hidden.sums = {nn::balancing_loss(hidden.sums) * aux_loss_coef_};
+  if (!hidden.sums.empty()) hidden.sums = {balance_.loss(hidden.sums) * aux_loss_coef_};
   return hidden;
 }
 

@@ -49,6 +49,7 @@ class Head : public nn::Unit {
 
  private:
   double aux_loss_coef_;
+  nn::LoadBalance balance_;
   nn::RmsNorm norm_;
   nn::VocabularyHead head_;
 };
