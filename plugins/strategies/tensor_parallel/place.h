@@ -1,0 +1,61 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tensor_parallel {
+
+/// What is split besides matrices.
+struct Extent {
+  bool sequence = false;
+  bool vocabulary = true;
+  std::shared_ptr<std::int64_t> length;          ///< tokens a row of the micro-batch that runs; embeddings write it
+  std::shared_ptr<std::set<std::string>> split;  ///< records that were split so far, of all units
+};
+
+/// Splits one unit over the ranks of tp: sets its records' compute layouts, marks gradients that are parts, and fills
+/// its layers' slots. Each rank then computes with what its layers hold; the unit does not know.
+class UnitPlacement {
+ public:
+  UnitPlacement(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement, Extent extent);
+  /// Throws Error for sizes that don't divide and for weights that layers without a declared split use.
+  void run();
+
+ private:
+  using Transform = std::function<at::Tensor(const at::Tensor&)>;
+
+  void split_columns(capstan::nn::Linear& linear);
+  void split_rows(capstan::nn::Linear& linear);
+  void split_embedding(capstan::nn::Embedding& embedding);
+  void split_head(capstan::nn::VocabularyHead& head);
+  void split_experts(capstan::nn::Experts& experts);
+  void split_attention();
+  void split_positions();
+  void mark_partial();
+  void check_uses() const;
+
+  /// In front of layers whose results are cut, and behind layers whose results are parts.
+  Transform enter(const std::string& layer) const;
+  Transform leave(const std::string& layer) const;
+  /// Cuts a record; `copies` neighbours hold the same.
+  void cut(capstan::layout::Param& record, std::int64_t dim, std::int64_t copies);
+  void cut(capstan::nn::Weight& weight, std::int64_t dim);
+  bool is_cut(const capstan::nn::Weight& weight) const;
+  std::string label(const char* what, const std::string& layer) const;
+  Transform own_part(std::int64_t dim) const;
+
+  capstan::nn::Unit& unit_;
+  Extent extent_;
+  std::shared_ptr<capstan::comm::Group> group_;
+  std::map<const capstan::nn::Linear*, std::int64_t> key_copies_;  ///< of fused q, k, v
+  std::set<std::string> declared_;                                 ///< records of layers that were split
+  std::set<const capstan::nn::Weight*> whole_;                     ///< every rank computes all of their gradient
+};
+
+}  // namespace tensor_parallel

@@ -1,0 +1,36 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+
+namespace tensor_parallel {
+
+struct TensorParallelOptions {
+  std::int64_t size = 1;
+  bool sequence_parallel = false;
+  bool vocab_parallel = true;
+  static void describe(capstan::config::OptionTable<TensorParallelOptions>& t);
+};
+
+/// Splits matrices, attention heads and the vocabulary over the ranks of the axis tp, which see the same samples
+/// (Shoeybi et al. 2019, "Megatron-LM"); with sequence_parallel what lies between the split layers is split along the
+/// sequence (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models").
+class TensorParallel : public capstan::strategy::Strategy {
+ public:
+  explicit TensorParallel(capstan::config::Options<TensorParallelOptions> options) : options_(std::move(options)) {}
+  void mesh(capstan::layout::MeshSpec& spec) override;
+  void claim(capstan::strategy::Claims& claims) const override;
+  void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
+  void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
+
+ private:
+  capstan::config::Options<TensorParallelOptions> options_;
+  /// Tokens a row of the micro-batch that runs, whose positions are split: what a rank's part does not tell.
+  std::shared_ptr<std::int64_t> length_ = std::make_shared<std::int64_t>(0);
+  std::shared_ptr<std::set<std::string>> split_ = std::make_shared<std::set<std::string>>();  ///< records
+};
+
+}  // namespace tensor_parallel
