@@ -1,0 +1,74 @@
+// What ranks learn that split the model is what one rank learns alone.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include "support/tensor_cases.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+constexpr std::int64_t steps = 10;
+// Sums in another order differ by some 1e-16 a term, and AdamW amplifies that: what the project promises.
+constexpr double tolerance = 1e-10;
+
+Run run(std::size_t family, int world, const std::string& strategy, const std::vector<std::string>& overrides) {
+  Setting setting{.world = world, .overrides = overrides, .steps = steps};
+  setting.config = family_config(families()[family]) + strategy;
+  return train(setting);
+}
+
+const Run& alone(std::size_t family) {
+  static std::map<std::size_t, Run> runs;
+  const auto found = runs.find(family);
+  if (found != runs.end()) return found->second;
+  return runs[family] = run(family, 1, "", {family_accumulation(1)});
+}
+
+void check(const Choice& choice) {
+  const auto c = tensor_case(choice);
+  INFO(c.name);
+  CHECK(differences(run(c.family, c.world, c.strategy, c.overrides), alone(c.family), tolerance) == "");
+}
+
+}  // namespace
+
+TEST_CASE("float64: the families learn, so that the matrix compares something", "[matrix]") {
+  for (std::size_t family = 0; family < families().size(); ++family) {
+    INFO(families()[family].plugin);
+    const auto& reference = alone(family);
+    CHECK(reference.losses.back() < 0.9 * reference.losses.front());
+    // A group of which all gradients are rounding would be equal to anything.
+    for (const auto& [name, members] : reference.fused) {
+      double largest = 0;
+      for (const auto& member : members)
+        largest = std::max(largest, reference.gradients.at(member).abs().max().item<double>());
+      INFO(name);
+      CHECK(largest > 1e-6);
+    }
+  }
+}
+
+TEST_CASE("float64: a pairwise cover of tensor parallelism learns what one rank does", "[matrix]") {
+  for (const auto& choice : pairwise(tensor_levels(), tensor_allowed)) check(choice);
+}
+
+TEST_CASE("float64: all of tensor parallelism's matrix", "[.][full][matrix]") {
+  each_choice(tensor_levels(), [](const Choice& choice) {
+    if (tensor_allowed(choice)) check(choice);
+  });
+}
+
+// Rounding of 1e-7 a term, and AdamW's amplification of it over ten steps.
+TEST_CASE("fp32: split ranks stay near one rank", "[matrix]") {
+  for (std::size_t family = 0; family < families().size(); ++family) {
+    for (const std::string more : {"", "sequence_parallel = true\n"}) {
+      INFO(families()[family].plugin << " " << more);
+      const auto one = run(family, 1, "", {family_accumulation(1), "train.precision=fp32"});
+      const auto split = run(family, 4, "[strategy.tensor_parallel]\nsize = 2\n" + more + "[strategy.fsdp]\n",
+                             {family_accumulation(2), "train.precision=fp32"});
+      CHECK(differences(split, one, 1e-3) == "");
+    }
+  }
+}

@@ -1,0 +1,41 @@
+#pragma once
+// The model families at tiny sizes, for matrices of layouts over capstan::testing::train.
+#include <string>
+#include <vector>
+
+namespace capstan::testing {
+
+/// A model with what splitting may meet: two blocks, an odd vocabulary and feed-forward width, dropout.
+struct Family {
+  std::string plugin;
+  std::string options;  ///< TOML in [model]
+};
+
+/// Four query heads each; llama's two key heads are fewer than four ranks, mixtral's one fewer than two.
+inline const std::vector<Family>& families() {
+  static const std::vector<Family> list{
+      {"gpt", "hidden_size = 16\nnum_heads = 4\nff_dim = 22\ndropout = 0.1\n"},
+      {"bloom", "hidden_size = 16\nnum_heads = 4\ndropout = 0.1\nattention_dropout = 0.1\n"},
+      {"llama",
+       "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nattention_bias = true\nmlp_bias = true\n"
+       "attention_dropout = 0.1\ntie_word_embeddings = true\n"},
+      {"mixtral",
+       "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 1\nff_dim = 10\nnum_experts = 4\nattention_dropout = 0.1\n"
+       "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n"},
+  };
+  return list;
+}
+
+/// [model] for capstan::testing::train.
+inline std::string family_config(const Family& family) {
+  return "[model]\nplugin = \"" + family.plugin +
+         "\"\nvocab_size = 61\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n" + family.options;
+}
+
+/// Micro-batches of three samples on any number of data ranks, since a mixture's balancing loss is over the
+/// micro-batch; `data_ranks` divides 8.
+inline std::string family_accumulation(int data_ranks) {
+  return "train.accumulation=" + std::to_string(8 / data_ranks);
+}
+
+}  // namespace capstan::testing
