@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "plugin/host.h"
+#include "setup/job.h"
 #include "support/families.h"
 #include "support/folder.h"
 
@@ -43,6 +45,48 @@ class Rival : public strategy::Strategy {
   void claim(strategy::Claims& claims) const override { claims.exclusive("axis tp"); }
 };
 
+// A model that does not say how many key heads it has.
+class Quiet : public nn::Model {
+ public:
+  struct QuietOptions {
+    static void describe(config::OptionTable<QuietOptions>&) {}
+  };
+  explicit Quiet(const config::Options<QuietOptions>&) {}
+  void check(Diagnostics&) const override {}
+  nn::ModelFacts facts() const override {
+    nn::ModelFacts facts;
+    facts.vocab_size = 40;
+    facts.max_positions = 24;
+    facts.num_heads = 6;
+    return facts;
+  }
+  std::vector<std::unique_ptr<nn::Unit>> build() const override {
+    std::vector<std::unique_ptr<nn::Unit>> units;
+    units.push_back(std::make_unique<Attention>());
+    return units;
+  }
+  double flops_per_token(std::int64_t) const override { return 1; }
+  layout::FileMap file_map() const override { return {}; }
+
+ private:
+  class Attention : public nn::Unit {
+   public:
+    Attention()
+        : Unit("attention"),
+          layer_({6, 3, 2}, nn::Rotary(2, 1e4, {}), linear("qkv", nn::Split::columns, {24, 12}),
+                 linear("proj", nn::Split::rows, {12, 12}), nn::Dropout("attention", 0), 0) {
+      expose(layer_);
+    }
+    nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
+
+   private:
+    nn::Linear linear(const std::string& name, nn::Split split, const layout::Shape& shape) {
+      return {name, split, add_record(name + ".weight", shape, layout::Init::zeros(), true), nullptr};
+    }
+    nn::RotaryAttention layer_;
+  };
+};
+
 }  // namespace
 
 TEST_CASE("a size is needed, and must divide the world") {
@@ -59,6 +103,20 @@ TEST_CASE("heads that do not divide are refused with the sizes that do") {
   CHECK_THAT(error_of(model("llama", "hidden_size = 24\nnum_heads = 12\nnum_kv_heads = 3\nff_dim = 16\n") + tensor(2)),
              Contains("the model's 3 key and value heads can neither be divided by it nor each be held by as many") &&
                  Contains("use one of 1, 3, 6, 12"));
+}
+
+TEST_CASE("key heads that a model does not tell are found when it is placed") {
+  std::string error;
+  try {
+    testing::train({.world = 2,
+                    .config = "[model]\nplugin = \"quiet\"\n" + tensor(2),
+                    .steps = 1,
+                    .types = {testing::type<nn::Model, Quiet, Quiet::QuietOptions>("model", "quiet")}});
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  CHECK_THAT(error, Contains("strategy.tensor_parallel.size is 2, but the model's 3 key and value heads can neither be "
+                             "divided by it"));
 }
 
 TEST_CASE("sizes that leave a rank nothing are refused") {
@@ -100,4 +158,31 @@ TEST_CASE("the axis has one owner") {
     error = caught.what();
   }
   CHECK_THAT(error, Contains("axis tp") && Contains("rival") && Contains("tensor_parallel"));
+}
+
+TEST_CASE("ranks of two nodes that split a layer are warned of the network") {
+  const test::Folder folder;
+  const auto log_file = (folder / "log").string();
+  const auto config = folder.write(
+      "a.toml", "[run]\ndevice = \"cpu\"\n" + model("gpt", families().front().options) +
+                    "[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\nglobal_batch = 4\n[optimizer]\nlr = "
+                    "1e-3\n" +
+                    tensor(4));
+  log::configure(log_file, log::Level::error, 0);
+  for (const int ranks_per_node : {2, 4}) {
+    plugin::Host host;
+    Diagnostics diagnostics;
+    setup::JobRequest request;
+    request.file = config;
+    request.world_size = 4;
+    request.ranks_per_node = ranks_per_node;
+    setup::prepare(request, host, diagnostics);
+    diagnostics.throw_if_any();
+  }
+  log::configure({}, log::Level::warning, 0);
+  std::ostringstream text;
+  text << std::ifstream(log_file).rdbuf();
+  CHECK_THAT(text.str(), Contains("strategy.tensor_parallel.size is 4, but a node has 2 ranks: layers then wait for "
+                                  "the network between nodes, several times each"));
+  CHECK_THAT(text.str(), !Contains("a node has 4 ranks"));
 }
