@@ -34,6 +34,16 @@ std::vector<Axis> Param::shard_axes() const {
   return axes;
 }
 
+Layout Param::sharded(const Mesh& mesh) const {
+  const auto axes = shard_axes();
+  const auto local = compute.box(shape, mesh, 0).size;  // the same answer on all ranks
+  const auto shares_evenly = [&](std::int64_t dim) {
+    return local.empty() || local[static_cast<std::size_t>(dim)] % mesh.size(axes) == 0;
+  };
+  const auto found = std::find_if(shard_dims.begin(), shard_dims.end(), shares_evenly);
+  return compute.with({found == shard_dims.end() ? shard_dims.back() : *found, axes});
+}
+
 std::int64_t Param::partial_ranks(const Mesh& mesh) const {
   for (const Cut& cut : compute.cuts) {
     if (cut.axes == partial_axes) return cut.copies;

@@ -36,8 +36,7 @@ Bucket::Bucket(const BucketPlan& plan, Shared& shared, const GroupOf& group_of)
       on_host_(masters_on_host(plan, shared.options)),
       send_from_(shard::send_from(plan, shared.options)) {
   CAPSTAN_ASSERT(group_->size() == plan.ranks);
-  const auto part = shared.options.policy.reshard_size;
-  if (plan.cut_param && part > 1 && part < plan.ranks) part_group_ = group_of(plan.axes, part);
+  if (reshards(plan, shared.options.policy)) part_group_ = group_of(plan.axes, shared.options.policy.reshard_size);
 }
 
 void Bucket::allocate() {
@@ -106,7 +105,7 @@ void Bucket::fill(layout::Source& source) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
-      const auto layout = plan_.gathers() ? record.compute.with({0, plan_.axes}) : record.compute;
+      const auto layout = plan_.gathers() ? record.sharded(shared_.options.mesh) : record.compute;
       const auto out = fill_target(i, j);
       if (out.numel() > 0)
         source.fill(record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), out);
@@ -129,10 +128,12 @@ std::vector<std::string> Bucket::fill_from_first(layout::Source& source, comm::G
       if (everyone.rank() == 0 && box.numel() > 0) source.fill(record, box, whole);
       everyone.broadcast(whole, 0, cat("broadcast ", shared_.options.owner(), " ", record.name));
       const auto mine = fill_target(i, j);
-      const auto offset = plan_.gathers() ? plan_.pieces(plan_.weights[i], position())[j].in_whole -
-                                                plan_.pieces(plan_.weights[i], 0)[j].in_whole
-                                          : 0;
-      const auto theirs = whole.narrow(0, offset, mine.numel()).to(mine.device());
+      if (plan_.gathers()) {
+        auto piece = plan_.pieces(plan_.weights[i], position())[j];
+        piece.in_whole -= plan_.pieces(plan_.weights[i], 0)[j].in_whole;
+        whole = piece.of_whole(whole).reshape({-1});
+      }
+      const auto theirs = whole.to(mine.device());
       if (at::equal(mine, theirs)) continue;
       differing.push_back(record.name);
       mine.copy_(theirs);
@@ -320,8 +321,8 @@ void Bucket::unpack_weight(std::size_t i, int rank, const at::Tensor& chunk, std
                            std::vector<at::Tensor>& from) const {
   for (const auto& piece : plan_.pieces(plan_.weights[i], rank)) {
     if (piece.numel == 0) continue;
-    to.push_back(leaves_[i].alias.narrow(0, piece.in_whole, piece.numel));
-    from.push_back(chunk.narrow(0, piece.in_chunk, piece.numel));
+    to.push_back(piece.of_whole(leaves_[i].alias));
+    from.push_back(piece.of_chunk(chunk));
   }
 }
 

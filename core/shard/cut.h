@@ -3,22 +3,34 @@
 #include <capstan/layout/mesh.h>
 #include <capstan/nn/weight.h>
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// Elements that lie together both in a rank's chunk of a weight and in the whole weight.
+/// A rank's part of a record: together in the rank's chunk of a weight, in the whole weight in equal blocks (one, where
+/// dimension 0 is cut).
 struct Piece {
-  std::size_t record = 0;     ///< index into the weight's records
-  std::int64_t in_chunk = 0;  ///< offset in the rank's chunk, elements
-  std::int64_t in_whole = 0;  ///< offset in the rank's whole (compute) weight, elements
-  std::int64_t numel = 0;     ///< may be 0
+  std::size_t record = 0;        ///< index into the weight's records
+  std::int64_t in_chunk = 0;     ///< offset in the rank's chunk, elements
+  std::int64_t in_whole = 0;     ///< offset of the first block in the rank's whole (compute) weight, elements
+  std::int64_t numel = 0;        ///< of all blocks; may be 0
+  std::int64_t blocks = 1;       ///< at least 1
+  std::int64_t block_apart = 0;  ///< from one block's begin to the next one's in the whole weight, elements
+
+  /// Its elements in a flat whole weight, and in a flat chunk: views of one shape.
+  at::Tensor of_whole(const at::Tensor& flat) const;
+  at::Tensor of_chunk(const at::Tensor& flat) const;
+  /// Block `i` as a piece of its own.
+  Piece block(std::int64_t i) const;
 };
 
-/// How one weight is cut over the `ranks` of its data group: each record along dimension 0 by layout::Cut's rule,
-/// a rank's parts of the records of a fused group side by side. Every rank's chunk takes the same room.
+/// How one weight is cut over the `ranks` of its data group: each record along one dimension (Param::sharded) by
+/// layout::Cut's rule, a rank's parts of the records of a fused group side by side. Every rank's chunk takes the same
+/// room.
 ///
 /// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal pieces, and ATen's CPU
 /// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail whatever the cut.

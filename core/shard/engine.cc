@@ -20,7 +20,10 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
     if (planned.is_tied()) ended_by_run[planned.runs.back()].push_back(b);
     for (std::size_t w = 0; planned.trainable && w < planned.weights.size(); ++w) trained.push_back({b, w});
   }
-  if (shared.options.policy.sync_module_states) everyone = group_of(layout::data_axes, 0);
+  for (const auto& bucket : plan.buckets) {
+    if (!shared.options.policy.sync_module_states) break;
+    holders.push_back(group_of(bucket.weights.front().weight->records().front().data_axes, 0));
+  }
   const auto sizes = scratch_sizes(plan, shared.options);
   const auto on_device = at::TensorOptions().device(shared.device());
   shared.gather_scratch = at::empty({sizes.gather}, on_device.dtype(shared.options.precision.compute));
@@ -124,9 +127,10 @@ std::vector<std::string> Engine::fill(layout::Source& source,
   const auto all = parameters();
   std::int64_t done = 0;
   std::vector<std::string> differing;
-  for (auto& bucket : parts_->buckets) {
-    if (parts_->everyone) {
-      for (auto& name : bucket->fill_from_first(source, *parts_->everyone)) differing.push_back(std::move(name));
+  for (std::size_t b = 0; b < parts_->buckets.size(); ++b) {
+    auto& bucket = parts_->buckets[b];
+    if (!parts_->holders.empty()) {
+      for (auto& name : bucket->fill_from_first(source, *parts_->holders[b])) differing.push_back(std::move(name));
     } else {
       bucket->fill(source);
     }

@@ -37,9 +37,9 @@ struct Engine::Parts {
   HostUpdate host;
   std::vector<bool> stays;  ///< by run: gathered since forward
   std::vector<Trained> trained;
-  std::vector<std::vector<at::Tensor>> state;  ///< by trained weight, on the device
-  std::shared_ptr<comm::Group> everyone;       ///< sync_module_states: all ranks on the data axes
-  at::Tensor part_weights;                     ///< weight of each part that squared_grad_norms() measures
+  std::vector<std::vector<at::Tensor>> state;         ///< by trained weight, on the device
+  std::vector<std::shared_ptr<comm::Group>> holders;  ///< sync_module_states: by bucket, ranks along its data axes
+  at::Tensor part_weights;                            ///< weight of each part that squared_grad_norms() measures
   std::int64_t micro_step = 0;
   Reducer* held = nullptr;  ///< the last that was collected
 };

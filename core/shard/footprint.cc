@@ -79,8 +79,7 @@ std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& 
     const bool on_host = masters_on_host(bucket, options);
     if (storage.piece && on_host) grads.host += bucket.slab * master;
     if (bucket.trainable) (on_host ? optim.host : optim.device) += n * master * static_cast<std::int64_t>(states);
-    const auto part = options.policy.reshard_size;
-    if (bucket.cut_param && part > 1 && part < bucket.ranks) kept += bucket.slab * (bucket.ranks / part);
+    if (reshards(bucket, options.policy)) kept += bucket.slab * (bucket.ranks / options.policy.reshard_size);
   }
   const auto scratch = scratch_sizes(plan, options);
   const auto buffers = scratch.gather * size(precision.compute) +

@@ -19,7 +19,7 @@ bool has(const std::vector<Axis>& axes, Axis axis) { return std::find(axes.begin
 void set_roles(layout::Param& record, const EngineOptions& options) {
   const auto& precision = options.precision;
   const auto& policy = options.policy;
-  const auto cut = record.compute.with({0, record.shard_axes()});
+  const auto cut = record.sharded(options.mesh);
   const c10::Device host(c10::DeviceType::CPU);
   const auto master = record.trainable ? precision.master : precision.compute;
   const bool param_on_host = policy.offload_param || (policy.offload_optim && record.trainable);
@@ -207,6 +207,11 @@ std::int64_t trainable_parameters(const Plan& plan) {
     for (const auto& planned : bucket.weights) sum += bucket.trainable ? planned.weight->numel() : 0;
   }
   return sum;
+}
+
+bool reshards(const BucketPlan& bucket, const strategy::ShardPolicy& policy) {
+  const auto part = policy.reshard_size;
+  return bucket.cut_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0;
 }
 
 bool gathers_in_place(const EngineOptions& options) { return options.coalesce && options.policy.reshard_size == 0; }

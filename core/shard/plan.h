@@ -88,6 +88,10 @@ std::int64_t trainable_parameters(const Plan& plan);
 /// optimizer state a slice.
 std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& options, std::size_t states);
 
+/// After forward the bucket's parameters stay cut over the policy's reshard_size neighbours. Not where that does not
+/// divide its ranks: experts may have fewer than dense parameters.
+bool reshards(const BucketPlan& bucket, const strategy::ShardPolicy& policy);
+
 /// Elements of the buffers that collectives pass through, shared by all buckets.
 /// All-gathers write the whole weights themselves; only weights that are no rows of equal pieces pass through scratch.
 bool gathers_in_place(const EngineOptions& options);

@@ -118,8 +118,7 @@ void Reducer::pack_weight(std::size_t i, int rank, const at::Tensor& from, const
   for (const auto& piece : plan_.pieces(plan_.weights[i], rank)) {
     if (piece.in_chunk > filled) chunk.narrow(0, filled, piece.in_chunk - filled).zero_();
     filled = piece.in_chunk + piece.numel;
-    if (piece.numel > 0)
-      moves.add(chunk.narrow(0, piece.in_chunk, piece.numel), from.narrow(0, piece.in_whole, piece.numel));
+    if (piece.numel > 0) moves.add(piece.of_chunk(chunk), piece.of_whole(from));
   }
   if (filled < chunk.numel()) chunk.narrow(0, filled, chunk.numel() - filled).zero_();
 }
@@ -200,8 +199,8 @@ void Reducer::unpack(const at::Tensor& all, bool write) {
     for (int r = 0; r < plan_.ranks; ++r) {
       for (const auto& piece : plan_.pieces(planned, r)) {
         if (piece.numel == 0) continue;
-        moves.add(whole_.narrow(0, planned.whole_offset + piece.in_whole, piece.numel),
-                  all.narrow(0, r * plan_.slab + planned.slab_offset + piece.in_chunk, piece.numel));
+        moves.add(piece.of_whole(whole_.narrow(0, planned.whole_offset, planned.cut.numel)),
+                  piece.of_chunk(all.narrow(0, r * plan_.slab + planned.slab_offset, planned.cut.chunk_room)));
       }
     }
   }
@@ -301,9 +300,13 @@ std::vector<strategy::BucketPart> Reducer::parts(Flat flat) const {
       if (flat == Flat::piece && r != bucket_.position()) continue;
       for (const auto& piece : plan_.pieces(planned, r)) {
         if (piece.numel == 0) continue;
+        const auto& record = planned.weight->records()[piece.record];
         const auto in_slab = planned.slab_offset + piece.in_chunk + (flat == Flat::pieces ? r * plan_.slab : 0);
-        const auto offset = flat == Flat::whole ? planned.whole_offset + piece.in_whole : in_slab;
-        parts.push_back({&planned.weight->records()[piece.record], offset, piece.numel});
+        if (flat != Flat::whole) parts.push_back({&record, in_slab, piece.numel});
+        for (std::int64_t b = 0; flat == Flat::whole && b < piece.blocks; ++b) {
+          const auto block = piece.block(b);
+          parts.push_back({&record, planned.whole_offset + block.in_whole, block.numel});
+        }
       }
     }
   }

@@ -33,7 +33,7 @@ void each_part(Engine::Parts& parts, Of what, bool only_trainable, const std::fu
       const auto& planned = bucket.weights[w];
       for (std::size_t r = 0; r < planned.weight->records().size(); ++r) {
         const auto& record = planned.weight->records()[r];
-        auto layout = cut ? record.compute.with({0, bucket.axes}) : record.compute;
+        auto layout = cut ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
         const auto& piece = bucket.pieces(planned, cut ? parts.buckets[b]->position() : 0)[r];
@@ -64,8 +64,10 @@ at::Tensor Engine::squared_grad_norms() {
     for (const auto& piece : bucket.pieces(bucket.weights[w], parts_->buckets[b]->position())) {
       const auto& record = bucket.weights[w].weight->records()[piece.record];
       if (piece.numel == 0 || !counts(record, bucket, parts_->shared.options)) continue;
-      tensors.push_back(parts_->reducers[b]->counted(w, piece));
-      weight_of_tensor.push_back(static_cast<std::int64_t>(t));
+      for (std::int64_t block = 0; block < piece.blocks; ++block) {
+        tensors.push_back(parts_->reducers[b]->counted(w, piece.block(block)));
+        weight_of_tensor.push_back(static_cast<std::int64_t>(t));
+      }
     }
   }
   const auto on_device = at::TensorOptions().dtype(at::kDouble).device(parts_->shared.device());

@@ -10,11 +10,13 @@ using layout::Shape;
 
 namespace {
 
-nn::Weight make_weight(const std::vector<Shape>& shapes, const layout::Layout& compute = {}) {
+nn::Weight make_weight(const std::vector<Shape>& shapes, const layout::Layout& compute = {},
+                       const std::vector<std::int64_t>& shard_dims = {0}) {
   std::vector<layout::Param> records;
   for (const auto& shape : shapes) {
     records.push_back(nn::record("r" + std::to_string(records.size()), shape, layout::Init::zeros(), true));
     records.back().compute = compute;
+    records.back().shard_dims = shard_dims;
   }
   return nn::Weight(std::move(records));
 }
@@ -60,8 +62,9 @@ void check_room(const shard::WeightCut& cut, int ranks) {
 }
 
 // Every element lies in exactly one rank's chunk, and there where the record's layout says.
-void check_cut(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const layout::Layout& compute) {
-  const auto weight = make_weight(shapes, compute);
+void check_cut(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const layout::Layout& compute,
+               const std::vector<std::int64_t>& shard_dims = {0}) {
+  const auto weight = make_weight(shapes, compute, shard_dims);
   const auto& data_axes = weight.records().front().data_axes;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const auto group = mesh.ranks_along(data_axes, rank);
@@ -83,12 +86,20 @@ void check_cut(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const
         const auto& piece = pieces[i];
         const auto& record = weight.records()[i];
         CHECK(piece.record == i);
-        covered.narrow(0, piece.in_whole, piece.numel) += 1;
+        piece.of_whole(covered) += 1;
         const auto all =
             at::arange(record.numel(), at::kDouble).add_(static_cast<double>(i) * 1000000).view(record.shape);
-        const auto box =
-            record.compute.with({0, data_axes}).box(record.shape, mesh, group[static_cast<std::size_t>(r)]);
-        CHECK(at::equal(whole.narrow(0, piece.in_whole, piece.numel), box_of(all, box).reshape({-1})));
+        const auto box = record.sharded(mesh).box(record.shape, mesh, group[static_cast<std::size_t>(r)]);
+        const auto expected = box_of(all, box).reshape({-1});
+        CHECK(at::equal(piece.of_whole(whole).reshape({-1}), expected));
+        // Through a chunk and back, block by block too.
+        const auto chunk = at::zeros({cut.chunk_room}, at::kDouble);
+        piece.of_chunk(chunk).copy_(piece.of_whole(whole));
+        CHECK(at::equal(chunk.narrow(0, piece.in_chunk, piece.numel), expected));
+        for (std::int64_t b = 0; b < piece.blocks; ++b) {
+          const auto block = piece.block(b);
+          CHECK(at::equal(block.of_whole(whole), block.of_chunk(chunk)));
+        }
       }
     }
     CHECK(covered.eq(1).all().item<bool>());
@@ -118,6 +129,34 @@ TEST_CASE("a cut cuts what other axes leave") {
   const auto shapes = GENERATE(std::vector<Shape>{{8, 6}}, std::vector<Shape>{{10, 6}, {4, 6}});
   const layout::Mesh mesh({1, 2, 2, 2});
   for (const std::int64_t dim : {0, 1}) check_cut(shapes, mesh, layout::Layout{}.with({dim, {Axis::tp}}));
+}
+
+TEST_CASE("experts that ranks cannot share evenly are cut along another dimension") {
+  const std::vector<Shape> gate_up{{4, 2, 6, 3}};
+  const std::vector<Shape> down{{4, 5, 6}};
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const int split : {1, 2, 4}) {
+      const layout::Mesh mesh({1, ranks, 1, split});
+      const auto compute = layout::Layout{}.with({0, {Axis::tp}});
+      for (const auto& weights : {gate_up, down}) {
+        INFO(ranks << " data ranks, shape " << layout::shape_text(weights.front()));
+        check_cut(weights, mesh, compute, {0, weights == gate_up ? 2 : 1});
+      }
+    }
+  }
+  const auto dim = [](const layout::Mesh& mesh, const layout::Layout& compute) {
+    auto record = nn::record("experts", {4, 2, 6, 3}, layout::Init::zeros(), true);
+    record.data_axes = {Axis::replicate, Axis::dp};
+    record.shard_dims = {0, 2};
+    record.compute = compute;
+    return record.sharded(mesh).cuts.back().dim;
+  };
+  const auto by_ep = layout::Layout{}.with({0, {Axis::ep}});
+  CHECK(dim(layout::Mesh({1, 4, 1, 1}), {}) == 0);
+  CHECK(dim(layout::Mesh({1, 8, 1, 1}), {}) == 2);  // 6 rows on 8 ranks: not evenly, but less is left unused
+  CHECK(dim(layout::Mesh({1, 2, 2, 1}), by_ep) == 0);
+  CHECK(dim(layout::Mesh({1, 2, 4, 1}), by_ep) == 2);
+  CHECK(dim(layout::Mesh({1, 1, 4, 1}), by_ep) == 0);
 }
 
 TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {

@@ -60,6 +60,10 @@ struct Param {
   /// parallelism: the shard engine adds up the parts of the ranks that hold the same box. Set in `place`.
   std::vector<Axis> partial_axes;
 
+  /// Dimensions that data ranks may cut, the preferred one first. Experts name ff besides their number, which may be
+  /// less than the ranks.
+  std::vector<std::int64_t> shard_dims{0};
+
   /// The data axes along which this parameter's gradient is summed, without `replicate`: its shards' group.
   std::vector<Axis> shard_axes() const;
 
@@ -72,6 +76,9 @@ struct Param {
   RoleStorage optim;
 
   std::int64_t numel() const { return layout::numel(shape); }
+  /// `compute` cut once more among the ranks along shard_axes(), in the first of shard_dims that they share evenly, or
+  /// else in the last.
+  Layout sharded(const Mesh& mesh) const;
   const RoleStorage& role(Role role) const;
   RoleStorage& role(Role role);
 };
