@@ -27,9 +27,9 @@ void each_group(const at::Tensor& ends, const Body& body) {
 
 /// Rows [T, k] times each group's matrix [E, k, n]: [T, n].
 at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, const at::Tensor& ends) {
-  if (is_one_product(rows, matrices.size(2))) return at::_grouped_mm(rows, matrices, ends);
+  if (rows.size(0) > 0 && is_one_product(rows, matrices.size(2))) return at::_grouped_mm(rows, matrices, ends);
   at::Tensor out = at::empty({rows.size(0), matrices.size(2)}, rows.options());
-  if (rows.is_meta()) return out;
+  if (rows.is_meta() || rows.size(0) == 0) return out;
   each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
     at::Tensor part = out.narrow(0, begin, count);
     at::mm_out(part, rows.narrow(0, begin, count), matrices[group]);
@@ -39,9 +39,9 @@ at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, cons
 
 /// a_e^T b_e over each group's rows of a [T, m] and b [T, n]: [E, m, n].
 at::Tensor groups_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
-  if (is_one_product(a, b.size(1))) return at::_grouped_mm(a.t(), b, ends);
+  if (a.size(0) > 0 && is_one_product(a, b.size(1))) return at::_grouped_mm(a.t(), b, ends);
   at::Tensor out = at::zeros({ends.size(0), a.size(1), b.size(1)}, a.options());
-  if (a.is_meta()) return out;
+  if (a.is_meta() || a.size(0) == 0) return out;
   each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
     at::Tensor part = out[group];
     at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));

@@ -131,6 +131,20 @@ void check_all_to_all(Group& group, at::ScalarType dtype) {
   require(out.equal(at::cat(expected)), "all-to-all" + name_of(group, dtype, out.size(0)));
 }
 
+/// Everyone sends `rows` rows to the last rank and nothing to others, as when one rank's experts are wanted alone.
+void check_one_sided(Group& group, std::int64_t rows) {
+  std::vector<std::int64_t> in_counts(static_cast<std::size_t>(group.size()), 0);
+  in_counts.back() = rows;
+  const bool is_last = group.rank() + 1 == group.size();
+  const std::vector<std::int64_t> out_counts(in_counts.size(), is_last ? rows : 0);
+  const at::Tensor sent = at::full({rows, 3}, static_cast<double>(group.rank()), at::kDouble);
+  const at::Tensor out = at::zeros({is_last ? rows * group.size() : 0, 3}, at::kDouble);
+  group.all_to_all(out, sent, out_counts, in_counts, "all to one");
+  if (!is_last) return;
+  const at::Tensor ranks = at::arange(group.size(), at::kDouble).repeat_interleave(rows).unsqueeze(1);
+  require(out.equal(ranks.expand({-1, 3})), cat("all-to-all of ", rows, " rows to one rank"));
+}
+
 void check_group(Group& group, bool ordered) {
   group.barrier("before");
   for (const at::ScalarType dtype : dtypes()) {
@@ -139,6 +153,7 @@ void check_group(Group& group, bool ordered) {
     check_moves(group, dtype, 129);
     check_all_to_all(group, dtype);
   }
+  for (const std::int64_t rows : {4, 0}) check_one_sided(group, rows);
   group.all_reduce(at::empty({0}), ReduceOp::sum, "nothing");
   group.barrier("after");
 }

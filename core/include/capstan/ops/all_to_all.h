@@ -1,0 +1,29 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/ops/collectives.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace ops {
+
+/// Rows that go to other ranks, uneven counts: a differentiable collective as those in collectives.h. Every rank calls
+/// it, with however few rows: none sent and none received is a call like any other. Backward brings gradients back the
+/// same way, with the counts of forward.
+class AllToAllRows {
+ public:
+  AllToAllRows(std::shared_ptr<comm::Group> group, const std::string& label);
+  /// x [sum of sent, …], sorted by the rank that rows go to: the first sent[0] go to rank 0. The result [sum of
+  /// received, …] is sorted by the rank that rows come from. sent[r] is what rank r has as received[this rank].
+  at::Tensor operator()(const at::Tensor& x, const std::vector<std::int64_t>& sent,
+                        const std::vector<std::int64_t>& received) const;
+
+ private:
+  std::shared_ptr<const BoundGroup> bound_;
+};
+
+}  // namespace ops
+CAPSTAN_END_NAMESPACE
