@@ -81,6 +81,18 @@ std::string Mesh::arithmetic() const {
   return cat("world ", world_size(), " = ", join(parts, " x "));
 }
 
+std::string Mesh::left_over() const {
+  std::vector<std::string> factors;
+  for (const Axis axis : {Axis::pp, Axis::ep, Axis::tp}) {
+    if (size(axis) > 1) factors.push_back(cat(axis, " ", size(axis)));
+  }
+  if (factors.empty()) return {};
+  const auto split = size({Axis::pp, Axis::ep, Axis::tp});
+  return cat(join(factors, " x "), factors.size() > 1 ? cat(" = ", split) : "",
+             " ranks hold the model once, and what is left over goes to data parallelism: dp = ", world_size(), " / ",
+             split, " = ", world_size() / split);
+}
+
 namespace {
 
 using Requests = std::map<Axis, MeshSpec::Request>;

@@ -49,6 +49,7 @@ std::string Job::model_summary() const {
 
 std::string Job::arithmetic() const {
   auto text = model_summary() + cat(mesh.arithmetic(), " on ", device, "\n");
+  if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
   text += cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
               batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
   text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",

@@ -57,6 +57,14 @@ TEST_CASE("dp is what is left over") {
   CHECK(diagnostics.empty());
 }
 
+TEST_CASE("where the model is split, what is left over goes to data parallelism, in words") {
+  CHECK(Mesh({1, 8, 1, 1}).left_over().empty());
+  CHECK(Mesh({1, 2, 4, 1}).left_over() ==
+        "ep 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2");
+  CHECK(Mesh({1, 2, 2, 2}).left_over() ==
+        "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2");
+}
+
 namespace {
 
 std::vector<std::string> faults_of(const MeshSpec& spec) {

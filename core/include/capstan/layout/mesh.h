@@ -68,6 +68,9 @@ class Mesh {
   std::vector<int> ranks_along(const std::vector<Axis>& axes, int rank) const;
   /// "world 8 = pp 1 x dp 2 x ep 2 x tp 2", or "… x dp 4 (replicate 2 x shard 2) x …".
   std::string arithmetic() const;
+  /// What that means where the model is split: "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes
+  /// to data parallelism: dp = 8 / 4 = 2". Empty where it is not.
+  std::string left_over() const;
 
  private:
   int stride(Axis axis) const;
