@@ -9,6 +9,16 @@ namespace {
 
 at::ScalarType wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
+// Experts [T, k] as ones among zeros [T, k, E], E the last size of `like` and its dtype.
+at::Tensor choices(const at::Tensor& experts, const at::Tensor& like) {
+  return experts.unsqueeze(-1).eq(at::arange(like.size(-1), experts.options())).to(like.scalar_type());
+}
+
+// [T, 1]: 1 for a token of a sample, 0 for padding; undefined: all are tokens.
+at::Tensor real_tokens(const Batch& batch, const at::TensorOptions& options) {
+  return batch.real.defined() ? batch.real.reshape({-1, 1}).to(options.dtype()) : at::Tensor();
+}
+
 }  // namespace
 
 Router::Router(Linear gate, std::int64_t experts_per_token)
@@ -16,8 +26,16 @@ Router::Router(Linear gate, std::int64_t experts_per_token)
 
 at::Tensor Router::probabilities(const at::Tensor& x) const { return at::softmax(gate_.forward(x), -1, wide(x)); }
 
-Routing Router::forward(const at::Tensor& x) const {
-  auto [weights, experts] = probabilities(x).topk(experts_per_token_, -1);
+at::Tensor Router::chosen(const at::Tensor& probability, Kept* kept) const {
+  const auto choose = [&] { return std::get<1>(probability.detach().topk(experts_per_token_, -1)); };
+  return kept ? kept->once<at::Tensor>(this, choose) : choose();
+}
+
+// The probabilities of the chosen as a sum over a mask: its backward neither scatters nor adds with atomics.
+Routing Router::forward(const at::Tensor& x, Kept* kept) const {
+  const auto probability = probabilities(x);
+  const auto experts = chosen(probability, kept);
+  auto weights = (probability.unsqueeze(1) * choices(experts, probability)).sum(-1);
   weights = weights / weights.sum(-1, /*keepdim=*/true);
   return {experts, weights.to(x.scalar_type())};
 }
@@ -28,18 +46,32 @@ std::vector<at::Tensor> Router::no_load(const at::Tensor& like) const {
   return {at::zeros({experts}, options), at::zeros({experts}, options), at::zeros({}, options)};
 }
 
-void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch) const {
-  auto probability = probabilities(x);
-  auto counted = at::ones({x.size(0), 1}, probability.options());
-  if (batch.real.defined()) {
-    const auto real = own_positions ? own_positions(batch.real) : batch.real;
-    counted = real.reshape({-1, 1}).to(counted.scalar_type());
-  }
-  const auto chosen = std::get<1>(probability.detach().topk(experts_per_token_, -1));
-  const auto choices = at::zeros_like(probability.detach()).scatter_(1, chosen, 1.0);
-  load[0] = load[0] + (choices * counted).sum(0);
+// Of [T, …] over all positions of the batch, those that this rank sees.
+at::Tensor Router::of_own_positions(const at::Tensor& rows, const Batch& batch) const {
+  if (!own_positions) return rows;
+  return own_positions(rows.view({batch.tokens.size(0), batch.tokens.size(1), -1})).flatten(0, 1);
+}
+
+void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch, Kept* kept) const {
+  const auto probability = probabilities(x);
+  const auto real = real_tokens(batch, probability.options());
+  const auto counted = real.defined() ? of_own_positions(real, batch) : at::ones({x.size(0), 1}, probability.options());
+  const auto experts =
+      kept && own_positions ? of_own_positions(kept->get<at::Tensor>(this), batch) : chosen(probability, kept);
+  const auto choice = choices(experts, probability.detach()).sum(1);
+  load[0] = load[0] + (choice * counted).sum(0);
   load[1] = load[1] + (probability * counted).sum(0);
   load[2] = load[2] + counted.sum();
+}
+
+at::Tensor Router::tokens(const Batch& batch, const Kept& kept) const {
+  const at::NoGradGuard no_grad;
+  const auto& experts = kept.get<at::Tensor>(this);
+  const auto options = experts.options().dtype(at::kDouble);
+  const auto each = at::zeros({1, gate_.weight()->value().size(0)}, options);
+  const auto real = real_tokens(batch, options);
+  const auto choice = choices(experts, each).sum(1);
+  return (real.defined() ? choice * real : choice).sum(0);
 }
 
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {
@@ -47,11 +79,17 @@ at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {
   return (load[0] * load[1]).sum() * experts / load[2].square().clamp_min(1);
 }
 
-at::Tensor LoadBalance::loss(const std::vector<at::Tensor>& load) const {
-  if (!over_positions) return balancing_loss(load);
+at::Tensor LoadBalance::forward(const std::vector<at::Tensor>& load) const {
   const auto experts = load[0].size(0);
-  const auto all = over_positions(at::cat({load[0], load[1], load[2].view({1})}));
-  return balancing_loss({all.narrow(0, 0, experts), all.narrow(0, experts, experts), all[2 * experts]});
+  auto all = load;
+  if (over_positions) {
+    const auto sums = over_positions(at::cat({load[0], load[1], load[2].view({1})}));
+    all = {sums.narrow(0, 0, experts), sums.narrow(0, experts, experts), sums[2 * experts]};
+  }
+  if (!counts) return balancing_loss(all);
+  const auto sums = counts(at::cat({all[0], all[2].view({1})}).detach());
+  return (sums.narrow(0, 0, experts) * all[1]).sum() * static_cast<double>(experts) /
+         sums[experts].square().clamp_min(1);
 }
 
 Experts::Experts(std::string name, WeightPtr gate_up, WeightPtr down)
@@ -66,7 +104,7 @@ at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts) co
   return down_adapter ? down_adapter(inner, result, ends) : result;
 }
 
-at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing) const {
+at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Kept* kept) const {
   const auto input = before ? before(x) : x;
   const auto weights = before_weights ? before_weights(routing.weights) : routing.weights;
   const auto copies = routing.experts.size(1);
@@ -75,9 +113,9 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing) const {
   const auto back = at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options()));
   auto experts = gate_up_->records().front().shape.front();
   const auto counts = at::zeros({experts}, expert.options()).scatter_add_(0, expert, at::ones_like(expert));
-  const auto rows = ops::permute_rows(input, order, back, copies);
+  const Rows rows = [&] { return ops::permute_rows(input, order, back, copies); };
   const Body body = [this](const at::Tensor& own, const at::Tensor& own_counts) { return compute(own, own_counts); };
-  const auto results = exchange ? exchange(body, rows, counts) : body(rows, counts);
+  const auto results = exchange ? exchange(body, rows, counts, kept) : body(rows(), counts);
   const auto sorted_back = ops::permute_rows(results, back, order).view({x.size(0), copies, -1});
   const auto y = (sorted_back * weights.unsqueeze(-1)).sum(1);
   return after ? after(y) : y;

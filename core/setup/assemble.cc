@@ -24,6 +24,24 @@ void name_modules(const std::vector<std::unique_ptr<nn::Unit>>& units, const lay
   }
 }
 
+// Load-balancing losses are over a whole micro-batch: what the routers of all data ranks chose is added up once.
+void join_balances(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>& units, const GroupAlong& group) {
+  auto axes = layout::data_axes;
+  for (const auto local : common_local_axes(units)) std::erase(axes, local);
+  if (job.mesh.size(axes) == 1) return;
+  for (const auto& unit : units) {
+    for (auto* balance : unit->balances()) {
+      balance->counts.fill(
+          "data parallelism",
+          [group = group(axes), label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
+            const auto sums = counts.clone();
+            group->all_reduce(sums, comm::ReduceOp::sum, label);
+            return sums;
+          });
+    }
+  }
+}
+
 // What strategies have changed: their notes, then the numbers of the whole model and of this rank.
 std::string changes_text(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>& units) {
   std::string text;
@@ -54,6 +72,7 @@ std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong
                   [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
   }
+  join_balances(job, units, group);
   return units;
 }
 

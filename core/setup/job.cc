@@ -238,6 +238,7 @@ strategy::Facts Job::facts() const {
   facts.model = model_facts;
   facts.micro_batch = batch.micro_batch;
   facts.accumulation = batch.accumulation;
+  facts.sequence_length = sample_length;
   facts.precision = train->precision;
   facts.device = device;
   facts.ranks_per_node = ranks_per_node;

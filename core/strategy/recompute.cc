@@ -82,12 +82,16 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
   variable_list inputs;
   if (has_states) inputs.push_back(hidden.states);
   inputs.insert(inputs.end(), hidden.sums.begin(), hidden.sums.end());
-  const auto run = [&unit, context, batch, has_states](const variable_list& list) {
+  auto both_runs = batch;
+  both_runs.kept = std::make_shared<nn::Kept>();
+  const auto counted = std::make_shared<std::vector<at::Tensor>>();
+  const auto run = [&unit, context, both_runs, counted, has_states](const variable_list& list) {
     nn::Hidden in;
     auto next = list.begin();
     if (has_states) in.states = *next++;
     in.sums.assign(next, list.end());
-    const auto out = run_unit(unit, context, std::move(in), batch, nullptr);
+    const auto out = run_unit(unit, context, std::move(in), both_runs, nullptr);
+    *counted = out.expert_tokens;
     variable_list tensors{out.states};
     tensors.insert(tensors.end(), out.sums.begin(), out.sums.end());
     return tensors;
@@ -96,6 +100,8 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
   nn::Hidden result;
   result.states = outputs.front();
   result.sums.assign(outputs.begin() + 1, outputs.end());
+  result.expert_tokens = std::move(hidden.expert_tokens);
+  result.expert_tokens.insert(result.expert_tokens.end(), counted->begin(), counted->end());
   return result;
 }
 

@@ -55,6 +55,7 @@ nn::Hidden unflatten(const nn::Hidden& shape, const variable_list& tensors) {
   auto next = tensors.begin();
   if (shape.states.defined()) hidden.states = *next++;
   hidden.sums.assign(next, tensors.end());
+  hidden.expert_tokens = shape.expert_tokens;
   return hidden;
 }
 

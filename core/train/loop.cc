@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/expert_load.h"
 #include "train/memory.h"
 #include "train/schedule.h"
 
@@ -117,7 +118,7 @@ void Loop::take_step(std::int64_t step) {
   if (session_.device.is_cpu()) {
     flight.host = flight.result.numbers;
   } else {
-    flight.host = at::empty({4}, at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    flight.host = at::empty(flight.result.numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
     flight.host.copy_(flight.result.numbers, /*non_blocking=*/true);
     flight.arrived = std::make_shared<c10::Event>(session_.device.type());
     flight.arrived->record(c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device));
@@ -145,6 +146,7 @@ void Loop::report(InFlight& step) {
   event.loss = numbers[1] / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
   if (step_.updates().loss_scale().on()) event.loss_scale = numbers[2];
   event.skipped = numbers[3] != 0;
+  add_expert_load(event.values, step.host.narrow(0, 4, step.host.numel() - 4), step.result.expert_layers);
   if (event.skipped) {
     nonfinite_.bad(event, step.result, step.input);
   } else {

@@ -19,6 +19,8 @@ Step::Step(const setup::Job& job, setup::Session& session)
 StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session_.device);
   auto loss_sum = at::zeros({}, doubles);
+  at::Tensor expert_tokens;
+  StepResult result;
   // A step without any target still runs: its gradients are zero.
   const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
   for (std::size_t i = 0; i < input.micro.size(); ++i) {
@@ -29,20 +31,24 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     batch.training = true;
     const auto hidden = session_.runner->forward(batch);
     const auto& loss = hidden.states;
-    backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation * job_.batch.data_parallel_size,
-                  updates_.loss_scale());
+    backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation, updates_.loss_scale());
     loss_sum += loss.detach().to(at::kDouble);
+    if (hidden.expert_tokens.empty()) continue;
+    result.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
+    const auto tokens = at::cat(hidden.expert_tokens);
+    expert_tokens = expert_tokens.defined() ? expert_tokens + tokens : tokens;
   }
-  StepResult result;
   result.norms = session_.engine->squared_grad_norms();
-  const auto loss = counts_ ? loss_sum : at::zeros({}, doubles);
-  result.numbers = at::stack({result.norms.sum(), loss});
+  auto sums = loss_sum.view({1});
+  if (expert_tokens.defined()) sums = at::cat({sums, expert_tokens});
+  if (!counts_) sums = at::zeros_like(sums);
+  result.numbers = at::cat({result.norms.sum().view({1}), sums});
   constexpr const char* label = "all-reduce gradient norm and loss";
   if (session_.local_axes.empty()) {
     session_.world_device->all_reduce(result.numbers, comm::ReduceOp::sum, label);
   } else {
     session_.norm_group->all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
-    session_.world_device->all_reduce(result.numbers.narrow(0, 1, 1), comm::ReduceOp::sum, label);
+    session_.world_device->all_reduce(result.numbers.narrow(0, 1, sums.numel()), comm::ReduceOp::sum, label);
   }
   if (updates_.loss_scale().on()) result.numbers[0].div_(updates_.loss_scale().value().square());
   return result;
@@ -65,7 +71,9 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   } else {
     session_.engine->update(rule_, update, [&] { after_step(input, update); });
   }
-  result.numbers = at::cat({result.numbers, at::stack({scale, update.skip.to(at::kDouble)})});
+  const auto& n = result.numbers;
+  result.numbers =
+      at::cat({n.narrow(0, 0, 2), at::stack({scale, update.skip.to(at::kDouble)}), n.narrow(0, 2, n.numel() - 2)});
   return result;
 }
 

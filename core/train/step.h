@@ -16,8 +16,10 @@ namespace train {
 /// What a step leaves on the device: read when it is needed, so that the host need not wait.
 struct StepResult {
   /// [2] float64: squared gradient norm without the loss scale, loss sum; both over all ranks. Behind an update [4]:
-  /// also the loss scale, and 1 where a number was not finite so that nothing was updated, else 0.
+  /// also the loss scale, and 1 where a number was not finite so that nothing was updated, else 0. Of a model with
+  /// experts, what each computed over all ranks follows [layers · experts] (tokens, no padding).
   at::Tensor numbers;
+  std::int64_t expert_layers = 0;  ///< layers of experts
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 

@@ -25,6 +25,8 @@ class Mixtral : public nn::Model {
     facts.num_layers = o.num_layers;
     facts.num_heads = o.num_heads;
     facts.num_kv_heads = o.kv_heads();
+    facts.num_experts = o.num_experts;
+    facts.experts_per_token = o.experts_per_token;
     facts.attention_dropout = o.attention_dropout > 0;
     return facts;
   }

@@ -40,16 +40,18 @@ nn::RotaryAttention Block::make_attention(const MixtralOptions& o, std::int64_t 
           static_cast<std::size_t>(index)};
 }
 
-// Expert parallelism gives each rank some of the experts, so ranks along ep hold different ones.
+// Expert parallelism gives each rank some of the experts, so ranks along ep hold different ones. Data ranks that don't
+// share those evenly cut the rows of each expert's matrices.
 nn::Experts Block::make_experts(const MixtralOptions& o) {
-  const auto record = [&](const char* part, std::vector<std::int64_t> shape) {
+  const auto record = [&](const char* part, std::vector<std::int64_t> shape, std::int64_t shard_dim) {
     auto param =
         nn::record(cat(file_, ".block_sparse_moe.experts.", part), std::move(shape), Init::normal(o.init_std), true);
     std::erase(param.data_axes, capstan::layout::Axis::ep);
+    param.shard_dims.push_back(shard_dim);
     return param;
   };
-  auto gate_up = add_group({record("gate_up_proj", {o.num_experts, 2, o.ff_dim, o.hidden_size})});
-  return {"experts", std::move(gate_up), add_group({record("down_proj", {o.num_experts, o.hidden_size, o.ff_dim})})};
+  auto gate_up = add_group({record("gate_up_proj", {o.num_experts, 2, o.ff_dim, o.hidden_size}, 2)});
+  return {"experts", std::move(gate_up), add_group({record("down_proj", {o.num_experts, o.hidden_size, o.ff_dim}, 1)})};
 }
 
 Block::Block(const MixtralOptions& o, std::int64_t index)
@@ -73,23 +75,25 @@ Block::Block(const MixtralOptions& o, std::int64_t index)
   expose(mlp_region_);
 }
 
-at::Tensor Block::mix(const at::Tensor& x) const {
+at::Tensor Block::mix(const at::Tensor& x, nn::Kept& kept) const {
   const auto whole = experts_.enter ? experts_.enter(x) : x;
   const auto tokens = whole.flatten(0, 1);
-  const auto mixed = experts_.forward(tokens, router_.forward(tokens)).view_as(whole);
+  const auto mixed = experts_.forward(tokens, router_.forward(tokens, &kept), &kept).view_as(whole);
   return experts_.leave ? experts_.leave(mixed) : mixed;
 }
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
-  // By value: a recomputed region runs again in backward.
+  // By value: a recomputed region runs again in backward, and goes by what this forward decides.
+  const auto kept = batch.kept ? batch.kept : std::make_shared<nn::Kept>();
   const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
   const auto x = hidden.states + attention_region_(norm1_.forward(hidden.states), attend);
   const auto normed = norm2_.forward(x);
-  hidden.states = x + mlp_region_(normed, [this](const at::Tensor& in) { return mix(in); });
+  hidden.states = x + mlp_region_(normed, [this, kept](const at::Tensor& in) { return mix(in, *kept); });
+  if (batch.training) hidden.expert_tokens.push_back(router_.tokens(batch, *kept));
   if (aux_loss_ && batch.training) {
     // The router again, outside of the region, which returns one tensor: a small product next to the experts'.
     if (hidden.sums.empty()) hidden.sums = router_.no_load(normed);
-    router_.add_load(hidden.sums, normed.flatten(0, 1), batch);
+    router_.add_load(hidden.sums, normed.flatten(0, 1), batch, kept.get());
   }
   return hidden;
 }
@@ -105,7 +109,7 @@ Head::Head(const MixtralOptions& o, const nn::WeightPtr& matrix)
 
 nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = head_.forward(norm_.forward(hidden.states), batch);
-  if (!hidden.sums.empty()) hidden.sums = {balance_.loss(hidden.sums) * aux_loss_coef_};
+  if (!hidden.sums.empty()) hidden.sums = {balance_.forward(hidden.sums) * aux_loss_coef_};
   return hidden;
 }
 

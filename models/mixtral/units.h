@@ -18,7 +18,7 @@ class EmbeddingUnit : public nn::Unit {
 };
 
 /// x + attention(norm(x)), then x + experts(norm(x)). In training with router_aux_loss, hidden.sums carries the
-/// routers' load (Router::no_load).
+/// routers' load (Router::no_load); in training hidden.expert_tokens gets what the experts compute.
 class Block : public nn::Unit {
  public:
   Block(const MixtralOptions& options, std::int64_t index);
@@ -27,7 +27,7 @@ class Block : public nn::Unit {
  private:
   nn::RotaryAttention make_attention(const MixtralOptions& options, std::int64_t index);
   nn::Experts make_experts(const MixtralOptions& options);
-  at::Tensor mix(const at::Tensor& x) const;
+  at::Tensor mix(const at::Tensor& x, nn::Kept& kept) const;
 
   std::string file_;  // the block's prefix in record names: Hugging Face's "model.layers.3"
   bool aux_loss_;

@@ -96,21 +96,23 @@ TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after 
   const auto routing = make_router(e.gate, 2).forward(e.x);
   auto experts = e.experts();
   bool called = false;
-  experts.exchange.fill("expert_parallel",
-                        [&](const nn::Experts::Body& body, const at::Tensor& rows, const at::Tensor& counts) {
-                          called = true;
-                          CHECK(counts.size(0) == count);
-                          CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
-                          CHECK(rows.sizes() == at::IntArrayRef({2 * tokens, hidden}));
-                          std::int64_t row = 0;
-                          for (std::int64_t expert = 0; expert < count; ++expert) {
-                            for (std::int64_t t = 0; t < tokens; ++t) {
-                              if (!routing.experts[t].eq(expert).any().item<bool>()) continue;
-                              CHECK(at::equal(rows[row++], e.x[t]));
-                            }
-                          }
-                          return body(rows, counts);
-                        });
+  experts.exchange.fill("expert_parallel", [&](const nn::Experts::Body& body, const nn::Experts::Rows& make_rows,
+                                               const at::Tensor& counts, nn::Kept* kept) {
+    called = true;
+    CHECK(kept == nullptr);
+    const auto rows = make_rows();
+    CHECK(counts.size(0) == count);
+    CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
+    CHECK(rows.sizes() == at::IntArrayRef({2 * tokens, hidden}));
+    std::int64_t row = 0;
+    for (std::int64_t expert = 0; expert < count; ++expert) {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        if (!routing.experts[t].eq(expert).any().item<bool>()) continue;
+        CHECK(at::equal(rows[row++], e.x[t]));
+      }
+    }
+    return body(rows, counts);
+  });
   CHECK(difference(experts.forward(e.x, routing), e.mixed(2)) < 1e-12);
   CHECK(called);
   // Half of ff on each of two ranks: the parts add up.
@@ -160,6 +162,73 @@ TEST_CASE("the balancing loss counts choices and probabilities of real tokens ov
     return nn::balancing_loss(sums);
   };
   CHECK(jacobian_error(all, {e.x, e.gate}) < 1e-7);
+}
+
+TEST_CASE("a second run goes where the first one went, whatever the probabilities have become") {
+  const Example e;
+  const auto router = make_router(e.gate, 2);
+  nn::Kept kept;
+  const auto first = router.forward(e.x, &kept);
+  const auto other = router.forward(e.x.flip(0), &kept);
+  CHECK(at::equal(other.experts, first.experts));
+  const auto probability = at::softmax(at::linear(e.x.flip(0), e.gate), -1).gather(1, first.experts);
+  CHECK(difference(other.weights, probability / probability.sum(-1, true)) < 1e-14);
+  CHECK_FALSE(at::equal(router.forward(e.x.flip(0)).experts, first.experts));
+}
+
+TEST_CASE("tokens of each expert: what was chosen, without padding") {
+  const Example e;
+  const auto router = make_router(e.gate, 2);
+  nn::Kept kept;
+  const auto chosen = router.forward(e.x, &kept).experts;
+  nn::Batch batch;
+  const auto count = [&](std::int64_t expert, std::int64_t rows) {
+    return chosen.narrow(0, 0, rows).eq(expert).sum().item<double>();
+  };
+  const auto all = router.tokens(batch, kept);
+  batch.real = at::ones({1, tokens}, at::kBool);
+  batch.real.narrow(1, 8, 3).fill_(false);
+  const auto real = router.tokens(batch, kept);
+  for (std::int64_t expert = 0; expert < 4; ++expert) {
+    CHECK(all[expert].item<double>() == count(expert, tokens));
+    CHECK(real[expert].item<double>() == count(expert, 8));
+  }
+}
+
+TEST_CASE("the shares of ranks that see parts of a micro-batch add up to the balancing loss of all of it") {
+  const Example e;
+  const auto loss_of = [&](const at::Tensor& x, const at::Tensor& gate, const nn::LoadBalance& balance) {
+    const auto router = make_router(gate, 2);
+    auto load = router.no_load(x);
+    router.add_load(load, x, {});
+    return balance.forward(load);
+  };
+  const auto whole_gate = e.gate.clone().requires_grad_(true);
+  const auto whole = loss_of(e.x, whole_gate, {});
+  whole.backward();
+  const auto parts = e.x.split_with_sizes({4, 7});
+  at::Tensor all = at::zeros({count + 1}, at::kDouble);
+  for (const auto& part : parts) {
+    nn::LoadBalance look;
+    look.counts.fill("test", [&](const at::Tensor& counts) {
+      all += counts;
+      return counts;
+    });
+    loss_of(part, e.gate, look);
+  }
+  const auto gate = e.gate.clone().requires_grad_(true);
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (const auto& part : parts) {
+    nn::LoadBalance balance;
+    balance.counts.fill("test", [&](const at::Tensor& counts) {
+      CHECK_FALSE(counts.requires_grad());
+      return all;
+    });
+    sum = sum + loss_of(part, gate, balance);
+  }
+  sum.backward();
+  CHECK(sum.item<double>() == Approx(whole.item<double>()).epsilon(1e-14));
+  CHECK(difference(gate.grad(), whole_gate.grad()) < 1e-14);
 }
 
 TEST_CASE("an even load has a balancing loss of k") {

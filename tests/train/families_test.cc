@@ -36,13 +36,13 @@ std::string config_of(const Family& family, const std::string& more) {
                       << family.options
                       << "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
                          "/configs/data/mini_squad_train.json\"\ntrain_samples = 50\nmax_length = 97\n"
-                         "[train]\nmax_steps = 5\nglobal_batch = 12\nmicro_batch = 2\nprecision = \"fp64\"\n"
+                         "[train]\nmax_steps = 5\nglobal_batch = 12\naccumulation = 2\nprecision = \"fp64\"\n"
                          "[optimizer]\nlr = 1e-2\nwarmup_steps = 1\nclip = 1.0\n"
                       << more;
   return file.string();
 }
 
-// The micro-batch is the same on any number of ranks, for the balancing loss is over the micro-batch.
+// A micro-step has the same samples on any number of ranks: the balancing loss is over all of them.
 SmallRun run(const Family& family, int world, const std::string& more = {}) {
   at::set_num_threads(1);
   const auto file = config_of(family, more);

@@ -1,9 +1,11 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/nn/kept.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -13,8 +15,11 @@ namespace nn {
 struct Hidden {
   at::Tensor states;  ///< [B, S, hidden]; after the head: the loss sum (0-dim) or logits [B, vocab]
   /// What units add to on the way (routers: their load). After the head: auxiliary losses (0-dim), each already times
-  /// its coefficient, to be divided by the step's micro-batches and added to the loss.
+  /// its coefficient, to be divided by the step's micro-steps and added to the loss; the data ranks' add up.
   std::vector<at::Tensor> sums;
+  /// In training, of each layer of experts so far: how many tokens (no padding) each expert computes [E], float64,
+  /// without gradient.
+  std::vector<at::Tensor> expert_tokens;
 };
 
 /// What every unit may read and none changes. All tensors are on the run's device.
@@ -29,6 +34,8 @@ struct Batch {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   bool training = false;  ///< dropout acts
+  /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
+  std::shared_ptr<Kept> kept;
 };
 
 /// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its

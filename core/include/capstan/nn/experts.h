@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/batch.h>
+#include <capstan/nn/kept.h>
 #include <capstan/nn/layers.h>
 
 #include <cstdint>
@@ -23,22 +24,27 @@ class Router {
  public:
   /// `gate` is a product to one logit an expert.
   Router(Linear gate, std::int64_t experts_per_token);
-  /// x [T, hidden]. A pure function: computed again it chooses the same.
-  Routing forward(const at::Tensor& x) const;
+  /// x [T, hidden]. Experts are chosen in the first run of a forward, whose `kept` later runs get: rounding must not
+  /// send a token elsewhere in backward. Null: chosen now.
+  Routing forward(const at::Tensor& x, Kept* kept = nullptr) const;
 
   /// What the load-balancing loss needs to know of all layers: how often each expert was chosen [E], the sum of its
   /// probabilities [E], and how many tokens were counted (0-dim). Zeros to begin with, on `like`'s device.
   std::vector<at::Tensor> no_load(const at::Tensor& like) const;
-  /// Adds this layer's. Positions that are no tokens of a sample (Batch::real) are left out.
-  void add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch) const;
+  /// Adds this layer's. Positions that are no tokens of a sample (Batch::real) are left out. `kept` as in forward.
+  void add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch, Kept* kept = nullptr) const;
+  /// How many tokens each expert computes [E], float64, of what forward has chosen and kept; padding is left out.
+  at::Tensor tokens(const Batch& batch, const Kept& kept) const;
 
   Linear& gate() { return gate_; }
 
-  /// Where a strategy leaves a rank some of the positions: Batch::real [B, S] -> those of its own.
+  /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own.
   CommSlot own_positions;
 
  private:
   at::Tensor probabilities(const at::Tensor& x) const;
+  at::Tensor chosen(const at::Tensor& probability, Kept* kept) const;
+  at::Tensor of_own_positions(const at::Tensor& rows, const Batch& batch) const;
   Linear gate_;
   std::int64_t experts_per_token_;
 };
@@ -48,14 +54,19 @@ class Router {
 /// the load is even. 0-dim.
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load);
 
-/// Where the load of all layers' routers becomes their loss.
+/// The model's balancing loss where its micro-batches may be spread over ranks.
 class LoadBalance {
  public:
-  /// As balancing_loss. 0-dim.
-  at::Tensor loss(const std::vector<at::Tensor>& load) const;
+  /// The load of all layers -> this rank's share of balancing_loss over the whole micro-batch, 0-dim: the data ranks'
+  /// shares add up to it, and their gradients to its gradient. Alone, the loss itself.
+  at::Tensor forward(const std::vector<at::Tensor>& load) const;
 
-  /// Where each rank has counted some of the positions: on choices, probabilities and tokens side by side [2 E + 1].
+  /// Where each rank has counted some of the positions: choices, probabilities and tokens side by side [2 E + 1] ->
+  /// their sums over these ranks.
   CommSlot over_positions;
+  /// Where other ranks see other samples: choices of each expert and the number of tokens [E + 1], without gradient ->
+  /// their sums over these ranks. Called once a micro-step.
+  CommSlot counts;
 };
 
 /// E gated MLPs, stacked: gate and up [E, 2, ff, hidden] (gate first), down [E, hidden, ff]. Each token is computed by
@@ -63,8 +74,8 @@ class LoadBalance {
 class Experts {
  public:
   Experts(std::string name, WeightPtr gate_up, WeightPtr down);
-  /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts.
-  at::Tensor forward(const at::Tensor& x, const Routing& routing) const;
+  /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts. `kept` as in Router::forward.
+  at::Tensor forward(const at::Tensor& x, const Routing& routing, Kept* kept = nullptr) const;
 
   const std::string& name() const { return name_; }
   const WeightPtr& gate_up() const { return gate_up_; }
@@ -72,9 +83,13 @@ class Experts {
 
   /// The experts at hand on rows [R, hidden] that are sorted by expert: how many rows each has [E] -> [R, hidden].
   using Body = std::function<at::Tensor(const at::Tensor& rows, const at::Tensor& counts)>;
-  /// Where a rank holds some of the experts: takes the rows of all, sorted, with counts [E] int64 for all, brings rows
-  /// to where their expert is, calls the body there with what arrived (sorted by local expert) and brings results back.
-  Slot<at::Tensor(const Body&, const at::Tensor& rows, const at::Tensor& counts)> exchange;
+  /// Makes the rows of all experts [T k, hidden], sorted by expert. What is queued on the device before it is called
+  /// need not wait for that.
+  using Rows = std::function<at::Tensor()>;
+  /// Where a rank holds some of the experts: takes the rows of all with counts [E] int64 for all, brings rows to where
+  /// their expert is, calls the body there with what arrived (sorted by local expert) and brings results back. It may
+  /// keep what a second run needs.
+  Slot<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, Kept*)> exchange;
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
   /// behind each expert's last) -> what replaces the result.
   using AdapterSlot = Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;

@@ -93,8 +93,10 @@ struct ModelFacts {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;  ///< heads of keys and values; 0: num_heads
-  bool attention_dropout = false;  ///< attention takes the unfused path
+  std::int64_t num_kv_heads = 0;       ///< heads of keys and values; 0: num_heads
+  std::int64_t num_experts = 0;        ///< in each layer of experts; 0: there is none
+  std::int64_t experts_per_token = 0;  ///< that compute each token
+  bool attention_dropout = false;      ///< attention takes the unfused path
 };
 
 /// A model plugin: made from its options, it checks them, then builds its units as records without memory.

@@ -29,6 +29,7 @@ struct Facts {
   nn::ModelFacts model;
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
+  std::int64_t sequence_length = 0;  ///< longest that the data gives; known in footprint() only
   std::string precision;
   std::string device;  ///< "cpu", "cuda"
   std::int64_t ranks_per_node = 1;
