@@ -1,0 +1,44 @@
+#pragma once
+#include <capstan/comm/group.h>
+#include <capstan/nn/experts.h>
+#include <capstan/ops/all_to_all.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace expert_parallel {
+
+/// Which rows of one layer go where; known to the host.
+struct Traffic {
+  std::vector<std::int64_t> sent;      ///< rows to each rank
+  std::vector<std::int64_t> received;  ///< rows from each rank
+  at::Tensor order;                    ///< [R] int64: received rows, which come sorted by rank, sorted by expert …
+  at::Tensor back;                     ///< [R] int64: … and the other way round
+  at::Tensor counts;                   ///< [experts here] int64: rows of each
+};
+
+/// Dispatch and combine of one layer's experts, an equal number of which is on each rank of the group. In forward
+/// three calls of the group (counts, rows, results), in backward two (gradients of results and of rows), in a second
+/// run for recompute two (rows, results), however few rows this rank has. The host waits for the device once a
+/// forward, for the counts; a second run and backward go by them.
+class Exchange {
+ public:
+  /// Buffers of received rows that are there at once, at most: rows as they come, sorted, results, results on their
+  /// way.
+  static constexpr std::int64_t buffers = 4;
+
+  Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit);
+  /// What nn::Experts::exchange asks for.
+  at::Tensor operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
+                        const at::Tensor& counts, capstan::nn::Kept* kept) const;
+
+ private:
+  std::shared_ptr<capstan::comm::Group> group_;
+  std::string counts_label_;
+  capstan::ops::AllToAllRows dispatch_;
+  capstan::ops::AllToAllRows combine_;
+};
+
+}  // namespace expert_parallel

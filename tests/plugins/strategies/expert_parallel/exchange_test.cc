@@ -1,0 +1,175 @@
+// The exchange against experts that are all on one rank: any routing, any number of rows, the same calls on all ranks.
+#include <ATen/ATen.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/ops/collectives.h>
+#include <capstan/strategy/recompute.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <numeric>
+
+#include "comm/call_log.h"
+#include "nn/weights.h"
+#include "plugins/strategies/expert_parallel/exchange.h"
+
+using namespace capstan;
+using expert_parallel::Exchange;
+using testing::difference;
+using testing::numbers;
+
+namespace {
+
+constexpr std::int64_t hidden = 6, ff = 5, count = 4, chosen = 2;
+
+/// A group that notes the all-to-alls that go through it: 'c' for counts, 'r' for rows.
+class Noted final : public comm::Group {
+ public:
+  explicit Noted(std::shared_ptr<comm::Group> group)
+      : Group("noted", group->ranks(), group->rank(), group->device(), std::make_shared<comm::CallLog>()),
+        group_(std::move(group)) {}
+  std::string calls;
+
+ private:
+  void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                     const std::vector<std::int64_t>& in_counts) override {
+    calls += in.scalar_type() == at::kLong ? 'c' : 'r';
+    group_->all_to_all(out, in, out_counts, in_counts, "noted");
+  }
+  [[noreturn]] static void unexpected() { throw std::logic_error("the exchange makes all-to-alls only"); }
+  void do_all_reduce(const at::Tensor&, comm::ReduceOp) override { unexpected(); }
+  void do_all_gather(const at::Tensor&, const at::Tensor&) override { unexpected(); }
+  void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override { unexpected(); }
+  void do_broadcast(const at::Tensor&, int) override { unexpected(); }
+  void do_barrier() override { unexpected(); }
+  std::unique_ptr<comm::Pending> do_start_all_reduce(const at::Tensor&, comm::ReduceOp) override { unexpected(); }
+
+  std::shared_ptr<comm::Group> group_;
+};
+
+const at::Tensor gate_up = numbers({count, 2, ff, hidden}, 0.5);
+const at::Tensor down = numbers({count, hidden, ff}, 0.7);
+
+nn::WeightPtr part_of(const std::string& name, const at::Tensor& whole, std::int64_t begin, std::int64_t length) {
+  auto weight = std::make_shared<nn::Weight>(
+      std::vector<layout::Param>{nn::record(name, whole.sizes().vec(), layout::Init::zeros(), true)});
+  weight->bind(whole.narrow(0, begin, length).clone().requires_grad_(true));
+  return weight;
+}
+
+/// What one rank brings along.
+struct Tokens {
+  at::Tensor x;        ///< [T, hidden]
+  at::Tensor experts;  ///< [T, chosen]
+  at::Tensor weights;  ///< [T, chosen]
+};
+
+using Choose = std::function<std::int64_t(std::int64_t rank, std::int64_t token, std::int64_t which)>;
+
+Tokens tokens_of(std::int64_t rank, const std::vector<std::int64_t>& lengths, const Choose& choose) {
+  const auto n = lengths[static_cast<std::size_t>(rank)];
+  const auto phase = 3.0 * static_cast<double>(rank);
+  Tokens out{numbers({n, hidden}, phase), at::empty({n, chosen}, at::kLong), numbers({n, chosen}, phase + 1).abs()};
+  for (std::int64_t t = 0; t < n; ++t) {
+    for (std::int64_t k = 0; k < chosen; ++k) out.experts[t][k] = choose(rank, t, k);
+  }
+  return out;
+}
+
+/// Outputs and gradients.
+struct Result {
+  at::Tensor y, x, weights, gate_up, down;
+  std::string calls;
+};
+
+/// The loss is the sum of y², which depends on every output in its own way.
+Result run(nn::Experts& experts, const Tokens& tokens, bool recompute) {
+  const auto x = tokens.x.clone().requires_grad_(true);
+  const auto weights = tokens.weights.clone().requires_grad_(true);
+  const auto kept = std::make_shared<nn::Kept>();
+  const nn::Region::Body body = [&, kept](const at::Tensor& in) {
+    return experts.forward(in, {tokens.experts, weights}, kept.get());
+  };
+  const auto y = recompute ? strategy::recomputed(body, x) : body(x);
+  (y * y).sum().backward();
+  return {y.detach(), x.grad(), weights.grad(), experts.gate_up()->value().grad(), experts.down()->value().grad(), ""};
+}
+
+Result alone(const std::vector<std::int64_t>& lengths, const Choose& choose) {
+  std::vector<at::Tensor> x, chosen_experts, weights;
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+    const auto mine = tokens_of(static_cast<std::int64_t>(rank), lengths, choose);
+    x.push_back(mine.x);
+    chosen_experts.push_back(mine.experts);
+    weights.push_back(mine.weights);
+  }
+  nn::Experts experts("experts", part_of("gate_up", gate_up, 0, count), part_of("down", down, 0, count));
+  return run(experts, {at::cat(x), at::cat(chosen_experts), at::cat(weights)}, false);
+}
+
+std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute) {
+  std::vector<Result> results(lengths.size());
+  const auto size = static_cast<int>(lengths.size());
+  comm::run_in_process(size, [&](comm::Communicator& communicator) {
+    std::vector<int> ranks(lengths.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const auto group = std::make_shared<Noted>(communicator.group("ep", ranks, at::kCPU));
+    const auto own = count / size;
+    nn::Experts experts("experts", part_of("gate_up", gate_up, own * group->rank(), own),
+                        part_of("down", down, own * group->rank(), own));
+    const Exchange exchange(group, "blocks.0");
+    experts.exchange.fill("test", [&](const auto& body, const auto& rows, const auto& counts, nn::Kept* kept) {
+      return exchange(body, rows, counts, kept);
+    });
+    auto result = run(experts, tokens_of(group->rank(), lengths, choose), recompute);
+    result.calls = group->calls;
+    results[static_cast<std::size_t>(group->rank())] = std::move(result);
+  });
+  return results;
+}
+
+void check(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute) {
+  const auto whole = alone(lengths, choose);
+  const auto parts = spread(lengths, choose, recompute);
+  const auto joined = [&](at::Tensor Result::*member) {
+    std::vector<at::Tensor> list;
+    for (const auto& part : parts) list.push_back(part.*member);
+    return at::cat(list);
+  };
+  // Each row takes part in the same products; only the sums over rows of weights' gradients are in another order.
+  for (const auto member : {&Result::y, &Result::x, &Result::weights, &Result::gate_up, &Result::down}) {
+    const auto& expected = whole.*member;
+    CHECK(difference(joined(member), expected) <= 1e-12 * expected.abs().max().item<double>());
+  }
+  // Counts, rows and results; gradients of results and of rows. Run again: rows and results, by the first run's counts.
+  for (const auto& part : parts) CHECK(part.calls == (recompute ? "crrrrrr" : "crrrr"));
+}
+
+struct Case {
+  const char* name;
+  std::vector<std::int64_t> lengths;
+  Choose choose;
+};
+
+const std::vector<Case> cases{
+    {"spread", {7, 5}, [](auto rank, auto t, auto k) { return (rank + t + 2 * k) % count; }},
+    {"one expert gets everything", {6, 3}, [](auto, auto, auto) { return 0; }},
+    {"the last one does", {6, 3}, [](auto, auto, auto) { return count - 1; }},
+    {"one expert gets nothing", {6, 6}, [](auto rank, auto t, auto k) { return 1 + (rank + t + k) % 3; }},
+    {"all rows change sides", {4, 5}, [](auto rank, auto t, auto k) { return (rank == 0 ? 2 : 0) + (t + k) % 2; }},
+    {"nobody's rows leave", {4, 5}, [](auto rank, auto t, auto k) { return (rank == 0 ? 0 : 2) + (t + k) % 2; }},
+    {"one token each", {1, 1, 1, 1}, [](auto rank, auto, auto k) { return (rank + k) % count; }},
+    {"four ranks, all to one", {3, 1, 4, 2}, [](auto, auto, auto) { return 2; }},
+    {"four ranks, spread", {3, 8, 4, 5}, [](auto rank, auto t, auto k) { return (rank * t + k) % count; }},
+};
+
+}  // namespace
+
+TEST_CASE("whatever the routing, experts on several ranks compute what they compute on one") {
+  for (const auto& one : cases) {
+    for (const bool recompute : {false, true}) {
+      INFO(one.name << ", recompute " << recompute);
+      check(one.lengths, one.choose, recompute);
+    }
+  }
+}
