@@ -30,9 +30,9 @@ namespace capstan::app {
 namespace {
 
 // Set by signals, looked at between steps: the ranks then agree to stop at the same one.
-std::atomic<bool> stop_asked{false};
+train::Stop stop_asked;
 
-extern "C" void ask_to_stop(int) { stop_asked.store(true); }
+extern "C" void ask_to_stop(int signal) { stop_asked.ask(signal); }
 
 void catch_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, ask_to_stop);
@@ -221,7 +221,8 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   const auto ended = loop.run();
   if (loop.stopped()) {
     if (first)
-      std::fprintf(stderr, "capstan: stopped by a signal after step %lld\n", static_cast<long long>(ended.steps));
+      std::fprintf(stderr, "capstan: stopped by %s after step %lld\n",
+                   loop.agreed().stop ? "a signal" : "the end of the job's time", static_cast<long long>(ended.steps));
     return static_cast<int>(ExitCode::interrupted);
   }
   return static_cast<int>(ExitCode::success);

@@ -9,7 +9,18 @@ namespace capstan::train {
 namespace {
 
 // Where in the numbers a thing stands; monitors' pairs (value, present) follow.
-enum Slot : std::size_t { target_tokens, real_tokens, padded_tokens, samples, stop_flag, new_name_flag, first_monitor };
+enum Slot : std::size_t {
+  target_tokens,
+  real_tokens,
+  padded_tokens,
+  samples,
+  stop,
+  hurry,
+  time_is_up,
+  save,
+  new_name_flag,
+  first_monitor
+};
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -17,11 +28,12 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void Control::start(const StepInput& input, bool stop, const monitor::Values& monitors) {
+void Control::start(const StepInput& input, const Wishes& wishes, const monitor::Values& monitors) {
   CAPSTAN_ASSERT(!pending_);
   const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
+  const auto flag = [](bool wish) { return wish ? 1.0 : 0.0; };
   mine_ = {mine(input.target_tokens), mine(input.real_tokens), mine(input.padded_tokens), mine(input.samples),
-           stop ? 1.0 : 0.0};
+           flag(wishes.stop),         flag(wishes.hurry),      flag(wishes.time_is_up),   flag(wishes.save)};
   monitors_ = monitors;
   start_sum(true);
 }
@@ -56,7 +68,7 @@ StepTotals Control::wait() {
   totals.real_tokens = static_cast<std::int64_t>(number[real_tokens]);
   totals.padded_tokens = static_cast<std::int64_t>(number[padded_tokens]);
   totals.samples = static_cast<std::int64_t>(number[samples]);
-  totals.stop = number[stop_flag] > 0;
+  totals.wishes = {number[stop] > 0, number[hurry] > 0, number[time_is_up] > 0, number[save] > 0};
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const auto* pair = number + first_monitor + 2 * i;
     if (pair[1] > 0) totals.monitors.emplace_back(names_[i], pair[0] / pair[1]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/feed.h"
+#include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -18,12 +19,12 @@ struct StepTotals {
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t samples = 0;
-  bool stop = false;         ///< some rank was asked to stop
+  Wishes wishes;             ///< each of them, when some rank has it
   monitor::Values monitors;  ///< means over the ranks that returned them
 };
 
 /// The step's only collective of the host: one all-reduce over the world, started a step ahead. It carries the
-/// token counts, the stop flag, and what monitors returned. A name that a monitor returns for the first time is
+/// token counts, the ranks' wishes, and what monitors returned. A name that a monitor returns for the first time is
 /// announced by a flag in it; all ranks then learn the name and sum once more. One thread.
 class Control {
  public:
@@ -31,7 +32,7 @@ class Control {
   Control(std::shared_ptr<comm::Group> world, comm::Communicator& communicator, bool counts)
       : world_(std::move(world)), communicator_(communicator), counts_(counts) {}
   /// Starts the sums for a step that was just drawn. One may be under way.
-  void start(const StepInput& input, bool stop, const monitor::Values& monitors);
+  void start(const StepInput& input, const Wishes& wishes, const monitor::Values& monitors);
   StepTotals wait();
 
  private:

@@ -15,14 +15,16 @@
 namespace capstan::train {
 namespace {
 
+// For what follows the last save: closing files, srun's and the job script's ends.
+constexpr double ending_margin_s = 15;
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
 
-Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal,
-           const std::atomic<bool>& stop)
+Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop)
     : job_(job),
       session_(session),
       folder_(folder),
@@ -59,7 +61,16 @@ void Loop::start_run() {
   started_.hosts = session_.communicator->exchange(session_.communicator->world().host);
   each_monitor("run_started", [&](monitor::Monitor& monitor) { monitor.run_started(started_); });
   next_ = feed_.draw(0);
-  control_.start(next_, stop_.load(), {});
+  control_.start(next_, wishes(), {});
+}
+
+// Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.
+Wishes Loop::wishes() const {
+  Wishes mine;
+  mine.stop = stop_.asked();
+  mine.hurry = stop_.asks() > 1;
+  mine.time_is_up = step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + ending_margin_s));
+  return mine;
 }
 
 monitor::RunEnded Loop::run() {
@@ -96,8 +107,9 @@ monitor::RunEnded Loop::run() {
 // One step; the next one's samples are drawn, and their sums started, while the device works on this one.
 void Loop::take_step(std::int64_t step) {
   const auto totals = control_.wait();
-  if (totals.stop) {
+  if (totals.wishes.stop || totals.wishes.time_is_up) {
     stopped_ = true;
+    agreed_ = totals.wishes;
     return;
   }
   auto input = std::move(next_);
@@ -128,7 +140,7 @@ void Loop::take_step(std::int64_t step) {
   const std::int64_t following = step + 1;
   if (following < job_.plan.steps) next_ = feed_.draw(following);
   finish_steps(session_.device.is_cpu() ? 0 : 1);
-  if (following < job_.plan.steps) control_.start(next_, stop_.load(), monitor_values_);
+  if (following < job_.plan.steps) control_.start(next_, wishes(), monitor_values_);
 }
 
 void Loop::finish_steps(std::size_t leave) {
@@ -155,6 +167,7 @@ void Loop::report(InFlight& step) {
   event.step_time_s = seconds_since(last_report_) - paused_s_;
   last_report_ = Clock::now();
   paused_s_ = 0;
+  step_s_ = std::max(step_s_, event.step_time_s);
   ended_.train_runtime_s += event.step_time_s;
   ended_.samples += event.samples;
   ended_.tokens += event.tokens;

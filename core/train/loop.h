@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "train/nonfinite.h"
 #include "train/run_folder.h"
 #include "train/step.h"
+#include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -21,12 +21,13 @@ namespace train {
 class Loop {
  public:
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
-  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal,
-       const std::atomic<bool>& stop);
+  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop);
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
-  /// True when the run ended early because a rank was asked to stop.
+  /// True when the run ended early because a rank was asked to stop, or the job's time is over.
   bool stopped() const { return stopped_; }
+  /// What all ranks agreed on when they stopped.
+  const Wishes& agreed() const { return agreed_; }
 
  private:
   // A step whose result may still be on its way from the device.
@@ -39,6 +40,7 @@ class Loop {
   };
 
   void start_run();
+  Wishes wishes() const;
   void take_step(std::int64_t step);
   void finish_steps(std::size_t leave);
   void report(InFlight& step);
@@ -54,7 +56,7 @@ class Loop {
   const setup::Job& job_;
   setup::Session& session_;
   RunFolder& folder_;
-  const std::atomic<bool>& stop_;
+  const Stop& stop_;
   Feed feed_;
   Control control_;
   Step step_;
@@ -66,6 +68,8 @@ class Loop {
   std::deque<InFlight> in_flight_;
   monitor::Values monitor_values_;
   bool stopped_ = false;
+  Wishes agreed_;
+  double step_s_ = 0;  ///< the longest step so far
   Clock::time_point last_report_;
   double paused_s_ = 0;  ///< evaluation since the last report
   double first_loss_ = 0;

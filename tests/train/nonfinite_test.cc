@@ -39,7 +39,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
   outcome.folder = train::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
   const auto log_file = outcome.folder / "test.log";
   log::configure(log_file.string(), log::Level::error, 0);
-  const std::atomic<bool> stop{false};
+  const train::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
