@@ -1,0 +1,216 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+#include <capstan/layout/box.h>
+#include <capstan/layout/footprint.h>
+#include <capstan/layout/source.h>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// A checkpoint is a folder: each rank's boxes of logical tensors in one safetensors file, and manifest.json, which
+/// says of every tensor its shape, its dtype, where each of its boxes lies and what its bytes hash to, and of the whole
+/// the step, the sections, the configuration, the mesh and the versions. Any layout reads what any layout wrote. It has
+/// its name only when all of it is on disk:
+///
+///     <run>/checkpoints/step-00000100/manifest.json, weights-00000-of-00004.safetensors, …
+///     <run>/checkpoints/latest                         the newest one's name: a hint for people and scripts
+///     <run>/checkpoints/step-00000200.tmp-4711.0/      being written, or what a crash left
+
+/// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for a
+/// strategy's own state, "strategy/<plugin>/<…>/rank-<r>". Of the ranks that share a box only the counting one
+/// (Layout::counts) gives it; the boxes of all ranks together hold each element exactly once.
+struct TensorBox {
+  std::string tensor;
+  layout::Shape shape;  ///< of the whole tensor
+  layout::Box box;
+  at::Tensor data;  ///< the box's elements in row-major order, any shape, any device
+};
+
+/// What the manifest says of the whole. The same on all ranks; rank 0's is written.
+struct Meta {
+  std::int64_t step = 0;                        ///< optimizer steps done
+  std::map<std::string, std::string> sections;  ///< JSON text by owner: "schedule", "scaler", "cursor", "run", …
+  std::string config;                           ///< the resolved configuration, as TOML
+  std::map<std::string, double> metrics;        ///< the last values ("eval_loss"), for retention and `checkpoint ls`
+  std::string mesh;                             ///< "dp 4", for people
+  int world_size = 1;
+  std::string version;  ///< of the Capstan that wrote it; filled in by the writer
+  std::string date;     ///< UTC, "2026-11-21T00:10:00Z"; filled in by the writer
+};
+
+/// Where a crash test may end the process. Points of rank 0 only are marked so.
+enum class CommitPoint : int {
+  begun = 1,       ///< rank 0: the temporary folder is there, empty
+  writing = 2,     ///< this rank's file is about to be written
+  written = 3,     ///< this rank's file is on disk
+  agreed = 4,      ///< rank 0: all ranks' files are on disk; there is no manifest
+  manifest = 5,    ///< rank 0: the manifest is on disk, in the temporary folder
+  aside = 6,       ///< rank 0, when one of this name is replaced: the old one has stepped aside
+  renamed = 7,     ///< rank 0: it has its name, which may not be on disk
+  committed = 8,   ///< rank 0: the name is on disk; `latest` still names the one before
+  latest = 9,      ///< rank 0: `latest` names it
+  retention = 10,  ///< rank 0, for each one that is not kept: it is marked for removal
+};
+using AtPoint = std::function<void(int point)>;
+
+/// A save that is done, the same on all ranks but for the times.
+struct Saved {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  std::int64_t bytes = 0;       ///< of all ranks' tensors
+  std::int64_t rank_bytes = 0;  ///< of this rank's
+  double stall_s = 0;           ///< how long this rank's loop waited in start(): the save before, and the copy
+  double write_s = 0;           ///< from then to the commit
+};
+
+/// Writes a checkpoint to exactly `path` (one that stands there is replaced) and returns when it is committed: the
+/// final weights of a run are one without optimizer tensors. A collective of the group, which is on CPU. An error of
+/// any rank is thrown on all of them; the temporary folder is then gone. `attempt` ends the temporary folder's name.
+Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, std::vector<TensorBox> boxes,
+           const std::string& attempt = "0", const AtPoint& at_point = {});
+
+/// Which committed checkpoints stay.
+struct Keep {
+  std::int64_t last = 0;       ///< the newest so many; 0: all
+  std::string best;            ///< besides, the one with the best value of this metric; empty: none
+  bool lowest_is_best = true;  ///< is the smallest value the best?
+};
+
+struct WriterOptions {
+  std::filesystem::path folder;  ///< of the checkpoints, made when the first is written
+  std::string attempt = "0";     ///< "<job>.<restart>": ends the names of temporary folders; rank 0's counts
+  bool async = true;             ///< write beside training; else start() returns when the checkpoint is committed
+  bool pinned = true;            ///< page-locked host memory for the copies of tensors on a GPU
+  Keep keep;
+  AtPoint at_point;  ///< called on the thread that writes; for crash tests
+};
+
+/// Saves checkpoints beside training, one at a time: start() copies what is saved to host memory, which is all that the
+/// loop waits for; a thread of the writer's own then writes, syncs and hashes, agrees with the other ranks over a group
+/// of its own, and rank 0 commits. Temporary folders that a crash left are removed when the next save begins.
+///
+/// All ranks call start() with the same step, in the same order. A failure of any rank (a full disk, an error of the
+/// file system) becomes the same Error on all of them, thrown by whichever of start(), wait() and poll() comes next;
+/// what was committed before stays, and the next start() tries anew. One thread uses a writer.
+class Writer {
+ public:
+  /// `group` is of the whole world, on CPU, used by nobody else, and made by all ranks.
+  Writer(WriterOptions options, std::shared_ptr<comm::Group> group);
+  /// Waits for the save under way; its failure is logged.
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// Takes the host memory for saves of these boxes now, so that a lack of it is known at the start and the first
+  /// save does not wait for it. Otherwise the first start() does.
+  void reserve(const std::vector<TensorBox>& boxes);
+  /// Waits for the save before (and throws its failure), copies, and returns while the rest goes on.
+  void start(Meta meta, const std::vector<TensorBox>& boxes);
+  /// Waits for the save under way. Its result, if nobody was told it yet.
+  std::optional<Saved> wait();
+  /// The same if it is done already; returns nothing at once if it is not.
+  std::optional<Saved> poll();
+  /// Is a save under way?
+  bool busy() const;
+  /// How long the last committed save took in all (stall and writing), in seconds; 0 before the first.
+  double last_duration_s() const;
+
+  /// Host memory that saves take for as long as the writer lives: `bytes` of boxes on a rank, when they are written
+  /// beside training or lie on a GPU; otherwise nothing. What reserve() and start() allocate is exactly this.
+  static layout::Footprint footprint(std::int64_t bytes);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A checkpoint that is read, by whatever layout. Each part of a box's data is compared with its hash when it is first
+/// touched, and only what is touched is read. One thread at a time.
+class Reader {
+ public:
+  /// Reads the manifest and looks at the files: throws Error naming the folder or manifest.json for what is none, and
+  /// one with all files that are missing, truncated or of another length.
+  explicit Reader(std::filesystem::path path);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  const std::filesystem::path& path() const;
+  const Meta& meta() const;
+  /// JSON text of a section. Throws Error when there is none of this name.
+  const std::string& section(const std::string& name) const;
+  bool has_section(const std::string& name) const;
+
+  /// Names of all tensors that begin so, sorted.
+  std::vector<std::string> tensors(const std::string& prefix = {}) const;
+  bool has(const std::string& tensor) const;
+  /// Throw Error for a tensor that is not there.
+  const layout::Shape& shape(const std::string& tensor) const;
+  c10::ScalarType dtype(const std::string& tensor) const;
+  /// Writes a box of the tensor to `out`: contiguous, box.numel() elements in row-major order (any shape), of any
+  /// dtype and on any device; values are converted. Throws Error for a tensor that is not there and for data that is
+  /// damaged; the box is a caller's bug when it does not fit.
+  void read(const std::string& tensor, const layout::Box& box, const at::Tensor& out);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A model's parameters from a checkpoint: record "x" is its tensor "model/x".
+class RecordSource : public layout::Source {
+ public:
+  /// The reader must outlive it.
+  explicit RecordSource(Reader& reader, std::string prefix = "model/");
+  /// Adds a fault for each record that is missing or has another shape.
+  void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
+  bool has(const layout::Param& param) const override;
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ private:
+  Reader& reader_;
+  std::string prefix_;
+};
+
+/// How far a checkpoint is looked at: manifest, files and their headers; or every byte of it besides.
+enum class Depth { structure, hashes };
+
+/// Called while verifying, with bytes done and bytes in all (of this rank's share).
+using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+/// Adds a fault for everything that is wrong with a checkpoint: each file that is missing, truncated or of another
+/// save, each box whose data does not have its hash. With a group its ranks share the work, and each has all faults.
+void verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr,
+            const Progress& progress = {});
+
+/// Folders that a commit gave their name ("step-…"), the newest step first; nothing of them is read.
+std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
+/// "<folder>/step-00000100".
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
+
+/// The outcome of a search.
+struct Newest {
+  std::optional<std::filesystem::path> path;  ///< nothing: there is no valid one
+  std::int64_t step = 0;
+  std::vector<Diagnostic> skipped;  ///< newer ones, each with what is wrong with it; for the log, loudly
+};
+/// The newest valid checkpoint of a folder (which need not exist). `latest` is not asked: it may be older or damaged.
+/// With a group it is a collective, and all ranks find the same.
+Newest newest(const std::filesystem::path& folder, Depth depth, comm::Group* group = nullptr);
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE
