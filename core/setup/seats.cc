@@ -16,6 +16,7 @@ class GuardedRule : public strategy::OptimizerRule {
   GuardedRule(std::string plugin, std::unique_ptr<strategy::OptimizerRule> rule)
       : plugin_(std::move(plugin)), rule_(std::move(rule)) {}
   std::size_t states() const override { return rule_->states(); }
+  std::string state_name(std::size_t i) const override { return rule_->state_name(i); }
   bool is_elementwise() const override { return rule_->is_elementwise(); }
   void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
     plugin::guard(plugin_, "optimizer rule", [&] { rule_->apply(slices, update); });

@@ -141,6 +141,12 @@ std::vector<std::string> Engine::fill(layout::Source& source,
   return differing;
 }
 
+void Engine::resume(layout::Source& source, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  const auto everyone = std::exchange(parts_->everyone, nullptr);
+  fill(source, progress);
+  parts_->everyone = everyone;
+}
+
 std::unique_ptr<strategy::UnitHooks> Engine::hooks(std::size_t index) {
   return std::make_unique<Hooks>(*parts_, index);
 }
@@ -149,17 +155,24 @@ void Engine::begin_micro_step(std::int64_t index) { parts_->micro_step = index; 
 
 std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states) {
   std::vector<strategy::Slice> slices;
-  state.resize(trained.size());
   for (std::size_t t = 0; t < trained.size(); ++t) {
     const auto [b, w] = trained[t];
     if (buckets[b]->on_host()) continue;
     const auto& reducer = *reducers[b];
-    strategy::Slice slice{&buckets[b]->weight(w), buckets[b]->master_slice(w, reducer.raw()), reducer.slice(w), {}};
-    while (state[t].size() < states) state[t].push_back(at::zeros_like(slice.master));
-    slice.state = state[t];
-    slices.push_back(std::move(slice));
+    slices.push_back({&buckets[b]->weight(w), buckets[b]->master_slice(w, reducer.raw()), reducer.slice(w),
+                      device_state(t, states)});
   }
   return slices;
+}
+
+// What the rule keeps of a trained weight on the device; at least so many tensors.
+const std::vector<at::Tensor>& Engine::Parts::device_state(std::size_t t, std::size_t states) {
+  state.resize(trained.size());
+  const auto [b, w] = trained[t];
+  while (state[t].size() < states) {
+    state[t].push_back(at::zeros_like(buckets[b]->master_slice(w, reducers[b]->raw())));
+  }
+  return state[t];
 }
 
 void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after) {

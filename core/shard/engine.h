@@ -21,7 +21,8 @@ struct StoredBox {
   const layout::Param* record = nullptr;
   layout::Box box;
   at::Tensor value;    ///< [box.numel()] master dtype
-  bool counts = true;  ///< this rank is the one to write it, of those that hold it
+  bool counts = true;  ///< this rank is the one to write it, of those that hold this copy
+  int copy = 0;        ///< position on the record's local axes, along which ranks keep values of their own
 };
 
 /// What updates in host memory took on this rank, summed over the run.
@@ -47,6 +48,8 @@ class Engine {
   /// first rank's values win; returns the records of which this rank had others.
   std::vector<std::string> fill(layout::Source& source,
                                 const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+  /// The same from a checkpoint, whose values are each rank's own whatever sync_module_states says.
+  void resume(layout::Source& source, const std::function<void(std::int64_t, std::int64_t)>& progress = {});
   /// Gathers, releases and reduces around unit `index`.
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t index);
 
@@ -67,8 +70,11 @@ class Engine {
   /// This rank's boxes of trainable records with views of masters and the rule's state; for after_step().
   std::vector<strategy::StepPart> step_parts();
 
-  /// This rank's boxes of all parameters, from the masters.
+  /// This rank's boxes of all parameters: views of the masters.
   std::vector<StoredBox> stored_boxes();
+  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of what the next update goes on
+  /// from, zero before the first. Waits for an update that still runs.
+  std::vector<std::vector<StoredBox>> state_boxes(std::size_t states);
   /// This rank's boxes of the summed gradients, valid after the last backward of a step.
   std::vector<StoredBox> gradient_boxes();
   /// What the engine allocates on this rank, from the same sizes. `states` as the rule says.

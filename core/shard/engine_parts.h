@@ -27,7 +27,9 @@ struct Engine::Parts {
   /// The current stream waits for all sums.
   void finish();
   std::vector<strategy::Slice> device_slices(std::size_t states);
-  std::vector<at::Tensor> moments(std::size_t b, std::size_t w);
+  const std::vector<at::Tensor>& device_state(std::size_t t, std::size_t states);
+  /// The rule's state of a weight: at least so many tensors, what it has before the first update being zero.
+  std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states = 0);
 
   Shared shared;
   Schedule schedule;

@@ -2,46 +2,11 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/norm.h>
 
-#include <functional>
-
 #include "shard/engine_parts.h"
+#include "shard/parts.h"
 
 namespace capstan::shard {
 namespace {
-
-// A record's part of a slice that this rank holds: elements [begin, begin + box.numel()).
-struct Part {
-  std::size_t bucket;
-  std::size_t weight;
-  const layout::Param& record;
-  layout::Layout layout;
-  layout::Box box;
-  std::int64_t begin;
-};
-
-enum class Of { parameters, gradients };
-
-// Calls visit for every record that this rank holds something of.
-void each_part(Engine::Parts& parts, Of what, bool only_trainable, const std::function<void(const Part&)>& visit) {
-  const auto& options = parts.shared.options;
-  const auto& buckets = parts.shared.plan.buckets;
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    const auto& bucket = buckets[b];
-    if (only_trainable && !bucket.trainable) continue;
-    const bool cut = what == Of::gradients ? bucket.cut_optim : bucket.gathers();
-    for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
-      const auto& planned = bucket.weights[w];
-      for (std::size_t r = 0; r < planned.weight->records().size(); ++r) {
-        const auto& record = planned.weight->records()[r];
-        auto layout = cut ? record.sharded(options.mesh) : record.compute;
-        auto box = layout.box(record.shape, options.mesh, options.rank);
-        if (box.empty()) continue;
-        const auto& piece = bucket.pieces(planned, cut ? parts.buckets[b]->position() : 0)[r];
-        visit({b, w, record, std::move(layout), std::move(box), cut ? piece.in_chunk : piece.in_whole});
-      }
-    }
-  }
-}
 
 // Of the ranks that hold the same element of the summed gradient, exactly one counts it. Ranks that differ on a local
 // axis hold different gradients: each counts its own.
@@ -49,6 +14,10 @@ bool counts(const layout::Param& record, const BucketPlan& bucket, const EngineO
   auto axes = bucket.axes;
   axes.insert(axes.end(), record.local_axes.begin(), record.local_axes.end());
   return record.compute.with({0, axes}).counts(options.mesh, options.rank);
+}
+
+StoredBox stored(const Part& part, const at::Tensor& slice) {
+  return {&part.record, part.box, slice.narrow(0, part.begin, part.box.numel()), part.counts, part.copy};
 }
 
 }  // namespace
@@ -92,10 +61,9 @@ std::vector<std::string> Engine::trainable_names() const {
 std::vector<StoredBox> Engine::stored_boxes() {
   parts_->host.wait_all();
   std::vector<StoredBox> boxes;
-  each_part(*parts_, Of::parameters, false, [&](const Part& part) {
+  each_part(parts_->shared.plan, parts_->shared.options, Of::parameters, false, [&](const Part& part) {
     const auto all = parts_->buckets[part.bucket]->master_slice(part.weight, false);
-    boxes.push_back({&part.record, part.box, all.narrow(0, part.begin, part.box.numel()),
-                     part.layout.counts(parts_->shared.options.mesh, parts_->shared.options.rank)});
+    boxes.push_back(stored(part, all));
   });
   return boxes;
 }
@@ -103,17 +71,16 @@ std::vector<StoredBox> Engine::stored_boxes() {
 std::vector<StoredBox> Engine::gradient_boxes() {
   parts_->finish();
   std::vector<StoredBox> boxes;
-  each_part(*parts_, Of::gradients, true, [&](const Part& part) {
+  each_part(parts_->shared.plan, parts_->shared.options, Of::gradients, true, [&](const Part& part) {
     const auto all = parts_->reducers[part.bucket]->slice(part.weight);
-    boxes.push_back({&part.record, part.box, all.narrow(0, part.begin, part.box.numel()),
-                     part.layout.counts(parts_->shared.options.mesh, parts_->shared.options.rank)});
+    boxes.push_back(stored(part, all));
   });
   return boxes;
 }
 
 std::vector<strategy::StepPart> Engine::step_parts() {
   std::vector<strategy::StepPart> list;
-  each_part(*parts_, Of::parameters, true, [&](const Part& part) {
+  each_part(parts_->shared.plan, parts_->shared.options, Of::parameters, true, [&](const Part& part) {
     const auto& bucket = *parts_->buckets[part.bucket];
     const auto view = [&](const at::Tensor& slice) { return slice.narrow(0, part.begin, part.box.numel()); };
     strategy::StepPart out{&part.record, part.box, view(bucket.master_slice(part.weight, false)), {}};
@@ -123,11 +90,21 @@ std::vector<strategy::StepPart> Engine::step_parts() {
   return list;
 }
 
-// The rule's state of a weight; none before the first update.
-std::vector<at::Tensor> Engine::Parts::moments(std::size_t b, std::size_t w) {
-  if (buckets[b]->on_host()) return host.slices(host.item_of(*buckets[b]), 0)[w].state;
-  for (std::size_t t = 0; t < state.size(); ++t) {
-    if (trained[t].bucket == b && trained[t].weight == w) return state[t];
+std::vector<std::vector<StoredBox>> Engine::state_boxes(std::size_t states) {
+  const at::NoGradGuard no_grad;
+  parts_->host.wait_all();
+  std::vector<std::vector<StoredBox>> boxes(states);
+  each_part(parts_->shared.plan, parts_->shared.options, Of::parameters, true, [&](const Part& part) {
+    const auto moments = parts_->moments(part.bucket, part.weight, states);
+    for (std::size_t i = 0; i < states; ++i) boxes[i].push_back(stored(part, moments[i]));
+  });
+  return boxes;
+}
+
+std::vector<at::Tensor> Engine::Parts::moments(std::size_t b, std::size_t w, std::size_t states) {
+  if (buckets[b]->on_host()) return host.slices(host.item_of(*buckets[b]), states)[w].state;
+  for (std::size_t t = 0; t < trained.size(); ++t) {
+    if (trained[t].bucket == b && trained[t].weight == w) return device_state(t, states);
   }
   return {};
 }

@@ -19,6 +19,7 @@ bool claims_it(const Claims& claims, const std::string& resource) {
 
 Strategy::~Strategy() = default;
 OptimizerRule::~OptimizerRule() = default;
+std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
 
 std::string gradient_reduction_seat(layout::Axis axis) { return cat("gradient reduction on ", axis); }

@@ -17,6 +17,7 @@ class AdamW : public strategy::OptimizerRule {
  public:
   explicit AdamW(setup::OptimizerOptions options) : options_(std::move(options)) {}
   std::size_t states() const override { return 2; }
+  std::string state_name(std::size_t i) const override { return i == 0 ? "exp_avg" : "exp_avg_sq"; }
   bool is_elementwise() const override { return true; }
   void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override;
   bool decays(const nn::Weight& weight) const { return options_.decay == "all" || weight.records().front().decay; }

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -35,6 +36,8 @@ class OptimizerRule {
   virtual ~OptimizerRule();
   /// State tensors that it wants for each slice.
   virtual std::size_t states() const = 0;
+  /// What a checkpoint calls the i-th of them. A rule that changes its names cannot resume from what it saved before.
+  virtual std::string state_name(std::size_t i) const;
   /// Each element's update depends on that element alone: a slice may then come in parts, which stay in the
   /// processor's cache for what follows.
   virtual bool is_elementwise() const { return false; }
