@@ -25,6 +25,7 @@
 #include "setup/session.h"
 #include "setup/token_caches.h"
 #include "train/loop.h"
+#include "train/resume.h"
 
 namespace capstan::app {
 namespace {
@@ -178,16 +179,28 @@ void build_caches(setup::Job& job, comm::Communicator& communicator) {
   }
 }
 
-void print_start(const setup::Job& job, const train::RunFolder& folder) {
+void print_start(const setup::Job& job, const train::RunFolder& folder, const setup::Resume& resume) {
   std::printf("%s%s\nrun folder: %s\n", job.model_summary().c_str(), job.mesh.arithmetic().c_str(),
               folder.path().c_str());
+  if (resume.reader) {
+    std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
+                static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.plan.steps));
+  }
   std::fflush(stdout);
 }
 
-// Makes the run's folder on rank 0 and tells the others.
-std::filesystem::path shared_folder(const setup::Job& job, comm::Communicator& communicator) {
-  const bool first = communicator.world().rank == 0;
-  return communicator.exchange(first ? train::RunFolder::make(job.run->dir, job.name).string() : "").front();
+// What checkpoints are told of the process. CAPSTAN_CRASH_AT=7, for crash tests, ends it at this point of a commit as
+// kill -9 would.
+train::SaveSetting save_setting(const Environment& env, const setup::Resume& resume) {
+  train::SaveSetting setting;
+  setting.resume = &resume;
+  if (const auto job = env("SLURM_JOB_ID")) setting.attempt = cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0"));
+  if (const auto crash = env("CAPSTAN_CRASH_AT")) {
+    setting.at_point = [at = *crash](int point) {
+      if (std::to_string(point) == at) ::kill(::getpid(), SIGKILL);
+    };
+  }
+  return setting;
 }
 
 // What a rank holds while it trains. Kept outside of train_rank so that a failure can leave it as it is.
@@ -205,19 +218,23 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   state.job = prepare_together(arguments, device, *state.host, communicator);
   build_caches(*state.job, communicator);
   const auto& job = *state.job;
-  train::RunFolder folder(shared_folder(job, communicator), communicator.world().rank);
+  train::RunFolder folder(train::shared_run_folder(job, communicator), communicator.world().rank);
   log::configure(folder.log_file(), log::Level::warning, communicator.world().rank);
   folder.write_config(job);
+  const auto resume = train::resume_run(job, communicator, folder);
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  state.session = setup::materialise(job, communicator, [&](std::int64_t done, std::int64_t all) {
-    if (first && ::isatty(STDERR_FILENO) == 1) {
-      std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
-                   done == all ? "\n" : "");
-    }
-  });
-  if (first) print_start(job, folder);
+  state.session = setup::materialise(
+      job, communicator,
+      [&](std::int64_t done, std::int64_t all) {
+        if (first && ::isatty(STDERR_FILENO) == 1) {
+          std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
+                       done == all ? "\n" : "");
+        }
+      },
+      resume.reader.get());
+  if (first) print_start(job, folder, resume);
   catch_signals();
-  train::Loop loop(job, *state.session, folder, terminal, stop_asked);
+  train::Loop loop(job, *state.session, folder, terminal, stop_asked, save_setting(env, resume));
   const auto ended = loop.run();
   if (loop.stopped()) {
     if (first)

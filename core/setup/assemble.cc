@@ -4,8 +4,10 @@
 
 #include <capstan/nn/summary.h>
 
+#include "checkpoint/checkpoint.h"
 #include "comm/planned_group.h"
 #include "setup/precision.h"
+#include "shard/parts.h"
 #include "shard/plan.h"
 
 namespace capstan::setup {
@@ -123,6 +125,11 @@ Prediction predict(const Job& job, std::size_t states) {
   const auto options = engine_options(job, device);
   const auto plan = shard::make_plan(pointers(units), options);
   Prediction prediction{shard::footprint(plan, options, states), changes_text(job, units)};
+  const auto& saves = *job.checkpoint;
+  if (saves.saves() && (saves.asynchronous || device.is_cuda())) {
+    prediction.footprints.push_back(
+        checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, saves.save == "trainable")));
+  }
   auto facts = job.facts();
   facts.trainable_parameters = shard::trainable_parameters(plan);
   each_strategy(job, "footprint", [&](strategy::Strategy& strategy) {

@@ -14,6 +14,7 @@
 #include "setup/assemble.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
+#include "setup/resume.h"
 
 namespace capstan::setup {
 namespace {
@@ -104,6 +105,7 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
   job.run = config::Options<RunOptions>(document.section("run"), diagnostics);
   job.train = config::Options<TrainOptions>(document.section("train"), diagnostics);
   job.optimizer = config::Options<OptimizerOptions>(document.section("optimizer"), diagnostics);
+  job.checkpoint = config::Options<CheckpointOptions>(document.section("checkpoint"), diagnostics);
   job.comm = config::Options<CommOptions>(document.section("comm"), diagnostics);
   const auto& betas = job.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
@@ -214,17 +216,43 @@ void open_data(Job& job, Diagnostics& diagnostics) {
   job.plan = data::make_plan(request, diagnostics);
 }
 
+// What [checkpoint] asks for and the run cannot give. A path starts at the folder of the file that names it.
+void check_checkpoints(Job& job, Diagnostics& diagnostics) {
+  auto& options = job.checkpoint;
+  const auto& resume = options->resume;
+  for (const auto& option : options.resolved()) {
+    if (option.spec.key != "resume" || resume == "none" || resume == "auto") continue;
+    options.derive(&CheckpointOptions::resume, config::absolute_path(resume, option.origin));
+    break;
+  }
+  const auto refuse = [&](auto member, const std::string& why, const std::string& fix) {
+    if (options.is_set(member))
+      diagnostics.add(options.where(member), cat(options.name(member), " has no effect: ", why), fix);
+  };
+  if (!options->keep_best) {
+    refuse(&CheckpointOptions::metric, "checkpoint.keep_best is off", "remove it, or set checkpoint.keep_best = true");
+    refuse(&CheckpointOptions::mode, "checkpoint.keep_best is off", "remove it, or set checkpoint.keep_best = true");
+  }
+  if (!job.eval_data && job.train_data) {
+    if (options->keep_best)
+      refuse(&CheckpointOptions::keep_best, "there is no evaluation data", "name an evaluation file in [data]");
+    if (options->every_eval)
+      refuse(&CheckpointOptions::every_eval, "there is no evaluation data", "name an evaluation file in [data]");
+  }
+}
+
 // Host memory that ranks of one node allocate together, against what is there: said before anything is allocated.
 void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diagnostics) {
   auto needed = layout::total_bytes(job.footprints, "host");
-  if (needed == 0) return;  // nothing is offloaded
+  if (needed == 0) return;  // nothing is offloaded, and no checkpoint copied
   if (job.device == "cpu") needed += layout::total_bytes(job.footprints, "cpu");
   const auto all = needed * job.ranks_per_node;
   if (available == 0 || all <= available) return;
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   diagnostics.add({},
-                  cat("offloading needs ", text(needed), " of host memory a rank, ", text(all), " for the ",
-                      job.ranks_per_node, " ranks of a node, and ", text(available), " are left"),
+                  cat(job.policy.offload_optim || job.policy.offload_param ? "offloading needs " : "saving needs ",
+                      text(needed), " of host memory a rank, ", text(all), " for the ", job.ranks_per_node,
+                      " ranks of a node, and ", text(available), " are left"),
                   "use more nodes, offload less, ask for a node with more memory (#SBATCH --mem=0), or set "
                   "run.host_memory if this is not the node");
 }
@@ -269,6 +297,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   }
   place_on_mesh(job, request.world_size, diagnostics);
   open_data(job, diagnostics);
+  check_checkpoints(job, diagnostics);
   if (!diagnostics.empty()) return job;
   const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
                                                     : available_host_memory();
@@ -278,6 +307,8 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     job.model_changes = std::move(prediction.changes);
   });
   check_host_memory(job, host_memory, diagnostics);
+  collect(
+      diagnostics, [&] { judge_resume(job, diagnostics); }, job.checkpoint.where(&CheckpointOptions::resume));
   return job;
 }
 

@@ -53,6 +53,7 @@ struct Job {
   config::Options<DataOptions> data_options;
   config::Options<TrainOptions> train;
   config::Options<OptimizerOptions> optimizer;
+  config::Options<CheckpointOptions> checkpoint;
   config::Options<CommOptions> comm;
 
   std::string file;

@@ -126,12 +126,43 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
       .doc("a rank that gives no sign of life for so long counts as dead, seconds");
 }
 
+void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
+  t.add("every_steps", &CheckpointOptions::every_steps)
+      .min(0)
+      .doc(
+          "save every so many steps; 0: not by steps. With this or another every_… set, a run also saves when it is "
+          "asked to stop, and at its end");
+  t.add("every_minutes", &CheckpointOptions::every_minutes).min(0).doc("save every so many minutes; 0: not by time");
+  t.add("every_epoch", &CheckpointOptions::every_epoch).doc("save behind each epoch");
+  t.add("every_eval", &CheckpointOptions::every_eval).doc("save behind each evaluation");
+  t.add("keep", &CheckpointOptions::keep).min(0).doc("the newest so many stay, older ones are removed; 0: all stay");
+  t.add("keep_best", &CheckpointOptions::keep_best)
+      .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
+  t.add("metric", &CheckpointOptions::metric).doc("what keep_best goes by: a number of the evaluations");
+  t.add("mode", &CheckpointOptions::mode)
+      .choices({"min", "max"})
+      .doc("is the smallest or the largest metric the best?");
+  t.add("save", &CheckpointOptions::save)
+      .choices({"all", "trainable"})
+      .doc("trainable: frozen parameters are left out, and a resumed run takes them from where they came at its start");
+  t.add("asynchronous", &CheckpointOptions::asynchronous)
+      .doc("training waits for a copy in host memory only, which is written beside it; false: until it is on disk");
+  t.add("resume", &CheckpointOptions::resume)
+      .doc(
+          "none; auto: go on in the run's own folder from its newest valid checkpoint, if there is one; or the folder "
+          "of a checkpoint, or of a run that has some, to go on from in a new folder");
+  t.add("verify", &CheckpointOptions::verify)
+      .choices({"hashes", "structure"})
+      .doc("how far a checkpoint is looked at before a run goes on from it: every byte, or files and their sizes");
+}
+
 std::vector<std::pair<std::string, config::Schema>> host_schemas() {
   return {{"run", config::Options<RunOptions>::schema()},
           {"model", config::Options<ModelOptions>::schema()},
           {"data", config::Options<DataOptions>::schema()},
           {"train", config::Options<TrainOptions>::schema()},
           {"optimizer", config::Options<OptimizerOptions>::schema()},
+          {"checkpoint", config::Options<CheckpointOptions>::schema()},
           {"comm", config::Options<CommOptions>::schema()}};
 }
 

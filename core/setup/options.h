@@ -81,6 +81,25 @@ struct CommOptions {
   static void describe(config::OptionTable<CommOptions>& t);
 };
 
+/// [checkpoint]
+struct CheckpointOptions {
+  std::int64_t every_steps = 0;
+  double every_minutes = 0;
+  bool every_epoch = false;
+  bool every_eval = false;
+  std::int64_t keep = 3;
+  bool keep_best = false;
+  std::string metric = "eval_loss";
+  std::string mode = "min";
+  std::string save = "all";
+  bool asynchronous = true;
+  std::string resume = "none";
+  std::string verify = "hashes";
+  /// Checkpoints are saved while the run goes on, when it is asked to stop, and at its end.
+  bool saves() const { return every_steps > 0 || every_minutes > 0 || every_epoch || every_eval || keep_best; }
+  static void describe(config::OptionTable<CheckpointOptions>& t);
+};
+
 /// The host's own tables, for `check` and the config reference: (table, schema).
 std::vector<std::pair<std::string, config::Schema>> host_schemas();
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "setup/assemble.h"
+#include "setup/resume.h"
 #include "setup/seats.h"
 #include "setup/start_values.h"
 #include "setup/wrap.h"
@@ -17,8 +18,18 @@ namespace {
 
 // Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
 void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
-          const std::function<void(std::int64_t, std::int64_t)>& progress) {
+          const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
+  if (resumed) {
+    Diagnostics faults;
+    check_resume(job, *resumed, units, faults);
+    faults.throw_if_any();
+  }
   const auto source = start_values(job, units);
+  if (resumed) {
+    ResumedSource values(*resumed, job, *source);
+    session.engine->resume(values, progress);
+    return;
+  }
   const auto differing = session.engine->fill(*source, progress);
   if (!job.policy.sync_module_states) return;
   const auto all = session.communicator->exchange(join(differing));
@@ -77,7 +88,7 @@ void make_local_groups(const Job& job, comm::Communicator& communicator, Session
 }  // namespace
 
 Session materialise(const Job& job, comm::Communicator& communicator,
-                    const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                    const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
   Session session;
   session.communicator = &communicator;
   if (job.device == "cuda") session.device = {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(job.gpu)};
@@ -92,7 +103,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   const auto units = pointers(session.units);
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });
-  fill(job, session, units, progress);
+  fill(job, session, units, progress, resumed);
   session.runner = std::make_unique<strategy::UnitRunner>(units, job.model.name);
   for (std::size_t i = 0; i < session.units.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "setup/job.h"
 #include "setup/state_store.h"
 #include "shard/engine.h"
@@ -57,9 +58,11 @@ struct Session {
 };
 
 /// Builds the model on logical shapes, lets strategies change, place and wrap it, and fills every parameter from
-/// the model's folder or its initialisation. `progress` is told (done, all) parameters. Collective over the world.
+/// the model's folder or its initialisation, or from the checkpoint that the run goes on from, if there is one; throws
+/// Error with all faults when that does not fit. `progress` is told (done, all) parameters. Collective over the world.
 Session materialise(const Job& job, comm::Communicator& communicator,
-                    const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+                    const std::function<void(std::int64_t, std::int64_t)>& progress = {},
+                    checkpoint::Reader* resumed = nullptr);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -23,6 +23,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
   for (const auto& made : strategies) tables.push_back(table_of(made));
   tables.push_back({"optimizer", {}, optimizer.resolved()});
   tables.push_back({"train", {}, train.resolved()});
+  tables.push_back({"checkpoint", {}, checkpoint.resolved()});
   tables.push_back({"comm", {}, comm.resolved()});
   for (const auto& made : monitors) tables.push_back(table_of(made));
   return tables;

@@ -2,7 +2,6 @@
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/boxes.h>
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
@@ -24,7 +23,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop)
+Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop,
+           const SaveSetting& setting)
     : job_(job),
       session_(session),
       folder_(folder),
@@ -33,7 +33,9 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
       step_(job, session),
       nonfinite_(job, session, step_.updates().loss_scale(), folder.path()),
-      evaluator_(job, session, feed_) {
+      evaluator_(job, session, feed_),
+      attempt_(setting.attempt),
+      saving_(job, session, step_, folder.path(), setting) {
   const auto& world = session.communicator->world();
   started_.name = job.name;
   started_.folder = folder.path().string();
@@ -50,6 +52,14 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
   started_.micro_batch = job.batch.micro_batch;
   started_.accumulation = job.batch.accumulation;
   started_.output_is_terminal = output_is_terminal;
+  if (setting.resume && setting.resume->reader) resume(*setting.resume->reader);
+}
+
+void Loop::resume(checkpoint::Reader& reader) {
+  statistics_ = resume_from(reader, job_, session_, step_);
+  earlier_runtime_s_ = statistics_.runtime_s;
+  nonfinite_.set_in_a_row(statistics_.skipped_in_a_row);
+  started_.first_step = reader.meta().step;
 }
 
 template <class Call>
@@ -60,7 +70,8 @@ void Loop::each_monitor(const char* phase, const Call& call) {
 void Loop::start_run() {
   started_.hosts = session_.communicator->exchange(session_.communicator->world().host);
   each_monitor("run_started", [&](monitor::Monitor& monitor) { monitor.run_started(started_); });
-  next_ = feed_.draw(0);
+  if (started_.first_step == job_.plan.steps) return;  // it goes on behind its last step
+  next_ = feed_.draw(started_.first_step);
   control_.start(next_, wishes(), {});
 }
 
@@ -69,39 +80,77 @@ Wishes Loop::wishes() const {
   Wishes mine;
   mine.stop = stop_.asked();
   mine.hurry = stop_.asks() > 1;
-  mine.time_is_up = step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + ending_margin_s));
+  const double ending_s = 1.5 * saving_.needs_s() + ending_margin_s;
+  mine.time_is_up = step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + ending_s));
+  mine.save = saving_.clock_asks();
   return mine;
 }
 
 monitor::RunEnded Loop::run() {
-  const auto begin = Clock::now();
+  begin_ = Clock::now();
   start_run();
   const MemoryWatch memory(session_.device);
   last_report_ = Clock::now();
-  std::int64_t step = 0;
+  std::int64_t step = started_.first_step;
   for (; step < job_.plan.steps && !stopped_; ++step) {
     take_step(step);
     if (stopped_) break;
+    Boundary boundary{step + 1, clock_save_, nullptr};
     if (evaluates_after(step)) {
       finish_steps(0);
       evaluate(step + 1);
+      boundary.evaluation = &statistics_.evaluations.back();
     }
+    save_at(boundary);
   }
   finish_steps(0);
   const auto peaks = exchange_peaks(memory.peak(), *session_.communicator);
   ended_.steps = step;
+  save_at_end(step);
   if (!stopped_) {
     answer(job_.train_data.get(), "train", job_.train->generate_train_samples, step);
     answer(job_.eval_data.get(), "eval", job_.train->generate_samples, step);
   }
-  if (job_.run->save_weights) ended_.weights = save_weights(step);
-  ended_.runtime_s = seconds_since(begin);
-  ended_.mean_loss = finite_losses_ > 0 ? loss_total_ / static_cast<double>(finite_losses_) : 0.0;
+  publish(saving_.wait());
+  ended_.samples = statistics_.samples;
+  ended_.tokens = statistics_.tokens;
+  ended_.train_runtime_s = statistics_.train_runtime_s;
+  ended_.runtime_s = runtime_s();
+  ended_.mean_loss = statistics_.mean_loss();
   ended_.epochs = job_.plan.epoch_progress(step);
-  folder_.summary(started_, ended_, first_loss_, last_loss_, peaks, session_.engine->host_update_times(), evaluations_,
-                  answers_);
+  if (saving_.best()) ended_.best = saving_.best()->path;
+  folder_.summary(started_, ended_, statistics_, peaks, session_.engine->host_update_times(), saving_, answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
   return ended_;
+}
+
+double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin_); }
+
+void Loop::save_at(const Boundary& boundary) {
+  publish(saving_.poll());
+  if (saving_.wants(boundary)) save(boundary);
+}
+
+// Step times leave out how long this takes: it is told of each save by itself.
+void Loop::save(const Boundary& boundary) {
+  finish_steps(0);
+  const auto begin = Clock::now();
+  statistics_.runtime_s = runtime_s();
+  statistics_.skipped_in_a_row = nonfinite_.in_a_row();
+  publish(saving_.save(boundary, statistics_));
+  paused_s_ += seconds_since(begin);
+}
+
+// A run that stops leaves a checkpoint, and no weights besides: it is to go on. After a second request only what is
+// under way is finished.
+void Loop::save_at_end(std::int64_t steps_done) {
+  if (agreed_.hurry) return;
+  if (saving_.on() && !saving_.is_saved(steps_done)) save({steps_done, false, nullptr});
+  if (stopped_) publish(saving_.wait());
+  if (!job_.run->save_weights || (stopped_ && saving_.on())) return;
+  const auto weights = folder_.path() / "weights";
+  save_weights(weights, job_, session_, step_, steps_done, attempt_);
+  ended_.weights = weights.string();
 }
 
 // One step; the next one's samples are drawn, and their sums started, while the device works on this one.
@@ -112,6 +161,7 @@ void Loop::take_step(std::int64_t step) {
     agreed_ = totals.wishes;
     return;
   }
+  clock_save_ = totals.wishes.save;
   auto input = std::move(next_);
   const double lr = learning_rate(*job_.optimizer, step, job_.plan.steps);
   InFlight flight;
@@ -168,15 +218,7 @@ void Loop::report(InFlight& step) {
   last_report_ = Clock::now();
   paused_s_ = 0;
   step_s_ = std::max(step_s_, event.step_time_s);
-  ended_.train_runtime_s += event.step_time_s;
-  ended_.samples += event.samples;
-  ended_.tokens += event.tokens;
-  if (std::isfinite(event.loss)) {
-    loss_total_ += event.loss;
-    ++finite_losses_;
-  }
-  if (event.step == 0) first_loss_ = event.loss;
-  last_loss_ = event.loss;
+  statistics_.add(event);
   folder_.step(event);
   monitor_values_.clear();
   each_monitor("step_ended", [&](monitor::Monitor& monitor) {
@@ -222,24 +264,15 @@ void Loop::answer(const data::DataSource* source, const std::string& split, std:
 }
 
 void Loop::publish(const monitor::EvalEnded& event) {
-  evaluations_.push_back(event);
+  statistics_.evaluations.push_back(event);
   folder_.evaluation(event);
   each_monitor("eval_ended", [&](monitor::Monitor& monitor) { monitor.eval_ended(event); });
 }
 
-std::string Loop::save_weights(std::int64_t steps_done) {
-  const auto folder = folder_.path() / "weights";
-  const auto& world = session_.communicator->world();
-  std::vector<checkpoint::SavedBox> boxes;
-  for (const auto& stored : session_.engine->stored_boxes()) {
-    if (stored.counts) boxes.push_back({stored.record, stored.box, stored.value});
-  }
-  if (world.rank == 0) checkpoint::begin_boxes(folder);
-  session_.world_host->barrier("barrier before saving weights");
-  const auto pieces = session_.communicator->exchange(checkpoint::save_boxes(folder, world.rank, world.size, boxes));
-  if (world.rank == 0) checkpoint::finish_boxes(folder, pieces, {steps_done});
-  session_.world_host->barrier("barrier after saving weights");
-  return folder.string();
+void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
+  if (!saved) return;
+  folder_.checkpoint(*saved);
+  each_monitor("checkpoint_saved", [&](monitor::Monitor& monitor) { monitor.checkpoint_saved(*saved); });
 }
 
 }  // namespace capstan::train

@@ -11,6 +11,8 @@
 #include "train/feed.h"
 #include "train/nonfinite.h"
 #include "train/run_folder.h"
+#include "train/saving.h"
+#include "train/statistics.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -21,7 +23,9 @@ namespace train {
 class Loop {
  public:
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
-  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop);
+  /// With setting.resume the session was materialised from it; the run then goes on where that was saved.
+  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop,
+       const SaveSetting& setting = {});
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
   /// True when the run ended early because a rank was asked to stop, or the job's time is over.
@@ -39,6 +43,7 @@ class Loop {
     std::shared_ptr<c10::Event> arrived;
   };
 
+  void resume(checkpoint::Reader& reader);
   void start_run();
   Wishes wishes() const;
   void take_step(std::int64_t step);
@@ -46,9 +51,13 @@ class Loop {
   void report(InFlight& step);
   bool evaluates_after(std::int64_t step) const;
   void evaluate(std::int64_t steps_done);
+  void save_at(const Boundary& boundary);
+  void save(const Boundary& boundary);
+  void save_at_end(std::int64_t steps_done);
+  double runtime_s() const;
   void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
   void publish(const monitor::EvalEnded& event);
-  std::string save_weights(std::int64_t steps_done);
+  void publish(const std::optional<monitor::CheckpointSaved>& saved);
   template <class Call>
   void each_monitor(const char* phase, const Call& call);
 
@@ -72,11 +81,12 @@ class Loop {
   double step_s_ = 0;  ///< the longest step so far
   Clock::time_point last_report_;
   double paused_s_ = 0;  ///< evaluation since the last report
-  double first_loss_ = 0;
-  double last_loss_ = 0;
-  double loss_total_ = 0;  ///< of steps with a finite loss
-  std::int64_t finite_losses_ = 0;
-  std::vector<monitor::EvalEnded> evaluations_;
+  Statistics statistics_;
+  double earlier_runtime_s_ = 0;  ///< until the checkpoint that the run goes on from
+  Clock::time_point begin_ = Clock::now();
+  std::string attempt_;
+  Saving saving_;
+  bool clock_save_ = false;  ///< the ranks agree that a checkpoint is due by the clock, behind this step
   std::vector<Answer> answers_;
 };
 

@@ -47,6 +47,9 @@ class NonFiniteSteps {
   /// A step's batch is wanted in bad(): the others need not be kept.
   bool wants_batch() const { return job_.train->on_nonfinite == "dump"; }
   void good() { in_a_row_ = 0; }
+  /// How many of the last steps were bad; a checkpoint keeps it.
+  int in_a_row() const { return in_a_row_; }
+  void set_in_a_row(int steps) { in_a_row_ = steps; }
   /// A step without an update, with its loss and norm in `event`. Returns when the run goes on: the loss scale was too
   /// large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
   /// ranks. Collective over the world.

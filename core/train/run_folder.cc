@@ -23,10 +23,34 @@ Json evaluation_json(const monitor::EvalEnded& evaluation) {
   return json;
 }
 
+// Does a line of metrics.jsonl belong to the first `steps_done` steps? Steps count from 0; evaluations and checkpoints
+// say how many steps are done.
+bool is_of(const Json& line, std::int64_t steps_done) {
+  if (!line.is_object() || !line.contains("step")) return false;
+  const auto step = line.at("step").get<std::int64_t>();
+  const bool is_step = !line.contains("split") && !line.contains("checkpoint");
+  return is_step ? step < steps_done : step <= steps_done;
+}
+
+Json checkpoints_json(const SaveTotals& totals, const std::optional<Best>& best) {
+  Json json{{"saves", totals.saves},
+            {"last", totals.last},
+            {"bytes", totals.bytes},
+            {"stall_s", totals.stall_s},
+            {"most_stall_s", totals.most_stall_s},
+            {"write_s", totals.write_s},
+            {"bytes_per_second", totals.write_s > 0 ? static_cast<double>(totals.bytes) / totals.write_s : 0.0}};
+  if (best) json["best"] = {{"step", best->step}, {"value", best->value}, {"path", best->path}};
+  return json;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(path)), rank_(rank) {
-  if (rank_ != 0) return;
+  if (rank_ == 0) open_metrics();
+}
+
+void RunFolder::open_metrics() {
   metrics_.open(path_ / "metrics.jsonl", std::ios::app);
   if (!metrics_)
     throw Error("cannot write it", "check the permissions of the run's folder", (path_ / "metrics.jsonl").string());
@@ -44,6 +68,28 @@ std::filesystem::path RunFolder::make(const std::string& dir, const std::string&
   }
   throw Error(cat("cannot make a folder for the run: ", error.message()),
               "set run.dir to a folder that you may write to", dir);
+}
+
+std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string& name) {
+  const auto path = std::filesystem::path(dir) / name;
+  std::error_code error;
+  std::filesystem::create_directories(path / "logs", error);
+  if (!error) return path;
+  throw Error(cat("cannot make a folder for the run: ", error.message()),
+              "set run.dir to a folder that you may write to", path.string());
+}
+
+void RunFolder::go_on_behind(std::int64_t steps_done) {
+  if (rank_ != 0) return;
+  metrics_.close();
+  const auto file = path_ / "metrics.jsonl";
+  std::string kept;
+  for (const auto& line : split(read_file(file), '\n')) {
+    const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (is_of(json, steps_done)) kept += line + "\n";
+  }
+  write_file(file, kept);
+  open_metrics();
 }
 
 std::filesystem::path RunFolder::log_file() const { return path_ / "logs" / cat("rank-", rank_, ".log"); }
@@ -74,10 +120,16 @@ void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
   if (rank_ == 0) metrics_ << evaluation_json(evaluation).dump() << std::endl;
 }
 
-void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss,
-                        double last_loss, const std::vector<PeakMemory>& memory,
-                        const shard::HostUpdateTimes& host_updates, const std::vector<monitor::EvalEnded>& evaluations,
-                        const std::vector<Answer>& answers) const {
+void RunFolder::checkpoint(const monitor::CheckpointSaved& saved) {
+  if (rank_ != 0) return;
+  const Json json{{"step", saved.step},       {"checkpoint", saved.path}, {"bytes", saved.bytes},
+                  {"stall_s", saved.stall_s}, {"write_s", saved.write_s}, {"bytes_per_second", saved.bytes_per_second}};
+  metrics_ << json.dump() << std::endl;
+}
+
+void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
+                        const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
+                        const Saving& saving, const std::vector<Answer>& answers) const {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -87,6 +139,7 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
             {"parameters", start.parameters},
             {"trainable_parameters", start.trainable_parameters},
             {"steps", end.steps},
+            {"first_step", start.first_step},
             {"steps_per_epoch", start.steps_per_epoch},
             {"epochs", end.epochs},
             {"global_batch", start.global_batch},
@@ -94,8 +147,8 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
             {"tokens", end.tokens},
             {"runtime_s", end.runtime_s},
             {"train_runtime_s", end.train_runtime_s},
-            {"first_loss", first_loss},
-            {"last_loss", last_loss},
+            {"first_loss", statistics.first_loss},
+            {"last_loss", statistics.last_loss},
             {"train_loss", end.mean_loss},
             {"weights", end.weights}};
   for (const auto& peak : memory) {
@@ -110,7 +163,8 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
                            {"send_s", host_updates.send_s / each},
                            {"wait_s", host_updates.wait_s / each}};
   }
-  for (const auto& evaluation : evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
+  if (saving.on()) json["checkpoints"] = checkpoints_json(saving.totals(), saving.best());
+  for (const auto& evaluation : statistics.evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {
     json["answers"].push_back(
         {{"id", answer.id}, {"prompt", answer.prompt}, {"answer", answer.text}, {"references", answer.references}});

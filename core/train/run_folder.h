@@ -10,6 +10,8 @@
 #include "setup/job.h"
 #include "train/evaluate.h"
 #include "train/memory.h"
+#include "train/saving.h"
+#include "train/statistics.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -23,17 +25,24 @@ class RunFolder {
   /// Chooses and makes a folder for a run of this name: <dir>/<name>, or <name>-2, -3, … when there is one. Throws
   /// Error that names the folder when it can't be made.
   static std::filesystem::path make(const std::string& dir, const std::string& name);
+  /// The same, but <dir>/<name> itself, whether it is there or not: for runs that go on in their own folder.
+  static std::filesystem::path reuse(const std::string& dir, const std::string& name);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log_file() const;
   void write_config(const setup::Job& job) const;
+  /// The run goes on behind so many steps: what metrics.jsonl has of later ones is dropped, and a last line that a
+  /// crash cut off.
+  void go_on_behind(std::int64_t steps_done);
   void step(const monitor::StepEnded& step);
   void evaluation(const monitor::EvalEnded& evaluation);
-  void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, double first_loss, double last_loss,
-               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-               const std::vector<monitor::EvalEnded>& evaluations, const std::vector<Answer>& answers) const;
+  void checkpoint(const monitor::CheckpointSaved& saved);
+  void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
+               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates, const Saving& saving,
+               const std::vector<Answer>& answers) const;
 
  private:
+  void open_metrics();
   std::filesystem::path path_;
   int rank_;
   std::ofstream metrics_;

@@ -33,6 +33,8 @@ class Step {
   StepResult gradients(const StepInput& input, std::int64_t target_tokens);
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
+  const Updates& updates() const { return updates_; }
+  const strategy::OptimizerRule& rule() const { return rule_; }
 
  private:
   std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);

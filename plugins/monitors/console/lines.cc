@@ -49,6 +49,7 @@ std::string start_lines(const monitor::RunStarted& run) {
   text += cat("Batch: micro_batch ", run.micro_batch, " x accumulation ", run.accumulation, " x data-parallel size ",
               run.data_parallel_size, " = global_batch ", run.global_batch, "\n");
   text += cat("Steps: ", thousands(run.steps_per_epoch), " per epoch, ", thousands(run.steps), " in all");
+  if (run.first_step > 0) text += cat(", ", thousands(run.first_step), " done before");
   return text;
 }
 
@@ -72,6 +73,12 @@ std::string eval_line(const monitor::EvalEnded& eval) {
               "samples_per_second': ", rounded(rate(eval.samples, eval.runtime_s), 3));
   for (const auto& [name, value] : eval.scores) text += cat(", ", prefix, name, "': ", rounded(value, 4));
   return text + ", 'epoch': " + rounded(eval.epoch_progress, 2) + "}";
+}
+
+std::string checkpoint_line(const monitor::CheckpointSaved& saved) {
+  return cat("Checkpoint behind step ", saved.step, ": ", bytes_text(static_cast<double>(saved.bytes)),
+             ", training waited ", significant(saved.stall_s), " s, written in ", significant(saved.write_s), " s (",
+             significant(saved.bytes_per_second / 1e9), " GB/s): ", saved.path);
 }
 
 std::string run_line(const monitor::RunEnded& run) {

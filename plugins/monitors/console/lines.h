@@ -24,6 +24,9 @@ std::string step_line(const capstan::monitor::StepEnded& step, const capstan::mo
 /// training questions were asked.
 std::string eval_line(const capstan::monitor::EvalEnded& eval);
 
+/// "Checkpoint behind step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): runs/a/checkpoints/…".
+std::string checkpoint_line(const capstan::monitor::CheckpointSaved& saved);
+
 /// Hugging Face's summary at a run's end: {'train_runtime': 125.2999, 'train_samples_per_second': 11.971,
 /// 'train_steps_per_second': 0.742, 'train_loss': 0.7039, 'epoch': 2.93}.
 std::string run_line(const capstan::monitor::RunEnded& run);

@@ -25,6 +25,9 @@ class Console final : public monitor::Monitor {
   void eval_ended(const monitor::EvalEnded& eval) override {
     if (shows_) write(screen_.eval_ended(eval));
   }
+  void checkpoint_saved(const monitor::CheckpointSaved& saved) override {
+    if (shows_) write(screen_.checkpoint_saved(saved));
+  }
   void run_ended(const monitor::RunEnded& run) override {
     if (shows_) write(screen_.run_ended(run));
   }

@@ -33,9 +33,12 @@ std::string Screen::eval_ended(const monitor::EvalEnded& eval) {
   return line(eval_line(eval));
 }
 
+std::string Screen::checkpoint_saved(const monitor::CheckpointSaved& saved) { return line(checkpoint_line(saved)); }
+
 std::string Screen::run_ended(const monitor::RunEnded& run) {
   auto text = line(run_line(run));
   if (!run.weights.empty()) text += line("Weights: " + run.weights);
+  if (!run.best.empty()) text += line("Best checkpoint: " + run.best);
   return text;
 }
 

@@ -23,6 +23,7 @@ class Screen {
   std::string run_started(const capstan::monitor::RunStarted& run);
   std::string step_ended(const capstan::monitor::StepEnded& step);
   std::string eval_ended(const capstan::monitor::EvalEnded& eval);
+  std::string checkpoint_saved(const capstan::monitor::CheckpointSaved& saved);
   std::string run_ended(const capstan::monitor::RunEnded& run);
 
  private:

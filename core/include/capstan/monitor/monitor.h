@@ -25,7 +25,8 @@ struct RunStarted {
   std::vector<std::string> hosts;  ///< host of each rank
   std::int64_t parameters = 0;
   std::int64_t trainable_parameters = 0;
-  std::int64_t steps = 0;  ///< in the whole run
+  std::int64_t steps = 0;       ///< in the whole run
+  std::int64_t first_step = 0;  ///< above 0: the run goes on from a checkpoint behind so many steps
   std::int64_t steps_per_epoch = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -64,6 +65,17 @@ struct EvalEnded {
   Values scores;  ///< "exact_match", "f1" and the like, where generation was asked for
 };
 
+/// A checkpoint is committed: on every disk, and under its name. Told some steps behind the one that it holds, and not
+/// behind the same one on all ranks.
+struct CheckpointSaved {
+  std::int64_t step = 0;  ///< steps done
+  std::string path;
+  std::int64_t bytes = 0;       ///< of all ranks' tensors
+  double stall_s = 0;           ///< how long this rank's training waited for it
+  double write_s = 0;           ///< from then to the commit
+  double bytes_per_second = 0;  ///< of all ranks, while it was written
+};
+
 /// The run ended well.
 struct RunEnded {
   std::int64_t steps = 0;
@@ -74,6 +86,7 @@ struct RunEnded {
   std::int64_t tokens = 0;
   double epochs = 0;
   std::string weights;  ///< folder of the final weights
+  std::string best;     ///< folder of the best checkpoint, where one is kept
 };
 
 /// Watches a run. Called on every rank, on the training thread; gets no communicator. A monitor that only
@@ -86,6 +99,7 @@ class Monitor {
   virtual void run_started(const RunStarted&) {}
   virtual Values step_ended(const StepEnded&) { return {}; }
   virtual void eval_ended(const EvalEnded&) {}
+  virtual void checkpoint_saved(const CheckpointSaved&) {}
   virtual void run_ended(const RunEnded&) {}
 };
 

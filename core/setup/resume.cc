@@ -1,0 +1,231 @@
+#include "setup/resume.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "comm/planned_group.h"
+#include "setup/assemble.h"
+
+namespace capstan::setup {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Newer ones that the search passed over, in this run's own folder.
+std::vector<fs::path> newer_than(const std::vector<fs::path>& all, const std::optional<fs::path>& chosen) {
+  std::vector<fs::path> newer;
+  for (const auto& path : all) {
+    if (chosen && path == *chosen) break;
+    newer.push_back(path);
+  }
+  return newer;
+}
+
+Resume newest_in(const fs::path& folder, checkpoint::Depth depth, comm::Group* group) {
+  Resume resume;
+  auto found = checkpoint::newest(folder, depth, group);
+  resume.skipped = std::move(found.skipped);
+  if (!resume.skipped.empty()) resume.newer = newer_than(checkpoint::committed(folder), found.path);
+  if (found.path) resume.reader = std::make_unique<checkpoint::Reader>(*found.path);
+  return resume;
+}
+
+Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
+  const fs::path folder = job.checkpoint->resume;
+  if (!fs::exists(folder / "manifest.json") && fs::is_directory(checkpoint_folder(folder))) {
+    auto resume = newest_in(checkpoint_folder(folder), depth, group);
+    resume.newer.clear();  // they are another run's
+    if (resume.reader) return resume;
+    auto faults = resume.skipped;
+    faults.insert(faults.begin(),
+                  {job.checkpoint.where(&CheckpointOptions::resume),
+                   cat("the run ", folder.string(), " has no valid checkpoint"), "name another run, or a checkpoint"});
+    throw Error(std::move(faults));
+  }
+  Diagnostics faults;
+  checkpoint::verify(folder, depth, faults, group);
+  faults.throw_if_any();
+  Resume resume;
+  resume.reader = std::make_unique<checkpoint::Reader>(folder);
+  return resume;
+}
+
+// A few names, and how many there are besides.
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 6;
+  std::vector<std::string> first;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) first.push_back(cat("'", names[i], "'"));
+  return join(first) + (names.size() > most ? cat(" and ", names.size() - most, " more") : "");
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
+  std::vector<const layout::Param*> records;
+  std::set<std::string> known;
+  for (const auto* unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) {
+        if (known.insert(record.name).second) records.push_back(&record);
+      }
+    }
+  }
+  return records;
+}
+
+// The names of records behind "optimizer/<state>/".
+std::set<std::string> records_with_state(const checkpoint::Reader& reader) {
+  const std::string kind = "optimizer/";
+  std::set<std::string> names;
+  for (const auto& tensor : reader.tensors(kind)) {
+    const auto slash = tensor.find('/', kind.size());
+    if (slash != std::string::npos) names.insert(tensor.substr(slash + 1));
+  }
+  return names;
+}
+
+void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units, Diagnostics& diagnostics) {
+  const auto where = reader.path().string();
+  const auto with_state = records_with_state(reader);
+  std::vector<std::string> missing;
+  std::vector<std::string> stateless;
+  std::set<std::string> known;
+  for (const auto* record : records_of(units)) {
+    const auto tensor = saved_name("model", record->name, 0);
+    known.insert(tensor);
+    if (!reader.has(tensor)) {
+      if (record->trainable) missing.push_back(record->name);
+      continue;
+    }
+    if (reader.shape(tensor) != record->shape) {
+      diagnostics.add(where,
+                      cat("record '", record->name, "' has shape ", layout::shape_text(reader.shape(tensor)),
+                          ", the model's is ", layout::shape_text(record->shape)),
+                      "go on with the model that was saved");
+    }
+    if (record->trainable && !with_state.contains(record->name)) stateless.push_back(record->name);
+  }
+  std::vector<std::string> foreign;
+  for (const auto& tensor : reader.tensors("model/")) {
+    if (!known.contains(tensor)) foreign.push_back(tensor.substr(std::string("model/").size()));
+  }
+  if (!missing.empty())
+    diagnostics.add(where, cat("it has no record ", names_text(missing)), "go on with the model that was saved");
+  if (!foreign.empty())
+    diagnostics.add(where, cat("it has the record ", names_text(foreign), ", which the model has not"),
+                    "go on with the model that was saved");
+  if (with_state.empty()) {
+    diagnostics.add(where, "it holds weights without the optimizer's state",
+                    "a run goes on from a checkpoint; to start from weights, set model.path to a model's folder");
+  } else if (!stateless.empty()) {
+    diagnostics.add(where, cat("it has no optimizer state of ", names_text(stateless)),
+                    "train the same parameters as the run that was saved");
+  }
+}
+
+Json parse(const checkpoint::Reader& reader, const std::string& section) {
+  try {
+    return Json::parse(reader.section(section));
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(cat("its section '", section, "' cannot be read: ", error.what()), "use another checkpoint",
+                reader.path().string());
+  }
+}
+
+Json cursor_of(const Job& job, std::int64_t steps_done) {
+  const auto& plan = job.plan;
+  const auto epoch = plan.epoch_of(steps_done);
+  return {{"epoch", epoch},
+          {"samples_in_epoch", plan.consumed(steps_done) - plan.consumed(epoch * plan.steps_per_epoch)},
+          {"consumed_samples", plan.consumed(steps_done)},
+          {"samples", plan.samples},
+          {"global_batch", plan.global_batch},
+          {"seed", plan.seed},
+          {"shuffle", plan.shuffle},
+          {"drop_last", job.train->drop_last}};
+}
+
+// The same samples follow only where all of this is as it was.
+void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics& diagnostics) {
+  const auto saved = parse(reader, "cursor");
+  const auto mine = cursor_of(job, reader.meta().step);
+  const std::vector<std::pair<const char*, std::string>> compared{
+      {"samples", job.data.where},
+      {"global_batch", job.train.where(&TrainOptions::global_batch)},
+      {"seed", job.run.where(&RunOptions::seed)},
+      {"shuffle", job.train.where(&TrainOptions::shuffle)},
+      {"drop_last", job.train.where(&TrainOptions::drop_last)}};
+  for (const auto& [key, where] : compared) {
+    const auto theirs = saved.contains(key) ? saved.at(key) : Json();
+    if (theirs == mine.at(key)) continue;
+    const std::string what = key == std::string("samples") ? "the number of training samples" : key;
+    diagnostics.add(where,
+                    cat(what, " is ", mine.at(key).dump(), ", but ", theirs.dump(), " in the checkpoint ",
+                        reader.path().string(), ": other batches would follow than in the run that was saved"),
+                    cat("set it to ", theirs.dump(), ", or start a new run"));
+  }
+  if (reader.meta().step > job.plan.steps) {
+    diagnostics.add(job.train.where(job.train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs),
+                    cat("the run has ", job.plan.steps, " steps, and the checkpoint ", reader.path().string(),
+                        " is behind step ", reader.meta().step),
+                    "make the run longer, or go on from an earlier checkpoint");
+  }
+}
+
+int copy_of(const layout::Param& param, const Job& job) {
+  return param.trainable ? job.mesh.position(job.rank, param.local_axes) : 0;
+}
+
+}  // namespace
+
+fs::path checkpoint_folder(const fs::path& run_folder) { return run_folder / "checkpoints"; }
+
+fs::path own_run_folder(const Job& job) { return fs::path(job.run->dir) / job.name; }
+
+Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) {
+  const auto& from = job.checkpoint->resume;
+  if (from == "none") return {};
+  if (from == "auto") return newest_in(checkpoint_folder(own_run_folder(job)), depth, group);
+  return named(job, depth, group);
+}
+
+void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
+                  Diagnostics& diagnostics) {
+  check_records(reader, units, diagnostics);
+  if (reader.has_section("cursor")) check_cursor(job, reader, diagnostics);
+}
+
+void judge_resume(const Job& job, Diagnostics& diagnostics) {
+  const auto resume = find_resume(job, checkpoint::Depth::structure);
+  if (!resume.reader) return;
+  const auto units = assemble(job, [&](const auto& axes) {
+    return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes),
+                               c10::Device(c10::DeviceType::CPU));
+  });
+  check_resume(job, *resume.reader, pointers(units), diagnostics);
+}
+
+std::string cursor_section(const Job& job, std::int64_t steps_done) { return cursor_of(job, steps_done).dump(); }
+
+std::string saved_name(const std::string& kind, const std::string& record, int copy) {
+  return (copy > 0 ? cat("copies/", copy, "/") : "") + cat(kind, "/", record);
+}
+
+bool ResumedSource::has(const layout::Param& param) const {
+  return reader_.has(saved_name("model", param.name, 0)) || base_.has(param);
+}
+
+void ResumedSource::fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) {
+  for (const int copy : {copy_of(param, job_), 0}) {
+    const auto tensor = saved_name("model", param.name, copy);
+    if (reader_.has(tensor)) return reader_.read(tensor, box, out);
+  }
+  CAPSTAN_ASSERT(!param.trainable);
+  base_.fill(param, box, out);
+}
+
+}  // namespace capstan::setup

@@ -1,0 +1,109 @@
+#include "setup/saved_state.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+
+#include <set>
+#include <utility>
+
+#include "setup/resume.h"
+
+namespace capstan::setup {
+namespace {
+
+std::string kind_of(const strategy::OptimizerRule& rule, std::size_t state) {
+  return cat("optimizer/", rule.state_name(state));
+}
+
+std::string own_ending(int rank) { return cat("/rank-", rank); }
+
+constexpr const char* own_kind = "strategy/";
+
+checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& stored) {
+  return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value};
+}
+
+void read_state(const shard::StoredBox& stored, const std::string& kind, checkpoint::Reader& reader,
+                std::set<std::string>& missing, bool& without_copy) {
+  auto tensor = saved_name(kind, stored.record->name, stored.copy);
+  if (!reader.has(tensor) && stored.copy > 0) {
+    without_copy = true;
+    tensor = saved_name(kind, stored.record->name, 0);
+  }
+  if (reader.has(tensor)) {
+    reader.read(tensor, stored.box, stored.value);
+  } else {
+    missing.insert(kind);
+  }
+}
+
+// Strategies' own tensors are this rank's and of this mesh.
+void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, std::vector<std::string>& words) {
+  const auto all = reader.tensors(own_kind);
+  if (all.empty()) return;
+  const auto& meta = reader.meta();
+  if (meta.mesh != job.mesh.arithmetic()) {
+    words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts anew on ",
+                        job.mesh.arithmetic(), ": this run is near the one that was saved, but not equal to it"));
+    return;
+  }
+  const auto ending = own_ending(job.rank);
+  const auto begin = std::string(own_kind).size();
+  for (const auto& tensor : all) {
+    if (!tensor.ends_with(ending)) continue;
+    auto value = at::empty(reader.shape(tensor), at::TensorOptions().dtype(reader.dtype(tensor)));
+    reader.read(tensor, layout::Box::whole(reader.shape(tensor)), value);
+    session.state->put(tensor.substr(begin, tensor.size() - begin - ending.size()), value);
+  }
+}
+
+}  // namespace
+
+std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const strategy::OptimizerRule& rule, int rank,
+                                               Saves what) {
+  std::vector<checkpoint::TensorBox> boxes;
+  for (const auto& stored : session.engine->stored_boxes()) {
+    const bool wanted = what == Saves::weights ? stored.copy == 0 : what == Saves::all || stored.record->trainable;
+    if (wanted && stored.counts) boxes.push_back(box_of("model", stored));
+  }
+  if (what == Saves::weights) return boxes;
+  const auto states = session.engine->state_boxes(rule.states());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    for (const auto& stored : states[i]) {
+      if (stored.counts) boxes.push_back(box_of(kind_of(rule, i), stored));
+    }
+  }
+  for (const auto& [name, tensor] : session.state->tensors()) {
+    const auto shape = tensor.sizes().vec();
+    boxes.push_back({own_kind + name + own_ending(rank), shape, layout::Box::whole(shape), tensor});
+  }
+  return boxes;
+}
+
+std::vector<std::string> restore_state(Session& session, const strategy::OptimizerRule& rule, const Job& job,
+                                       checkpoint::Reader& reader) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> words;
+  std::set<std::string> missing;
+  bool without_copy = false;
+  const auto states = session.engine->state_boxes(rule.states());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing, without_copy);
+  }
+  if (!missing.empty()) {
+    Diagnostics faults;
+    for (const auto& kind : missing) {
+      faults.add(reader.path().string(), cat("it has no '", kind, "', which the optimizer of this run keeps"),
+                 "go on with the optimizer that was saved");
+    }
+    faults.throw_if_any();
+  }
+  if (without_copy) {
+    words.push_back(
+        "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");
+  }
+  restore_own(session, job, reader, words);
+  return words;
+}
+
+}  // namespace capstan::setup

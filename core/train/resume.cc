@@ -1,0 +1,75 @@
+#include "train/resume.h"
+
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <numeric>
+
+namespace capstan::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::shared_ptr<comm::Group> searchers(comm::Communicator& communicator) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return communicator.group("checkpoint search", ranks, c10::Device(c10::DeviceType::CPU));
+}
+
+// "damaged-step-00000040": no search finds it, and retention does not count it.
+void move_aside(const fs::path& checkpoint) {
+  const auto name = "damaged-" + checkpoint.filename().string();
+  auto target = checkpoint.parent_path() / name;
+  for (int n = 2; fs::exists(target); ++n) target = checkpoint.parent_path() / cat(name, "-", n);
+  std::error_code error;
+  fs::rename(checkpoint, target, error);
+  if (error) {
+    throw Error(cat("cannot move the damaged checkpoint aside: ", error.message()), "move or remove it yourself",
+                checkpoint.string());
+  }
+  log::warning(cat("moved to ", target.string()));
+}
+
+void report(const setup::Resume& resume) {
+  for (const auto& fault : resume.skipped) log::warning(cat("this checkpoint is not valid: ", fault.text()));
+  if (resume.reader) {
+    const auto text =
+        cat("resuming from ", resume.reader->path().string(), ", behind step ", resume.reader->meta().step);
+    if (resume.skipped.empty()) {
+      log::info(text);
+    } else {
+      log::warning("falling back: " + text);
+    }
+  } else if (!resume.skipped.empty()) {
+    log::warning("no checkpoint of this run is valid: it starts from its beginning");
+  }
+}
+
+}  // namespace
+
+fs::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator) {
+  std::string path;
+  if (communicator.world().rank == 0) {
+    const auto& dir = job.run->dir;
+    path =
+        (job.checkpoint->resume == "auto" ? RunFolder::reuse(dir, job.name) : RunFolder::make(dir, job.name)).string();
+  }
+  return communicator.exchange(path).front();
+}
+
+setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator, RunFolder& folder) {
+  if (job.checkpoint->resume == "none") return {};
+  const auto depth = job.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
+  const auto group = searchers(communicator);
+  auto resume = setup::find_resume(job, depth, group.get());
+  if (communicator.world().rank == 0) {
+    report(resume);
+    for (const auto& path : resume.newer) move_aside(path);
+  }
+  if (job.checkpoint->resume == "auto") folder.go_on_behind(resume.reader ? resume.reader->meta().step : 0);
+  group->barrier("barrier behind the search for checkpoints");
+  return resume;
+}
+
+}  // namespace capstan::train

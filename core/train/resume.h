@@ -1,0 +1,23 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+
+#include <filesystem>
+
+#include "setup/resume.h"
+#include "train/run_folder.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// Makes the run's folder on rank 0 and tells the others: a run that goes on by itself (checkpoint.resume = "auto") has
+/// its own, any other a new one. A collective over the world.
+std::filesystem::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator);
+
+/// Finds and verifies what the run goes on from. Rank 0 says in the log what was passed over and why, moves that aside
+/// in the run's own folder (its steps will be saved again; nothing is removed), and takes later steps out of
+/// metrics.jsonl. A collective over the world.
+setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator, RunFolder& folder);
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE
