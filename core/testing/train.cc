@@ -12,9 +12,11 @@
 #include <mutex>
 
 #include "plugin/host.h"
+#include "setup/saved_state.h"
 #include "setup/session.h"
 #include "testing/tiny.h"
 #include "train/feed.h"
+#include "train/saving.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -147,11 +149,34 @@ void first_gradients(const setup::Job& job, comm::Communicator& communicator, Re
   result.fused(session.units);
 }
 
-void train_rank(const setup::Job& job, comm::Communicator& communicator, Run& run, Result& result) {
-  auto session = setup::materialise(job, communicator);
+// Some of a run's steps; a checkpoint may stand in front of them and behind them.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = -1;  // -1: all that are left
+  fs::path from;          // empty: no checkpoint
+  fs::path to;
+};
+
+void save(const setup::Job& job, setup::Session& session, const train::Step& step, const Stretch& stretch) {
+  checkpoint::Meta meta;
+  meta.step = stretch.end;
+  meta.mesh = job.mesh.arithmetic();
+  meta.world_size = job.mesh.world_size();
+  meta.sections = train::sections_of(job, step, {}, stretch.end);
+  checkpoint::save(stretch.to, *session.world_host, meta,
+                   setup::saved_boxes(session, step.rule(), job.rank, setup::Saves::all));
+}
+
+void train_rank(const setup::Job& job, comm::Communicator& communicator, const Stretch& stretch, Run& run,
+                Result& result) {
+  std::unique_ptr<checkpoint::Reader> reader;
+  if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
+  auto session = setup::materialise(job, communicator, {}, reader.get());
   train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
   train::Step step(job, session);
-  for (std::int64_t s = 0; s < job.plan.steps; ++s) {
+  if (reader) train::resume_from(*reader, job, session, step);
+  const auto end = stretch.end < 0 ? job.plan.steps : stretch.end;
+  for (std::int64_t s = stretch.begin; s < end; ++s) {
     const auto input = feed.draw(s);
     const auto targets = sum_targets(session, input);
     const auto numbers = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps)).numbers;
@@ -159,7 +184,25 @@ void train_rank(const setup::Job& job, comm::Communicator& communicator, Run& ru
     run.norms.push_back(std::sqrt(numbers[0].item<double>()));
     run.losses.push_back(numbers[1].item<double>() / static_cast<double>(std::max<std::int64_t>(1, targets)));
   }
-  result.weights(session.engine->stored_boxes());
+  if (!stretch.to.empty()) {
+    save(job, session, step, stretch);
+  } else {
+    result.weights(session.engine->stored_boxes());
+  }
+}
+
+void train_stretch(const Setting& setting, const Stretch& stretch, Run& run, Result& result) {
+  Preparation preparation(setting);
+  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
+    train_rank(preparation.job(communicator.world().rank), communicator, stretch, run, result);
+  });
+}
+
+void train_gradients(const Setting& setting, Result& result) {
+  Preparation preparation(setting);
+  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
+    first_gradients(preparation.job(communicator.world().rank), communicator, result);
+  });
 }
 
 }  // namespace
@@ -179,15 +222,21 @@ plugin::Registration linked(const CapstanPluginDescriptor& descriptor) {
 
 Run train(const Setting& setting) {
   at::set_num_threads(1);
-  Preparation preparation(setting);
   Run run;
   Result result(run);
-  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
-    first_gradients(preparation.job(communicator.world().rank), communicator, result);
-  });
-  comm::run_in_process(setting.world, [&](comm::Communicator& communicator) {
-    train_rank(preparation.job(communicator.world().rank), communicator, run, result);
-  });
+  train_gradients(setting, result);
+  train_stretch(setting, {}, run, result);
+  return run;
+}
+
+Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then) {
+  at::set_num_threads(1);
+  const Folder folder;
+  Run run;
+  Result result(run);
+  train_gradients(first, result);
+  train_stretch(first, {0, steps, {}, folder / "checkpoint"}, run, result);
+  train_stretch(then, {steps, -1, folder / "checkpoint", {}}, run, result);
   return run;
 }
 

@@ -3,10 +3,11 @@
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/boxes.h>
 
 #include <cmath>
 #include <limits>
+
+#include "checkpoint/checkpoint.h"
 
 namespace end_to_end {
 
@@ -26,22 +27,23 @@ Metrics read_metrics(const fs::path& run) {
   Metrics metrics;
   for (const auto& line : capstan::split(text.substr(0, text.size() - 1), '\n')) {
     auto json = Json::parse(line);
-    (json.contains("split") ? metrics.evaluations : metrics.steps).push_back(std::move(json));
+    auto& list = json.contains("split")        ? metrics.evaluations
+                 : json.contains("checkpoint") ? metrics.checkpoints
+                                               : metrics.steps;
+    list.push_back(std::move(json));
   }
   return metrics;
 }
 
 std::map<std::string, at::Tensor> read_weights(const fs::path& run) {
-  const auto manifest = read_json(run / "weights" / "manifest.json");
-  capstan::checkpoint::BoxesSource source(run / "weights");
+  const std::string kind = "model/";
+  capstan::checkpoint::Reader reader(run / "weights");
   std::map<std::string, at::Tensor> weights;
-  for (const auto& [name, record] : manifest.at("records").items()) {
-    capstan::layout::Param param;
-    param.name = name;
-    param.shape = record.at("shape").get<std::vector<std::int64_t>>();
-    auto& tensor = weights[name];
-    tensor = at::empty(param.shape, record.at("dtype") == "F64" ? at::kDouble : at::kFloat);
-    source.fill(param, capstan::layout::Box::whole(param.shape), tensor);
+  for (const auto& name : reader.tensors(kind)) {
+    const auto& shape = reader.shape(name);
+    auto& tensor = weights[name.substr(kind.size())];
+    tensor = at::empty(shape, at::TensorOptions().dtype(reader.dtype(name)));
+    reader.read(name, capstan::layout::Box::whole(shape), tensor);
   }
   return weights;
 }

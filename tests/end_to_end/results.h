@@ -14,11 +14,12 @@ using Json = nlohmann::ordered_json;
 
 Json read_json(const std::filesystem::path& file);
 
-/// metrics.jsonl: the objects of steps and those of evaluations, each in the order of the file. Every line must be
-/// whole.
+/// metrics.jsonl: the objects of steps, of evaluations and of checkpoints, each in the order of the file. Every line
+/// must be whole.
 struct Metrics {
   std::vector<Json> steps;
   std::vector<Json> evaluations;
+  std::vector<Json> checkpoints;
   /// A number of every step: "loss".
   std::vector<double> all(const std::string& key) const;
 };

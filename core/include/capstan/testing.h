@@ -75,6 +75,13 @@ struct Run {
 /// to one, since each rank is a thread. Call it from one thread at a time.
 Run train(const Setting& setting);
 
+/// Trains `steps` steps as `first` says, saves a checkpoint, and goes on from it to the end as `then` says, with other
+/// ranks, which may be more or fewer, and other strategies. Settings must agree in what makes the batches. Losses and
+/// norms are those of all steps, the weights those at the end:
+///
+///     CHECK(testing::differences(testing::train_resumed(mine, 7, mine), testing::train(mine), 0) == "");
+Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then);
+
 /// How `run` differs from `reference`, a line each; "" when it does not.
 ///
 /// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
