@@ -73,14 +73,15 @@ struct Saved {
   std::int64_t step = 0;
   std::int64_t bytes = 0;       ///< of all ranks' tensors
   std::int64_t rank_bytes = 0;  ///< of this rank's
-  double stall_s = 0;           ///< how long this rank's loop waited in start(): the save before, and the copy
-  double write_s = 0;           ///< from then to the commit
+  double stall_s = 0;           ///< how long this rank waited in start(): the save before, the copy; all, if not async
+  double write_s = 0;           ///< from the copy to the commit
 };
 
 /// Writes a checkpoint to exactly `path` (one that stands there is replaced) and returns when it is committed: the
 /// final weights of a run are one without optimizer tensors. A collective of the group, which is on CPU. An error of
 /// any rank is thrown on all of them; the temporary folder is then gone. `attempt` ends the temporary folder's name.
-Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, std::vector<TensorBox> boxes,
+/// Of tensors on a GPU one at a time is in host memory.
+Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, const std::vector<TensorBox>& boxes,
            const std::string& attempt = "0", const AtPoint& at_point = {});
 
 /// Which committed checkpoints stay.
@@ -118,8 +119,9 @@ class Writer {
   /// Takes the host memory for saves of these boxes now, so that a lack of it is known at the start and the first
   /// save does not wait for it. Otherwise the first start() does.
   void reserve(const std::vector<TensorBox>& boxes);
-  /// Waits for the save before (and throws its failure), copies, and returns while the rest goes on.
-  void start(Meta meta, const std::vector<TensorBox>& boxes);
+  /// Waits for the save before (and throws its failure), copies, and returns while the rest goes on. Returns the save
+  /// before, if nobody was told it yet.
+  std::optional<Saved> start(Meta meta, const std::vector<TensorBox>& boxes);
   /// Waits for the save under way. Its result, if nobody was told it yet.
   std::optional<Saved> wait();
   /// The same if it is done already; returns nothing at once if it is not.
@@ -129,8 +131,9 @@ class Writer {
   /// How long the last committed save took in all (stall and writing), in seconds; 0 before the first.
   double last_duration_s() const;
 
-  /// Host memory that saves take for as long as the writer lives: `bytes` of boxes on a rank, when they are written
-  /// beside training or lie on a GPU; otherwise nothing. What reserve() and start() allocate is exactly this.
+  /// Host memory that saves beside training take for as long as the writer lives, where a rank saves `bytes` of boxes:
+  /// reserve() and start() allocate exactly this. With async = false nothing is copied but, from a GPU, one tensor at
+  /// a time.
   static layout::Footprint footprint(std::int64_t bytes);
 
  private:

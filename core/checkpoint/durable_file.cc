@@ -1,7 +1,8 @@
 #include "checkpoint/durable_file.h"
 
-#include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,13 +10,28 @@
 #include <cstring>
 
 namespace capstan::checkpoint {
-namespace {
 
-[[noreturn]] void fail_on(const std::filesystem::path& path, const char* verb) {
-  throw Error(std::string("cannot ") + verb + " it: " + std::strerror(errno), {}, path.string());
+DiskFull::~DiskFull() = default;
+
+std::int64_t free_bytes(const std::filesystem::path& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0 || info.f_blocks == 0) return -1;
+  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
 
-}  // namespace
+void throw_file_error(const std::filesystem::path& path, const char* verb, int error_number) {
+  if (error_number == EDQUOT) {
+    throw DiskFull(cat("cannot ", verb, " it: your disk quota there is used up"),
+                   "delete what is no longer needed, or write to another file system", path.string());
+  }
+  if (error_number == ENOSPC) {
+    const auto left = free_bytes(path.parent_path());
+    throw DiskFull(cat("cannot ", verb, " it: no space is left on its file system",
+                       left < 0 ? "" : cat(" (", bytes_text(static_cast<double>(left)), " free)")),
+                   "free some space there, or write to another file system", path.string());
+  }
+  throw Error(cat("cannot ", verb, " it: ", std::strerror(error_number)), {}, path.string());
+}
 
 DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {
   temporary_ += ".tmp" + std::to_string(::getpid());
@@ -29,7 +45,7 @@ DurableFile::~DurableFile() {
   ::unlink(temporary_.c_str());
 }
 
-void DurableFile::fail(const char* verb) const { fail_on(path_, verb); }
+void DurableFile::fail(const char* verb) const { throw_file_error(path_, verb, errno); }
 
 void DurableFile::write(const void* data, std::size_t size) {
   const auto* next = static_cast<const char*>(data);
@@ -45,22 +61,31 @@ void DurableFile::write(const void* data, std::size_t size) {
 
 void DurableFile::finish() {
   if (::fsync(fd_) != 0) fail("sync");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
-  // From here on nothing is left to undo, whatever close says.
+  // Some file systems (NFS) say only here that the disk is full.
   const int fd = fd_;
   fd_ = -1;
-  if (::close(fd) != 0) fail("close");
+  const bool closed = ::close(fd) == 0;
+  if (closed && ::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+  const int reason = errno;
+  ::unlink(temporary_.c_str());
+  throw_file_error(path_, closed ? "rename" : "close", reason);
+}
+
+void write_durable(const std::filesystem::path& path, const std::string& text) {
+  DurableFile file(path);
+  file.write(text.data(), text.size());
+  file.finish();
+  sync_folder(std::filesystem::absolute(path).parent_path());
 }
 
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_on(folder, "open");
+  if (fd < 0) throw_file_error(folder, "open", errno);
   const int result = ::fsync(fd);
   const int reason = errno;
   ::close(fd);
-  errno = reason;
   // Some network file systems cannot sync a folder and say so: their renames are durable or nothing helps.
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail_on(folder, "sync");
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) throw_file_error(folder, "sync", reason);
 }
 
 }  // namespace capstan::checkpoint

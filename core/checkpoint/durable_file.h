@@ -1,11 +1,27 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
+
+/// No space is left, on the disk or of the user's quota.
+class DiskFull : public Error {
+ public:
+  using Error::Error;
+  ~DiskFull() override;
+};
+
+/// Throws Error for what a system call on this file said: "<path>: cannot write it: <reason>". ENOSPC and EDQUOT become
+/// DiskFull, in words, with what is free where.
+[[noreturn]] void throw_file_error(const std::filesystem::path& path, const char* verb, int error_number);
+/// Bytes that this user may still write to the file system of an existing folder; -1 where it does not say.
+std::int64_t free_bytes(const std::filesystem::path& folder);
 
 /// A file being written beside its final name; it appears there, complete and on disk, with finish(), or never.
 class DurableFile {
@@ -24,6 +40,8 @@ class DurableFile {
   int fd_ = -1;
 };
 
+/// A small text file: written, on disk, and under its name on disk; readers see the old or the new text.
+void write_durable(const std::filesystem::path& path, const std::string& text);
 /// Makes the names in a folder durable (what was created or renamed in it).
 void sync_folder(const std::filesystem::path& folder);
 

@@ -1,129 +1,156 @@
 #include "checkpoint/manifest.h"
 
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/dtype.h"
+#include "checkpoint/manifest_json.h"
+#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
-constexpr const char* format_name = "capstan-boxes";
+constexpr const char* format_name = "capstan-checkpoint";
+constexpr int format_version = 1;
+constexpr const char* seal_begin = ",\n\"xxh64\": \"";
+constexpr const char* changed_fix = "copy the folder again, or take another checkpoint";
 
-Json to_json(const Records& records) {
-  Json out = Json::object();
-  for (const auto& [name, record] : records) {
-    Json boxes = Json::array();
-    for (const auto& entry : record.boxes) {
-      boxes.push_back({{"offset", entry.box.offset},
-                       {"size", entry.box.size},
-                       {"file", entry.file},
-                       {"key", entry.key},
-                       {"xxh64", entry.xxh64}});
-    }
-    out[name] = {{"shape", record.shape}, {"dtype", dtype_name(record.dtype)}, {"boxes", std::move(boxes)}};
+// The elements of an object or list, one a line: a manifest is read by people too.
+std::string lines(const Json& json) {
+  std::string out;
+  for (const auto& [key, value] : json.items()) {
+    out += cat(out.empty() ? "\n  " : ",\n  ", Json(key).dump(), ": ", value.dump());
   }
-  return out;
+  return "{" + out + "}";
 }
 
-// Throws Json exceptions and Error without a place; callers add it.
-Records from_json(const Json& json) {
-  Records out;
-  for (const auto& [name, entry] : json.items()) {
-    RecordEntry record;
-    record.shape = entry.at("shape").get<layout::Shape>();
-    const auto dtype = dtype_of(entry.at("dtype").get<std::string>());
-    if (!dtype)
-      throw Error(cat("record '", name, "' has dtype ", entry.at("dtype").dump(), ", none of ", dtype_names()));
-    record.dtype = *dtype;
-    for (const auto& box : entry.at("boxes")) {
-      record.boxes.push_back({{box.at("offset").get<layout::Shape>(), box.at("size").get<layout::Shape>()},
-                              box.at("file").get<std::string>(),
-                              box.at("key").get<std::string>(),
-                              box.at("xxh64").get<std::string>()});
-      const auto& read = record.boxes.back().box;
-      if (!read.fits(record.shape)) {
-        throw Error(
-            cat("record '", name, "' has shape ", layout::shape_text(record.shape), ", but a box ", read.text()));
-      }
-    }
-    out.emplace(name, std::move(record));
-  }
-  return out;
+std::string hash_of(std::string_view text) {
+  return xxh64_text(reinterpret_cast<const std::byte*>(text.data()), text.size());
 }
 
-std::int64_t elements(const RecordEntry& record) {
+std::int64_t elements(const TensorEntry& tensor) {
   std::int64_t sum = 0;
-  for (const auto& entry : record.boxes) sum += entry.box.numel();
+  for (const auto& entry : tensor.boxes) sum += entry.box.numel();
   return sum;
 }
 
-void check_complete(const Records& records) {
-  for (const auto& [name, record] : records) {
-    if (elements(record) == layout::numel(record.shape)) continue;
-    throw Error(cat("the boxes of record '", name, "' hold ", elements(record), " elements, its shape ",
-                    layout::shape_text(record.shape), " has ", layout::numel(record.shape)),
-                "copy the folder again, with its own manifest");
+// Boxes inside the shape, none overlapping another, as many elements as the whole: so each element once.
+void assert_partition(const TensorEntry& tensor) {
+  for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      CAPSTAN_ASSERT(layout::intersect(tensor.boxes[i].box, tensor.boxes[j].box).empty());
+    }
+  }
+  CAPSTAN_ASSERT(elements(tensor) == layout::numel(tensor.shape));
+}
+
+void check_complete(const Contents& contents) {
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (elements(tensor) != layout::numel(tensor.shape)) {
+      throw Error(cat("the boxes of tensor '", name, "' hold ", elements(tensor), " elements, its shape ",
+                      layout::shape_text(tensor.shape), " has ", layout::numel(tensor.shape)),
+                  changed_fix);
+    }
+    for (const auto& entry : tensor.boxes) {
+      if (contents.files.contains(entry.file)) continue;
+      throw Error(cat("tensor '", name, "' lies in '", entry.file, "', which is none of its files"), changed_fix);
+    }
   }
 }
 
-// Boxes inside the shape, none overlapping another, as many elements as the whole: so each element once.
-void assert_partition(const RecordEntry& record) {
-  for (std::size_t i = 0; i < record.boxes.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      CAPSTAN_ASSERT(layout::intersect(record.boxes[i].box, record.boxes[j].box).numel() == 0);
-    }
+void check_format(const Json& json) {
+  if (json.at("format") != format_name) {
+    throw Error(cat("its format is ", json.at("format").dump(), ", not \"", format_name, "\""));
   }
-  CAPSTAN_ASSERT(elements(record) == layout::numel(record.shape));
+  const auto number = json.at("version").get<int>();
+  if (number == format_version) return;
+  throw Error(cat("its format has version ", number, ", this program reads ", format_version),
+              cat("use the Capstan that wrote it (", json.at("capstan").get<std::string>(), ")"));
+}
+
+void check_seal(const std::string& text) {
+  if (sealed(text) == text) return;
+  throw Error("it is not what was written: its last line has the hash of another text", changed_fix);
+}
+
+Meta parse_meta(const Json& json) {
+  Meta meta;
+  meta.step = json.at("step").get<std::int64_t>();
+  meta.world_size = json.at("world_size").get<int>();
+  meta.mesh = json.at("mesh").get<std::string>();
+  meta.date = json.at("date").get<std::string>();
+  meta.version = json.at("capstan").get<std::string>();
+  meta.config = json.at("config").get<std::string>();
+  meta.metrics = json.at("metrics").get<std::map<std::string, double>>();
+  for (const auto& [name, section] : json.at("sections").items()) meta.sections[name] = section.dump();
+  return meta;
 }
 
 }  // namespace
 
-std::string piece_text(const Records& records) { return to_json(records).dump(); }
+std::int64_t TensorEntry::bytes(const BoxEntry& entry) const {
+  return entry.box.numel() * static_cast<std::int64_t>(c10::elementSize(dtype));
+}
 
-Records parse_piece(const std::string& text) { return from_json(Json::parse(text)); }
+std::string key_of(const std::string& tensor, const layout::Box& box) { return tensor + box.text(); }
 
-Records merge_pieces(const std::vector<std::string>& pieces) {
-  Records all;
-  for (const auto& piece : pieces) {
-    for (auto& [name, record] : parse_piece(piece)) {
-      const auto [known, is_new] = all.try_emplace(name, record);
+Contents merge_pieces(const std::vector<std::string>& pieces) {
+  Contents all;
+  for (const auto& text : pieces) {
+    auto piece = contents_from(Json::parse(text));
+    all.files.merge(piece.files);
+    for (auto& [name, tensor] : piece.tensors) {
+      const auto [known, is_new] = all.tensors.try_emplace(name, tensor);
       if (is_new) continue;
-      CAPSTAN_ASSERT(known->second.shape == record.shape && known->second.dtype == record.dtype);
+      CAPSTAN_ASSERT(known->second.shape == tensor.shape && known->second.dtype == tensor.dtype);
       auto& boxes = known->second.boxes;
-      boxes.insert(boxes.end(), record.boxes.begin(), record.boxes.end());
+      boxes.insert(boxes.end(), tensor.boxes.begin(), tensor.boxes.end());
     }
   }
-  for (const auto& item : all) assert_partition(item.second);
+  for (const auto& item : all.tensors) assert_partition(item.second);
   return all;
 }
 
-std::string manifest_text(const Records& records, const BoxesInfo& info, int world_size) {
-  const Json json{{"format", format_name}, {"version", boxes_format_version}, {"capstan", version()},
-                  {"step", info.step},     {"world_size", world_size},        {"records", to_json(records)}};
-  return json.dump(1) + "\n";
+std::string piece_text(const Contents& contents) { return json_of(contents).dump(); }
+
+std::string sealed(const std::string& text) {
+  const auto end = text.rfind(seal_begin);
+  const auto body = text.substr(0, end);
+  return cat(body, seal_begin, hash_of(body), "\"\n}\n");
 }
 
-Records parse_manifest(const std::filesystem::path& path, BoxesInfo& info) {
+std::string manifest_text(const Manifest& manifest) {
+  const auto& meta = manifest.meta;
+  auto sections = Json::object();
+  for (const auto& [name, section] : meta.sections) sections[name] = Json::parse(section);
+  auto metrics = Json::object();
+  for (const auto& [name, value] : meta.metrics) {
+    if (std::isfinite(value)) metrics[name] = value;  // JSON has no other numbers
+  }
+  const auto contents = json_of(manifest.contents);
+  return sealed(cat("{\n\"format\": ", Json(format_name), ",\n\"version\": ", format_version,
+                    ",\n\"capstan\": ", Json(meta.version), ",\n\"step\": ", meta.step,
+                    ",\n\"date\": ", Json(meta.date), ",\n\"world_size\": ", meta.world_size,
+                    ",\n\"mesh\": ", Json(meta.mesh), ",\n\"metrics\": ", metrics, ",\n\"sections\": ", lines(sections),
+                    ",\n\"config\": ", Json(meta.config), ",\n\"files\": ", lines(contents.at("files")),
+                    ",\n\"tensors\": ", lines(contents.at("tensors"))));
+}
+
+Manifest parse_manifest(const std::filesystem::path& path) {
   const auto where = path.string();
   const auto text = read_file(path);
   try {
     const auto json = Json::parse(text);
-    if (json.at("format") != format_name)
-      throw Error(cat("its format is ", json.at("format").dump(), ", not \"", format_name, "\""));
-    const auto number = json.at("version").get<int>();
-    if (number != boxes_format_version) {
-      throw Error(cat("its format has version ", number, ", this program reads ", boxes_format_version),
-                  cat("use the Capstan that wrote it (", json.at("capstan").get<std::string>(), ")"));
-    }
-    info.step = json.at("step").get<std::int64_t>();
-    auto records = from_json(json.at("records"));
-    check_complete(records);
-    return records;
-  } catch (const nlohmann::json::exception& error) {
+    check_format(json);
+    check_seal(text);
+    Manifest manifest{parse_meta(json), contents_from(json)};
+    check_complete(manifest.contents);
+    return manifest;
+  } catch (const Json::exception& error) {
     throw Error(cat("no valid manifest: ", error.what()), {}, where);
   } catch (const Error& error) {
     const auto& first = error.diagnostics().front();

@@ -1,44 +1,64 @@
 #pragma once
-#include <capstan/checkpoint/boxes.h>
+#include <capstan/base/export.h>
 #include <capstan/layout/box.h>
 
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
-namespace capstan::checkpoint {
+#include "checkpoint/checkpoint.h"
 
-/// Where one box of a record lies.
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// Data is hashed in pieces of so many bytes from a box's start, so that a reader of a part need not read the rest.
+constexpr std::int64_t hashed_bytes = std::int64_t{16} << 20;
+
+/// Where one box of a tensor lies.
 struct BoxEntry {
   layout::Box box;
   std::string file;
-  std::string key;    ///< the tensor's name in the file: "wte.weight[0:384, 0:768]"
-  std::string xxh64;  ///< of the tensor's bytes
+  std::vector<std::string> xxh64;  ///< of each piece of hashed_bytes, the last one shorter
 };
 
-struct RecordEntry {
+struct TensorEntry {
   layout::Shape shape;
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<BoxEntry> boxes;
+
+  /// Of a box, in the file.
+  std::int64_t bytes(const BoxEntry& entry) const;
 };
 
-/// Records by name: of one rank (a piece), or of all.
-using Records = std::map<std::string, RecordEntry>;
+/// A box's name in its file: "model/wte.weight[0:384, 0:768]".
+std::string key_of(const std::string& tensor, const layout::Box& box);
 
-constexpr int boxes_format_version = 1;
+/// What lies in one rank's file, or in all.
+struct Contents {
+  std::map<std::string, TensorEntry> tensors;
+  std::map<std::string, std::int64_t> files;  ///< their lengths in bytes
+};
+
+struct Manifest {
+  Meta meta;
+  Contents contents;
+};
 
 /// As JSON, for the way from rank to rank.
-std::string piece_text(const Records& records);
-Records parse_piece(const std::string& text);
+std::string piece_text(const Contents& contents);
+/// All ranks' pieces in one. Boxes that overlap, or leave elements out, are a bug of whoever saved them.
+Contents merge_pieces(const std::vector<std::string>& pieces);
 
-/// All pieces in one. Boxes that overlap, or leave elements out, are a bug of whoever saved them.
-Records merge_pieces(const std::vector<std::string>& pieces);
+/// The text of manifest.json; its last line is a hash of all the others.
+std::string manifest_text(const Manifest& manifest);
+/// Throws Error with `path` for what is no manifest, one of another version, or one that was changed.
+Manifest parse_manifest(const std::filesystem::path& path);
+/// A manifest's text with the hash that belongs to it.
+std::string sealed(const std::string& text);
 
-std::string manifest_text(const Records& records, const BoxesInfo& info, int world_size);
-/// Throws Error with `path` for what is no manifest, or one of a later format.
-Records parse_manifest(const std::filesystem::path& path, BoxesInfo& info);
-
-}  // namespace capstan::checkpoint
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,16 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace capstan::checkpoint {
+
+/// 100 of "step-00000100"; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name);
+/// "<path>.replaced": where a checkpoint steps aside for a new one of its name.
+std::filesystem::path replaced_of(const std::filesystem::path& path);
+/// "step-00000100" of "step-00000100.replaced"; empty for any other name.
+std::string name_before(const std::string& name, const std::string& ending);
+
+}  // namespace capstan::checkpoint

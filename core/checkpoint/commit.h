@@ -1,0 +1,39 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// Writes this rank's boxes to weights-RRRRR-of-WWWWW.safetensors in the folder (ranks from 0; nothing to write, no
+/// file) and returns what the manifest says of them. Boxes without elements are left out, their tensors are not.
+Contents write_file_of_rank(const std::filesystem::path& folder, int rank, int world_size,
+                            const std::vector<TensorBox>& boxes);
+
+/// What one commit needs to know.
+struct Order {
+  std::filesystem::path target;
+  std::string attempt = "0";
+  Meta meta;
+  AtPoint at_point;
+  Keep keep;
+  bool in_series = false;      ///< one of many: `latest` and retention follow
+  std::exception_ptr failure;  ///< this rank has failed before, and all shall hear of it
+};
+
+/// All of it, as a collective of the group: see checkpoint.h. Returns path, step and bytes.
+Saved commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes);
+
+/// The bytes of all boxes' data.
+std::int64_t bytes_of(const std::vector<TensorBox>& boxes);
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE

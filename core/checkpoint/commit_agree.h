@@ -1,0 +1,23 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// Every rank's text, by its place in the group (on CPU). A collective.
+std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);
+
+/// The same, but a rank may have failed instead: then all ranks throw the first failing rank's Error, with a line of
+/// context that names the failed ranks and `doing` ("saving /run/checkpoints/step-00000100"). What is no Error is a
+/// std::logic_error on all of them.
+std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
+                               const std::string& doing, std::string_view label);
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,140 @@
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/writer_copy.h"
+
+namespace capstan::checkpoint {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace
+
+/// One save at a time: `start` makes its order and its thread, `finish` joins that and takes what it left.
+class Writer::Impl {
+ public:
+  Impl(WriterOptions options, std::shared_ptr<comm::Group> group)
+      : options_(std::move(options)), group_(std::move(group)), copy_(options_.pinned) {
+    CAPSTAN_ASSERT(group_->device().is_cpu());
+  }
+  ~Impl() {
+    try {
+      finish();
+    } catch (const std::exception& error) {
+      log::error(cat("the last checkpoint was not saved: ", error.what()));
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void reserve(const std::vector<TensorBox>& boxes) {
+    if (options_.async) copy_.reserve(boxes);
+  }
+
+  std::optional<Saved> start(Meta meta, const std::vector<TensorBox>& boxes) {
+    const auto begin = Clock::now();
+    auto before = wait();
+    Order order{step_folder(options_.folder, meta.step),
+                options_.attempt,
+                std::move(meta),
+                options_.at_point,
+                options_.keep,
+                /*in_series=*/true,
+                nullptr};
+    std::vector<TensorBox> copies;
+    try {
+      copies = options_.async ? copy_.take(boxes) : boxes;
+    } catch (...) {
+      order.failure = std::current_exception();  // the other ranks wait: all hear of it when they agree
+    }
+    done_ = false;
+    const auto stall_s = seconds_since(begin);
+    thread_ = std::thread(
+        [this, stall_s, order = std::move(order), copies = std::move(copies)] { write(order, copies, stall_s); });
+    if (!options_.async) {
+      finish();
+      if (result_) result_->stall_s = seconds_since(begin);
+    }
+    return before;
+  }
+
+  std::optional<Saved> wait() {
+    finish();
+    return std::exchange(result_, std::nullopt);
+  }
+
+  std::optional<Saved> poll() { return busy() ? std::nullopt : wait(); }
+  bool busy() const { return thread_.joinable() && !done_; }
+  double last_duration_s() const { return last_duration_s_; }
+
+ private:
+  // On the thread of the save. `finish` reads what it leaves, behind the join.
+  void write(const Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
+    const auto begin = Clock::now();
+    try {
+      auto saved = commit(order, *group_, boxes);
+      saved.stall_s = stall_s;
+      saved.write_s = seconds_since(begin);
+      result_ = std::move(saved);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    done_ = true;
+  }
+
+  void finish() {
+    if (!thread_.joinable()) return;
+    thread_.join();
+    if (result_) last_duration_s_ = result_->stall_s + result_->write_s;
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+  WriterOptions options_;
+  std::shared_ptr<comm::Group> group_;
+  HostCopy copy_;
+  std::thread thread_;
+  std::atomic<bool> done_ = true;
+  std::optional<Saved> result_;
+  std::exception_ptr error_;
+  double last_duration_s_ = 0;
+};
+
+Writer::Writer(WriterOptions options, std::shared_ptr<comm::Group> group)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(group))) {}
+Writer::~Writer() = default;
+
+void Writer::reserve(const std::vector<TensorBox>& boxes) { impl_->reserve(boxes); }
+std::optional<Saved> Writer::start(Meta meta, const std::vector<TensorBox>& boxes) {
+  return impl_->start(std::move(meta), boxes);
+}
+std::optional<Saved> Writer::wait() { return impl_->wait(); }
+std::optional<Saved> Writer::poll() { return impl_->poll(); }
+bool Writer::busy() const { return impl_->busy(); }
+double Writer::last_duration_s() const { return impl_->last_duration_s(); }
+
+layout::Footprint Writer::footprint(std::int64_t bytes) { return {"checkpoint copy", bytes, "cpu", "always"}; }
+
+Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, const std::vector<TensorBox>& boxes,
+           const std::string& attempt, const AtPoint& at_point) {
+  const auto begin = Clock::now();
+  Order order;
+  // "weights/" and "weights" are one folder.
+  order.target = path.has_filename() ? path : path.parent_path();
+  order.attempt = attempt;
+  order.meta = meta;
+  order.at_point = at_point;
+  auto saved = commit(order, group, boxes);
+  saved.write_s = seconds_since(begin);
+  return saved;
+}
+
+}  // namespace capstan::checkpoint
