@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/check_command.h"
+#include "app/checkpoint_command.h"
 #include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
@@ -31,6 +32,7 @@ struct Arguments {
   std::string deepspeed;
   std::string tokenizer;
   bool special = false;
+  CheckpointArguments checkpoint;
 };
 
 void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
@@ -49,6 +51,7 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
     return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
+  if (app.got_subcommand("checkpoint")) return checkpoint_command(arguments.checkpoint, std::cout, std::cerr);
   plugin::Host host(folders);
   const auto found = host.discover();
   if (app.got_subcommand("plugins")) {
@@ -106,6 +109,7 @@ int program(int argc, char** argv) {
       "tokenize", R"(read JSON lines {"text": ...} from stdin, write {"ids": [...], "decoded": ...})");
   tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder, a tokenizer.json, or byte")->required();
   tokenize->add_flag("--special", arguments.special, "with the begin and end tokens that it puts around a text");
+  add_checkpoint_command(app, arguments.checkpoint);
   app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
   try {
     app.parse(argc, argv);
