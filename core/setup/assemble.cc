@@ -126,9 +126,10 @@ Prediction predict(const Job& job, std::size_t states) {
   const auto plan = shard::make_plan(pointers(units), options);
   Prediction prediction{shard::footprint(plan, options, states), changes_text(job, units)};
   const auto& saves = *job.checkpoint;
-  if (saves.saves() && (saves.asynchronous || device.is_cuda())) {
+  if (saves.saves() && saves.asynchronous) {
     prediction.footprints.push_back(
         checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, saves.save == "trainable")));
+    prediction.footprints.back().device = "host";
   }
   auto facts = job.facts();
   facts.trainable_parameters = shard::trainable_parameters(plan);

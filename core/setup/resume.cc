@@ -118,10 +118,8 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
   if (!foreign.empty())
     diagnostics.add(where, cat("it has the record ", names_text(foreign), ", which the model has not"),
                     "go on with the model that was saved");
-  if (with_state.empty()) {
-    diagnostics.add(where, "it holds weights without the optimizer's state",
-                    "a run goes on from a checkpoint; to start from weights, set model.path to a model's folder");
-  } else if (!stateless.empty()) {
+  // An optimizer may keep nothing at all.
+  if (!with_state.empty() && !stateless.empty()) {
     diagnostics.add(where, cat("it has no optimizer state of ", names_text(stateless)),
                     "train the same parameters as the run that was saved");
   }
@@ -196,7 +194,9 @@ Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) 
 void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                   Diagnostics& diagnostics) {
   check_records(reader, units, diagnostics);
-  if (reader.has_section("cursor")) check_cursor(job, reader, diagnostics);
+  if (reader.has_section("cursor")) return check_cursor(job, reader, diagnostics);
+  diagnostics.add(reader.path().string(), "it holds weights without the optimizer's state",
+                  "a run goes on from a checkpoint; to start from weights, set model.path to a model's folder");
 }
 
 void judge_resume(const Job& job, Diagnostics& diagnostics) {

@@ -37,6 +37,27 @@ void read_state(const shard::StoredBox& stored, const std::string& kind, checkpo
   }
 }
 
+// The optimizer must keep what was saved, no more and no less.
+void check_kinds(const strategy::OptimizerRule& rule, const std::set<std::string>& missing,
+                 checkpoint::Reader& reader) {
+  std::set<std::string> foreign;
+  for (const auto& tensor : reader.tensors("optimizer/")) {
+    bool is_known = false;
+    for (std::size_t i = 0; i < rule.states(); ++i) is_known = is_known || tensor.starts_with(kind_of(rule, i) + "/");
+    if (!is_known) foreign.insert(tensor.substr(0, tensor.find('/', std::string("optimizer/").size())));
+  }
+  Diagnostics faults;
+  const auto where = reader.path().string();
+  const char* fix = "go on with the optimizer that was saved";
+  for (const auto& kind : missing) {
+    faults.add(where, cat("it has no '", kind, "', which the optimizer of this run keeps"), fix);
+  }
+  for (const auto& kind : foreign) {
+    faults.add(where, cat("it has '", kind, "', which the optimizer of this run does not keep"), fix);
+  }
+  faults.throw_if_any();
+}
+
 // Strategies' own tensors are this rank's and of this mesh.
 void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, std::vector<std::string>& words) {
   const auto all = reader.tensors(own_kind);
@@ -90,14 +111,7 @@ std::vector<std::string> restore_state(Session& session, const strategy::Optimiz
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing, without_copy);
   }
-  if (!missing.empty()) {
-    Diagnostics faults;
-    for (const auto& kind : missing) {
-      faults.add(reader.path().string(), cat("it has no '", kind, "', which the optimizer of this run keeps"),
-                 "go on with the optimizer that was saved");
-    }
-    faults.throw_if_any();
-  }
+  check_kinds(rule, missing, reader);
   if (without_copy) {
     words.push_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");

@@ -1,6 +1,8 @@
 // Which part of which record a rank holds, by the plan alone.
 #include "shard/parts.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace capstan::shard {
@@ -11,13 +13,45 @@ std::vector<layout::Axis> own_axes(const layout::Param& record) {
   return record.trainable ? record.local_axes : std::vector<layout::Axis>{};
 }
 
+bool has(const std::vector<layout::Axis>& axes, layout::Axis axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+// The data axes whose ranks hold the same box of a record; nothing where another axis makes copies and this rank is not
+// the first on it.
+std::optional<std::vector<layout::Axis>> sharers(const layout::Param& record, const layout::Layout& layout,
+                                                 const EngineOptions& options) {
+  auto apart = own_axes(record);
+  for (const auto& cut : layout.cuts) apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
+  std::vector<layout::Axis> same;
+  for (const auto axis : layout::all_axes) {
+    if (has(apart, axis)) continue;
+    if (has(record.data_axes, axis)) {
+      same.push_back(axis);
+    } else if (options.mesh.coordinate(options.rank, axis) != 0) {
+      return std::nullopt;
+    }
+  }
+  return same;
+}
+
+std::int64_t all_elements(const Plan& plan) {
+  std::int64_t sum = 0;
+  for (const auto& bucket : plan.buckets) {
+    for (const auto& planned : bucket.weights) sum += planned.weight->numel();
+  }
+  return sum;
+}
+
 }  // namespace
 
 void each_part(const Plan& plan, const EngineOptions& options, Of what, bool only_trainable,
                const std::function<void(const Part&)>& visit) {
+  // Ranks that hold the same share the work of writing it: each has a run of records, of about as many elements.
+  const auto all = all_elements(plan);
+  std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
-    if (only_trainable && !bucket.trainable) continue;
     const bool cut = what == Of::gradients ? bucket.cut_optim : bucket.gathers();
     const int position = cut ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
@@ -25,14 +59,18 @@ void each_part(const Plan& plan, const EngineOptions& options, Of what, bool onl
       const auto& records = planned.weight->records();
       for (std::size_t r = 0; r < records.size(); ++r) {
         const auto& record = records[r];
+        const auto place = before;
+        before += record.numel();
+        if (only_trainable && !bucket.trainable) continue;
         auto layout = cut ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
         const auto& piece = bucket.pieces(planned, position)[r];
-        const auto own = own_axes(record);
-        const bool counts = layout.with({0, own}).counts(options.mesh, options.rank);
+        const auto same = sharers(record, layout, options);
+        const bool counts =
+            same && options.mesh.position(options.rank, *same) == place * options.mesh.size(*same) / all;
         visit({b, w, record, std::move(layout), std::move(box), cut ? piece.in_chunk : piece.in_whole, counts,
-               options.mesh.position(options.rank, own)});
+               options.mesh.position(options.rank, own_axes(record))});
       }
     }
   }

@@ -138,6 +138,7 @@ void Loop::save(const Boundary& boundary) {
   statistics_.runtime_s = runtime_s();
   statistics_.skipped_in_a_row = nonfinite_.in_a_row();
   publish(saving_.save(boundary, statistics_));
+  if (!job_.checkpoint->asynchronous) publish(saving_.wait());
   paused_s_ += seconds_since(begin);
 }
 
@@ -145,7 +146,11 @@ void Loop::save(const Boundary& boundary) {
 // under way is finished.
 void Loop::save_at_end(std::int64_t steps_done) {
   if (agreed_.hurry) return;
-  if (saving_.on() && !saving_.is_saved(steps_done)) save({steps_done, false, nullptr});
+  if (saving_.on() && !saving_.is_saved(steps_done)) {
+    const auto& evaluations = statistics_.evaluations;
+    const bool is_evaluated = !evaluations.empty() && evaluations.back().step == steps_done;
+    save({steps_done, false, is_evaluated ? &evaluations.back() : nullptr});
+  }
   if (stopped_) publish(saving_.wait());
   if (!job_.run->save_weights || (stopped_ && saving_.on())) return;
   const auto weights = folder_.path() / "weights";

@@ -32,7 +32,7 @@ void move_aside(const fs::path& checkpoint) {
 }
 
 void report(const setup::Resume& resume) {
-  for (const auto& fault : resume.skipped) log::warning(cat("this checkpoint is not valid: ", fault.text()));
+  for (const auto& fault : resume.skipped) log::warning(cat("a checkpoint is not valid: ", fault.text()));
   if (resume.reader) {
     const auto text =
         cat("resuming from ", resume.reader->path().string(), ", behind step ", resume.reader->meta().step);

@@ -169,15 +169,13 @@ bool Saving::wants(const Boundary& boundary) {
 }
 
 std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, const Statistics& statistics) {
-  const auto begin = Clock::now();
-  auto before = wait();
-  waited_s_ = std::chrono::duration<double>(Clock::now() - begin).count();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(job_, steps_done);
   meta.sections = sections_of(job_, step_, statistics, steps_done);
   if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
-  writer_->start(std::move(meta), setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_)));
+  auto before =
+      count(writer_->start(std::move(meta), setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_))));
   last_step_ = steps_done;
   last_time_ = Clock::now();
   return before;
@@ -193,7 +191,7 @@ std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkp
   event.step = saved->step;
   event.path = saved->path.string();
   event.bytes = saved->bytes;
-  event.stall_s = waited_s_ + saved->stall_s;
+  event.stall_s = saved->stall_s;
   event.write_s = saved->write_s;
   if (saved->write_s > 0) event.bytes_per_second = static_cast<double>(saved->bytes) / saved->write_s;
   ++totals_.saves;

@@ -94,7 +94,6 @@ class Saving {
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
   std::int64_t last_step_ = -1;
-  double waited_s_ = 0;  ///< for the save before the one under way
   SaveTotals totals_;
   std::optional<Best> best_;
 };

@@ -148,7 +148,7 @@ TEST_CASE("a damaged checkpoint is passed over, loudly, and kept aside") {
   const auto resumed = work.run(arguments(file, {"checkpoint.resume=auto"}));
   INFO(resumed.all());
   REQUIRE(resumed.code == 0);
-  CHECK_THAT(resumed.err, Contains("this checkpoint is not valid: ") && Contains("step-00000004") &&
+  CHECK_THAT(resumed.err, Contains("a checkpoint is not valid: ") && Contains("step-00000004") &&
                               Contains("falling back: resuming from ") && Contains("behind step 2") &&
                               Contains("moved to ") && Contains("damaged-step-00000004"));
   CHECK(fs::exists(run / "checkpoints/damaged-step-00000004/manifest.json"));

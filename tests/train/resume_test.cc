@@ -136,7 +136,7 @@ class Apart : public strategy::Strategy {
       const auto count = step.state("count", {1}, c10::ScalarType::Double);
       count.add_(1);
       for (auto& part : step.parts) part.master.mul_(1 + 1e-3 * count.item<double>());
-      if ((step.number + 1) % 4 != 0) return;
+      if ((step.number + 1) % 4 != 0 && !step.last) return;
       for (auto& part : step.parts) {
         step.group(layout::Axis::dp).all_reduce(part.master, comm::ReduceOp::sum, "mean of " + part.record->name);
         part.master.div_(step.group(layout::Axis::dp).size());

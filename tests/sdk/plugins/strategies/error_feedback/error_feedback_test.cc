@@ -38,3 +38,14 @@ TEST_CASE("feedback makes up for what rounding loses, whether gradients are whol
     CHECK(kept < lost / 2);
   }
 }
+
+TEST_CASE("what rounding lost is saved with a checkpoint") {
+  for (const std::string sharding : {"", "[strategy.zero]\nstage = 2\n"}) {
+    const testing::Setting setting{.world = 2,
+                                   .config = with_feedback + sharding,
+                                   .overrides = {"run.deterministic=true"},
+                                   .types = {testing::linked(*capstan_plugin())}};
+    INFO(sharding);
+    CHECK(testing::differences(testing::train_resumed(setting, 7, setting), testing::train(setting), 0) == "");
+  }
+}

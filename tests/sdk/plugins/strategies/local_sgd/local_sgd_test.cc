@@ -40,6 +40,18 @@ TEST_CASE("between averages ranks go their own ways, and the last step ends in a
   }
 }
 
+TEST_CASE("a run goes on from a checkpoint bit by bit, also where ranks are apart") {
+  const testing::Setting setting{.world = 3,
+                                 .config = "[strategy.local_sgd]\nevery = 4\n",
+                                 .overrides = {"run.deterministic=true"},
+                                 .types = {testing::linked(*capstan_plugin())}};
+  const auto straight = testing::train(setting);
+  for (const std::int64_t behind : {6, 8}) {
+    INFO("behind step " << behind);
+    CHECK(testing::differences(testing::train_resumed(setting, behind, setting), straight, 0) == "");
+  }
+}
+
 TEST_CASE("it is refused beside a strategy that cuts parameters, both named") {
   CHECK_THROWS_WITH(run(2, "[strategy.local_sgd]\n[strategy.fsdp]\n"),
                     Contains("summed gradients on dp") && Contains("local_sgd") && Contains("fsdp"));

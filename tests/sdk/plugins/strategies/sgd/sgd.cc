@@ -17,6 +17,7 @@ class Rule : public strategy::OptimizerRule {
  public:
   explicit Rule(double momentum) : momentum_(momentum) {}
   std::size_t states() const override { return 1; }
+  std::string state_name(std::size_t) const override { return "velocity"; }
   void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
     const auto made = 1 - update.skip;  // a step that is skipped changes nothing
     for (auto& slice : slices) {

@@ -22,3 +22,16 @@ TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
   CHECK_THROWS_WITH(run(1, "[strategy.sgd]\n[strategy.descent]\n"),
                     Contains("optimizer rule") && Contains("sgd") && Contains("descent"));
 }
+
+TEST_CASE("a run goes on with the rule that it was saved with, and no other") {
+  const testing::Setting with_sgd{.world = 2,
+                                  .config = "[strategy.sgd]\nmomentum = 0.9\n",
+                                  .overrides = {"run.deterministic=true"},
+                                  .types = {testing::linked(*capstan_plugin())}};
+  CHECK(testing::differences(testing::train_resumed(with_sgd, 7, with_sgd), testing::train(with_sgd), 0) == "");
+  auto with_adamw = with_sgd;
+  with_adamw.config = "";
+  CHECK_THROWS_WITH(testing::train_resumed(with_adamw, 7, with_sgd),
+                    Contains("it has no 'optimizer/velocity', which the optimizer of this run keeps") &&
+                        Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
+}
