@@ -164,7 +164,7 @@ void save(const setup::Job& job, setup::Session& session, const train::Step& ste
   meta.world_size = job.mesh.world_size();
   meta.sections = train::sections_of(job, step, {}, stretch.end);
   checkpoint::save(stretch.to, *session.world_host, meta,
-                   setup::saved_boxes(session, step.rule(), job.rank, setup::Saves::all));
+                   setup::saved_boxes(session, step.rule(), job.rank, train::saves_of(job)));
 }
 
 void train_rank(const setup::Job& job, comm::Communicator& communicator, const Stretch& stretch, Run& run,

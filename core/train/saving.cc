@@ -8,8 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "setup/saved_state.h"
-
 namespace capstan::train {
 
 namespace fs = std::filesystem;
@@ -88,13 +86,13 @@ checkpoint::Meta meta_of(const setup::Job& job, std::int64_t steps_done) {
   return meta;
 }
 
-setup::Saves saves_of(const setup::Job& job) {
-  return job.checkpoint->save == "trainable" ? setup::Saves::trainable : setup::Saves::all;
-}
-
 constexpr const char* best_section = "best";
 
 }  // namespace
+
+setup::Saves saves_of(const setup::Job& job) {
+  return job.checkpoint->save == "trainable" ? setup::Saves::trainable : setup::Saves::all;
+}
 
 std::map<std::string, std::string> sections_of(const setup::Job& job, const Step& step, const Statistics& statistics,
                                                std::int64_t steps_done) {
@@ -111,8 +109,8 @@ Statistics resume_from(checkpoint::Reader& reader, const setup::Job& job, setup:
   if (!changes.empty())
     words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
   if (reader.meta().mesh != job.mesh.arithmetic()) {
-    words.push_back(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ",
-                        job.mesh.arithmetic(), ", with sums in another order"));
+    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", job.mesh.arithmetic(),
+                  ", with sums in another order"));
   }
   for (const auto& text : words) {
     if (job.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));

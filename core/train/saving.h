@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "setup/resume.h"
+#include "setup/saved_state.h"
 #include "setup/session.h"
 #include "train/statistics.h"
 #include "train/step.h"
@@ -46,6 +47,9 @@ struct Boundary {
   bool clock = false;                              ///< the ranks agree that every_minutes have passed
   const monitor::EvalEnded* evaluation = nullptr;  ///< made here
 };
+
+/// What checkpoint.save asks for.
+setup::Saves saves_of(const setup::Job& job);
 
 /// Gives the run's state that is no tensor to a checkpoint's sections, and back.
 std::map<std::string, std::string> sections_of(const setup::Job& job, const Step& step, const Statistics& statistics,

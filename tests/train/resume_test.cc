@@ -1,12 +1,16 @@
 // Exact resume: N steps are k steps, a checkpoint, and N - k steps: bit by bit on the same layout, and the same global
 // batches on any other.
 #include <ATen/ATen.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <map>
 
+#include "checkpoint/checkpoint.h"
+#include "support/folder.h"
 #include "support/sharding_cases.h"
 
 using namespace capstan;
@@ -169,22 +173,68 @@ class Remembers : public strategy::Strategy {
   };
 };
 
-Setting with(const char* name, int world, const char* more = "") {
+// Only the second block and what follows it is trained.
+class Freezes : public strategy::Strategy {
+ public:
+  explicit Freezes(const config::Options<NoOptions>& /*options*/) {}
+  void structure(std::vector<std::unique_ptr<nn::Unit>>& units) override {
+    for (const auto& weight : units[1]->weights()) {
+      for (auto& record : weight->records()) record.trainable = false;
+    }
+  }
+};
+
+// Plain descent, which keeps nothing of its own.
+class Descends : public strategy::Strategy {
+ public:
+  explicit Descends(const config::Options<NoOptions>& /*options*/) {}
+  void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_seat); }
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override { return std::make_unique<Rule>(); }
+
+ private:
+  class Rule : public strategy::OptimizerRule {
+   public:
+    std::size_t states() const override { return 0; }
+    void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
+      for (auto& slice : slices) slice.master.sub_(slice.grad, update.lr);
+    }
+  };
+};
+
+// What is logged while it lives.
+class Log {
+ public:
+  Log() { log::configure((folder_ / "log").string(), log::Level::error, 0); }
+  ~Log() { log::configure("", log::Level::warning, 0); }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  std::string text() const { return read_file(folder_ / "log"); }
+
+ private:
+  test::Folder folder_;
+};
+
+Setting with(const std::string& name, int world, const char* more = "") {
   return {.world = world,
-          .config = std::string("[strategy.") + name + "]\n" + more,
+          .config = (name.empty() ? "" : "[strategy." + name + "]\n") + more,
           .overrides = {dropout, "run.deterministic=true"},
           .steps = steps,
           .types = {testing::type<strategy::Strategy, Apart, NoOptions>("strategy", "apart"),
-                    testing::type<strategy::Strategy, Remembers, NoOptions>("strategy", "remembers")}};
+                    testing::type<strategy::Strategy, Remembers, NoOptions>("strategy", "remembers"),
+                    testing::type<strategy::Strategy, Freezes, NoOptions>("strategy", "freezes"),
+                    testing::type<strategy::Strategy, Descends, NoOptions>("strategy", "descends")}};
 }
 
 }  // namespace
 
 TEST_CASE("parameters and optimizer state that ranks keep for themselves are saved once a rank") {
   const auto setting = with("apart", 3);
+  const auto straight = train(setting);
   // Behind step 3 ranks are apart; behind step 4 they have just met.
   for (const std::int64_t k : {3, 4}) {
-    CHECK(differences(train_resumed(setting, k, setting), train(setting), 0) == "");
+    auto resumed = train_resumed(setting, k, setting);
+    resumed.disagreements.clear();  // of gradients, which are each rank's own
+    CHECK(differences(resumed, straight, 0) == "");
   }
 }
 
@@ -206,4 +256,41 @@ TEST_CASE("what the run cannot go on from is refused in words, all faults at onc
   shorter.steps = 2;
   CHECK_THROWS_WITH(train_resumed(setting, saved_behind, shorter),
                     Contains("the run has 2 steps") && Contains("is behind step 3") && Contains("make the run longer"));
+}
+
+TEST_CASE("frozen parameters are saved or left out, and come from where they came") {
+  for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"full_shard\"\n"}) {
+    auto setting = with("freezes", 2, sharding);
+    const auto straight = train(setting);
+    CHECK(differences(train_resumed(setting, saved_behind, setting), straight, 0) == "");
+    setting.overrides.emplace_back("checkpoint.save=trainable");
+    CHECK(differences(train_resumed(setting, saved_behind, setting), straight, 0) == "");
+  }
+}
+
+TEST_CASE("a run goes on with the optimizer that it was saved with, and with what that trained") {
+  const auto plain = with("descends", 2);
+  CHECK(differences(train_resumed(plain, saved_behind, plain), train(plain), 0) == "");
+  const auto adamw = with("", 2);
+  CHECK_THROWS_WITH(train_resumed(plain, saved_behind, adamw),
+                    Contains("it has no 'optimizer/exp_avg', which the optimizer of this run keeps") &&
+                        Contains("it has no 'optimizer/exp_avg_sq'") &&
+                        Contains("go on with the optimizer that was saved"));
+  CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain),
+                    Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
+  CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_behind, adamw),
+                    Contains("it has no optimizer state of 'blocks.0.") && Contains(" more") &&
+                        Contains("train the same parameters as the run that was saved"));
+}
+
+TEST_CASE("what cannot be given back on another mesh is said") {
+  {
+    const Log log;
+    (void)train_resumed(with("remembers", 2), saved_behind, with("remembers", 3));
+    CHECK_THAT(log.text(),
+               Contains("strategies' own state is of the mesh world 2") && Contains("and starts anew on world 3"));
+  }
+  const Log log;
+  (void)train_resumed(with("apart", 2), saved_behind, with("apart", 3));
+  CHECK_THAT(log.text(), Contains("there are more ranks now: the new ones start from the first one's"));
 }

@@ -184,3 +184,32 @@ TEST_CASE("metrics.jsonl goes on behind a step: later lines go, and one that a c
   CHECK(text.starts_with(kept + "{\"step\":2,\"epoch\""));
   CHECK(split(trim(text), '\n').size() == 5);
 }
+
+TEST_CASE("a lack of host memory for the copy is known before anything is allocated") {
+  const auto file = testing::small_config("[checkpoint]\nevery_steps = 1\n");
+  CHECK_THROWS_WITH(testing::prepare_small(file, {"run.host_memory=1e-6"}, 1, 0),
+                    Contains("saving needs ") && Contains("of host memory a rank"));
+  CHECK_NOTHROW(testing::prepare_small(file, {"run.host_memory=1e-6", "checkpoint.asynchronous=false"}, 1, 0));
+}
+
+TEST_CASE("a run folder that cannot be made is named") {
+  const auto file = testing::small_config();
+  CHECK_THROWS_WITH(train::RunFolder::reuse(file, "a"),
+                    Contains("cannot make a folder for the run") && Contains(file + "/a"));
+}
+
+TEST_CASE("a checkpoint whose sections are no JSON is refused with its place") {
+  const auto file = testing::small_config("[checkpoint]\nresume = \"broken\"\n");
+  const auto folder = fs::path(file).parent_path() / "broken";
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    const auto job = testing::prepare_small(testing::small_config(), {}, 1, 0);
+    auto session = setup::materialise(job, communicator);
+    const train::Step step(job, session);
+    checkpoint::Meta meta;
+    meta.step = 1;
+    meta.sections["cursor"] = "{";
+    checkpoint::save(folder, *session.world_host, meta, setup::saved_boxes(session, step.rule(), 0, setup::Saves::all));
+  });
+  CHECK_THROWS_WITH(testing::prepare_small(file, {}, 1, 0),
+                    Contains("its section 'cursor' cannot be read") && Contains(folder.string()));
+}
