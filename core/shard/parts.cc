@@ -22,7 +22,10 @@ bool has(const std::vector<layout::Axis>& axes, layout::Axis axis) {
 std::optional<std::vector<layout::Axis>> sharers(const layout::Param& record, const layout::Layout& layout,
                                                  const EngineOptions& options) {
   auto apart = own_axes(record);
-  for (const auto& cut : layout.cuts) apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
+  for (const auto& cut : layout.cuts) {
+    if (options.mesh.position(options.rank, cut.axes) % cut.copies != 0) return std::nullopt;
+    apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
+  }
   std::vector<layout::Axis> same;
   for (const auto axis : layout::all_axes) {
     if (has(apart, axis)) continue;
