@@ -113,7 +113,8 @@ class Teller {
     if (now - told_ < std::chrono::seconds(5)) return;
     told_ = now;
     out_ << what_ << ": " << bytes_text(static_cast<double>(done)) << " of " << bytes_text(static_cast<double>(total))
-         << std::endl;
+         << '\n'
+         << std::flush;
   }
 
  private:
