@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 
@@ -60,8 +61,9 @@ class Commit {
     begin();
     const auto pieces = write();
     finish(pieces);
+    const std::chrono::duration<double> write_s = std::chrono::steady_clock::now() - begin_;
     if (is_first() && order_.in_series) apply_retention(order_.target, order_.keep, order_.at_point);
-    return {order_.target, order_.meta.step, total_, bytes_of(boxes_), 0, 0};
+    return {order_.target, order_.meta.step, total_, bytes_of(boxes_), 0, write_s.count()};
   }
 
  private:
@@ -176,6 +178,7 @@ class Commit {
   comm::Group& group_;
   const std::vector<TensorBox>& boxes_;
   const std::string doing_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::int64_t total_ = 0;
   fs::path temporary_;
 };

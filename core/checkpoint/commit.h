@@ -29,7 +29,7 @@ struct Order {
   std::exception_ptr failure;  ///< this rank has failed before, and all shall hear of it
 };
 
-/// All of it, as a collective of the group: see checkpoint.h. Returns path, step and bytes.
+/// All of it, as a collective of the group: see checkpoint.h. Returns everything but the stall.
 Saved commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes);
 
 /// The bytes of all boxes' data.

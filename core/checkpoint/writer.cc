@@ -79,11 +79,9 @@ class Writer::Impl {
  private:
   // On the thread of the save. `finish` reads what it leaves, behind the join.
   void write(const Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
-    const auto begin = Clock::now();
     try {
       auto saved = commit(order, *group_, boxes);
       saved.stall_s = stall_s;
-      saved.write_s = seconds_since(begin);
       result_ = std::move(saved);
     } catch (...) {
       error_ = std::current_exception();
@@ -125,16 +123,13 @@ layout::Footprint Writer::footprint(std::int64_t bytes) { return {"checkpoint co
 
 Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, const std::vector<TensorBox>& boxes,
            const std::string& attempt, const AtPoint& at_point) {
-  const auto begin = Clock::now();
   Order order;
   // "weights/" and "weights" are one folder.
   order.target = path.has_filename() ? path : path.parent_path();
   order.attempt = attempt;
   order.meta = meta;
   order.at_point = at_point;
-  auto saved = commit(order, group, boxes);
-  saved.write_s = seconds_since(begin);
-  return saved;
+  return commit(order, group, boxes);
 }
 
 }  // namespace capstan::checkpoint
