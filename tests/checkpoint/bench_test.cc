@@ -53,6 +53,6 @@ TEST_CASE("how fast checkpoints are", "[.bench]") {
     }
     const auto begin = std::chrono::steady_clock::now();
     CHECK(newest(options.folder, Depth::hashes).step == 3);
-    std::cout << "verify " << rate(tensors * elements * 4.0, seconds_since(begin)) << '\n';
+    std::cout << "verify " << rate(static_cast<double>(tensors * elements * 4), seconds_since(begin)) << '\n';
   });
 }

@@ -136,7 +136,7 @@ TEST_CASE("what is no manifest is said so") {
   const auto opening = [&] { return fault_of([&] { Reader reader(scratch / "weights"); }); };
   SECTION("another format") {
     replace_in(path, "capstan-checkpoint", "boxes");
-    CHECK(opening() == path.string() + ": its format is \"boxes\", not \"capstan-checkpoint\"");
+    CHECK(opening() == path.string() + R"(: its format is "boxes", not "capstan-checkpoint")");
   }
   SECTION("a later version") {
     replace_in(path, "\"version\": 1", "\"version\": 2");
