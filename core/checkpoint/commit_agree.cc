@@ -28,17 +28,21 @@ Json report_of(const std::string& mine, const std::exception_ptr& failure) {
   }
 }
 
-[[noreturn]] void throw_failure(const Json& report, const std::vector<std::string>& ranks, const std::string& doing) {
-  const auto context = ranks.size() == 1
-                           ? cat(doing, " on rank ", ranks.front())
-                           : cat(doing, " on ranks ", join(ranks), " (what rank ", ranks.front(), " met is shown)");
-  if (report.contains("bug")) throw std::logic_error(cat(report.at("bug").get<std::string>(), " while ", context));
+Error error_of(const Json& report, const std::string& context) {
   std::vector<Diagnostic> faults;
   for (const auto& fault : report.at("faults")) faults.push_back({fault.at(0), fault.at(1), fault.at(2)});
   Error error(std::move(faults));
   for (const auto& line : report.at("context")) error.add_context(line);
   error.add_context(context);
-  throw error;
+  return error;
+}
+
+[[noreturn]] void throw_failure(const Json& report, const std::vector<std::string>& ranks, const std::string& doing) {
+  const auto context = ranks.size() == 1
+                           ? cat(doing, " on rank ", ranks.front())
+                           : cat(doing, " on ranks ", join(ranks), " (what rank ", ranks.front(), " met is shown)");
+  if (report.contains("bug")) throw std::logic_error(cat(report.at("bug").get<std::string>(), " while ", context));
+  throw error_of(report, context);
 }
 
 std::string dump(const Json& json) {

@@ -147,7 +147,7 @@ void apply_retention(const fs::path& newest, const Keep& keep, const AtPoint& at
   if (keep.last == 0) return;
   const auto all = whole_ones(parent_of(newest), keep.best);
   const auto best = keep.best.empty() ? fs::path() : best_of(all, keep.lowest_is_best);
-  for (std::size_t i = static_cast<std::size_t>(keep.last); i < all.size(); ++i) {
+  for (auto i = static_cast<std::size_t>(keep.last); i < all.size(); ++i) {
     const auto& path = all[i].path;
     if (path == best || path.filename() == newest.filename()) continue;
     try_to("remove an old checkpoint", path, [&] { remove_committed(path, at_point); });
