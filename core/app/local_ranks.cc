@@ -171,8 +171,9 @@ struct Rank {
 /// The ranks of one run, from their start to their end.
 class LocalRanks {
  public:
-  LocalRanks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace)
-      : grace_(grace), server_("capstan/local") {
+  LocalRanks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
+             std::vector<int> orderly)
+      : grace_(grace), orderly_(std::move(orderly)), server_("capstan/local") {
     for (int rank = 0; rank < n; ++rank) start(rank, n, arguments);
   }
 
@@ -258,7 +259,8 @@ class LocalRanks {
     const bool first = exit_code_ == 0 || (exit_code_ == peer_failed && code != peer_failed && !ending_);
     if (first) exit_code_ = code;
     if (!failed_at_) failed_at_ = Clock::now();
-    if (code == peer_failed || !first) return;
+    const bool is_orderly = std::find(orderly_.begin(), orderly_.end(), code) != orderly_.end();
+    if (code == peer_failed || is_orderly || !first) return;
     const std::string what =
         WIFSIGNALED(status) ? cat("was ", signal_text(WTERMSIG(status))) : cat("ended with exit code ", code);
     if (WIFSIGNALED(status)) log::error(cat("rank ", rank, " ", what));
@@ -278,6 +280,7 @@ class LocalRanks {
   }
 
   const std::chrono::milliseconds grace_;
+  const std::vector<int> orderly_;
   SignalInbox inbox_;  // before the server: its thread inherits the mask
   comm::RendezvousServer server_;
   std::vector<Rank> ranks_;
@@ -296,9 +299,10 @@ std::string signal_text(int signal) {
   return text;
 }
 
-int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace) {
+int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
+                    std::vector<int> orderly) {
   if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
-  LocalRanks ranks(n, arguments, grace);
+  LocalRanks ranks(n, arguments, grace, std::move(orderly));
   return ranks.wait();
 }
 

@@ -14,9 +14,10 @@ namespace app {
 /// Rank 0's output is passed as it is, the other ranks' line by line behind "[rank 2] ". SIGINT, SIGTERM, SIGUSR1 and
 /// SIGUSR2 are passed on. When a rank fails, the others are told and have `grace` to end; then they get SIGTERM,
 /// and SIGKILL half as much later. They die with this process. Returns the exit code of the rank that failed first (128
-/// + n for signal n); ExitCode::peer_failed only when every failing rank says so. Call it before any thread is started.
+/// + n for signal n); ExitCode::peer_failed only when every failing rank says so. Exit codes in `orderly` are no
+/// failure: all ranks end so together. Call it before any thread is started.
 int run_local_ranks(int n, const std::vector<std::string>& arguments,
-                    std::chrono::milliseconds grace = std::chrono::seconds(10));
+                    std::chrono::milliseconds grace = std::chrono::seconds(10), std::vector<int> orderly = {});
 
 /// "killed by signal 9 (SIGKILL)", with what is usually behind it.
 std::string signal_text(int signal);

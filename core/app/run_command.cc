@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -19,6 +20,8 @@
 #include "app/gpu_module.h"
 #include "app/local_ranks.h"
 #include "app/program.h"
+#include "app/restart.h"
+#include "app/stopping.h"
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "plugin/host.h"
@@ -29,15 +32,6 @@
 
 namespace capstan::app {
 namespace {
-
-// Set by signals, looked at between steps: the ranks then agree to stop at the same one.
-train::Stop stop_asked;
-
-extern "C" void ask_to_stop(int signal) { stop_asked.ask(signal); }
-
-void catch_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, ask_to_stop);
-}
 
 // Faults of the configuration that some rank found and all ranks know.
 class ConfigurationRefused : public std::runtime_error {
@@ -50,6 +44,12 @@ class ConfigurationRefused : public std::runtime_error {
 struct Early {
   setup::RunOptions run;
   setup::CommOptions comm;
+  setup::CheckpointOptions checkpoint;
+
+  /// The exit code of a run that a signal stops, before and after its ranks have met.
+  int stop_code() const {
+    return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
+  }
 };
 
 Early read_early(const RunArguments& arguments) {
@@ -58,6 +58,7 @@ Early read_early(const RunArguments& arguments) {
     Diagnostics ignored;
     const auto document = config::load(arguments.config, arguments.overrides, ignored);
     early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
+    early.checkpoint = *config::Options<setup::CheckpointOptions>(document.section("checkpoint"), ignored);
     early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
   } catch (const Error&) {
     log::debug("the configuration cannot be read before connecting");
@@ -152,9 +153,10 @@ void print_progress(const std::string& what, std::int64_t done, std::int64_t all
 
 // Writes the token caches that the job reads from: rank 0 of each node does, and the others hear from it every few
 // seconds, so that nobody waits in a collective for as long as it takes.
-void build_caches(setup::Job& job, comm::Communicator& communicator) {
+void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
   constexpr std::chrono::milliseconds while_others_wait{5000};
   constexpr const char* unfinished = "unfinished";
+  constexpr const char* asked = "asked to stop";
   const auto& world = communicator.world();
   for (const auto& split : setup::cached_splits(job)) {
     auto& source = job.*split.source;
@@ -168,11 +170,15 @@ void build_caches(setup::Job& job, comm::Communicator& communicator) {
       } catch (const Error& error) {
         state = error_text(error);
       }
+      if (stop.asked() && (state.empty() || state == unfinished)) state = asked;
       waiting = false;
+      bool stopped = false;
       for (const auto& text : communicator.exchange(state)) {
-        if (!text.empty() && text != unfinished) throw ConfigurationRefused(text);
+        if (!text.empty() && text != unfinished && text != asked) throw ConfigurationRefused(text);
+        stopped = stopped || text == asked;
         waiting = waiting || text == unfinished;
       }
+      if (stopped) throw train::Stopped();
       if (state.empty()) builder.reset();
     }
     source = data::open_cached(source, split.cache);
@@ -207,42 +213,80 @@ train::SaveSetting save_setting(const Environment& env, const setup::Resume& res
 struct RankState {
   std::optional<plugin::Host> host;
   std::optional<setup::Job> job;
+  std::optional<train::RunFolder> folder;
+  setup::Resume resume;
   std::optional<setup::Session> session;
 };
+
+// The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
+RunArguments with_restart(RunArguments arguments, const Environment& env, comm::Communicator& communicator) {
+  std::string found;
+  if (communicator.world().rank == 0) {
+    const auto early = read_early(arguments);
+    found = join(find_restarted(env, early.run, early.checkpoint, arguments.config), "\n");
+  }
+  for (auto& override : split(communicator.exchange(found).front(), '\n')) arguments.overrides.push_back(override);
+  return arguments;
+}
+
+// All that comes before training. Throws train::Stopped on all ranks when one is asked to stop meanwhile; `phase` says
+// where.
+void load(const RunArguments& arguments, const Environment& env, const Device& device, const train::Stop& stop,
+          comm::Communicator& communicator, RankState& state, std::string& phase) {
+  const auto& world = communicator.world();
+  std::vector<int> everyone(static_cast<std::size_t>(world.size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
+                                       stop);
+  phase = "while reading the configuration";
+  state.job = prepare_together(with_restart(arguments, env, communicator), device, *state.host, communicator);
+  agreement.check();
+  phase = "while tokenizing";
+  build_caches(*state.job, stop, communicator);
+  phase = "while loading the model";
+  const auto& job = *state.job;
+  state.folder.emplace(train::shared_run_folder(job, communicator), world.rank);
+  log::configure(state.folder->log_file(), log::Level::warning, world.rank);
+  state.folder->write_config(job);
+  if (world.rank == 0) note_job(env, state.folder->path());
+  const bool shows = world.rank == 0 && ::isatty(STDERR_FILENO) == 1;
+  state.resume = train::resume_run(job, communicator, *state.folder);
+  agreement.check();
+  const auto progress = [&](std::int64_t done, std::int64_t all) {
+    if (shows) {
+      std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
+                   done == all ? "\n" : "");
+    }
+    agreement.check();
+  };
+  state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());
+}
 
 int train_rank(const RunArguments& arguments, const Environment& env, const Device& device, RankState& state,
                comm::Communicator& communicator) {
   const bool first = communicator.world().rank == 0;
+  auto& stop = ask_on_signals();
+  if (first) stop.deadline = job_deadline(env);
   if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
   state.host.emplace(plugin_folders(env), device.name == "cuda");
-  state.job = prepare_together(arguments, device, *state.host, communicator);
-  build_caches(*state.job, communicator);
-  const auto& job = *state.job;
-  train::RunFolder folder(train::shared_run_folder(job, communicator), communicator.world().rank);
-  log::configure(folder.log_file(), log::Level::warning, communicator.world().rank);
-  folder.write_config(job);
-  const auto resume = train::resume_run(job, communicator, folder);
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  state.session = setup::materialise(
-      job, communicator,
-      [&](std::int64_t done, std::int64_t all) {
-        if (first && ::isatty(STDERR_FILENO) == 1) {
-          std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
-                       done == all ? "\n" : "");
-        }
-      },
-      resume.reader.get());
-  if (first) print_start(job, folder, resume);
-  catch_signals();
-  train::Loop loop(job, *state.session, folder, terminal, stop_asked, save_setting(env, resume));
-  const auto ended = loop.run();
-  if (loop.stopped()) {
-    if (first)
-      std::fprintf(stderr, "capstan: stopped by %s after step %lld\n",
-                   loop.agreed().stop ? "a signal" : "the end of the job's time", static_cast<long long>(ended.steps));
-    return static_cast<int>(ExitCode::interrupted);
+  StoppedRun stopped;
+  try {
+    load(arguments, env, device, stop, communicator, state, stopped.when);
+    const auto& job = *state.job;
+    if (first) print_start(job, *state.folder, state.resume);
+    train::Loop loop(job, *state.session, *state.folder, ::isatty(STDOUT_FILENO) == 1, stop,
+                     save_setting(env, state.resume));
+    const auto ended = loop.run();
+    if (!loop.stopped()) return static_cast<int>(ExitCode::success);
+    stopped.when = cat("after step ", ended.steps);
+  } catch (const train::Stopped&) {
+    log::debug(cat("stopped ", stopped.when));
   }
-  return static_cast<int>(ExitCode::success);
+  stopped.resumable = state.job->checkpoint->saves();
+  stopped.requeue_exit_code = static_cast<int>(state.job->run->requeue_exit_code);
+  const auto ending = end_stopped(stopped, stop, communicator);
+  if (first) std::fputs(ending.message.c_str(), stderr);
+  return ending.exit_code;
 }
 
 // Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
@@ -267,13 +311,15 @@ int run_command(const RunArguments& arguments, const Environment& env) {
   const auto early = read_early(arguments);
   if (arguments.ranks > 1 && launch.world.launcher == "alone") {
     check_enough_gpus(early, arguments.ranks);
-    return run_local_ranks(arguments.ranks, {arguments.argv, arguments.argv + arguments.argc});
+    return run_local_ranks(arguments.ranks, {arguments.argv, arguments.argv + arguments.argc}, std::chrono::seconds(10),
+                           {static_cast<int>(ExitCode::interrupted), early.stop_code()});
   }
   if (arguments.ranks > 0 && launch.world.launcher != "local" && launch.world.size != arguments.ranks) {
     throw Error(cat("-n ", arguments.ranks, " starts local ranks, but this process is one of ", launch.world.size,
                     " that ", launch.world.launcher, " started"),
                 "leave -n away");
   }
+  catch_signals(early.stop_code());
   const bool first = launch.world.rank == 0;
   if (first) {
     for (const auto& warning : launch.warnings) log::warning(warning);

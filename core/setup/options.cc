@@ -17,6 +17,12 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .min(0)
       .doc("GiB of host memory that a node's ranks may use; 0: what this machine, or its control group, has left");
   t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
+  t.add("requeue_exit_code", &RunOptions::requeue_exit_code)
+      .min(0)
+      .max(255)
+      .doc(
+          "what a run that can go on later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's time "
+          "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended");
 }
 
 void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {

@@ -34,6 +34,7 @@ class Control {
   /// Starts the sums for a step that was just drawn. One may be under way.
   void start(const StepInput& input, const Wishes& wishes, const monitor::Values& monitors);
   StepTotals wait();
+  bool is_under_way() const { return pending_ != nullptr; }
 
  private:
   void start_sum(bool announce);

@@ -51,6 +51,7 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   std::int64_t targets = 0;
   std::int64_t samples = 0;
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    if (agreement_) agreement_->check();
     const auto rows = plan.rows(i, coordinate_);
     const auto host = feed_.rows(source, rows);
     loss_sum += session_.runner->forward(to_device(host, session_.device)).states.to(at::kDouble);
@@ -73,6 +74,7 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
   Evaluation evaluation;
   monitor::Values totals;
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    if (agreement_) agreement_->check();
     std::vector<data::Sample> samples;
     for (const auto row : plan.rows(i, coordinate_)) {
       if (row >= 0) samples.push_back(job_.sample(source, row));

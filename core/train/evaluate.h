@@ -7,6 +7,7 @@
 
 #include "setup/session.h"
 #include "train/feed.h"
+#include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -32,6 +33,8 @@ struct Evaluation {
 class Evaluator {
  public:
   Evaluator(const setup::Job& job, setup::Session& session, const Feed& feed);
+  /// From here on loss() and answers() throw Stopped, on all ranks behind the same batch, when one is asked to stop.
+  void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
   Evaluation loss(const data::DataSource& source);
   /// Greedy answers to the first `samples` questions (-1: all), and their scores.
@@ -47,6 +50,7 @@ class Evaluator {
   const Feed& feed_;
   std::int64_t coordinate_;
   bool counts_;
+  const StopAgreement* agreement_ = nullptr;
 };
 
 /// Does this rank speak for its data coordinate (its position on all other axes is 0)?

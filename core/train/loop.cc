@@ -16,6 +16,8 @@ namespace {
 
 // For what follows the last save: closing files, srun's and the job script's ends.
 constexpr double ending_margin_s = 15;
+// Of a rank on a file system that many others write to.
+constexpr double unmeasured_bytes_per_s = 2e8;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -31,11 +33,13 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       stop_(stop),
       feed_(job, job.mesh.position(job.rank, layout::data_axes)),
       control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
+      agreement_(session.world_host, stop),
       step_(job, session),
       nonfinite_(job, session, step_.updates().loss_scale(), folder.path()),
       evaluator_(job, session, feed_),
       attempt_(setting.attempt),
       saving_(job, session, step_, folder.path(), setting) {
+  evaluator_.stops_by(agreement_);
   const auto& world = session.communicator->world();
   started_.name = job.name;
   started_.folder = folder.path().string();
@@ -80,10 +84,19 @@ Wishes Loop::wishes() const {
   Wishes mine;
   mine.stop = stop_.asked();
   mine.hurry = stop_.asks() > 1;
-  const double ending_s = 1.5 * saving_.needs_s() + ending_margin_s;
-  mine.time_is_up = step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + ending_s));
+  mine.time_is_up =
+      step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + save_s() + ending_margin_s));
   mine.save = saving_.clock_asks();
   return mine;
+}
+
+// How long the last save may take: by those before, else by what there is to write.
+double Loop::save_s() const {
+  if (saving_.needs_s() > 0) return 1.5 * saving_.needs_s();
+  if (!saving_.on() && !job_.run->save_weights) return 0;
+  double bytes = 0;
+  for (const auto& footprint : job_.footprints) bytes += static_cast<double>(footprint.bytes);
+  return bytes / unmeasured_bytes_per_s;
 }
 
 monitor::RunEnded Loop::run() {
@@ -92,25 +105,17 @@ monitor::RunEnded Loop::run() {
   const MemoryWatch memory(session_.device);
   last_report_ = Clock::now();
   std::int64_t step = started_.first_step;
+  if (step > 0 && evaluates_after(step - 1) && !is_evaluated(step)) evaluate(step);
   for (; step < job_.plan.steps && !stopped_; ++step) {
     take_step(step);
     if (stopped_) break;
-    Boundary boundary{step + 1, clock_save_, nullptr};
-    if (evaluates_after(step)) {
-      finish_steps(0);
-      evaluate(step + 1);
-      boundary.evaluation = &statistics_.evaluations.back();
-    }
-    save_at(boundary);
+    pass_boundary(step + 1);
   }
   finish_steps(0);
   const auto peaks = exchange_peaks(memory.peak(), *session_.communicator);
   ended_.steps = step;
   save_at_end(step);
-  if (!stopped_) {
-    answer(job_.train_data.get(), "train", job_.train->generate_train_samples, step);
-    answer(job_.eval_data.get(), "eval", job_.train->generate_samples, step);
-  }
+  if (!stopped_) answer_all(step);
   publish(saving_.wait());
   ended_.samples = statistics_.samples;
   ended_.tokens = statistics_.tokens;
@@ -122,6 +127,18 @@ monitor::RunEnded Loop::run() {
   folder_.summary(started_, ended_, statistics_, peaks, session_.engine->host_update_times(), saving_, answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
   return ended_;
+}
+
+// What is due behind a step.
+void Loop::pass_boundary(std::int64_t steps_done) {
+  Boundary boundary{steps_done, clock_save_, nullptr};
+  if (evaluates_after(steps_done - 1)) {
+    finish_steps(0);
+    evaluate(steps_done);
+    if (stopped_) return;  // save_at_end saves, and the run evaluates when it goes on
+    boundary.evaluation = &statistics_.evaluations.back();
+  }
+  save_at(boundary);
 }
 
 double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin_); }
@@ -232,6 +249,11 @@ void Loop::report(InFlight& step) {
   });
 }
 
+bool Loop::is_evaluated(std::int64_t steps_done) const {
+  return std::any_of(statistics_.evaluations.begin(), statistics_.evaluations.end(),
+                     [&](const auto& evaluation) { return evaluation.step == steps_done; });
+}
+
 bool Loop::evaluates_after(std::int64_t step) const {
   if (!job_.eval_data) return false;
   const auto done = step + 1;
@@ -239,9 +261,21 @@ bool Loop::evaluates_after(std::int64_t step) const {
   return done % (job_.train->eval_every > 0 ? job_.train->eval_every : job_.plan.steps_per_epoch) == 0;
 }
 
+// All ranks know it now; the sum for the next step, which was started before, may not say so.
+void Loop::stop_between_steps() {
+  if (control_.is_under_way()) (void)control_.wait();
+  stopped_ = true;
+  agreed_.stop = true;
+}
+
 void Loop::evaluate(std::int64_t steps_done) {
   const auto begin = Clock::now();
-  const auto result = evaluator_.loss(*job_.eval_data);
+  Evaluation result;
+  try {
+    result = evaluator_.loss(*job_.eval_data);
+  } catch (const Stopped&) {
+    return stop_between_steps();
+  }
   monitor::EvalEnded event;
   event.step = steps_done;
   event.epoch_progress = job_.plan.epoch_progress(steps_done);
@@ -251,6 +285,15 @@ void Loop::evaluate(std::int64_t steps_done) {
   event.runtime_s = result.runtime_s;
   publish(event);
   paused_s_ += seconds_since(begin);
+}
+
+void Loop::answer_all(std::int64_t steps_done) {
+  try {
+    answer(job_.train_data.get(), "train", job_.train->generate_train_samples, steps_done);
+    answer(job_.eval_data.get(), "eval", job_.train->generate_samples, steps_done);
+  } catch (const Stopped&) {
+    stop_between_steps();
+  }
 }
 
 void Loop::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,

@@ -46,16 +46,21 @@ class Loop {
   void resume(checkpoint::Reader& reader);
   void start_run();
   Wishes wishes() const;
+  double save_s() const;
+  void pass_boundary(std::int64_t steps_done);
   void take_step(std::int64_t step);
   void finish_steps(std::size_t leave);
   void report(InFlight& step);
   bool evaluates_after(std::int64_t step) const;
+  bool is_evaluated(std::int64_t steps_done) const;
   void evaluate(std::int64_t steps_done);
   void save_at(const Boundary& boundary);
   void save(const Boundary& boundary);
   void save_at_end(std::int64_t steps_done);
   double runtime_s() const;
   void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
+  void stop_between_steps();
+  void answer_all(std::int64_t steps_done);
   void publish(const monitor::EvalEnded& event);
   void publish(const std::optional<monitor::CheckpointSaved>& saved);
   template <class Call>
@@ -68,6 +73,7 @@ class Loop {
   const Stop& stop_;
   Feed feed_;
   Control control_;
+  StopAgreement agreement_;  ///< for what comes between steps
   Step step_;
   NonFiniteSteps nonfinite_;
   Evaluator evaluator_;

@@ -1,0 +1,66 @@
+#include "app/restart.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+namespace capstan::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* note = "slurm-job";
+
+// "4711", or "4711_3" of an array: what stays the same when a job is queued again.
+std::string job_name(const Environment& env) {
+  if (const auto array = env("SLURM_ARRAY_JOB_ID")) return cat(*array, "_", env("SLURM_ARRAY_TASK_ID").value_or(""));
+  return env("SLURM_JOB_ID").value_or("");
+}
+
+bool noted(const fs::path& run_folder, const std::string& job) {
+  const auto file = run_folder / note;
+  std::error_code unreadable;
+  return fs::is_regular_file(file, unreadable) && trim(read_file(file)) == job;
+}
+
+bool has_checkpoint(const fs::path& run_folder) {
+  std::error_code absent;
+  const fs::directory_iterator entries(run_folder / "checkpoints", absent);
+  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    const auto name = entry.path().filename().string();
+    return name.starts_with("step-") && name.find('.') == std::string::npos;
+  });
+}
+
+// The newest of <dir>/<name>, <name>-2, … that this job made; several, if it was queued again before it could save.
+fs::path folder_of(const std::string& job, const fs::path& dir, const std::string& name) {
+  fs::path found;
+  for (int number = 1;; ++number) {
+    const auto folder = dir / (number == 1 ? name : cat(name, "-", number));
+    std::error_code unreadable;
+    if (!fs::exists(folder, unreadable)) return found;
+    if (noted(folder, job)) found = folder;
+  }
+}
+
+}  // namespace
+
+void note_job(const Environment& env, const fs::path& run_folder) {
+  const auto job = job_name(env);
+  if (!job.empty()) write_file(run_folder / note, job + "\n");
+}
+
+std::vector<std::string> find_restarted(const Environment& env, const setup::RunOptions& run,
+                                        const setup::CheckpointOptions& checkpoint, const std::string& config) {
+  const auto job = job_name(env);
+  if (job.empty() || env("SLURM_RESTART_COUNT").value_or("0") == "0" || !checkpoint.saves()) return {};
+  const auto folder = folder_of(job, run.dir, run.name.value_or(fs::path(config).stem().string()));
+  if (folder.empty()) return {};
+  const bool elsewhere = checkpoint.resume != "none" && checkpoint.resume != "auto";
+  if (elsewhere && !has_checkpoint(folder)) return {};
+  return {cat("run.name=", folder.filename().string()), "checkpoint.resume=auto"};
+}
+
+}  // namespace capstan::app
