@@ -1,6 +1,7 @@
 #include "app/check_command.h"
 
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
 #include <cstdio>
@@ -27,6 +28,7 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   request.world_size = arguments.ranks > 0 ? arguments.ranks : 1;
   const auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
+  if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
   std::fputs(job.text().c_str(), stdout);
   std::printf("%s: no faults found\n", arguments.config.c_str());
   return static_cast<int>(ExitCode::success);

@@ -10,7 +10,8 @@ namespace capstan::app {
 struct CheckArguments {
   std::string config;
   std::vector<std::string> overrides;
-  int ranks = 0;  ///< 0: not given
+  int ranks = 0;              ///< 0: not given
+  std::string resolved = {};  ///< a file to write the resolved configuration to; empty: none
 };
 
 /// `capstan check`: prints the resolved options and returns success, or throws Error with every fault.

@@ -28,6 +28,7 @@ struct Arguments {
   std::string config;
   std::vector<std::string> overrides;
   int ranks = 0;
+  std::string resolved;
   std::string plugin;
   std::string deepspeed;
   std::string tokenizer;
@@ -47,7 +48,8 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   const auto folders = plugin_folders(env);
   if (app.got_subcommand("run"))
     return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv}, env);
-  if (app.got_subcommand("check")) return check_command({arguments.config, arguments.overrides, arguments.ranks}, env);
+  if (app.got_subcommand("check"))
+    return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
     return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
@@ -100,6 +102,9 @@ int program(int argc, char** argv) {
       "check",
       "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
   add_config_arguments(*check, arguments, "number of ranks that the run will have (default 1)");
+  check->add_option(
+      "--resolved", arguments.resolved,
+      "also write the configuration here as one file with every option, which means the same in any folder");
   auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
   plugins->add_option("name", arguments.plugin, "a plugin");
   auto* import = app.add_subcommand("import-deepspeed",

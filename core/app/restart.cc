@@ -4,7 +4,8 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
-#include <algorithm>
+#include "checkpoint/checkpoint.h"
+#include "setup/resume.h"
 
 namespace capstan::app {
 namespace {
@@ -23,15 +24,6 @@ bool noted(const fs::path& run_folder, const std::string& job) {
   const auto file = run_folder / note;
   std::error_code unreadable;
   return fs::is_regular_file(file, unreadable) && trim(read_file(file)) == job;
-}
-
-bool has_checkpoint(const fs::path& run_folder) {
-  std::error_code absent;
-  const fs::directory_iterator entries(run_folder / "checkpoints", absent);
-  return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
-    const auto name = entry.path().filename().string();
-    return name.starts_with("step-") && name.find('.') == std::string::npos;
-  });
 }
 
 // The newest of <dir>/<name>, <name>-2, … that this job made; several, if it was queued again before it could save.
@@ -59,8 +51,8 @@ std::vector<std::string> find_restarted(const Environment& env, const setup::Run
   const auto folder = folder_of(job, run.dir, run.name.value_or(fs::path(config).stem().string()));
   if (folder.empty()) return {};
   const bool elsewhere = checkpoint.resume != "none" && checkpoint.resume != "auto";
-  if (elsewhere && !has_checkpoint(folder)) return {};
-  return {cat("run.name=", folder.filename().string()), "checkpoint.resume=auto"};
+  if (elsewhere && checkpoint::committed(setup::checkpoint_folder(folder)).empty()) return {};
+  return {cat(R"(run.name=")", folder.filename().string(), R"(")"), "checkpoint.resume=auto"};
 }
 
 }  // namespace capstan::app

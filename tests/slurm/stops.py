@@ -1,0 +1,146 @@
+"""How runs end early, and go on: by a signal, by preemption, by the time limit, by a node that dies."""
+import threading
+
+from bench import check, check_words
+
+STEPS = 40
+# Steps of a tenth of a second, so that a signal finds the run at work; saved often, so that little is lost.
+PACED = '''
+[monitor.probe]
+path = "{probe}"
+pause_s = {pause}
+[checkpoint]
+every_steps = 5
+'''
+FOUR = ('--nodes=2', '--ntasks-per-node=2')
+lock = threading.Lock()
+straight = {}   # the uninterrupted run that all are compared with
+
+
+def config(bench, pause=0.1):
+    return bench.config(PACED.format(probe=bench.build / 'tests/run_fixtures/monitor/probe.so', pause=pause))
+
+
+def uninterrupted(bench):
+    """The steps and evaluations of the same run, never stopped; made once."""
+    with lock:
+        if not straight:
+            file = config(bench, pause=0)
+            bench.capstan(FOUR, file, f'train.max_steps={STEPS}', 'run.name=straight', 'checkpoint.every_steps=0')
+            straight['steps'], straight['evaluations'] = bench.metrics('straight')
+    return straight
+
+
+def numbers(lines, *keys):
+    return [[line[key] for key in keys] for line in lines]
+
+
+def check_as_uninterrupted(bench, run='small'):
+    """Step by step the same bits: the run went on where it was, and did nothing twice."""
+    want = uninterrupted(bench)
+    steps, evaluations = bench.metrics(run)
+    keys = ('step', 'loss', 'grad_norm', 'lr', 'samples')
+    check(numbers(steps, *keys) == numbers(want['steps'], *keys), f'other steps than uninterrupted:\n{steps}\n{want["steps"]}')
+    losses = [line for line in evaluations if 'samples' in line and 'loss' in line]
+    check(len(losses) == 1 and losses[0]['loss'] == want['evaluations'][0]['loss'], f'other evaluations: {evaluations}')
+
+
+def begin(bench, *options, script='', pause=0.1):
+    """A batch job in the middle of a run of four ranks on two nodes."""
+    file = config(bench, pause)
+    job = bench.batch((*FOUR, '--requeue', *options), script or f'srun {bench.program} run {file} train.max_steps={STEPS}\n')
+    bench.wait_for_text('global_step: 7 ')
+    return job
+
+
+def requeue_by_signal(bench):
+    """USR1 to the step: all ranks end with 85, SLURM queues the job again, and it goes on in its own folder."""
+    uninterrupted(bench)
+    job = begin(bench)
+    bench.slurm.run('scancel', '--signal=USR1', f'{job}.0')
+    bench.start_now(job)
+    state = bench.wait_for_end(job)
+    output = bench.output()
+    check(state == 'COMPLETED', f'{state}\n{output}')
+    check_words(output, 'capstan: stopped by SIGUSR1 after step ', 'exit code 85 asks to be queued again', 'resuming from ', 'behind step ')
+    check(bench.job(job)['Restarts'] == '1', output)
+    check(not (bench.folder / 'runs/small-2').exists(), 'the job that went on made a second folder')
+    check_as_uninterrupted(bench)
+
+
+def second_signal(bench):
+    """A second signal, well behind the first: nothing new is saved, and all end with the same code."""
+    file = config(bench)
+    long = bench.srun('-n2', bench.program, 'run', file, 'monitor.probe.rank=1', 'monitor.probe.step=3', 'monitor.probe.how=long',
+                      'monitor.probe.pause_s=0', 'train.max_steps=4', 'checkpoint.every_steps=1000')
+    check(long.returncode == 0, long.stderr)   # without signals it ends well: with a checkpoint and weights
+    check((bench.folder / 'runs/small/checkpoints/step-00000004').exists(), long.stdout)
+
+    script = (f'srun {bench.program} run {file} run.name=twice monitor.probe.rank=1 monitor.probe.step=3 monitor.probe.how=long '
+              f'monitor.probe.pause_s=0 train.max_steps=1000 checkpoint.every_steps=1000\necho code $?\n')
+    job = bench.batch(('-n2', '--no-requeue'), script)
+    bench.wait_for_text('global_step: 3 ')
+    bench.slurm.run('scancel', '--signal=TERM', f'{job}.0')
+    bench.slurm.run('sleep', '3.3')
+    bench.slurm.run('scancel', '--signal=USR2', f'{job}.0')
+    bench.wait_for_text('code ')
+    check_words(bench.output(), 'code 85', 'capstan: stopped by SIGTERM after step ')
+    left = list((bench.folder / 'runs/twice').glob('checkpoints/step-*'))
+    check(not left, f'saved although two signals had come: {left}')
+
+
+def cancelled(bench):
+    """scancel is no preemption: the run saves what it can, and nobody queues the job again."""
+    job = begin(bench)
+    bench.slurm.run('scancel', job)
+    state = bench.wait_for_end(job)
+    check(state == 'CANCELLED', state)
+    check_words(bench.output(), 'capstan: stopped by SIGTERM after step ')
+    check(bench.job(job)['Restarts'] == '0', 'a cancelled job was started again')
+
+
+def time_limit(bench):
+    """One minute: the run asks squeue what is left, saves in time, and ends with 85 before SLURM ends it."""
+    job = begin(bench, '--time=1', '--no-requeue', script=f'srun {bench.program} run {config(bench)} train.max_steps=100000\necho code $?\n')
+    bench.wait_for_text('code ')
+    output = bench.output()
+    check_words(output, "capstan: stopped since the job's time is nearly over after step ", 'code 85')
+    check('DUE TO TIME LIMIT' not in output, output)
+    steps, _ = bench.metrics()
+    check((bench.folder / f'runs/small/checkpoints/step-{steps[-1]["step"] + 1:08}').exists(), 'the last step was not saved')
+    bench.wait_for_end(job)
+
+
+def preemption(bench):
+    """A job of a higher partition takes the nodes: the run saves within the grace time, and goes on when they are free."""
+    uninterrupted(bench)
+    job = begin(bench, '--exclusive', '--nodelist=n1,n2')
+    taken = bench.slurm.run('srun', '--partition=high', '--exclusive', '--nodelist=n1,n2', '--nodes=2', 'sleep', '1')
+    check(taken.returncode == 0, taken.stderr)
+    bench.start_now(job)
+    state = bench.wait_for_end(job)
+    output = bench.output()
+    check(state == 'COMPLETED', f'{state}\n{output}')
+    check_words(output, 'capstan: stopped by SIGTERM after step ', 'resuming from ')
+    check_as_uninterrupted(bench)
+
+
+def node_killed(bench):
+    """A node is gone with all that ran on it: the others say who failed, SLURM queues the job again, and it goes on."""
+    uninterrupted(bench)
+    job = begin(bench, '--nodelist=n3,n4')
+    bench.slurm.kill_node('n4')
+    try:
+        bench.wait_until(lambda: bench.job(job).get('Restarts') == '1' or bench.job(job)['JobState'] == 'PENDING', 'the job is queued again')
+        bench.slurm.run('scontrol', 'update', f'JobId={job}', 'ReqNodeList=', 'StartTime=now')
+        state = bench.wait_for_end(job)
+    finally:
+        bench.slurm.launch_node('n4')
+        bench.slurm.wait_for_nodes()
+    check(state == 'COMPLETED', f'{state}\n{bench.output()}')
+    check_words(bench.output(), 'resuming from ')
+    check_as_uninterrupted(bench)
+
+
+CASES = (requeue_by_signal, second_signal, cancelled, time_limit, preemption, node_killed)
+ALONE = (preemption, node_killed)
