@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace capstan::data {
 namespace {
@@ -41,27 +42,82 @@ std::int64_t padding_id(const Tokenizer& tokenizer) {
   return std::max<std::int64_t>(0, tokenizer.end_id());
 }
 
+namespace {
+
+HostBatch empty_batch(std::int64_t rows, std::int64_t cols, std::int64_t pad_id) {
+  HostBatch batch;
+  batch.rows = rows;
+  batch.cols = cols;
+  batch.tokens.assign(static_cast<std::size_t>(batch.padded_tokens()), pad_id);
+  batch.labels.assign(batch.tokens.size(), ignored_label);
+  return batch;
+}
+
+// Writes a sample's positions from `begin` on, an index into all of the batch.
+void put(HostBatch& batch, const Sample& sample, std::int64_t begin, std::int64_t length) {
+  for (std::int64_t t = 0; t < length; ++t) {
+    const auto place = static_cast<std::size_t>(begin + t);
+    const auto from = static_cast<std::size_t>(t);
+    batch.tokens[place] = sample.tokens[from];
+    if (!sample.is_target[from + 1]) continue;
+    batch.labels[place] = sample.tokens[from + 1];
+    ++batch.target_tokens;
+  }
+  batch.real_tokens += length;
+}
+
+}  // namespace
+
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding) {
   CAPSTAN_ASSERT(padding.pad_id >= 0 && padding.multiple >= 1);
-  HostBatch batch;
-  batch.rows = static_cast<std::int64_t>(rows.size());
-  batch.cols = columns(rows, padding);
-  batch.tokens.assign(static_cast<std::size_t>(batch.padded_tokens()), padding.pad_id);
-  batch.labels.assign(batch.tokens.size(), ignored_label);
+  auto batch = empty_batch(static_cast<std::int64_t>(rows.size()), columns(rows, padding), padding.pad_id);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const auto length = positions(rows[r]);
     batch.lengths.push_back(length);
     batch.sample_ids.push_back(rows[r].id);
-    batch.real_tokens += length;
-    const auto begin = r * static_cast<std::size_t>(batch.cols);
-    for (std::size_t t = 0; t < static_cast<std::size_t>(length); ++t) {
-      const auto& sample = *rows[r].sample;
-      batch.tokens[begin + t] = sample.tokens[t];
-      if (!sample.is_target[t + 1]) continue;
-      batch.labels[begin + t] = sample.tokens[t + 1];
-      ++batch.target_tokens;
-    }
+    if (length > 0) put(batch, *rows[r].sample, static_cast<std::int64_t>(r) * batch.cols, length);
   }
+  return batch;
+}
+
+HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity) {
+  CAPSTAN_ASSERT(padding.pad_id >= 0 && padding.multiple >= 1 && capacity >= 1);
+  struct Part {
+    const Sample* sample;
+    Document document;
+  };
+  std::vector<Part> parts;
+  for (const auto& row : rows) {
+    const auto length = positions(row);
+    if (length > 0) parts.push_back({row.sample, {0, 0, length, row.id}});
+  }
+  if (parts.empty()) return collate({Row{}}, {padding.pad_id, padding.multiple});
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.document.length > b.document.length; });
+  const auto most = std::max(capacity, parts.front().document.length);
+  std::vector<std::int64_t> used;
+  std::vector<std::int64_t> first_ids;
+  for (auto& [sample, document] : parts) {
+    const auto length = document.length;
+    const auto room =
+        std::find_if(used.begin(), used.end(), [&](std::int64_t taken) { return taken + length <= most; });
+    document.row = room - used.begin();
+    if (room == used.end()) {
+      used.push_back(0);
+      first_ids.push_back(document.id);
+    }
+    document.begin = std::exchange(used[static_cast<std::size_t>(document.row)],
+                                   used[static_cast<std::size_t>(document.row)] + length);
+  }
+  const auto longest = *std::max_element(used.begin(), used.end());
+  const auto cols = (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
+  auto batch = empty_batch(static_cast<std::int64_t>(used.size()), cols, padding.pad_id);
+  for (const auto& [sample, document] : parts) {
+    put(batch, *sample, document.row * cols + document.begin, document.length);
+    batch.documents.push_back(document);
+  }
+  batch.lengths = std::move(used);
+  batch.sample_ids = std::move(first_ids);
   return batch;
 }
 

@@ -12,18 +12,28 @@ namespace data {
 /// The label of a position that bears no loss (as in PyTorch's cross entropy).
 inline constexpr std::int64_t ignored_label = -100;
 
+/// Where a sample stands in a batch.
+struct Document {
+  std::int64_t row = 0;
+  std::int64_t begin = 0;   ///< its first column
+  std::int64_t length = 0;  ///< positions
+  std::int64_t id = -1;     ///< run-wide sample id
+};
+
 /// A micro-batch in host memory. Matrices are rows x cols, row-major.
 ///
 /// A sample of T tokens gives T-1 positions: position t reads token t and predicts token t+1, so its label is
 /// token t+1 where that one is a target, else ignored_label. Positions behind a row's length hold the padding id and
-/// no label; under causal attention they change nothing before them.
+/// no label; under causal attention they change nothing before them. A packed row holds several samples, one behind
+/// another.
 struct HostBatch {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::vector<std::int64_t> tokens;      ///< rows x cols
   std::vector<std::int64_t> labels;      ///< rows x cols, shifted as said above
   std::vector<std::int64_t> lengths;     ///< rows: positions that are not padding
-  std::vector<std::int64_t> sample_ids;  ///< rows: run-wide sample ids, -1 in an empty row
+  std::vector<std::int64_t> sample_ids;  ///< rows: run-wide sample ids, -1 in an empty row; packed: each row's first
+  std::vector<Document> documents;       ///< of packed rows; empty: a row is one sample
   std::int64_t target_tokens = 0;        ///< labels that bear loss
   std::int64_t real_tokens = 0;          ///< sum of lengths
 
@@ -49,6 +59,11 @@ std::int64_t padding_id(const Tokenizer& tokenizer);
 /// Puts samples side by side. cols is the longest row's positions (at least 1). Throws Error for a sample whose
 /// is_target is not as long as its tokens, and for one with more positions than fixed_length.
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding);
+
+/// Puts samples one behind another into rows of at most `capacity` positions (or the longest sample's, if that is
+/// more): longest first, each into the first row with room for it. The same loss as collate's in fewer positions. Empty
+/// rows are left out; cols is the fullest row's, rounded up to `padding.multiple`; `padding.fixed_length` is not used.
+HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity);
 
 }  // namespace data
 CAPSTAN_END_NAMESPACE

@@ -39,10 +39,28 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   return at::matmul(probabilities, values);
 }
 
+// Packed rows: attends with every sample in a row of its own, where the plain causal kernels do, and puts the results
+// back. Costs a copy each way, where a block-diagonal mask would cost the square of the row and the fused kernels.
+template <class Attend>
+at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
+                        const Attend& attend) {
+  const auto& documents = *batch.documents;
+  const auto apart = [&](const at::Tensor& heads) { return documents.apart(heads.transpose(1, 2)).transpose(1, 2); };
+  const auto y = attend(apart(q), apart(k), apart(v), batch.apart());
+  return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
+}
+
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) {
+  if (batch.documents) {
+    CAPSTAN_ASSERT(!cache);
+    return attend_apart(q, k, v, batch,
+                        [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
+                          return causal_attention(queries, keys, values, dropout, own, nullptr, layer);
+                        });
+  }
   if (cache) {
     const bool decoding = cache->is_filled();
     const auto& entry = cache->put(layer, k, v, batch.positions);
@@ -85,6 +103,13 @@ at::Tensor Alibi::slopes(const at::Tensor& like) const {
 
 at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) const {
+  if (batch.documents) {
+    CAPSTAN_ASSERT(!cache);
+    return attend_apart(q, k, v, batch,
+                        [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
+                          return attention(queries, keys, values, dropout, own, nullptr, layer);
+                        });
+  }
   const auto slope = slopes(q).view({1, -1, 1});
   CAPSTAN_ASSERT(slope.size(1) == q.size(1));
   if (cache) {

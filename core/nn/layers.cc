@@ -64,6 +64,13 @@ Dropout::Dropout(const std::string& site, double probability)
 
 at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;
+  if (batch.documents) {
+    // An element of the mask is one of its sample's, wherever packing has put that.
+    CAPSTAN_ASSERT(!first_position);  // refused by who fills the slot
+    const auto& documents = *batch.documents;
+    const auto dropped = ops::dropout(documents.apart(x), probability_, key_of(site_, batch.apart()));
+    return documents.together(dropped, x.size(0), x.size(1));
+  }
   auto key = key_of(site_, batch);
   if (first_position) {
     const auto first = first_position(x.size(1));

@@ -1,5 +1,7 @@
 #include "train/feed.h"
 
+#include <algorithm>
+
 namespace capstan::train {
 
 Feed::Feed(const setup::Job& job, std::int64_t coordinate) : job_(job), coordinate_(coordinate), batches_(job.plan) {
@@ -39,7 +41,7 @@ StepInput Feed::draw(std::int64_t step) {
       rows[i] = {&samples[i], slot.id};
       ++input.samples;
     }
-    input.micro.push_back(data::collate(rows, bounded(padding_, rows, bounds_.positions)));
+    input.micro.push_back(batch_of(rows));
     const auto& batch = input.micro.back();
     input.target_tokens += batch.target_tokens;
     input.real_tokens += batch.real_tokens;
@@ -57,8 +59,43 @@ data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std
     data::check_sample(bounds_, samples[i]);
     rows[i] = {&samples[i], indices[i]};
   }
+  return batch_of(rows);
+}
+
+data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
+  if (job_.data_options->packing) return data::pack(rows, padding_, std::max<std::int64_t>(1, job_.sample_length - 1));
   return data::collate(rows, bounded(padding_, rows, bounds_.positions));
 }
+
+namespace {
+
+// Where the tokens of packed rows stand, there and with every sample in a row of its own, in host memory.
+struct Places {
+  std::vector<std::int64_t> packed;
+  std::vector<std::int64_t> alone;
+  std::vector<std::int64_t> positions;  // of all of the batch; 0 where no sample is
+  std::vector<std::int64_t> sample_ids;
+  std::int64_t longest = 0;
+};
+
+Places places_of(const data::HostBatch& host) {
+  Places places;
+  places.positions.assign(host.tokens.size(), 0);
+  for (const auto& document : host.documents) places.longest = std::max(places.longest, document.length);
+  for (const auto& document : host.documents) {
+    const auto first = static_cast<std::int64_t>(places.sample_ids.size()) * places.longest;
+    places.sample_ids.push_back(document.id);
+    for (std::int64_t t = 0; t < document.length; ++t) {
+      const auto at = document.row * host.cols + document.begin + t;
+      places.packed.push_back(at);
+      places.alone.push_back(first + t);
+      places.positions[static_cast<std::size_t>(at)] = t;
+    }
+  }
+  return places;
+}
+
+}  // namespace
 
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   // From pageable memory the copy would wait for everything queued before it.
@@ -76,6 +113,11 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   batch.positions =
       at::arange(host.cols, at::TensorOptions().dtype(at::kLong).device(device)).expand({host.rows, host.cols});
   batch.real = batch.positions < vector(host.lengths).unsqueeze(1);
+  if (host.documents.empty()) return batch;
+  const auto places = places_of(host);
+  batch.positions = matrix(places.positions);
+  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
+                                  static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
   return batch;
 }
 

@@ -25,7 +25,8 @@ struct StepInput {
   std::int64_t samples = 0;  ///< rows that are not empty
 };
 
-/// Draws samples, checks them against the model and puts them side by side. One thread.
+/// Draws samples, checks them against the model and puts them side by side, or with data.packing one behind another.
+/// One thread.
 class Feed {
  public:
   Feed(const setup::Job& job, std::int64_t coordinate);
@@ -34,6 +35,8 @@ class Feed {
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
 
  private:
+  data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
+
   const setup::Job& job_;
   std::int64_t coordinate_;
   data::Batches batches_;

@@ -97,3 +97,41 @@ TEST_CASE("padding falls back to the end id, then to 0") {
   CHECK(data::padding_id(Fixed(4, -1)) == 4);
   CHECK(data::padding_id(Fixed(-1, -1)) == 0);
 }
+
+TEST_CASE("packed samples stand one behind another, the longest first, each where there is room") {
+  const auto a = sample({10, 11, 12, 13}, {false, true, false, true});                      // 3 positions
+  const auto b = sample({20, 21, 22, 23, 24, 25}, {false, false, true, true, true, true});  // 5
+  const auto c = sample({30, 31, 32}, {true, true, true});                                  // 2
+  const auto d = sample({40, 41, 42, 43, 44}, {false, false, false, false, true});          // 4
+  const auto batch = data::pack({{&a, 7}, {&b, 8}, {nullptr, -1}, {&c, 9}, {&d, 5}}, {.pad_id = 99, .multiple = 4}, 7);
+  CHECK(batch.rows == 2);
+  CHECK(batch.cols == 8);
+  CHECK(batch.lengths == std::vector<std::int64_t>{7, 7});
+  CHECK(batch.tokens == std::vector<std::int64_t>{20, 21, 22, 23, 24, 30, 31, 99, 40, 41, 42, 43, 10, 11, 12, 99});
+  CHECK(batch.labels == std::vector<std::int64_t>{no, 22, 23, 24, 25, 31, 32, no, no, no, no, 44, 11, no, 13, no});
+  CHECK(batch.sample_ids == std::vector<std::int64_t>{8, 5});
+  CHECK(batch.target_tokens == 9);
+  CHECK(batch.real_tokens == 14);
+  REQUIRE(batch.documents.size() == 4);
+  const auto stands = [&](std::size_t i, std::int64_t row, std::int64_t begin, std::int64_t length, std::int64_t id) {
+    const auto& document = batch.documents[i];
+    return document.row == row && document.begin == begin && document.length == length && document.id == id;
+  };
+  CHECK(stands(0, 0, 0, 5, 8));
+  CHECK(stands(1, 1, 0, 4, 5));
+  CHECK(stands(2, 1, 4, 3, 7));
+  CHECK(stands(3, 0, 5, 2, 9));
+}
+
+TEST_CASE("packing: a sample that is longer than a row makes it longer; without samples there is an empty row") {
+  const auto a = sample({1, 2, 3, 4}, std::vector<bool>(4, true));
+  const auto b = sample({5, 6}, {false, true});
+  const auto batch = data::pack({{&a, 0}, {&b, 1}}, {.pad_id = 9}, 1);
+  CHECK(batch.rows == 2);
+  CHECK(batch.tokens == std::vector<std::int64_t>{1, 2, 3, 5, 9, 9});
+  const auto empty = data::pack({data::Row{}, data::Row{}}, {.pad_id = 9, .multiple = 2}, 4);
+  CHECK(empty.rows == 1);
+  CHECK(empty.cols == 2);
+  CHECK(empty.documents.empty());
+  CHECK(empty.target_tokens == 0);
+}

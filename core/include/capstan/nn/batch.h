@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -22,20 +23,40 @@ struct Hidden {
   std::vector<at::Tensor> expert_tokens;
 };
 
+/// Rows that hold several samples one behind another (packing): where each token of a sample stands in the batch [B, S]
+/// and where it would stand if every sample had a row of its own, [count, longest], as without packing. What looks at
+/// more than one token, or depends on the sample, works there.
+struct Documents {
+  at::Tensor packed;      ///< [N] int64, into the B·S positions, of the tokens of all samples
+  at::Tensor alone;       ///< [N] int64, into the count·longest positions
+  at::Tensor sample_ids;  ///< [count] int64
+  std::int64_t count = 0;
+  std::int64_t longest = 0;
+
+  /// x [B, S, ...] -> [count, longest, ...], zeros behind each sample.
+  at::Tensor apart(const at::Tensor& x) const;
+  /// x [count, longest, ...] -> [rows, cols, ...], zeros where no sample is.
+  at::Tensor together(const at::Tensor& x, std::int64_t rows, std::int64_t cols) const;
+};
+
 /// What every unit may read and none changes. All tensors are on the run's device.
 struct Batch {
   at::Tensor tokens;      ///< [B, S] int64
   at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
                           ///< head returns logits of each row's position `last` instead of the loss sum
-  at::Tensor positions;   ///< [B, S] int64, position of each token in its sequence
+  at::Tensor positions;   ///< [B, S] int64, position of each token in its sample
   at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
   at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are
   at::Tensor sample_ids;  ///< [B] int64, run-wide id of each row: what dropout masks are keyed by
+  std::optional<Documents> documents;  ///< of packed rows; none: a row is one sample
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   bool training = false;  ///< dropout acts
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
   std::shared_ptr<Kept> kept;
+
+  /// What attention reads of packed rows taken apart: positions and sample ids with every sample in a row of its own.
+  Batch apart() const;
 };
 
 /// Keys and values of the tokens so far, for generation. One per batch of rows; every attention layer has its

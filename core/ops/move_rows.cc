@@ -1,0 +1,39 @@
+#include <capstan/base/error.h>
+#include <capstan/ops/move_rows.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace capstan::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor moved(const at::Tensor& x, const at::Tensor& from, const at::Tensor& to, std::int64_t rows) {
+  auto shape = x.sizes().vec();
+  shape.front() = rows;
+  return at::zeros(shape, x.options()).index_copy_(0, to, x.index_select(0, from));
+}
+
+class MoveRows : public torch::autograd::Function<MoveRows> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& from, const at::Tensor& to,
+                            std::int64_t rows) {
+    ctx->save_for_backward({from, to});
+    ctx->saved_data["rows"] = x.size(0);
+    return moved(x, from, to, rows);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    return {moved(gradients[0], saved[1], saved[0], ctx->saved_data["rows"].toInt()), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor move_rows(const at::Tensor& x, const at::Tensor& from, const at::Tensor& to, std::int64_t rows) {
+  CAPSTAN_ASSERT(x.dim() >= 1 && from.dim() == 1 && from.sizes() == to.sizes());
+  return MoveRows::apply(x, from, to, rows);
+}
+
+}  // namespace capstan::ops

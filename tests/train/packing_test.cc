@@ -1,0 +1,118 @@
+// Packed rows teach what samples in rows of their own teach, in every family, on any layout and under recompute.
+#include <capstan_catch.h>
+
+#include "checkpoint/scratch.h"
+#include "support/small_run.h"
+
+using namespace capstan;
+using capstan::testing::distance;
+using capstan::testing::SmallRun;
+
+namespace {
+
+// float64 sums in another order differ by some 1e-16 per operation; AdamW amplifies that. 1e-10 is what the project
+// promises.
+constexpr double tolerance = 1e-10;
+
+struct Family {
+  std::string plugin;
+  std::string options;
+};
+
+const std::vector<Family> families{
+    {"gpt", "hidden_size = 12\nnum_heads = 3\nff_dim = 22\ndropout = 0.1\n"},
+    {"bloom", "hidden_size = 12\nnum_heads = 3\ndropout = 0.1\nattention_dropout = 0.2\n"},
+    {"llama", "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\ntie_word_embeddings = true\n"},
+    {"mixtral",
+     "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
+     "router_aux_loss_coef = 0.5\n"},
+};
+
+// 50 questions of 40 to 97 bytes, 6 at once, of which two or three share a row of 200.
+std::string config_of(const Scratch& scratch, const Family& family, const std::string& more = {}) {
+  return scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n[model]\nplugin = \"" + family.plugin +
+                                     "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 220\ninit_std = 0.2\n" +
+                                     family.options +
+                                     "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+                                     "/configs/data/mini_squad_train.json\"\ntrain_samples = 50\nmax_length = 201\n"
+                                     "[train]\nmax_steps = 3\nglobal_batch = 12\nmicro_batch = 6\nprecision = "
+                                     "\"fp64\"\n[optimizer]\nlr = 1e-2\nwarmup_steps = 1\nclip = 1.0\n" +
+                                     more);
+}
+
+SmallRun run(const Family& family, bool packing, int world = 1, const std::string& more = {},
+             const std::string& precision = "fp64") {
+  at::set_num_threads(1);
+  const Scratch scratch;
+  const auto file = config_of(scratch, family, more);
+  const std::vector<std::string> overrides{std::string("data.packing=") + (packing ? "true" : "false"),
+                                           "train.precision=" + precision};
+  SmallRun result;
+  std::mutex mutex;
+  comm::run_in_process(world, [&](comm::Communicator& communicator) {
+    const auto job = testing::prepare_small(file, overrides, world, communicator.world().rank);
+    testing::run_rank(job, communicator, 3, result, mutex);
+  });
+  return result;
+}
+
+void check_same(const SmallRun& one, const SmallRun& reference, double allowed) {
+  REQUIRE(one.losses.size() == reference.losses.size());
+  for (std::size_t s = 0; s < one.losses.size(); ++s) {
+    INFO("step " << s);
+    CHECK(std::abs(one.losses[s] - reference.losses[s]) <= allowed * reference.losses[s]);
+  }
+  CHECK(one.gradients.size() == reference.gradients.size());
+  for (const auto& [name, gradient] : reference.gradients) {
+    INFO(name);
+    CHECK((one.gradients.at(name) - gradient).abs().max().item<double>() <=
+          allowed * testing::group_maximum(reference, name));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("float64: packed rows give the losses and gradients of samples in rows of their own", "[matrix]") {
+  for (const auto& family : families) {
+    const auto reference = run(family, false);
+    REQUIRE(reference.losses.back() < reference.losses.front());
+    const std::vector<std::pair<int, std::string>> layouts{
+        {1, ""},
+        {1, "[strategy.recompute]\nevery = 1\n"},
+        {2, "[strategy.fsdp]\nmode = \"full_shard\"\n[strategy.recompute]\nregions = [\"attention\"]\n"}};
+    for (const auto& [world, more] : layouts) {
+      INFO(family.plugin << ", world " << world << "\n" << more);
+      check_same(run(family, true, world, more), reference, tolerance);
+    }
+  }
+}
+
+TEST_CASE("float32: the packed loss is the unpacked one to 1e-5") {
+  for (const auto& family : families) {
+    INFO(family.plugin);
+    const auto packed = run(family, true, 1, "", "fp32"), apart = run(family, false, 1, "", "fp32");
+    REQUIRE(packed.losses.size() == 3);
+    for (std::size_t s = 0; s < 3; ++s) CHECK(std::abs(packed.losses[s] - apart.losses[s]) <= 1e-5 * apart.losses[s]);
+  }
+}
+
+TEST_CASE("packing computes fewer positions, and counts the same samples and targets") {
+  const Scratch scratch;
+  const auto file = config_of(scratch, families.front());
+  train::StepInput inputs[2];
+  for (const bool packing : {false, true}) {
+    const auto job = testing::prepare_small(file, {std::string("data.packing=") + (packing ? "true" : "false")}, 1, 0);
+    inputs[packing ? 1 : 0] = train::Feed(job, 0).draw(1);
+  }
+  const auto& apart = inputs[0];
+  const auto& packed = inputs[1];
+  CHECK(packed.samples == apart.samples);
+  CHECK(packed.target_tokens == apart.target_tokens);
+  CHECK(packed.real_tokens == apart.real_tokens);
+  CHECK(packed.padded_tokens < apart.padded_tokens);
+  for (const auto& micro : packed.micro) {
+    CHECK(micro.rows < 6);
+    CHECK(micro.cols <= 200);
+    CHECK(micro.documents.size() == 6);
+  }
+}
