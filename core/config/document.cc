@@ -121,7 +121,7 @@ std::vector<Section> Document::children(const std::string& group) const {
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics) {
   std::vector<Item> items;
   try {
-    items = read_layers(file.string(), diagnostics);
+    if (!file.empty()) items = read_layers(file.string(), diagnostics);
   } catch (const Error& error) {
     for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
     diagnostics.throw_if_any();

@@ -34,7 +34,8 @@ class Document {
 };
 
 /// Reads a configuration: what `extends` names first, then the file, then `overrides` ("train.max_steps=250");
-/// later layers win, table by table, and each value keeps its own origin. Faults are added to `diagnostics`.
+/// later layers win, table by table, and each value keeps its own origin. Without a file (an empty path) there are only
+/// overrides. Faults are added to `diagnostics`.
 /// Throws Error (with those found so far) when a file is missing or is no TOML: checks of the rest would mislead.
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics);
 

@@ -1,3 +1,4 @@
+#include <capstan/base/error.h>
 #include <capstan/nn/layers.h>
 #include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>

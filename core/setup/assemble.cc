@@ -75,6 +75,12 @@ std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
   }
   join_balances(job, units, group);
+  if (job.purpose == Purpose::train) return units;
+  for (auto& unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (auto& record : weight->records()) record.trainable = false;  // no gradient, no optimizer state
+    }
+  }
   return units;
 }
 

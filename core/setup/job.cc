@@ -112,7 +112,7 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
     diagnostics.add(job.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
                     "give two numbers in [0, 1), such as [0.9, 0.999]");
   }
-  if (!job.train->max_steps && !job.train->epochs) {
+  if (job.purpose == Purpose::train && !job.train->max_steps && !job.train->epochs) {
     diagnostics.add(document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
                     "set one of them");
   }
@@ -127,12 +127,22 @@ void make_plugins(Job& job, const config::Document& document, plugin::Host& host
   if (options->path) start.folder = {*options->path, options.where(&ModelOptions::path)};
   if (options->preset) start.preset = {*options->preset, options.where(&ModelOptions::preset)};
   if (!model.name.empty()) job.model = make<nn::Model>("model", model, model.section, start, host, diagnostics);
-  auto data = config::chosen_plugin(document.section("data"), diagnostics);
+  auto data_section = document.section("data");
   job.data_options =
-      config::Options<DataOptions>(take(data.section, config::Options<DataOptions>::schema()), diagnostics);
+      config::Options<DataOptions>(take(data_section, config::Options<DataOptions>::schema()), diagnostics);
+  config::PluginTable data;
+  if (job.purpose != Purpose::generate) data = config::chosen_plugin(data_section, diagnostics);
   if (!data.name.empty()) job.data = make<data::Data>("data", data, data.section, {}, host, diagnostics);
   job.strategies = make_all<strategy::Strategy>("strategy", document, host, diagnostics);
   job.monitors = make_all<monitor::Monitor>("monitor", document, host, diagnostics);
+}
+
+void check_strategies(Job& job, Diagnostics& diagnostics) {
+  if (!diagnostics.empty()) return;
+  const auto facts = job.facts();
+  for (auto& made : job.strategies) {
+    if (made.object) plugin::guard(made.name, "check", [&] { made.object->check(facts, diagnostics); });
+  }
 }
 
 void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
@@ -149,6 +159,10 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   job.mesh = layout::resolve(spec, diagnostics);
   const auto data_ranks = job.mesh.size(layout::data_axes);
   const auto& t = job.train;
+  if (job.purpose != Purpose::train) {
+    job.batch = {t->eval_batch, 1, t->eval_batch * data_ranks, data_ranks};
+    return check_strategies(job, diagnostics);
+  }
   job.batch = data::resolve_batch({t->micro_batch, t.where(&TrainOptions::micro_batch)},
                                   {t->accumulation, t.where(&TrainOptions::accumulation)},
                                   {t->global_batch, t.where(&TrainOptions::global_batch)}, data_ranks, diagnostics);
@@ -156,10 +170,7 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   job.train.derive(&TrainOptions::micro_batch, job.batch.micro_batch);
   job.train.derive(&TrainOptions::accumulation, job.batch.accumulation);
   job.train.derive(&TrainOptions::global_batch, job.batch.global_batch);
-  const auto facts = job.facts();
-  for (auto& made : job.strategies) {
-    if (made.object) plugin::guard(made.name, "check", [&] { made.object->check(facts, diagnostics); });
-  }
+  check_strategies(job, diagnostics);
 }
 
 // A path starts at the folder of the file that names it; "auto" and "byte" are words, and so is what looks like
@@ -182,18 +193,22 @@ void open_tokenizer(Job& job, Diagnostics& diagnostics) {
 }
 
 void open_data(Job& job, Diagnostics& diagnostics) {
-  if (!job.data.object) return;
+  const bool has_data = job.purpose != Purpose::generate;
+  if (has_data && !job.data.object) return;
   const auto before = diagnostics.size();
-  collect(
-      diagnostics, [&] { plugin::guard(job.data.name, "check", [&] { job.data.object->check(diagnostics); }); },
-      job.data.where);
+  if (has_data) {
+    collect(
+        diagnostics, [&] { plugin::guard(job.data.name, "check", [&] { job.data.object->check(diagnostics); }); },
+        job.data.where);
+  }
   open_tokenizer(job, diagnostics);
   if (diagnostics.size() != before || !job.model.object) return;
   const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
-  const auto asked = plugin::guard(job.data.name, "max_length", [&] { return job.data.object->max_length(); });
+  std::int64_t asked = 0;
+  if (has_data) asked = plugin::guard(job.data.name, "max_length", [&] { return job.data.object->max_length(); });
   data::check_fit(bounds, *job.tokenizer, asked, where_of(job.model, "vocab_size"), where_of(job.data, "max_length"),
                   diagnostics);
-  if (diagnostics.size() != before) return;
+  if (diagnostics.size() != before || !has_data) return;
   const auto length = job.sample_length = data::sample_length(bounds, asked);
   collect(diagnostics, [&] {
     plugin::guard(job.data.name, "open", [&] {
@@ -201,7 +216,7 @@ void open_data(Job& job, Diagnostics& diagnostics) {
       job.eval_data = job.data.object->open({data::Split::eval, job.tokenizer, length, bounds.vocab_size});
     });
   });
-  if (!job.train_data || (!job.train->max_steps && !job.train->epochs)) return;
+  if (job.purpose != Purpose::train || !job.train_data || (!job.train->max_steps && !job.train->epochs)) return;
   data::PlanRequest request;
   request.samples = plugin::guard(job.data.name, "size", [&] { return job.train_data->size(); });
   request.global_batch = job.batch.global_batch;
@@ -283,6 +298,8 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   job.file = request.file;
   job.rank = request.rank;
   job.ranks_per_node = request.ranks_per_node > 0 ? request.ranks_per_node : request.world_size;
+  job.purpose = request.purpose;
+  job.weights = request.weights;
   read_host_tables(job, document, diagnostics);
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;

@@ -34,6 +34,13 @@ struct Made {
   std::vector<config::Resolved> options;  ///< the plugin's
 };
 
+/// What a job is for. All but training leave gradients, optimizer state and the run's length out.
+enum class Purpose {
+  train,
+  evaluate,
+  generate  ///< no data either: of [data] only the tokenizer counts
+};
+
 /// What a job is made from: a configuration and the number of ranks it is for.
 struct JobRequest {
   std::string file;
@@ -43,6 +50,8 @@ struct JobRequest {
   std::string device = "cpu";  ///< what run.device = "auto" means here
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
+  Purpose purpose = Purpose::train;
+  std::string weights;  ///< folder of a run's weights, which win over what [model] starts from; empty: none
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
@@ -60,6 +69,8 @@ struct Job {
   std::string name;    ///< of the run
   std::string device;  ///< "cpu" or "cuda"
   int gpu = 0;         ///< index of this rank's GPU
+  Purpose purpose = Purpose::train;
+  std::string weights;  ///< see JobRequest
   Made<nn::Model> model;
   Made<data::Data> data;
   std::vector<Made<strategy::Strategy>> strategies;

@@ -45,7 +45,36 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
       .doc(
           "folder for tokenized samples, which rank 0 of each node writes before the first run that needs them and all "
           "ranks map; not set: samples are tokenized when they are needed");
+  t.add("packing", &DataOptions::packing)
+      .doc(
+          "put the samples of a micro-batch one behind another into rows of up to max_length tokens; each attends to "
+          "itself alone and has its own positions, so that it learns as without packing, with less padding");
 }
+
+namespace {
+
+void describe_evaluation(config::OptionTable<TrainOptions>& t) {
+  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
+  t.add("eval_batch", &TrainOptions::eval_batch).min(1).doc("samples a rank evaluates at once");
+  t.add("generate_samples", &TrainOptions::generate_samples)
+      .min(-1)
+      .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
+  t.add("generate_train_samples", &TrainOptions::generate_train_samples)
+      .min(-1)
+      .doc("training questions answered and scored at the end (the first ones); -1: all");
+  t.add("max_new_tokens", &TrainOptions::max_new_tokens).min(1).doc("longest generated answer, tokens");
+  t.add("temperature", &TrainOptions::temperature)
+      .min(0)
+      .doc(
+          "0: answers take the most probable token each time; above: tokens are drawn, keyed by run.seed, question and "
+          "position");
+  t.add("top_p", &TrainOptions::top_p)
+      .above(0)
+      .max(1)
+      .doc("draw from the fewest most probable tokens that together have this probability");
+}
+
+}  // namespace
 
 void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("max_steps", &TrainOptions::max_steps)
@@ -94,15 +123,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
   t.add("pad_to_multiple", &TrainOptions::pad_to_multiple)
       .min(1)
       .doc("rows are padded to the longest of the micro-batch, rounded up to this");
-  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
-  t.add("eval_batch", &TrainOptions::eval_batch).min(1).doc("samples a rank evaluates at once");
-  t.add("generate_samples", &TrainOptions::generate_samples)
-      .min(-1)
-      .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
-  t.add("generate_train_samples", &TrainOptions::generate_train_samples)
-      .min(-1)
-      .doc("training questions answered and scored at the end (the first ones); -1: all");
-  t.add("max_new_tokens", &TrainOptions::max_new_tokens).min(1).doc("longest generated answer, tokens");
+  describe_evaluation(t);
 }
 
 void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {

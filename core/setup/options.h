@@ -32,6 +32,7 @@ struct ModelOptions {
 struct DataOptions {
   std::string tokenizer = "auto";
   std::optional<std::string> cache;
+  bool packing = false;
   static void describe(config::OptionTable<DataOptions>& t);
 };
 
@@ -57,6 +58,8 @@ struct TrainOptions {
   std::int64_t generate_samples = 0;
   std::int64_t generate_train_samples = 0;
   std::int64_t max_new_tokens = 64;
+  double temperature = 0;
+  double top_p = 1;
   static void describe(config::OptionTable<TrainOptions>& t);
 };
 

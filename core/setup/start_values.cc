@@ -9,6 +9,7 @@
 
 #include "nn/init_source.h"
 #include "setup/assemble.h"
+#include "setup/weights.h"
 
 namespace capstan::setup {
 namespace {
@@ -33,21 +34,30 @@ class FirstOf : public layout::Source {
   std::vector<std::shared_ptr<layout::Source>> sources_;
 };
 
-std::shared_ptr<layout::Source> folder(const Job& job, const std::vector<nn::Unit*>& units) {
-  std::set<std::string> own;  // of the model, whose folder must have them
+using Records = std::vector<const layout::Param*>;
+
+// The model's own records, and those that strategies added.
+std::pair<Records, Records> records_of(const Job& job, const std::vector<nn::Unit*>& units) {
+  std::set<std::string> own;
   for (const auto& unit : job.model.object->build()) {
     for (const auto& weight : unit->weights()) {
       for (const auto& record : weight->records()) own.insert(record.name);
     }
   }
-  std::vector<const layout::Param*> records;
+  std::pair<Records, Records> records;
+  std::set<std::string> seen;
   for (const auto* unit : units) {
     for (const auto& weight : unit->weights()) {
       for (const auto& record : weight->records()) {
-        if (own.erase(record.name) > 0) records.push_back(&record);
+        if (seen.insert(record.name).second)
+          (own.contains(record.name) ? records.first : records.second).push_back(&record);
       }
     }
   }
+  return records;
+}
+
+std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
   auto source = std::make_shared<checkpoint::FolderSource>(*job.model_options->path, job.model.object->file_map());
   Diagnostics diagnostics;
   source->check(records, diagnostics);
@@ -58,12 +68,19 @@ std::shared_ptr<layout::Source> folder(const Job& job, const std::vector<nn::Uni
 }  // namespace
 
 std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units) {
+  const auto [own, added] = records_of(job, units);
   std::vector<std::shared_ptr<layout::Source>> sources;
   const auto files = job.model.object->file_map();
+  if (!job.weights.empty()) {
+    // What was not trained may be left to the folder that training began with.
+    auto needed = added;
+    if (!job.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
+    sources.push_back(open_weights(job.weights, files, needed));
+  }
   each_strategy(job, "values", [&](strategy::Strategy& strategy) {
     if (auto source = strategy.values(files)) sources.push_back(std::move(source));
   });
-  if (job.model_options->path) sources.push_back(folder(job, units));
+  if (job.model_options->path) sources.push_back(folder(job, own));
   sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.run->seed)));
   return std::make_unique<FirstOf>(std::move(sources));
 }

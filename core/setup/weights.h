@@ -1,0 +1,22 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/layout/source.h>
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// The folder that holds the weights which `path` means: a folder of safetensors with a config.json, or of boxes with a
+/// manifest.json, is itself; of a run's folder its final weights. Throws Error where there are none.
+std::filesystem::path find_weights(const std::filesystem::path& path);
+
+/// Opens what find_weights() gave, and finds it to hold these records; every fault at once.
+std::unique_ptr<layout::Source> open_weights(const std::filesystem::path& folder, const layout::FileMap& map,
+                                             const std::vector<const layout::Param*>& records);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE
