@@ -154,6 +154,7 @@ class CachedSource final : public DataSource {
   monitor::Values score(const Sample& sample, const std::string& text) const override {
     return source_->score(sample, text);
   }
+  std::size_t answer_end(std::string_view text) const override { return source_->answer_end(text); }
 
  private:
   [[noreturn]] void fail() const {

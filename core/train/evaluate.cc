@@ -1,11 +1,13 @@
 #include "train/evaluate.h"
 
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "data/eval_plan.h"
 
@@ -13,6 +15,7 @@ namespace capstan::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -26,6 +29,7 @@ Evaluator::Evaluator(const setup::Job& job, setup::Session& session, const Feed&
     : job_(job),
       session_(session),
       feed_(feed),
+      generator_(job, session),
       coordinate_(job.mesh.position(job.rank, layout::data_axes)),
       counts_(speaks_for_coordinate(job)) {}
 
@@ -35,12 +39,6 @@ std::vector<double> Evaluator::sum(std::vector<double> mine) {
   session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
   return {begin, begin + numbers.numel()};
-}
-
-bool Evaluator::anyone(bool mine) {
-  auto flag = at::tensor(std::vector<std::int64_t>{mine ? 1 : 0}, at::kLong);
-  session_.world_host->all_reduce(flag, comm::ReduceOp::max, "all-reduce generation alive");
-  return flag.item<std::int64_t>() > 0;
 }
 
 Evaluation Evaluator::loss(const data::DataSource& source) {
@@ -66,97 +64,104 @@ Evaluation Evaluator::loss(const data::DataSource& source) {
   return evaluation;
 }
 
+// Sums of this rank's scores.
+struct Evaluator::Scores {
+  std::int64_t questions = 0;
+  monitor::Values totals;
+
+  void add(const monitor::Values& scores) {
+    if (totals.empty()) totals = monitor::Values(scores.size());
+    for (std::size_t j = 0; j < scores.size(); ++j) {
+      totals[j].first = scores[j].first;
+      totals[j].second += scores[j].second;
+    }
+  }
+};
+
 Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wanted) {
-  const at::NoGradGuard no_grad;
   const auto begin = Clock::now();
   const auto questions = wanted < 0 ? source.size() : std::min(wanted, source.size());
   const data::EvalPlan plan{questions, job_.batch.data_parallel_size, job_.train->eval_batch};
   Evaluation evaluation;
-  monitor::Values totals;
+  Scores scores;
+  std::vector<Answer> mine;
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     if (agreement_) agreement_->check();
-    std::vector<data::Sample> samples;
-    for (const auto row : plan.rows(i, coordinate_)) {
-      if (row >= 0) samples.push_back(job_.sample(source, row));
-    }
-    const auto texts = generate(samples);
-    for (std::size_t k = 0; k < samples.size(); ++k) {
-      const auto scores = plugin::guard(job_.data.name, "score", [&] { return source.score(samples[k], texts[k]); });
-      if (totals.empty()) totals = monitor::Values(scores.size());
-      for (std::size_t j = 0; j < scores.size(); ++j) {
-        totals[j].first = scores[j].first;
-        totals[j].second += scores[j].second;
-      }
-      const std::vector<std::int64_t> prompt(samples[k].tokens.begin(),
-                                             samples[k].tokens.begin() + samples[k].prompt_length);
-      evaluation.answers.push_back({samples[k].id, job_.tokenizer->decode(prompt), texts[k], samples[k].references});
-    }
+    const auto answers = ask(source, plan.rows(i, coordinate_), scores);
+    mine.insert(mine.end(), answers.begin(), answers.end());
   }
-  // A rank without a question knows no score names; all ranks have them from the others.
-  std::vector<std::string> names;
-  for (const auto& [name, total] : totals) names.push_back(name);
-  for (const auto& text : session_.communicator->exchange(join(names, "\n"))) {
-    if (names.empty()) names = split(text, '\n');
-  }
-  std::vector<double> numbers{static_cast<double>(evaluation.answers.size())};
-  for (std::size_t j = 0; j < names.size(); ++j) numbers.push_back(totals.empty() ? 0.0 : totals[j].second);
-  const auto sums = sum(numbers);
-  evaluation.samples = static_cast<std::int64_t>(sums[0]);
-  for (std::size_t j = 0; j < names.size(); ++j)
-    evaluation.scores.emplace_back(names[j], sums[0] > 0 ? sums[j + 1] / sums[0] : 0.0);
+  gather(scores, evaluation);
+  evaluation.answers = gather(mine);
   evaluation.runtime_s = since(begin);
   return evaluation;
 }
 
-// Greedy decoding of a batch of prompts of different lengths, padded on the right: a row's next token goes to the
-// row's own next position, where it replaces what padding left in the cache. Ranks without a live row go on with
-// the others, since gathering a sharded unit takes all of them.
-std::vector<std::string> Evaluator::generate(const std::vector<data::Sample>& samples) {
-  const auto rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(samples.size()));
-  std::int64_t longest = 1;
-  for (const auto& sample : samples) longest = std::max(longest, sample.prompt_length);
-  const auto longs = at::TensorOptions().dtype(at::kLong);
-  auto tokens = at::full({rows, longest}, data::padding_id(*job_.tokenizer), longs);
-  std::vector<std::int64_t> length(static_cast<std::size_t>(rows), 1);
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    length[i] = samples[i].prompt_length;
-    for (std::int64_t t = 0; t < length[i]; ++t)
-      tokens[static_cast<std::int64_t>(i)][t] = samples[i].tokens[static_cast<std::size_t>(t)];
+// One batch of questions, -1 for none, the same number of them on every rank.
+std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::vector<std::int64_t>& rows,
+                                   Scores& scores) {
+  constexpr std::int64_t with_prompt = 5;
+  std::vector<data::Sample> samples;
+  std::vector<Prompt> prompts;
+  for (const auto row : rows) {
+    if (row < 0) continue;
+    auto sample = job_.sample(source, row);
+    if (sample.prompt_length < 1) continue;
+    prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
+    samples.push_back(std::move(sample));
   }
-  std::vector<bool> alive(static_cast<std::size_t>(rows), false);
-  std::fill_n(alive.begin(), samples.size(), true);
-  std::vector<std::vector<std::int64_t>> answers(static_cast<std::size_t>(rows));
-  const auto positions = job_.model_facts.max_positions;
-  nn::KVCache cache(std::min(positions, longest + job_.train->max_new_tokens));
-  nn::Batch batch;
-  batch.tokens = tokens.to(session_.device);
-  batch.positions = at::arange(longest, longs.device(session_.device)).expand({rows, longest});
-  batch.last = (at::tensor(length, longs) - 1).to(session_.device);
-  batch.sample_ids = at::zeros({rows}, longs.device(session_.device));
-  for (std::int64_t n = 0; n < job_.train->max_new_tokens; ++n) {
-    const auto next = session_.runner->forward(batch, &cache).states.argmax(-1).to(at::kCPU);
-    cache.set_filled();
-    const auto* ids = next.const_data_ptr<std::int64_t>();
-    std::vector<std::int64_t> fed(static_cast<std::size_t>(rows));
-    for (std::size_t i = 0; i < alive.size(); ++i) {
-      fed[i] = ids[i];
-      if (!alive[i]) continue;
-      answers[i].push_back(ids[i]);
-      alive[i] = !job_.tokenizer->is_end(ids[i]) && length[i] < cache.capacity();
-      if (alive[i]) ++length[i];
+  const auto texts = generator_.answer(prompts, [&](std::string_view text) {
+    return plugin::guard(job_.data.name, "answer_end", [&] { return source.answer_end(text); });
+  });
+  std::vector<Answer> answers;
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    const auto& sample = samples[k];
+    scores.add(plugin::guard(job_.data.name, "score", [&] { return source.score(sample, texts[k]); }));
+    ++scores.questions;
+    const auto prompt = prompts[k].id < with_prompt ? job_.tokenizer->decode(prompts[k].tokens) : std::string();
+    answers.push_back({prompts[k].id, sample.id, prompt, texts[k], sample.references});
+  }
+  return answers;
+}
+
+// A rank without a question knows no score names; all ranks have them from the others.
+void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
+  std::vector<std::string> names;
+  for (const auto& [name, total] : scores.totals) names.push_back(name);
+  for (const auto& text : session_.communicator->exchange(join(names, "\n"))) {
+    if (names.empty()) names = split(text, '\n');
+  }
+  std::vector<double> numbers{static_cast<double>(scores.questions)};
+  for (std::size_t j = 0; j < names.size(); ++j)
+    numbers.push_back(scores.totals.empty() ? 0.0 : scores.totals[j].second);
+  const auto sums = sum(numbers);
+  evaluation.samples = static_cast<std::int64_t>(sums[0]);
+  for (std::size_t j = 0; j < names.size(); ++j)
+    evaluation.scores.emplace_back(names[j], sums[0] > 0 ? sums[j + 1] / sums[0] : 0.0);
+}
+
+// Ranks of one data coordinate have the same answers: one of them speaks.
+std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
+  auto list = Json::array();
+  if (counts_) {
+    for (const auto& answer : mine)
+      list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
+  }
+  std::vector<Answer> all;
+  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, Json::error_handler_t::replace));
+  for (const auto& piece : pieces) {
+    for (const auto& row : Json::parse(piece)) {
+      all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),
+                     row.at(3).get<std::string>(), row.at(4).get<std::vector<std::string>>()});
     }
-    if (!anyone(std::find(alive.begin(), alive.end(), true) != alive.end())) break;
-    batch.tokens = at::tensor(fed, longs).view({rows, 1}).to(session_.device);
-    batch.positions = (at::tensor(length, longs) - 1).view({rows, 1}).to(session_.device);
-    batch.last = at::zeros({rows}, longs.device(session_.device));
   }
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    auto& ids = answers[i];
-    if (!ids.empty() && job_.tokenizer->is_end(ids.back())) ids.pop_back();
-    texts.push_back(job_.tokenizer->decode(ids));
-  }
-  return texts;
+  std::sort(all.begin(), all.end(), [](const Answer& a, const Answer& b) { return a.index < b.index; });
+  return all;
+}
+
+void write_predictions(const std::filesystem::path& file, const std::vector<Answer>& answers) {
+  auto json = Json::object();
+  for (const auto& answer : answers) json[answer.id] = trim(answer.text);
+  write_file(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace capstan::train

@@ -2,11 +2,13 @@
 #include <capstan/base/export.h>
 #include <capstan/monitor/monitor.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "setup/session.h"
 #include "train/feed.h"
+#include "train/generate.h"
 #include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -14,8 +16,9 @@ namespace train {
 
 /// An answer that was generated.
 struct Answer {
+  std::int64_t index = 0;  ///< of the question in its split
   std::string id;
-  std::string prompt;
+  std::string prompt;  ///< of a split's first few questions only
   std::string text;
   std::vector<std::string> references;
 };
@@ -25,8 +28,8 @@ struct Evaluation {
   double loss = 0;
   std::int64_t samples = 0;
   double runtime_s = 0;
-  monitor::Values scores;       ///< means over the questions
-  std::vector<Answer> answers;  ///< this rank's
+  monitor::Values scores;       ///< means over all questions that were asked
+  std::vector<Answer> answers;  ///< of all ranks, in the split's order, on every rank
 };
 
 /// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
@@ -37,21 +40,27 @@ class Evaluator {
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
   Evaluation loss(const data::DataSource& source);
-  /// Greedy answers to the first `samples` questions (-1: all), and their scores.
+  /// Answers to the first `samples` questions (-1: all), and their scores. Samples without a prompt are no questions.
   Evaluation answers(const data::DataSource& source, std::int64_t samples);
 
  private:
-  std::vector<std::string> generate(const std::vector<data::Sample>& samples);
-  bool anyone(bool mine);
+  struct Scores;
+  std::vector<Answer> ask(const data::DataSource& source, const std::vector<std::int64_t>& rows, Scores& scores);
+  void gather(const Scores& scores, Evaluation& evaluation);
+  std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
 
   const setup::Job& job_;
   setup::Session& session_;
   const Feed& feed_;
+  Generator generator_;
   std::int64_t coordinate_;
   bool counts_;
   const StopAgreement* agreement_ = nullptr;
 };
+
+/// Writes {id: text}, white space around a text left out: what SQuAD's official script reads.
+void write_predictions(const std::filesystem::path& file, const std::vector<Answer>& answers);
 
 /// Does this rank speak for its data coordinate (its position on all other axes is 0)?
 bool speaks_for_coordinate(const setup::Job& job);

@@ -307,6 +307,7 @@ void Loop::answer(const data::DataSource* source, const std::string& split, std:
   event.samples = result.samples;
   event.runtime_s = result.runtime_s;
   event.scores = result.scores;
+  folder_.predictions(split, result.answers);
   for (std::size_t i = 0; i < result.answers.size() && i < 5; ++i) answers_.push_back(result.answers[i]);
   publish(event);
 }

@@ -112,6 +112,7 @@ void RunFolder::step(const monitor::StepEnded& step) {
             {"step_time_s", step.step_time_s}};
   if (step.loss_scale) json["loss_scale"] = *step.loss_scale;
   if (step.skipped) json["skipped"] = true;
+  if (step.auxiliary_loss) json["auxiliary_loss"] = *step.auxiliary_loss;
   for (const auto& [name, value] : step.values) json[name] = value;
   metrics_ << json.dump() << std::endl;
 }
@@ -125,6 +126,10 @@ void RunFolder::checkpoint(const monitor::CheckpointSaved& saved) {
   const Json json{{"step", saved.step},       {"checkpoint", saved.path}, {"bytes", saved.bytes},
                   {"stall_s", saved.stall_s}, {"write_s", saved.write_s}, {"bytes_per_second", saved.bytes_per_second}};
   metrics_ << json.dump() << std::endl;
+}
+
+void RunFolder::predictions(const std::string& split, const std::vector<Answer>& answers) const {
+  if (rank_ == 0) write_predictions(path_ / cat("predictions-", split, ".json"), answers);
 }
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,

@@ -37,6 +37,8 @@ class RunFolder {
   void step(const monitor::StepEnded& step);
   void evaluation(const monitor::EvalEnded& evaluation);
   void checkpoint(const monitor::CheckpointSaved& saved);
+  /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
+  void predictions(const std::string& split, const std::vector<Answer>& answers) const;
   void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates, const Saving& saving,
                const std::vector<Answer>& answers) const;

@@ -17,6 +17,8 @@ class SquadSource final : public capstan::data::DataSource {
   capstan::data::Sample get(std::int64_t index) const override;
   /// The official exact_match and f1; none for a question without answers.
   capstan::monitor::Values score(const capstan::data::Sample& sample, const std::string& text) const override;
+  /// The first line is the answer.
+  std::size_t answer_end(std::string_view text) const override { return text.find('\n'); }
 
  private:
   SquadFile file_;

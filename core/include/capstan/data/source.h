@@ -4,9 +4,11 @@
 #include <capstan/data/tokenizer.h>
 #include <capstan/monitor/monitor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -14,10 +16,10 @@ namespace data {
 
 /// One sequence as the model sees it.
 struct Sample {
-  std::vector<std::int64_t> tokens;     ///< prompt, then answer, then the end token
-  std::vector<bool> is_target;          ///< per token: does predicting it bear loss? Same length as tokens
-  std::int64_t prompt_length = 0;       ///< tokens[0, prompt_length) is what generation starts from
-  std::string id;                       ///< the file's own id of the question
+  std::vector<std::int64_t> tokens;  ///< prompt, then answer, then the end token
+  std::vector<bool> is_target;       ///< per token: does predicting it bear loss? Same length as tokens
+  std::int64_t prompt_length = 0;    ///< tokens[0, prompt_length) is what generation starts from; 0: nothing to answer
+  std::string id;                    ///< the file's own id of the question
   std::vector<std::string> references;  ///< accepted answers, for scoring
 };
 
@@ -40,8 +42,11 @@ class DataSource {
   /// 0 <= index < size(). Throws Error for data that is wrong only in that sample.
   virtual Sample get(std::int64_t index) const = 0;
   /// Scores of one generated answer (each in 0…100, "exact_match", "f1", …); core averages them over the split.
-  /// `text` is the greedy continuation up to the end token. None by default.
+  /// `text` is the continuation up to the end token or answer_end(). None by default.
   virtual monitor::Values score(const Sample& sample, const std::string& text) const;
+  /// Where an answer that is being generated ends: what stands from there on is not part of it, and generation stops.
+  /// npos while it goes on, as always by default.
+  virtual std::size_t answer_end(std::string_view text) const;
 };
 
 /// What a data plugin is: opens its splits.

@@ -25,7 +25,7 @@ struct PhiloxKey {
 };
 
 /// What a stream is drawn for. Part of the key, so that a parameter and a dropout site of one name share nothing.
-enum class Purpose : std::uint64_t { initialisation = 1, dropout = 2 };
+enum class Purpose : std::uint64_t { initialisation = 1, dropout = 2, sampling = 3 };
 
 /// Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): a
 /// keyed bijection of 128-bit counters in ten rounds. No state: the same (counter, key) is always the same block.

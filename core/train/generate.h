@@ -1,0 +1,62 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "setup/session.h"
+#include "train/sampling.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// Where generation starts.
+struct Prompt {
+  std::vector<std::int64_t> tokens;
+  std::int64_t id = 0;  ///< run-wide; what draws are keyed by
+};
+
+/// Where an answer's text ends, or npos: DataSource::answer_end.
+using AnswerEnd = std::function<std::size_t(std::string_view text)>;
+
+/// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
+/// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
+/// takes all of them.
+class Generator {
+ public:
+  /// Options are the job's: train.max_new_tokens, temperature, top_p; draws are keyed by run.seed.
+  Generator(const setup::Job& job, setup::Session& session);
+  /// The answers' texts, without the end token and without what stands behind `answer_end`. A prompt that is empty, or
+  /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
+  /// none too.
+  std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& answer_end = {});
+  /// The same as tokens; what stands behind `answer_end` is still there.
+  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& answer_end = {});
+  /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
+  /// rank. Collective over the world.
+  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
+
+ private:
+  // A row of the batch that is being continued.
+  struct Row {
+    std::int64_t id = 0;
+    std::int64_t length = 1;  // tokens so far
+    bool alive = false;
+    std::vector<std::int64_t> answer;
+  };
+  nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
+  nn::Batch next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const;
+  at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows) const;
+  void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& answer_end) const;
+  bool anyone_alive(const std::vector<Row>& rows);
+
+  const setup::Job& job_;
+  setup::Session& session_;
+  Sampling sampling_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE
