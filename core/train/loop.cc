@@ -230,7 +230,8 @@ void Loop::report(InFlight& step) {
   event.loss = numbers[1] / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
   if (step_.updates().loss_scale().on()) event.loss_scale = numbers[2];
   event.skipped = numbers[3] != 0;
-  add_expert_load(event.values, step.host.narrow(0, 4, step.host.numel() - 4), step.result.expert_layers);
+  if (step.result.has_auxiliary) event.auxiliary_loss = numbers[4];
+  add_expert_load(event.values, step.host.narrow(0, 5, step.host.numel() - 5), step.result.expert_layers);
   if (event.skipped) {
     nonfinite_.bad(event, step.result, step.input);
   } else {

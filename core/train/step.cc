@@ -20,6 +20,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session_.device);
   auto loss_sum = at::zeros({}, doubles);
   at::Tensor expert_tokens;
+  auto auxiliary_sum = at::zeros({}, doubles);
   StepResult result;
   // A step without any target still runs: its gradients are zero.
   const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
@@ -33,13 +34,16 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     const auto& loss = hidden.states;
     backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation, updates_.loss_scale());
     loss_sum += loss.detach().to(at::kDouble);
+    for (const auto& auxiliary : hidden.sums) auxiliary_sum += auxiliary.detach().to(at::kDouble);
+    result.has_auxiliary = !hidden.sums.empty();
     if (hidden.expert_tokens.empty()) continue;
     result.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
     const auto tokens = at::cat(hidden.expert_tokens);
     expert_tokens = expert_tokens.defined() ? expert_tokens + tokens : tokens;
   }
   result.norms = session_.engine->squared_grad_norms();
-  auto sums = loss_sum.view({1});
+  // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
+  auto sums = at::stack({loss_sum, auxiliary_sum / static_cast<double>(job_.batch.accumulation)});
   if (expert_tokens.defined()) sums = at::cat({sums, expert_tokens});
   if (!counts_) sums = at::zeros_like(sums);
   result.numbers = at::cat({result.norms.sum().view({1}), sums});

@@ -36,11 +36,12 @@ struct RunStarted {
 
 /// One optimizer step is done. Sums are over all ranks.
 struct StepEnded {
-  std::int64_t step = 0;      ///< from 0
-  std::int64_t steps = 0;     ///< in the whole run
-  std::int64_t epoch = 0;     ///< from 0
-  double epoch_progress = 0;  ///< fractional epochs done after this step
-  double loss = 0;            ///< mean over this step's target tokens
+  std::int64_t step = 0;                 ///< from 0
+  std::int64_t steps = 0;                ///< in the whole run
+  std::int64_t epoch = 0;                ///< from 0
+  double epoch_progress = 0;             ///< fractional epochs done after this step
+  double loss = 0;                       ///< mean over this step's target tokens, without auxiliary losses
+  std::optional<double> auxiliary_loss;  ///< what is trained on beside it (routers' load), times its coefficient
   double lr = 0;
   double grad_norm = 0;              ///< before clipping, without the loss scale
   std::optional<double> loss_scale;  ///< of this step; not there where loss scaling is off
