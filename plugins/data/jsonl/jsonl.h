@@ -1,0 +1,47 @@
+#pragma once
+#include "line_file.h"
+#include "template.h"
+
+#include <capstan/data.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace jsonl {
+
+struct JsonlOptions {
+  std::string train;
+  std::string eval;
+  std::optional<std::int64_t> train_samples;
+  std::optional<std::int64_t> eval_samples;
+  std::int64_t max_length = 0;
+  std::string too_long = "error";
+  std::string loss = "answer";
+  std::string turn;
+  std::optional<std::string> system_turn;
+  std::optional<std::string> user_turn;
+  std::optional<std::string> assistant_turn;
+
+  static void describe(capstan::config::OptionTable<JsonlOptions>& t);
+};
+
+/// Samples from files of JSON lines: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or {"text"}.
+class JsonlData final : public capstan::data::Data {
+ public:
+  explicit JsonlData(capstan::config::Options<JsonlOptions> options) : options_(std::move(options)) {}
+  void check(capstan::Diagnostics& diagnostics) const override;
+  std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
+  std::int64_t max_length() const override { return options_->max_length; }
+
+ private:
+  struct Split;  // one split's options
+  Split split(capstan::data::Split split) const;
+  std::shared_ptr<const LineFile> read(const Split& split, capstan::Diagnostics& diagnostics) const;
+  void check_lines(const LineFile& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
+  Turns turns(capstan::Diagnostics& diagnostics) const;
+  capstan::config::Options<JsonlOptions> options_;
+};
+
+}  // namespace jsonl

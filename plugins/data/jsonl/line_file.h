@@ -1,0 +1,35 @@
+#pragma once
+#include <capstan/base/files.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace jsonl {
+
+/// The lines of a file that are not blank; the file is mapped, so that only what is asked for is read.
+class LineFile {
+ public:
+  /// Throws Error that names the file when it cannot be read.
+  explicit LineFile(std::string path);
+
+  const std::string& path() const { return path_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(lines_.size()); }
+  /// 0 <= index < size().
+  std::string_view line(std::int64_t index) const;
+  /// "FILE:7": the line as an editor counts it.
+  std::string where(std::int64_t index) const;
+
+ private:
+  struct Line {
+    std::size_t begin;
+    std::size_t end;
+    std::int64_t number;
+  };
+  std::string path_;
+  capstan::MappedFile file_;
+  std::vector<Line> lines_;
+};
+
+}  // namespace jsonl

@@ -1,0 +1,26 @@
+#pragma once
+#include "line_file.h"
+#include "template.h"
+
+#include <string>
+#include <vector>
+
+namespace jsonl {
+
+/// A line as pieces of text, one behind another; what a model is to write is marked.
+struct Record {
+  struct Piece {
+    std::string text;
+    bool is_answer = false;
+  };
+  std::vector<Piece> pieces;
+  std::string id;         ///< the line's "id", else its number
+  std::string reference;  ///< what is expected behind the last prompt; empty: nothing is asked
+  bool is_text = false;   ///< {"text"}: no prompt, all of it is learned
+  bool needs_end = true;  ///< an end token follows; not behind conversations, whose template says what ends a turn
+};
+
+/// Reads a line. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.
+Record read_record(const LineFile& file, std::int64_t index, const Turns& turns);
+
+}  // namespace jsonl

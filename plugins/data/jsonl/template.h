@@ -1,0 +1,32 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace jsonl {
+
+/// A message of a conversation.
+struct Message {
+  std::string role;
+  std::string content;
+};
+
+/// How turns of a conversation are written: a text with {content}, and maybe {role}, for every role or for one of its
+/// own. "<|im_start|>{role}\n{content}<|im_end|>\n" is ChatML's.
+struct Turns {
+  std::string any;  ///< empty: a role needs one of its own
+  std::optional<std::string> system;
+  std::optional<std::string> user;
+  std::optional<std::string> assistant;
+
+  bool empty() const { return any.empty() && !system && !user && !assistant; }
+  /// What stands before a message's content, and what from the content on. Throws Error, without a place, for a role
+  /// that no template is for.
+  struct Parts {
+    std::string before;
+    std::string after;
+  };
+  Parts parts(const Message& message) const;
+};
+
+}  // namespace jsonl
