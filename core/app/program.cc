@@ -4,15 +4,20 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/check_command.h"
 #include "app/checkpoint_command.h"
+#include "app/data_command.h"
+#include "app/eval_command.h"
+#include "app/generate_command.h"
 #include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
@@ -34,6 +39,9 @@ struct Arguments {
   std::string tokenizer;
   bool special = false;
   CheckpointArguments checkpoint;
+  DataArguments data;
+  EvalArguments eval;
+  GenerateArguments generate;
 };
 
 void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
@@ -43,17 +51,46 @@ void add_config_arguments(CLI::App& command, Arguments& arguments, const std::st
   command.add_option("-n,--ranks", arguments.ranks, ranks_help)->check(CLI::Range(1, 1 << 20));
 }
 
+// The commands that look at data and at what a model says. Returns whether it was one of them.
+std::optional<int> dispatch_looking(const CLI::App& app, Arguments arguments, int argc, char** argv,
+                                    const Environment& env) {
+  if (app.got_subcommand("data")) {
+    arguments.data.config = arguments.config;
+    arguments.data.overrides = arguments.overrides;
+    return data_command(arguments.data, env, ::isatty(STDOUT_FILENO) == 1);
+  }
+  if (app.got_subcommand("eval")) {
+    auto& eval = arguments.eval;
+    eval.config = arguments.config;
+    eval.overrides = arguments.overrides;
+    eval.ranks = arguments.ranks;
+    eval.argc = argc;
+    eval.argv = argv;
+    return eval_command(eval, env);
+  }
+  if (app.got_subcommand("generate")) {
+    auto& generate = arguments.generate;
+    generate.ranks = arguments.ranks;
+    generate.argc = argc;
+    generate.argv = argv;
+    return generate_command(generate, env);
+  }
+  return {};
+}
+
 int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** argv) {
   const auto env = process_environment();
   const auto folders = plugin_folders(env);
   if (app.got_subcommand("run"))
-    return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv}, env);
+    return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv, setup::Purpose::train, {}},
+                       env);
   if (app.got_subcommand("check"))
     return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
     return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
   if (app.got_subcommand("checkpoint")) return checkpoint_command(arguments.checkpoint, std::cout, std::cerr);
+  if (const auto code = dispatch_looking(app, arguments, argc, argv, env)) return *code;
   plugin::Host host(folders);
   const auto found = host.discover();
   if (app.got_subcommand("plugins")) {
@@ -88,6 +125,36 @@ int report_exception(const std::exception& exception) {
   return static_cast<int>(ExitCode::bug);
 }
 
+namespace {
+
+void add_looking_commands(CLI::App& app, Arguments& arguments) {
+  const std::vector<std::string> splits{"train", "eval"};
+  auto* data = app.add_subcommand("data", "print samples as the model sees them, what bears no loss dimmed");
+  add_config_arguments(*data, arguments, "not used");
+  data->remove_option(data->get_option("--ranks"));
+  data->add_option("--show", arguments.data.show, "how many (default 3)")->check(CLI::Range(1, 1 << 20));
+  data->add_option("--from", arguments.data.from, "the first one, from 0")->check(CLI::NonNegativeNumber);
+  data->add_option("--split", arguments.data.split, "train or eval (default train)")->check(CLI::IsMember(splits));
+  auto* eval = app.add_subcommand("eval", "loss and scores of a base model, a run or a checkpoint, without training");
+  add_config_arguments(*eval, arguments, "start this many local ranks");
+  eval->get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
+  eval->add_option("--split", arguments.eval.split, "eval or train (default eval)")->check(CLI::IsMember(splits));
+  eval->add_option("--samples", arguments.eval.samples, "questions to answer, the first ones; -1 (default): all")
+      ->check(CLI::Range(-1LL, 1LL << 40));
+  auto* generate = app.add_subcommand("generate", "answer prompts: arguments, or the lines of standard input");
+  auto& g = arguments.generate;
+  generate->add_option("model", g.model, "a Hugging Face model folder, a run's folder or one of its checkpoints")
+      ->required();
+  generate->add_option("prompts", g.prompts, "prompts; none: one a line from standard input");
+  generate->add_flag("--json", g.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
+  generate->add_option("--set", g.overrides,
+                       "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
+                       "run.seed=1 strategy.fsdp.mode=full_shard");
+  generate->add_option("-n,--ranks", arguments.ranks, "start this many local ranks")->check(CLI::Range(1, 1 << 20));
+}
+
+}  // namespace
+
 int program(int argc, char** argv) {
   CLI::App app{
       "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
@@ -115,6 +182,7 @@ int program(int argc, char** argv) {
   tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder, a tokenizer.json, or byte")->required();
   tokenize->add_flag("--special", arguments.special, "with the begin and end tokens that it puts around a text");
   add_checkpoint_command(app, arguments.checkpoint);
+  add_looking_commands(app, arguments);
   app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
   try {
     app.parse(argc, argv);

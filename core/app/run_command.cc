@@ -130,6 +130,8 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
     request.device = device.name;
     request.gpu = device.gpu.device;
     request.ranks_per_node = world.local_size;
+    request.purpose = arguments.purpose;
+    request.weights = arguments.weights;
     job = setup::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {
@@ -289,6 +291,18 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   return ending.exit_code;
 }
 
+// The same for work that has no run folder.
+int work_rank(const RunArguments& arguments, const Environment& env, const Device& device, RankState& state,
+              comm::Communicator& communicator, const RankWork& work) {
+  if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
+  state.host.emplace(plugin_folders(env), device.name == "cuda");
+  state.job = prepare_together(arguments, device, *state.host, communicator);
+  if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, communicator);
+  log::configure({}, log::Level::warning, communicator.world().rank);
+  state.session = setup::materialise(*state.job, communicator);
+  return work(*state.job, *state.session);
+}
+
 // Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
 // wait for ever. The goodbye lets rank 0, where the store may be, wait for peers that still read the first error.
 [[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
@@ -302,9 +316,9 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   std::_Exit(code);
 }
 
-}  // namespace
+using RankMain = std::function<int(const Device&, RankState&, comm::Communicator&)>;
 
-int run_command(const RunArguments& arguments, const Environment& env) {
+int start(const RunArguments& arguments, const Environment& env, const RankMain& rank_main) {
   // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
   std::signal(SIGPIPE, SIG_IGN);
   const auto launch = read_launch(env);
@@ -328,7 +342,7 @@ int run_command(const RunArguments& arguments, const Environment& env) {
   auto communicator = connect_ranks(launch, early, device);
   auto state = std::make_unique<RankState>();
   try {
-    return train_rank(arguments, env, device, *state, *communicator);
+    return rank_main(device, *state, *communicator);
   } catch (const ConfigurationRefused& refused) {
     if (first) std::fputs(refused.what(), stderr);
     return static_cast<int>(ExitCode::usage);
@@ -345,6 +359,20 @@ int run_command(const RunArguments& arguments, const Environment& env) {
     state.release();  // NOLINT(bugprone-unused-return-value)
     end_failed_rank(std::move(communicator), code);
   }
+}
+
+}  // namespace
+
+int run_command(const RunArguments& arguments, const Environment& env) {
+  return start(arguments, env, [&](const Device& device, RankState& state, comm::Communicator& communicator) {
+    return train_rank(arguments, env, device, state, communicator);
+  });
+}
+
+int run_ranks(const RunArguments& arguments, const Environment& env, const RankWork& work) {
+  return start(arguments, env, [&](const Device& device, RankState& state, comm::Communicator& communicator) {
+    return work_rank(arguments, env, device, state, communicator, work);
+  });
 }
 
 }  // namespace capstan::app

@@ -1,0 +1,22 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plugin/host.h"
+
+namespace capstan::app {
+
+/// What a folder on the command line means as a model.
+struct ModelChoice {
+  std::string config;                  ///< configuration file; empty: there is none
+  std::vector<std::string> overrides;  ///< options that say the rest
+  std::string weights;                 ///< folder of a run's weights; empty: what the options start from
+  std::string run;                     ///< the run's folder; empty: it is none
+};
+
+/// A run's folder (config.toml and weights), a folder of weights inside of one (a checkpoint), or a Hugging Face model
+/// folder, for which the plugin is the one that knows its model_type. Throws Error for anything else.
+ModelChoice choose_model(const std::filesystem::path& folder, plugin::Host& host);
+
+}  // namespace capstan::app
