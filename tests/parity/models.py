@@ -15,7 +15,7 @@ and for each of float32 and float64
         steps.ids, steps.labels    int64 [steps, micro-batches, batch, seq]
         steps.losses    [steps]: a plain PyTorch loop with AdamW, warm-up and linear decay, before each step's update
         prompts.ids, prompts.lengths    int64 [prompts, longest], [prompts]
-        answers         int64 [prompts, new tokens]: greedy generation (float32 only)
+        answers         int64 [prompts, new tokens]: greedy generation up to END, filled up with -1 (float32 only)
         bfloat16.logits [batch, seq, vocab]: what transformers computes in bfloat16, as float32 (float32 only)
     gradients-<dtype>/model.safetensors
         d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
@@ -36,6 +36,7 @@ from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadM
                           Qwen2ForCausalLM)
 
 VOCAB, BATCH, SEQ, STEPS, MICRO, NEW_TOKENS = 261, 3, 20, 20, 2, 12
+END = 256  # what Capstan's byte tokenizer ends an answer with
 
 
 def gpt2(**more):
@@ -198,8 +199,10 @@ def generate(model):
     for row, length in zip(ids, lengths):
         prompt = row[None, :length]
         out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW_TOKENS,
-                             min_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=VOCAB + 1, pad_token_id=0)
-        answers.append(out[0, length:])
+                             do_sample=False, eos_token_id=END, pad_token_id=END)[0, length:]
+        answer = torch.full((NEW_TOKENS,), -1)
+        answer[:len(out)] = out
+        answers.append(answer.masked_fill(answer == END, -1))
     return {"prompts.ids": ids, "prompts.lengths": lengths, "answers": torch.stack(answers)}
 
 

@@ -7,6 +7,7 @@
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
 #include "setup/session.h"
+#include "train/generate.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -68,14 +70,14 @@ const std::filesystem::path& folders() {
 setup::Job prepare(const Case& one, const std::string& precision) {
   const auto folder = folders() / one.name;
   const auto config = folder / ("job-" + precision + ".toml");
-  std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << one.plugin << "\"\npath = \""
-                        << folder.string()
-                        << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"byte\"\ntrain = \"" CAPSTAN_SOURCE_DIR
-                           "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
-                           "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nprecision = \""
-                        << precision
-                        << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
-                           "schedule = \"linear\"\nclip = 1.0\n";
+  std::ofstream(config)
+      << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << one.plugin << "\"\npath = \"" << folder.string()
+      << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"byte\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+         "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+         "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
+      << precision
+      << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
+         "schedule = \"linear\"\nclip = 1.0\n";
   static plugin::Host host;
   Diagnostics diagnostics;
   setup::JobRequest request;
@@ -238,22 +240,25 @@ void compare_training(const Case& one, const std::string& precision, const std::
   });
 }
 
-/// Greedy answers [prompts, new tokens] to all prompts at once, with the cache.
-at::Tensor generate(setup::Session& session, const at::Tensor& ids, const at::Tensor& lengths, std::int64_t wanted) {
-  const at::NoGradGuard no_grad;
-  nn::KVCache cache(ids.size(1) + wanted);
-  auto batch = batch_of(ids);
-  batch.training = false;
-  batch.last = lengths - 1;
-  std::vector<at::Tensor> answers;
-  for (std::int64_t n = 0; n < wanted; ++n) {
-    answers.push_back(session.runner->forward(batch, &cache).states.argmax(-1));
-    cache.set_filled();
-    batch.tokens = answers.back().unsqueeze(1);
-    batch.positions = (lengths + n).unsqueeze(1);
-    batch.last = at::zeros_like(lengths);
+/// Rows of ids, each up to its first -1.
+std::vector<std::vector<std::int64_t>> lists(const at::Tensor& ids) {
+  std::vector<std::vector<std::int64_t>> out;
+  for (std::int64_t row = 0; row < ids.size(0); ++row) {
+    const auto* begin = ids.const_data_ptr<std::int64_t>() + row * ids.size(1);
+    out.emplace_back(begin, std::find(begin, begin + ids.size(1), -1));
   }
-  return at::stack(answers, 1);
+  return out;
+}
+
+/// Prompts [prompts, longest], each of its length.
+std::vector<train::Prompt> prompts_of(const Tensors& reference) {
+  std::vector<train::Prompt> prompts;
+  for (auto& tokens : lists(reference.at("prompts.ids"))) {
+    const auto at = static_cast<std::int64_t>(prompts.size());
+    tokens.resize(reference.at("prompts.lengths")[at].item<std::size_t>());
+    prompts.push_back({std::move(tokens), at});
+  }
+  return prompts;
 }
 
 }  // namespace
@@ -293,17 +298,22 @@ TEST_CASE("20 steps are a plain PyTorch loop's") {
   }
 }
 
-TEST_CASE("generation is transformers' token for token") {
+TEST_CASE("generation is transformers' token for token, all prompts at once and one by one") {
   at::set_num_threads(1);
+  std::size_t ended = 0;
   for (const auto& one : cases) {
     INFO(one.name);
     const auto reference = load(folders() / one.name / "reference-float32.safetensors");
+    const auto expected = lists(reference.at("answers"));
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = setup::materialise(job, communicator);
-      const auto& expected = reference.at("answers");
-      CHECK(at::equal(generate(session, reference.at("prompts.ids"), reference.at("prompts.lengths"), expected.size(1)),
-                      expected));
+      train::Generator generator(job, session);
+      const auto prompts = prompts_of(reference);
+      CHECK(generator.tokens(prompts) == expected);
+      for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);
     });
+    for (const auto& answer : expected) ended += answer.size() < 12 ? 1 : 0;
   }
+  WARN(ended << " answers ended by themselves");
 }
