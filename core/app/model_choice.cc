@@ -52,7 +52,12 @@ ModelChoice choose_model(const fs::path& folder, plugin::Host& host) {
   if (fs::exists(path / "config.toml")) return of_run(path, path);
   if (fs::exists(path / "config.json")) {
     const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", host);
-    return {{}, {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\"")}, {}, {}};
+    const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
+    return {
+        {},
+        {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\""), cat("run.name=\"", name.string(), "\"")},
+        {},
+        {}};
   }
   if (fs::exists(path / "manifest.json")) {
     constexpr int levels = 3;  // <run>/checkpoints/step-00000100, and a slash at the end

@@ -87,7 +87,8 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   const auto model = app::choose_model(scratch / "hf", host);
   CHECK(model.config.empty());
   CHECK(model.weights.empty());
-  CHECK(model.overrides == std::vector<std::string>{"model.plugin=llama", "model.path=\"" + path + "/hf\""});
+  CHECK(model.overrides ==
+        std::vector<std::string>{"model.plugin=llama", "model.path=\"" + path + "/hf\"", "run.name=\"hf\""});
   scratch.write("run/config.toml", "");
   scratch.write("run/weights/manifest.json", "{}");
   scratch.write("run/checkpoints/step-1/manifest.json", "{}");
