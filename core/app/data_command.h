@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/export.h>
 #include <capstan/data/source.h>
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 #include "app/launch.h"
 
-namespace capstan::app {
+CAPSTAN_BEGIN_NAMESPACE
+namespace app {
 
 struct DataArguments {
   std::string config;
@@ -24,4 +26,5 @@ std::string sample_text(const data::Sample& sample, const data::Tokenizer& token
 /// `capstan data`: prints samples, with counts. Returns the exit code.
 int data_command(const DataArguments& arguments, const Environment& env, bool terminal);
 
-}  // namespace capstan::app
+}  // namespace app
+CAPSTAN_END_NAMESPACE

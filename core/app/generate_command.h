@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/export.h>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -6,7 +7,8 @@
 
 #include "app/launch.h"
 
-namespace capstan::app {
+CAPSTAN_BEGIN_NAMESPACE
+namespace app {
 
 struct GenerateArguments {
   std::string model;                   ///< folder, see choose_model
@@ -31,4 +33,5 @@ std::vector<PromptLine> read_prompts(std::istream& in, bool json);
 /// `capstan generate`: answers prompts. Returns the exit code.
 int generate_command(const GenerateArguments& arguments, const Environment& env);
 
-}  // namespace capstan::app
+}  // namespace app
+CAPSTAN_END_NAMESPACE

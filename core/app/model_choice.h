@@ -1,11 +1,13 @@
 #pragma once
+#include <capstan/base/export.h>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "plugin/host.h"
 
-namespace capstan::app {
+CAPSTAN_BEGIN_NAMESPACE
+namespace app {
 
 /// What a folder on the command line means as a model.
 struct ModelChoice {
@@ -19,4 +21,5 @@ struct ModelChoice {
 /// folder, for which the plugin is the one that knows its model_type. Throws Error for anything else.
 ModelChoice choose_model(const std::filesystem::path& folder, plugin::Host& host);
 
-}  // namespace capstan::app
+}  // namespace app
+CAPSTAN_END_NAMESPACE

@@ -63,11 +63,11 @@ at::Tensor heads_of(const at::Tensor& x, std::size_t i) {
 
 template <class Attend>
 void check_each(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool training, const Attend& attend) {
-  const auto out = attend(q, k, v, packed_batch(training));
+  const at::Tensor out = attend(q, k, v, packed_batch(training));
   REQUIRE(out.sizes() == q.sizes());
   for (std::size_t i = 0; i < places.size(); ++i) {
     INFO("sample " << i);
-    const auto expected = attend(heads_of(q, i), heads_of(k, i), heads_of(v, i), single_batch(i, training));
+    const at::Tensor expected = attend(heads_of(q, i), heads_of(k, i), heads_of(v, i), single_batch(i, training));
     CHECK(difference(heads_of(out, i), expected) < tolerance);
   }
   CHECK(out.narrow(0, 1, 1).narrow(2, 0, 1).abs().max().item<double>() == 0);  // where no sample is

@@ -255,7 +255,7 @@ std::vector<train::Prompt> prompts_of(const Tensors& reference) {
   std::vector<train::Prompt> prompts;
   for (auto& tokens : lists(reference.at("prompts.ids"))) {
     const auto at = static_cast<std::int64_t>(prompts.size());
-    tokens.resize(reference.at("prompts.lengths")[at].item<std::size_t>());
+    tokens.resize(static_cast<std::size_t>(reference.at("prompts.lengths")[at].item<std::int64_t>()));
     prompts.push_back({std::move(tokens), at});
   }
   return prompts;
