@@ -98,7 +98,7 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   CHECK(run.overrides.empty());
   const auto checkpoint = app::choose_model(scratch / "run/checkpoints/step-1/", host);
   CHECK(checkpoint.config == run.config);
-  CHECK(checkpoint.run == path + "/run/");
+  CHECK(checkpoint.run == path + "/run");
   CHECK(checkpoint.weights == path + "/run/checkpoints/step-1/");
 }
 

@@ -300,7 +300,6 @@ TEST_CASE("20 steps are a plain PyTorch loop's") {
 
 TEST_CASE("generation is transformers' token for token, all prompts at once and one by one") {
   at::set_num_threads(1);
-  std::size_t ended = 0;
   for (const auto& one : cases) {
     INFO(one.name);
     const auto reference = load(folders() / one.name / "reference-float32.safetensors");
@@ -313,7 +312,5 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
       CHECK(generator.tokens(prompts) == expected);
       for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);
     });
-    for (const auto& answer : expected) ended += answer.size() < 12 ? 1 : 0;
   }
-  WARN(ended << " answers ended by themselves");
 }
