@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "config/foreign_keys.h"
 #include "config/layers.h"
 
 namespace capstan::config {
@@ -41,14 +42,28 @@ class Merger {
   std::vector<Section> sections;
 
  private:
+  // Another program's key is said with what it is here.
+  bool refuse_foreign(const Item& item) {
+    const auto name = join(item.path, ".");
+    const auto* key = item.value ? find_foreign(name) : nullptr;
+    if (key) diagnostics_.add(item.origin.text(), "unknown option " + name, foreign_hint(*key));
+    return key != nullptr;
+  }
+
   // Its children are passed over: one diagnostic says it for all of them.
   void refuse_top(const Item& item) {
     const auto& top = item.path[0];
     const bool is_override = item.origin.layer == Origin::Layer::command_line;
-    if (item.path.size() > 1 && !is_override) return;
+    if (refuse_foreign(item) || (item.path.size() > 1 && !is_override)) return;
     if (item.value && !is_override) {
       diagnostics_.add(item.origin.text(), cat(top, " stands outside of any table"),
                        "put it under its table: [train], [optimizer], …; only extends stands alone");
+      return;
+    }
+    if (const auto program = foreign_table(top); !program.empty()) {
+      diagnostics_.add(item.origin.text(), cat("unknown table [", top, "]"),
+                       cat("it is ", program, program.ends_with("s") ? "'" : "'s",
+                           "; docs/from-the-workshop.md has what its keys are here"));
       return;
     }
     auto names = table_names();

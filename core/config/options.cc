@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/foreign_keys.h"
 #include "config/paths.h"
 
 namespace capstan::config {
@@ -28,8 +29,13 @@ void refuse_unknown(const Schema& schema, const Section& section, Diagnostics& d
     std::vector<std::string> keys;
     keys.reserve(schema.size());
     for (const auto& spec : schema) keys.push_back(spec.key);
+    const auto name = full_name(section, entry.key);
+    if (const auto* foreign = find_foreign(name)) {
+      diagnostics.add(place(entry.origin), "unknown option " + name, foreign_hint(*foreign));
+      continue;
+    }
     diagnostics.add(
-        place(entry.origin), cat("unknown option ", full_name(section, entry.key)),
+        place(entry.origin), "unknown option " + name,
         keys.empty() ? cat("remove it: [", section.path, "] takes no options") : suggestion(entry.key, keys));
   }
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/foreign_keys.h"
+
 namespace capstan::config {
 namespace {
 
@@ -143,7 +145,9 @@ std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostic
   for (const auto& part : split(trim(text.substr(0, equals)), '.')) item.path.push_back(trim(part));
   const auto empty = std::find(item.path.begin(), item.path.end(), "");
   if (item.path.size() < 2 || empty != item.path.end()) {
-    diagnostics.add("command line", cat("'", text, "' names no option of a table"), override_form);
+    const auto* foreign = item.path.size() == 1 ? find_foreign(item.path[0]) : nullptr;
+    diagnostics.add("command line", cat("'", text, "' names no option of a table"),
+                    foreign ? foreign_hint(*foreign) : override_form);
     return {};
   }
   item.origin.layer = Origin::Layer::command_line;

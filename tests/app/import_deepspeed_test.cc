@@ -1,6 +1,6 @@
 #include "app/import_deepspeed.h"
 
-#include "app/deepspeed_keys.h"
+#include "config/deepspeed_keys.h"
 #include "config/document.h"
 #include "setup/options.h"
 
@@ -320,5 +320,5 @@ TEST_CASE("the table in docs/sharding.md is the one the command uses") {
   const auto first = document.find(begin), last = document.find(end);
   REQUIRE(first != std::string::npos);
   REQUIRE(last != std::string::npos);
-  CHECK(document.substr(first + begin.size(), last - first - begin.size()) == app::deepspeed_keys_markdown());
+  CHECK(document.substr(first + begin.size(), last - first - begin.size()) == config::deepspeed_keys_markdown());
 }

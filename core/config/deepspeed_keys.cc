@@ -1,8 +1,8 @@
-#include "app/deepspeed_keys.h"
+#include "config/deepspeed_keys.h"
 
 #include <capstan/base/text.h>
 
-namespace capstan::app {
+namespace capstan::config {
 namespace {
 
 using Keys = std::vector<DeepSpeedKey>;
@@ -186,4 +186,4 @@ std::string deepspeed_keys_markdown() {
   return out;
 }
 
-}  // namespace capstan::app
+}  // namespace capstan::config

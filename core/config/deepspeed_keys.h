@@ -5,7 +5,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace app {
+namespace config {
 
 /// How the value of a DeepSpeed key becomes ours.
 enum class Take {
@@ -41,5 +41,5 @@ const std::vector<DeepSpeedKey>& deepspeed_keys();
 /// "DeepSpeed's key -> ours" for docs/sharding.md, a Markdown table.
 std::string deepspeed_keys_markdown();
 
-}  // namespace app
+}  // namespace config
 CAPSTAN_END_NAMESPACE

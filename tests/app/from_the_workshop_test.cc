@@ -1,0 +1,65 @@
+// docs/from-the-workshop.md has the tables that errors are made from, and every option that they name exists.
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <filesystem>
+#include <set>
+
+#include "config/document.h"
+#include "config/foreign_keys.h"
+#include "config/plugin_table.h"
+#include "plugin/host.h"
+#include "setup/options.h"
+
+using namespace capstan;
+
+namespace {
+
+// "train.micro_batch", "strategy.fsdp.mode", "strategy.fsdp", "model.path" and, of any model or data plugin,
+// "model.hidden_size".
+std::set<std::string> all_options() {
+  std::set<std::string> out;
+  const auto add = [&](const std::string& table, const config::Schema& schema) {
+    out.insert(table);
+    for (const auto& spec : schema) out.insert(table + "." + spec.key);
+  };
+  for (const auto& [table, schema] : setup::host_schemas()) add(table, schema);
+  plugin::Host host;
+  for (const auto& found : host.discover()) {
+    if (!found.registration) continue;
+    const auto& plugin = *found.registration;
+    const auto& groups = config::group_names();
+    const bool keyed = std::find(groups.begin(), groups.end(), plugin.kind) != groups.end();
+    add(keyed ? plugin.kind + "." + plugin.name : plugin.kind, plugin.schema);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every option that another program's key leads to exists") {
+  const auto options = all_options();
+  std::size_t found = 0;
+  for (const auto& key : config::foreign_keys()) {
+    if (key.ours.empty()) continue;
+    INFO(key.program << " " << key.key << " -> " << key.ours);
+    const auto table = options.contains(key.ours) ? key.ours : key.ours.substr(0, key.ours.rfind('.'));
+    if (!options.contains(table)) continue;  // a build may leave a plugin out
+    CHECK(options.contains(key.ours));
+    ++found;
+  }
+  CHECK(found > 80);
+}
+
+TEST_CASE("docs/from-the-workshop.md holds each program's table") {
+  const auto document = read_file(CAPSTAN_SOURCE_DIR "/docs/from-the-workshop.md");
+  for (const auto& program : config::foreign_programs()) {
+    INFO(program);
+    const auto begin = cat("<!-- keys of ", program, " -->\n");
+    const auto first = document.find(begin), last = document.find("<!-- end of keys -->", first);
+    REQUIRE(first != std::string::npos);
+    REQUIRE(last != std::string::npos);
+    CHECK(document.substr(first + begin.size(), last - first - begin.size()) == config::foreign_keys_markdown(program));
+  }
+}
