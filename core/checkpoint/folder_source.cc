@@ -51,7 +51,7 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
 }  // namespace
 
 FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map)
-    : path_(std::move(folder)), folder_(path_), map_(std::move(map)) {}
+    : path_(std::move(folder)), folder_(path_, faults_), map_(std::move(map)) {}
 
 const FileTensor* FolderSource::mapped(const Param& param) const {
   const auto found = map_.tensors.find(param.name);
@@ -67,6 +67,12 @@ FolderSource::Place FolderSource::find(const std::string& name) const {
   return place;
 }
 
+std::optional<FolderSource::InFile> FolderSource::in_file(const std::string& name) const {
+  const auto place = find(name);
+  if (!place.file) return {};
+  return InFile{place.name, place.file->info(place.name).dtype};
+}
+
 bool FolderSource::is_ignored(const std::string& name) const {
   return std::any_of(map_.ignored.begin(), map_.ignored.end(), [&](const auto& end) { return name.ends_with(end); });
 }
@@ -79,6 +85,7 @@ bool FolderSource::has(const Param& param) const {
 }
 
 void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& diagnostics) const {
+  for (const auto& fault : faults_.list()) diagnostics.add(fault);
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> used;
@@ -87,7 +94,9 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     // A fused tensor stands for several records and is judged once.
     if (!used.insert(place.file ? place.name : name).second) return;
     if (!place.file) {
-      missing.push_back(name);
+      const auto is_lost = [&](const std::string& prefix) { return folder_.is_lost(prefix + name); };
+      const bool lost = is_lost("") || std::any_of(map_.prefixes.begin(), map_.prefixes.end(), is_lost);
+      if (!lost) missing.push_back(name);
       return;
     }
     const auto& info = place.file->info(place.name);

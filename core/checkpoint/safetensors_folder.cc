@@ -40,42 +40,60 @@ std::map<std::string, std::string> weight_map(const fs::path& index) {
   }
 }
 
+// The file, or nothing where it is missing or damaged, which is said in `faults`.
+std::unique_ptr<SafetensorsFile> open_file(const fs::path& path, Diagnostics& faults) {
+  try {
+    return std::make_unique<SafetensorsFile>(path);
+  } catch (const Error& error) {
+    for (const auto& fault : error.diagnostics()) faults.add(fault);
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 SafetensorsFolder::SafetensorsFolder(const fs::path& folder) {
+  Diagnostics faults;
+  open(folder, faults);
+  faults.throw_if_any();
+}
+
+SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults) { open(folder, faults); }
+
+void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
   const auto single = folder / "model.safetensors";
   const auto index = folder / "model.safetensors.index.json";
   if (fs::exists(index)) {
-    open_index(index);
+    open_index(index, faults);
     return;
   }
   if (!fs::exists(single)) no_weights(folder);
-  auto& file = files_["model.safetensors"] = std::make_unique<SafetensorsFile>(single);
+  auto& file = files_["model.safetensors"] = open_file(single, faults);
+  all_lost_ = !file;
+  if (!file) return;
   for (const auto& item : file->tensors()) tensors_[item.first] = file.get();
 }
 
-void SafetensorsFolder::open_index(const fs::path& index) {
-  const auto map = weight_map(index);
-  Diagnostics faults;
-  std::set<std::string> missing;
-  for (const auto& [tensor, name] : map) {
+void SafetensorsFolder::open_index(const fs::path& index, Diagnostics& faults) {
+  std::set<std::string> broken;
+  for (const auto& [tensor, name] : weight_map(index)) {
     auto& file = files_[name];
-    if (!file && !missing.contains(name)) {
+    if (!file && !broken.contains(name)) {
       const auto path = index.parent_path() / name;
       if (fs::exists(path)) {
-        file = std::make_unique<SafetensorsFile>(path);
+        file = open_file(path, faults);
       } else {
-        missing.insert(name);
         faults.add(index.string(), cat("names '", name, "', which is not there"), "download the missing file");
       }
+      if (!file) broken.insert(name);
     }
-    if (!file) continue;
-    if (!file->has(tensor)) {
-      faults.add(index.string(), cat("says that '", name, "' holds tensor '", tensor, "', but it does not"));
+    if (file && file->has(tensor)) {
+      tensors_[tensor] = file.get();
+      continue;
     }
-    tensors_[tensor] = file.get();
+    lost_.insert(tensor);
+    if (file) faults.add(index.string(), cat("says that '", name, "' holds tensor '", tensor, "', but it does not"));
   }
-  faults.throw_if_any();
 }
 
 std::vector<std::string> SafetensorsFolder::names() const {

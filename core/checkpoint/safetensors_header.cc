@@ -83,6 +83,19 @@ TensorInfo parse_tensor(const std::string& where, const std::string& name, const
   return info;
 }
 
+// "2 tensors are cut off: a; b": those that end behind the file's end.
+std::string cut_text(const Header& header, std::uint64_t file_size) {
+  constexpr std::size_t shown = 20;
+  std::vector<std::string> names;
+  for (const auto& [name, info] : header.tensors) {
+    if (header.data_begin + info.end > file_size) names.push_back(name);
+  }
+  const auto all = names.size();
+  if (all > shown) names.resize(shown);
+  return cat(all, all == 1 ? " tensor is cut off: " : " tensors are cut off: ", join(names, "; "),
+             all > shown ? cat("; … and ", all - shown, " more") : "");
+}
+
 // Tensors lie one behind the other and fill the data exactly.
 void check_offsets(const std::string& where, const Header& header, std::uint64_t file_size) {
   using Item = std::pair<const std::string, TensorInfo>;
@@ -102,7 +115,9 @@ void check_offsets(const std::string& where, const Header& header, std::uint64_t
   }
   const auto expected = header.data_begin + end;
   if (file_size < expected) {
-    throw Error(cat("truncated: its header describes ", expected, " bytes, the file has ", file_size), again, where);
+    throw Error(cat("truncated: its header describes ", expected, " bytes, the file has ", file_size, "; ",
+                    cut_text(header, file_size)),
+                again, where);
   }
   if (file_size > expected) {
     throw Error(cat("it has ", file_size, " bytes, ", file_size - expected, " more than its header describes"), again,

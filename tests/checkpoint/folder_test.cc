@@ -3,6 +3,8 @@
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan_catch.h>
 
+#include <nlohmann/json.hpp>
+
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
 
@@ -213,6 +215,38 @@ TEST_CASE("all missing, mis-shaped and unexpected tensors are said at once") {
         where + "it has no tensor for 'adapter'");
   CHECK(fault_of([&] { source.fill(params[1], Box::whole({hidden}), out); }) ==
         (scratch / "model.safetensors").string() + ": tensor 'h.0.attn.c_attn.bias' is [9], the model needs [12]");
+}
+
+TEST_CASE("damaged files are said together with everything else that is wrong") {
+  const Scratch scratch;
+  const auto file = [](int n) { return cat("model-0000", n, "-of-00004.safetensors"); };
+  write_safetensors(scratch / file(1), {{"a", numbered({3})}, {"b", numbered({5})}, {"c", numbered({7})}});
+  write_safetensors(scratch / file(2), {{"d", numbered({4})}, {"extra", numbered({1})}});
+  write_safetensors(scratch / file(3), {{"e", numbered({2})}});
+  std::filesystem::resize_file(scratch / file(1), std::filesystem::file_size(scratch / file(1)) - 8 * 4);
+  nlohmann::json map;
+  for (const auto& [name, n] : std::vector<std::pair<std::string, int>>{
+           {"a", 1}, {"b", 1}, {"c", 1}, {"d", 2}, {"extra", 2}, {"e", 3}, {"f", 3}, {"g", 4}})
+    map[name] = file(n);
+  const auto index = scratch / "model.safetensors.index.json";
+  write_file(index, nlohmann::json{{"weight_map", map}}.dump());
+  FileMap names;
+  std::vector<Param> params;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    names.tensors[name] = {name, false, {}, {}};
+    params.push_back(record(name, {3}));
+  }
+  const auto faults = faults_of(FolderSource(scratch.path(), names), params);
+  REQUIRE(faults.size() == 6);
+  // b's last 1 and all of c's 7 elements are gone: the file's order is by name.
+  CHECK_THAT(faults[0], Catch::Contains(file(1) + ": truncated: its header describes ") &&
+                            Catch::Contains("; 2 tensors are cut off: b; c\n    fix: it is damaged: copy"));
+  CHECK_THAT(faults[1], Catch::Contains("says that '" + file(3) + "' holds tensor 'f', but it does not"));
+  CHECK_THAT(faults[2], Catch::Contains("names '" + file(4) + "', which is not there"));
+  const auto where = scratch.path().string() + ": ";
+  CHECK_THAT(faults[3], Catch::Contains(where + "1 tensor missing: h\n"));
+  CHECK_THAT(faults[4], Catch::Contains("2 tensors of another kind: d is [4], the model needs [3]; e is [2]"));
+  CHECK_THAT(faults[5], Catch::Contains("1 tensor that the model does not have: extra\n"));
 }
 
 TEST_CASE("long lists of names are cut") {

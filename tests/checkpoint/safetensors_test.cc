@@ -149,7 +149,7 @@ TEST_CASE("files that are cut short or longer say both sizes") {
   CHECK(opening(content.substr(0, 20)) ==
         "truncated: its header of 54 bytes needs 62 bytes, the file has 20" + damaged);
   CHECK(opening(content.substr(0, content.size() - 3)) ==
-        "truncated: its header describes 70 bytes, the file has 67" + damaged);
+        "truncated: its header describes 70 bytes, the file has 67; 1 tensor is cut off: x" + damaged);
   CHECK(opening(content + "abc") == "it has 73 bytes, 3 more than its header describes" + damaged);
 }
 

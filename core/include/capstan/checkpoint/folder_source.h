@@ -6,6 +6,7 @@
 #include <capstan/layout/source.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,16 +15,26 @@ namespace checkpoint {
 
 /// Parameters from a Hugging Face model folder. Each fill reads only its box: a record fused with others in one
 /// tensor, or transposed there, is cut out of the mapped file; one that stacks several tensors takes from each. Opening
-/// validates the files' headers.
+/// validates the files' headers. Fills from several threads at once.
 class FolderSource : public layout::Source {
  public:
-  /// `map` says where each record stands. Throws Error as SafetensorsFolder does.
+  /// `map` says where each record stands. Throws Error for a folder that holds no safetensors; what is wrong with its
+  /// files check() says.
   FolderSource(std::filesystem::path folder, layout::FileMap map);
 
   /// Compares the folder with all of a model's records: missing tensors, tensors of another shape or without a
-  /// floating-point dtype, and tensors that no record uses, each kind one fault with its names.
+  /// floating-point dtype, and tensors that no record uses, each kind one fault with its names; files that are missing,
+  /// truncated or damaged.
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
 
+  /// A tensor as it stands in the folder, under its whole name; nothing when it is not there. `name` is without prefix.
+  struct InFile {
+    std::string name;
+    c10::ScalarType dtype;
+  };
+  std::optional<InFile> in_file(const std::string& name) const;
+
+  bool concurrent() const override { return true; }
   bool has(const layout::Param& param) const override;
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
@@ -39,6 +50,7 @@ class FolderSource : public layout::Source {
   bool is_ignored(const std::string& name) const;
 
   std::filesystem::path path_;
+  Diagnostics faults_;  // of its files
   SafetensorsFolder folder_;
   layout::FileMap map_;
 };

@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/base/files.h>
 #include <capstan/layout/box.h>
@@ -10,11 +11,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
+
+class DurableFile;
 
 /// A tensor of a file, as its header describes it.
 struct TensorInfo {
@@ -60,15 +64,54 @@ class SafetensorsFile {
 class SafetensorsFolder {
  public:
   explicit SafetensorsFolder(const std::filesystem::path& folder);
+  /// The same, but files that are missing, truncated or damaged, and tensors that their file does not hold, are added
+  /// to `faults`, all of them; the rest can be read.
+  SafetensorsFolder(const std::filesystem::path& folder, Diagnostics& faults);
 
   std::vector<std::string> names() const;
   /// The file that holds this tensor, or null.
   const SafetensorsFile* find(const std::string& name) const;
+  /// Did a fault take this tensor away? True for every name where the only file is damaged: nobody knows what it held.
+  bool is_lost(const std::string& name) const { return all_lost_ || lost_.contains(name); }
 
  private:
-  void open_index(const std::filesystem::path& index);
+  void open(const std::filesystem::path& folder, Diagnostics& faults);
+  void open_index(const std::filesystem::path& index, Diagnostics& faults);
+  std::set<std::string> lost_;
+  bool all_lost_ = false;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;  // by file name
   std::map<std::string, const SafetensorsFile*> tensors_;
+};
+
+/// What a file that is to be written says of a tensor.
+struct TensorHead {
+  std::string name;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  layout::Shape shape;
+};
+
+/// Writes a file tensor by tensor, so that only one of them need be in memory. The file is what Python's safetensors
+/// would write for these tensors, byte for byte: sorted by dtype, then name; data 8-aligned. It appears complete and
+/// on disk with finish(), or not at all. Throws Error naming the file.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorHead> tensors,
+                    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  /// The tensors in the order in which add() takes them.
+  const std::vector<TensorHead>& order() const { return order_; }
+  /// The next tensor, of its dtype and shape; any device, any strides.
+  void add(const at::Tensor& tensor);
+  /// After the last.
+  void finish();
+
+ private:
+  std::vector<TensorHead> order_;
+  std::size_t next_ = 0;
+  std::unique_ptr<DurableFile> file_;
 };
 
 struct NamedTensor {
@@ -76,8 +119,7 @@ struct NamedTensor {
   at::Tensor tensor;  ///< any device, any strides
 };
 
-/// Writes the file that Python's safetensors would write for these tensors, byte for byte: sorted by dtype, then
-/// name; data 8-aligned. The file appears complete and on disk, or not at all. Throws Error naming the file.
+/// All of it at once with a SafetensorsWriter.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

@@ -9,10 +9,12 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
 /// Where parameters' values come from: files, a checkpoint, initialisation. Any box equals that slice of the
-/// whole. One thread at a time.
+/// whole. One thread at a time, unless concurrent() says otherwise.
 class Source {
  public:
   virtual ~Source();
+  /// May several threads fill at once?
+  virtual bool concurrent() const { return false; }
   /// Can this source fill the parameter?
   virtual bool has(const Param& param) const = 0;
   /// Writes the box of the logical tensor to `out`: contiguous, box.numel() elements in row-major order (any
