@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "shard/fill.h"
+
 namespace capstan::shard {
 namespace {
 
@@ -101,16 +103,19 @@ at::Tensor Bucket::fill_target(std::size_t i, std::size_t record) const {
 }
 
 void Bucket::fill(layout::Source& source) {
+  std::vector<FillTask> tasks;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
       const auto layout = plan_.gathers() ? record.sharded(shared_.options.mesh) : record.compute;
-      const auto out = fill_target(i, j);
+      auto out = fill_target(i, j);
       if (out.numel() > 0)
-        source.fill(record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), out);
+        tasks.push_back(
+            {&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
     }
   }
+  fill_all(source, tasks);
   if (on_host_) publish_from_host();
   publish();
 }
