@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "app/hub_cache.h"
 #include "plugin/host.h"
 #include "setup/job.h"
 
@@ -25,6 +26,7 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
+  request.hub = hub_cache(env);
   request.world_size = arguments.ranks > 0 ? arguments.ranks : 1;
   const auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();

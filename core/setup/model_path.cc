@@ -1,0 +1,112 @@
+#include "setup/model_path.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace capstan::setup {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A hub id and what it says of the revision.
+struct HubId {
+  std::string id;
+  std::string revision = "main";
+};
+
+// Part of a repository's name on the hub: letters, digits, '-', '_', '.', no dots at its ends.
+bool is_hub_part(const std::string& text) {
+  const auto is_allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  return !text.empty() && text.size() <= 96 && std::all_of(text.begin(), text.end(), is_allowed) &&
+         text.front() != '.' && text.back() != '.' && text.front() != '-' && text.back() != '-';
+}
+
+// Ids of one word ("gpt2") are those of the hub's first models.
+std::optional<HubId> hub_id(const std::string& text) {
+  HubId out;
+  const auto at = text.find('@');
+  out.id = text.substr(0, at);
+  if (at != std::string::npos) out.revision = text.substr(at + 1);
+  const auto parts = split(out.id, '/');
+  if (parts.empty() || parts.size() > 2 || out.revision.empty()) return {};
+  if (!std::all_of(parts.begin(), parts.end(), is_hub_part)) return {};
+  return out;
+}
+
+// The snapshot that the cache's own files say is meant; nothing when it has none.
+std::optional<fs::path> snapshot(const HubId& id, const fs::path& cache) {
+  std::string name = "models";
+  for (const auto& part : split(id.id, '/')) name += "--" + part;
+  const auto repository = cache / name;
+  const auto snapshots = repository / "snapshots";
+  std::error_code absent;
+  if (!fs::is_directory(snapshots, absent)) return {};
+  if (const auto ref = repository / "refs" / id.revision; fs::is_regular_file(ref, absent)) {
+    const auto folder = snapshots / trim(read_file(ref));
+    if (fs::is_directory(folder, absent)) return folder;
+  }
+  if (fs::is_directory(snapshots / id.revision, absent)) return snapshots / id.revision;
+  // A download of one commit by its hash leaves no ref.
+  std::vector<fs::path> all;
+  for (const auto& entry : fs::directory_iterator(snapshots)) all.push_back(entry.path());
+  if (all.size() == 1 && id.revision == "main") return all.front();
+  return {};
+}
+
+// Weights and everything that describes them; what other programs' files there are stays away.
+std::string download_command(const HubId& id, const HubCache& hub) {
+  const auto revision = id.revision == "main" ? std::string() : " --revision " + id.revision;
+  return cat(hub.variable, hub.variable.empty() ? "" : " ", "hf download ", id.id, revision, R"( --include "*.[js]*")");
+}
+
+std::vector<std::string> folders_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.is_directory(ignored)) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Why a path that is no hub id leads nowhere.
+[[noreturn]] void no_folder(const ModelName& name) {
+  const auto what = cat("model.path: there is no folder ", name.absolute);
+  if (name.written.starts_with("~")) throw Error(what, "write the whole path: only a shell knows '~'", name.where);
+  const fs::path path(name.absolute);
+  const auto near = nearest_name(path.filename().string(), folders_in(path.parent_path()));
+  if (!near.empty()) throw Error(what, cat("did you mean '", (path.parent_path() / near).string(), "'?"), name.where);
+  throw Error(what, "name a Hugging Face model folder, or a model of the hub as ORGANISATION/NAME", name.where);
+}
+
+}  // namespace
+
+std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
+  std::error_code absent;
+  if (fs::is_directory(name.absolute, absent)) return name.absolute;
+  if (fs::exists(name.absolute, absent)) {
+    throw Error(cat("model.path: ", name.absolute, " is a file"),
+                "name the folder that holds config.json and *.safetensors", name.where);
+  }
+  const auto id = hub_id(name.written);
+  if (!id) no_folder(name);
+  if (!hub.folder.empty()) {
+    if (const auto folder = snapshot(*id, hub.folder)) return *folder;
+  }
+  // "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
+  const bool is_path = id->id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
+  if (is_path) no_folder(name);
+  throw Error(cat("model.path: there is no folder ", name.absolute, ", and no model ", id->id,
+                  id->revision == "main" ? std::string() : " of revision " + id->revision, " in the hub's cache ",
+                  hub.folder.empty() ? "(HOME and HF_HOME are not set)" : hub.folder.string()),
+              cat("download it where there is a network: ", download_command(*id, hub),
+                  " (a gated model also needs your token: docs/model-files.md)"),
+              name.where);
+}
+
+}  // namespace capstan::setup

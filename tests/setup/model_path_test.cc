@@ -1,0 +1,90 @@
+// model.path: a folder, or an id of the Hugging Face hub whose snapshot is in its cache.
+#include <capstan_catch.h>
+
+#include "checkpoint/faults.h"
+#include "checkpoint/scratch.h"
+#include "setup/model_path.h"
+
+using namespace capstan;
+
+namespace {
+
+// The cache and the folder of a configuration.
+struct Place {
+  Scratch scratch;
+  setup::HubCache hub{scratch / "hub", "HF_HOME=/s"};
+
+  std::string find(const std::string& written) const {
+    const auto absolute = (scratch.path() / "work" / written).lexically_normal().string();
+    return setup::find_model({written, absolute, "a.toml:3"}, hub).string();
+  }
+  std::string fault(const std::string& written) const {
+    return fault_of([&] { find(written); });
+  }
+  std::string at(const std::string& name) const { return (scratch / name).string(); }
+};
+
+}  // namespace
+
+TEST_CASE("a folder wins over a hub id of the same name") {
+  const Place place;
+  place.scratch.write("hub/models--org--name/refs/main", "c0ffee");
+  place.scratch.write("hub/models--org--name/snapshots/c0ffee/config.json", "{}");
+  CHECK(place.find("org/name") == place.at("hub/models--org--name/snapshots/c0ffee"));
+  place.scratch.write("work/org/name/config.json", "{}");
+  CHECK(place.find("org/name") == place.at("work/org/name"));
+  CHECK(place.find("./org/name") == place.at("work/org/name"));
+}
+
+TEST_CASE("the snapshot is the one that the ref names, else the only one; a revision may be asked for") {
+  const Place place;
+  const auto snapshots = place.at("hub/models--org--name.v2/snapshots/");
+  place.scratch.write("hub/models--org--name.v2/snapshots/aaa/config.json", "{}");
+  CHECK(place.find("org/name.v2") == snapshots + "aaa");  // downloaded by its hash: there is no ref
+  place.scratch.write("hub/models--org--name.v2/snapshots/bbb/config.json", "{}");
+  CHECK_THAT(place.fault("org/name.v2"), Catch::Contains("no model org/name.v2 in the hub's cache"));
+  place.scratch.write("hub/models--org--name.v2/refs/main", "bbb\n");
+  place.scratch.write("hub/models--org--name.v2/refs/old", "aaa");
+  CHECK(place.find("org/name.v2") == snapshots + "bbb");
+  CHECK(place.find("org/name.v2@old") == snapshots + "aaa");
+  CHECK(place.find("org/name.v2@aaa") == snapshots + "aaa");
+  CHECK(place.fault("org/name.v2@new") ==
+        "a.toml:3: model.path: there is no folder " + place.at("work/org/name.v2@new") +
+            ", and no model org/name.v2 of revision new in the hub's cache " + place.at("hub") +
+            "\n    fix: download it where there is a network: HF_HOME=/s hf download org/name.v2 --revision new "
+            "--include \"*.[js]*\" (a gated model also needs your token: docs/model-files.md)");
+  place.scratch.write("hub/models--gpt2/snapshots/ccc/config.json", "{}");
+  CHECK(place.find("gpt2") == place.at("hub/models--gpt2/snapshots/ccc"));
+}
+
+TEST_CASE("an id that is not in the cache is answered with the command that downloads it") {
+  Place place;
+  CHECK(place.fault("org/name") ==
+        "a.toml:3: model.path: there is no folder " + place.at("work/org/name") +
+            ", and no model org/name in the hub's cache " + place.at("hub") +
+            "\n    fix: download it where there is a network: HF_HOME=/s hf download org/name --include \"*.[js]*\" (a "
+            "gated model also needs your token: docs/model-files.md)");
+  place.hub = {};
+  CHECK_THAT(place.fault("org/name"), Catch::Contains("in the hub's cache (HOME and HF_HOME are not set)") &&
+                                          Catch::Contains("network: hf download org/name"));
+}
+
+TEST_CASE("a path that leads nowhere is answered as a path") {
+  const Place place;
+  place.scratch.write("work/models/bloom-560m/config.json", "{}");
+  const auto none = [&](const std::string& name) {
+    return "a.toml:3: model.path: there is no folder " + place.at("work/" + name) + "\n    fix: ";
+  };
+  // Its folder exists: no hub id.
+  CHECK(place.fault("models/bloom-56m") ==
+        none("models/bloom-56m") + "did you mean '" + place.at("work/models/bloom-560m") + "'?");
+  const std::string form = "name a Hugging Face model folder, or a model of the hub as ORGANISATION/NAME";
+  CHECK(place.fault("../models/zzz") ==
+        "a.toml:3: model.path: there is no folder " + place.at("models/zzz") + "\n    fix: " + form);
+  CHECK(place.fault("a/b/c") == none("a/b/c") + form);
+  CHECK(place.fault("bloom") == none("bloom") + form);
+  CHECK(place.fault("~/bloom") == none("~/bloom") + "write the whole path: only a shell knows '~'");
+  CHECK(place.fault("models/bloom-560m/config.json") ==
+        "a.toml:3: model.path: " + place.at("work/models/bloom-560m/config.json") +
+            " is a file\n    fix: name the folder that holds config.json and *.safetensors");
+}
