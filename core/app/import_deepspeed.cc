@@ -14,10 +14,15 @@
 #include <optional>
 #include <set>
 
-#include "app/deepspeed_keys.h"
+#include "config/deepspeed_keys.h"
 
 namespace capstan::app {
 namespace {
+
+using config::deepspeed_keys;
+using config::DeepSpeedKey;
+using config::JsonType;
+using config::Take;
 
 using Json = nlohmann::ordered_json;
 using config::Value;
@@ -368,7 +373,7 @@ ImportedConfig import_deepspeed(const std::string& file, const std::string& json
 
 int import_deepspeed_command(const std::string& file) {
   if (file.empty()) {
-    std::fputs(deepspeed_keys_markdown().c_str(), stdout);
+    std::fputs(config::deepspeed_keys_markdown().c_str(), stdout);
     return static_cast<int>(ExitCode::success);
   }
   const auto imported = import_deepspeed(file, read_file(file));

@@ -18,12 +18,14 @@
 #include "app/data_command.h"
 #include "app/eval_command.h"
 #include "app/generate_command.h"
+#include "app/export_command.h"
 #include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
 #include "app/reference.h"
 #include "app/run_command.h"
 #include "app/tokenize_command.h"
+#include "config/foreign_keys.h"
 #include "setup/options.h"
 
 namespace capstan::app {
@@ -42,6 +44,7 @@ struct Arguments {
   DataArguments data;
   EvalArguments eval;
   GenerateArguments generate;
+  ExportArguments exported;
 };
 
 void add_config_arguments(CLI::App& command, Arguments& arguments, const std::string& ranks_help) {
@@ -86,6 +89,7 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
                        env);
   if (app.got_subcommand("check"))
     return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
+  if (app.got_subcommand("export")) return export_command(arguments.exported, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
     return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
@@ -102,11 +106,49 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   return static_cast<int>(ExitCode::success);
 }
 
+void add_export_arguments(CLI::App& command, ExportArguments& arguments) {
+  command.add_option("run", arguments.run, "folder of a run, or of one of its checkpoints")->required();
+  command.add_option("--to", arguments.to, "hf: a folder that transformers loads")->check(CLI::IsMember({"hf"}));
+  command.add_option("--out", arguments.out, "folder to write; model in the run's folder when not given");
+  command.add_option("--dtype", arguments.dtype, "auto: that of the model the run started from, else of its weights")
+      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command.add_option("--shard-gb", arguments.shard_gb, "largest file, in GB (default 5)")->check(CLI::PositiveNumber);
+}
+
+// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5"), each with its option here.
+std::string foreign_flags_text(const std::vector<std::string>& arguments) {
+  Diagnostics faults;
+  for (const auto& argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const auto flag = argument.substr(0, argument.find('='));
+    const auto* whole = config::find_foreign(flag);
+    const auto* foreign = whole ? whole : config::find_foreign(flag.substr(2));
+    if (foreign)
+      faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
+                 config::foreign_hint(*foreign));
+  }
+  return faults.empty() ? "" : error_text(Error(faults.list()));
+}
+
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
   return names;
+}
+
+// Says why the arguments could not be read, or the help that they ask for. The exit code.
+int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+  const auto say = [](const std::string& text) {
+    std::fputs(text.c_str(), stderr);
+    return static_cast<int>(ExitCode::usage);
+  };
+  const auto first = arguments.empty() ? std::string() : arguments.front();
+  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-')
+    return say(error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))));
+  if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
+  const auto code = app.exit(error);
+  return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
 }
 
 }  // namespace
@@ -174,6 +216,8 @@ int program(int argc, char** argv) {
       "also write the configuration here as one file with every option, which means the same in any folder");
   auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
   plugins->add_option("name", arguments.plugin, "a plugin");
+  add_export_arguments(*app.add_subcommand("export", "write a run's weights as a folder for other programs"),
+                       arguments.exported);
   auto* import = app.add_subcommand("import-deepspeed",
                                     "print a DeepSpeed configuration as TOML; without a file, what its keys become");
   import->add_option("file", arguments.deepspeed, "DeepSpeed's JSON file");
@@ -187,15 +231,7 @@ int program(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string first = argc > 1 ? argv[1] : "";
-    if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
-      std::fputs(
-          error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))).c_str(),
-          stderr);
-      return static_cast<int>(ExitCode::usage);
-    }
-    const auto code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+    return parse_failure(app, error, {argv + 1, argv + argc});
   }
   try {
     return dispatch(app, arguments, argc, argv);

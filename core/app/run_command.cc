@@ -18,6 +18,7 @@
 
 #include "app/check_command.h"
 #include "app/gpu_module.h"
+#include "app/hub_cache.h"
 #include "app/local_ranks.h"
 #include "app/program.h"
 #include "app/restart.h"
@@ -116,7 +117,7 @@ std::unique_ptr<comm::Communicator> connect_ranks(const Launch& launch, const Ea
 
 // The job, or on every rank the same faults at once: those of the lowest rank that found any.
 setup::Job prepare_together(const RunArguments& arguments, const Device& device, plugin::Host& host,
-                            comm::Communicator& communicator) {
+                            comm::Communicator& communicator, const setup::HubCache& hub) {
   const auto& world = communicator.world();
   std::optional<setup::Job> job;
   std::string faults;
@@ -127,6 +128,7 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
     request.overrides = arguments.overrides;
     request.world_size = world.size;
     request.rank = world.rank;
+    request.hub = hub;
     request.device = device.name;
     request.gpu = device.gpu.device;
     request.ranks_per_node = world.local_size;
@@ -241,7 +243,8 @@ void load(const RunArguments& arguments, const Environment& env, const Device& d
   const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
                                        stop);
   phase = "while reading the configuration";
-  state.job = prepare_together(with_restart(arguments, env, communicator), device, *state.host, communicator);
+  state.job = prepare_together(with_restart(arguments, env, communicator), device, *state.host, communicator,
+                               hub_cache(env));
   agreement.check();
   phase = "while tokenizing";
   build_caches(*state.job, stop, communicator);
@@ -279,6 +282,7 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
     train::Loop loop(job, *state.session, *state.folder, ::isatty(STDOUT_FILENO) == 1, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();
+    if (first && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     if (!loop.stopped()) return static_cast<int>(ExitCode::success);
     stopped.when = cat("after step ", ended.steps);
   } catch (const train::Stopped&) {
@@ -296,7 +300,7 @@ int work_rank(const RunArguments& arguments, const Environment& env, const Devic
               comm::Communicator& communicator, const RankWork& work) {
   if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
   state.host.emplace(plugin_folders(env), device.name == "cuda");
-  state.job = prepare_together(arguments, device, *state.host, communicator);
+  state.job = prepare_together(arguments, device, *state.host, communicator, hub_cache(env));
   if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, communicator);
   log::configure({}, log::Level::warning, communicator.world().rank);
   state.session = setup::materialise(*state.job, communicator);

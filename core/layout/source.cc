@@ -44,7 +44,8 @@ Shape FileTensor::expected_shape(const Shape& record) const {
 }
 
 std::string FileMap::published(const std::string& name) const {
-  const bool bare = prefixes.empty() || name.starts_with(prefixes.front()) || name.starts_with("lm_head.");
+  const bool bare = prefixes.empty() || name.starts_with(prefixes.front()) ||
+                    std::find(unprefixed.begin(), unprefixed.end(), name) != unprefixed.end();
   return bare ? name : prefixes.front() + name;
 }
 

@@ -4,6 +4,8 @@
 
 #include <capstan/nn/summary.h>
 
+#include <set>
+
 #include "checkpoint/checkpoint.h"
 #include "comm/planned_group.h"
 #include "setup/precision.h"
@@ -63,11 +65,16 @@ std::string changes_text(const Job& job, const std::vector<std::unique_ptr<nn::U
 
 }  // namespace
 
-std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group) {
+std::vector<std::unique_ptr<nn::Unit>> build_units(const Job& job) {
   std::vector<std::unique_ptr<nn::Unit>> units;
   plugin::guard(job.model.name, "build", [&] { units = job.model.object->build(); });
   name_modules(units, job.model.object->file_map());
   each_strategy(job, "structure", [&](strategy::Strategy& strategy) { strategy.structure(units); });
+  return units;
+}
+
+std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group) {
+  auto units = build_units(job);
   const strategy::Placement placement{job.mesh, job.rank, group};
   for (auto& unit : units) {
     each_strategy(job, "placement of unit " + unit->name(),
@@ -88,6 +95,19 @@ std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& un
   std::vector<nn::Unit*> list;
   for (const auto& unit : units) list.push_back(unit.get());
   return list;
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
+  std::vector<const layout::Param*> records;
+  std::set<const layout::Param*> seen;
+  for (const auto* unit : units) {
+    for (const auto& weight : unit->weights()) {
+      for (const auto& record : weight->records()) {
+        if (seen.insert(&record).second) records.push_back(&record);
+      }
+    }
+  }
+  return records;
 }
 
 std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units) {

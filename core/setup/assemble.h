@@ -22,9 +22,13 @@ void each_strategy(const Job& job, const std::string& name, const Phase& phase) 
 
 using GroupAlong = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&)>;
 
+/// The model's units after structure: logical shapes, nothing is placed or allocated.
+std::vector<std::unique_ptr<nn::Unit>> build_units(const Job& job);
 /// The model's units after structure and placement: records say what each rank holds, and nothing is allocated.
 std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group);
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
+/// The records of all units, each once.
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units);
 /// The axes on which gradients stay local; Error where trainable records disagree.
 std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units);
 

@@ -2,8 +2,10 @@
 
 #include <capstan/base/host_memory.h>
 #include <capstan/base/text.h>
+#include <capstan/checkpoint/folder_source.h>
 #include <capstan/plugin/guard.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -118,15 +120,37 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
   }
 }
 
-void make_plugins(Job& job, const config::Document& document, plugin::Host& host, Diagnostics& diagnostics) {
+// The folder that model.path means: a path, or what the hub's cache has under an id.
+std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, const HubCache& hub,
+                                       Diagnostics& diagnostics) {
+  if (!options->path) return {};
+  const auto where = options.where(&ModelOptions::path);
+  const auto* entry = options.section().find("path");
+  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+  try {
+    const auto folder = find_model({written ? *written : *options->path, *options->path, where}, hub).string();
+    options.derive(&ModelOptions::path, folder);
+    return ModelFolder{folder, where};
+  } catch (const Error& error) {
+    for (const auto& diagnostic : error.diagnostics()) diagnostics.add(diagnostic);
+    return {};
+  }
+}
+
+void make_model(Job& job, const config::Document& document, plugin::Host& host, const HubCache& hub,
+                Diagnostics& diagnostics) {
   auto model = config::chosen_plugin(document.section("model"), diagnostics);
   job.model_options =
       config::Options<ModelOptions>(take(model.section, config::Options<ModelOptions>::schema()), diagnostics);
+  auto& options = job.model_options;
   ModelStart start;
-  const auto& options = job.model_options;
-  if (options->path) start.folder = {*options->path, options.where(&ModelOptions::path)};
+  start.folder = find_folder(options, hub, diagnostics);
+  if (options->path && !start.folder) return;  // sizes are not known
   if (options->preset) start.preset = {*options->preset, options.where(&ModelOptions::preset)};
   if (!model.name.empty()) job.model = make<nn::Model>("model", model, model.section, start, host, diagnostics);
+}
+
+void make_plugins(Job& job, const config::Document& document, plugin::Host& host, Diagnostics& diagnostics) {
   auto data_section = document.section("data");
   job.data_options =
       config::Options<DataOptions>(take(data_section, config::Options<DataOptions>::schema()), diagnostics);
@@ -272,6 +296,19 @@ void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diag
                   "run.host_memory if this is not the node");
 }
 
+// What is wrong with the files that the weights come from: known before a rank reads them.
+void check_model_files(const Job& job, Diagnostics& diagnostics) {
+  if (!job.model_options->path) return;
+  const auto units = build_units(job);
+  const auto map = job.model.object->file_map();
+  auto records = records_of(pointers(units));
+  // What a strategy added to the model is in no file.
+  records.erase(std::remove_if(records.begin(), records.end(),
+                               [&](const auto* record) { return !map.tensors.contains(record->name); }),
+                records.end());
+  checkpoint::FolderSource(*job.model_options->path, map).check(records, diagnostics);
+}
+
 }  // namespace
 
 strategy::Facts Job::facts() const {
@@ -305,6 +342,14 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   job.device = job.run->device == "auto" ? request.device : job.run->device;
   job.gpu = request.gpu;
   check_precision(job.train, job.device, diagnostics);
+  make_model(job, document, host, request.hub, diagnostics);
+  if (request.only_model) {
+    auto data = document.section("data");
+    job.data_options = config::Options<DataOptions>(take(data, config::Options<DataOptions>::schema()), diagnostics);
+    job.strategies = make_all<strategy::Strategy>("strategy", document, host, diagnostics);
+    open_tokenizer(job, diagnostics);
+    return job;
+  }
   make_plugins(job, document, host, diagnostics);
   if (job.model.object) {
     collect(
@@ -323,6 +368,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     job.footprints = std::move(prediction.footprints);
     job.model_changes = std::move(prediction.changes);
   });
+  collect(diagnostics, [&] { check_model_files(job, diagnostics); });
   check_host_memory(job, host_memory, diagnostics);
   collect(
       diagnostics, [&] { judge_resume(job, diagnostics); }, job.checkpoint.where(&CheckpointOptions::resume));

@@ -17,6 +17,7 @@
 #include "data/batch_shape.h"
 #include "data/batches.h"
 #include "plugin/host.h"
+#include "setup/model_path.h"
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -52,6 +53,8 @@ struct JobRequest {
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
   std::string weights;  ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  HubCache hub;                ///< where models that model.path names by a hub id are looked for
+  bool only_model = false;     ///< export: no data, no monitors, no mesh; the job's units can be built
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.

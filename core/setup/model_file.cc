@@ -3,13 +3,16 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace capstan::setup {
 namespace {
 
-const nlohmann::json* find(const nlohmann::json& json, const std::string& dotted) {
+using Json = nlohmann::ordered_json;
+
+const Json* find(const Json& json, const std::string& dotted) {
   const auto* at = &json;
   for (const auto& key : split(dotted, '.')) {
     if (!at->is_object() || !at->contains(key)) return nullptr;
@@ -18,12 +21,72 @@ const nlohmann::json* find(const nlohmann::json& json, const std::string& dotted
   return at;
 }
 
-config::Value value_of(const nlohmann::json& json) {
+config::Value value_of(const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
   return {};
+}
+
+Json parse(const std::string& text, const std::string& file) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw Error(cat("it is no JSON: ", error.what()), "download the model's folder again", file);
+  }
+}
+
+std::vector<std::string> names_of(const config::OptionSpec& spec) {
+  std::vector<std::string> names{spec.key};
+  names.insert(names.end(), spec.spellings.begin(), spec.spellings.end());
+  return names;
+}
+
+Json json_of(const config::Value& value) {
+  return std::visit(
+      [](const auto& held) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+void put(Json& json, const std::string& dotted, Json value) {
+  auto* at = &json;
+  for (const auto& key : split(dotted, '.')) {
+    if (!at->is_object()) *at = Json::object();
+    at = &(*at)[key];
+  }
+  *at = std::move(value);
+}
+
+// What a run limits sequences to may be less than what the model can take; that is its original's to say.
+bool is_shorter(const config::OptionSpec& spec, const Json& original, const config::Value& value) {
+  const auto* length = std::get_if<std::int64_t>(&value);
+  return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
+}
+
+void put_option(Json& json, const config::Resolved& option, bool has_original) {
+  for (const auto& name : names_of(option.spec)) {
+    const auto* original = find(json, name);
+    if (!original) continue;
+    if (json_of(option.value) != *original && !is_shorter(option.spec, *original, option.value))
+      put(json, name, json_of(option.value));
+    return;
+  }
+  if (has_original && std::holds_alternative<std::monostate>(option.value)) return;
+  put(json, option.spec.spellings.empty() ? option.spec.key : option.spec.spellings.front(), json_of(option.value));
+}
+
+void put_ids(Json& json, const TokenIds& ids) {
+  const auto one = [](std::int64_t id) { return id < 0 ? Json(nullptr) : Json(id); };
+  json["bos_token_id"] = one(ids.begin);
+  json["eos_token_id"] = ids.ends.size() > 1 ? Json(ids.ends) : one(ids.ends.empty() ? -1 : ids.ends.front());
+  json["pad_token_id"] = one(ids.pad);
 }
 
 bool has(const config::Section& section, const config::OptionSpec& spec) {
@@ -58,18 +121,11 @@ config::Section with_model_file(const config::Section& section, const ModelFolde
     throw Error("model.path: there is no file " + file,
                 "name a Hugging Face model folder, with config.json and *.safetensors", folder.where);
   }
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(read_file(file));
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("it is no JSON: ", error.what()), "download the model's folder again", file);
-  }
+  const auto json = parse(read_file(file), file);
   auto result = section;
   for (const auto& spec : schema) {
     if (has(section, spec)) continue;
-    std::vector<std::string> names{spec.key};
-    names.insert(names.end(), spec.spellings.begin(), spec.spellings.end());
-    for (const auto& name : names) {
+    for (const auto& name : names_of(spec)) {
       const auto* found = find(json, name);
       if (!found) continue;
       auto value = value_of(*found);
@@ -80,6 +136,26 @@ config::Section with_model_file(const config::Section& section, const ModelFolde
     }
   }
   return result;
+}
+
+std::string config_json(const ConfigJson& from) {
+  if (from.map.architecture.empty()) throw Error("this model has no Hugging Face architecture");
+  const bool has_original = !from.original.empty();
+  auto json = has_original ? parse(from.original, "config.json") : Json::object();
+  json["architectures"] = Json::array({from.map.architecture});
+  for (const auto& option : from.options) {
+    const auto& left_out = from.map.left_out;
+    if (std::find(left_out.begin(), left_out.end(), option.spec.key) == left_out.end())
+      put_option(json, option, has_original);
+  }
+  for (const auto& [key, text] : from.map.more) {
+    // A length that is made up here gives way to the original's.
+    if (!has_original || key != "max_position_embeddings") put(json, key, Json::parse(text));
+  }
+  if (!has_original) put_ids(json, from.ids);
+  // One of the two names; older programs know the first alone.
+  json[json.contains("dtype") ? "dtype" : "torch_dtype"] = from.dtype;
+  return json.dump(2) + "\n";
 }
 
 }  // namespace capstan::setup

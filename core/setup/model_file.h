@@ -2,9 +2,12 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/config/options.h>
+#include <capstan/layout/file_tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
@@ -38,6 +41,27 @@ config::Section with_preset(const config::Section& section, const ModelPreset& p
 /// Throws Error: at `where` when the file is missing, at the file when it is no JSON.
 config::Section with_model_file(const config::Section& section, const ModelFolder& folder,
                                 const config::Schema& schema);
+
+/// Ids that a config.json names; -1 and no ends: it says null.
+struct TokenIds {
+  std::int64_t begin = -1;
+  std::vector<std::int64_t> ends;
+  std::int64_t pad = -1;
+};
+
+/// What a config.json is written from.
+struct ConfigJson {
+  const std::vector<config::Resolved>& options;  ///< the model's; the same table reads and writes such files
+  const layout::FileMap& map;
+  std::string original;  ///< text of the config.json that the model came from, which keeps all else it says; or empty
+  TokenIds ids;          ///< where there is no original
+  std::string dtype;     ///< "bfloat16"
+};
+
+/// The text of a config.json from which with_model_file reads the same options. Each stands under the name that the
+/// original has for it, else under its first spelling, else under its own key. Throws Error where the model has no
+/// such file.
+std::string config_json(const ConfigJson& from);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -64,19 +64,6 @@ std::string names_text(const std::vector<std::string>& names) {
   return join(first) + (names.size() > most ? cat(" and ", names.size() - most, " more") : "");
 }
 
-std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
-  std::vector<const layout::Param*> records;
-  std::set<std::string> known;
-  for (const auto* unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        if (known.insert(record.name).second) records.push_back(&record);
-      }
-    }
-  }
-  return records;
-}
-
 // The names of records behind "optimizer/<state>/".
 std::set<std::string> records_with_state(const checkpoint::Reader& reader) {
   const std::string kind = "optimizer/";

@@ -66,4 +66,9 @@ std::unique_ptr<layout::Source> open_weights(const fs::path& folder, const layou
   return opened;
 }
 
+std::unique_ptr<layout::Source> open_boxes(const fs::path& run) {
+  const auto inside = run / "weights";
+  return std::make_unique<SavedWeights>(has_boxes(inside) ? inside : run);
+}
+
 }  // namespace capstan::setup

@@ -18,5 +18,8 @@ std::filesystem::path find_weights(const std::filesystem::path& path);
 std::unique_ptr<layout::Source> open_weights(const std::filesystem::path& folder, const layout::FileMap& map,
                                              const std::vector<const layout::Param*>& records);
 
+/// The trained weights of a run's folder, or of a folder of boxes; whether they are those of a model is not looked at.
+std::unique_ptr<layout::Source> open_boxes(const std::filesystem::path& run);
+
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

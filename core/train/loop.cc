@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "setup/assemble.h"
+#include "setup/model_folder.h"
+#include "setup/weights.h"
 #include "train/expert_load.h"
 #include "train/memory.h"
 #include "train/schedule.h"
@@ -173,6 +176,7 @@ void Loop::save_at_end(std::int64_t steps_done) {
   const auto weights = folder_.path() / "weights";
   save_weights(weights, job_, session_, step_, steps_done, attempt_);
   ended_.weights = weights.string();
+  if (!stopped_) model_ = save_model(ended_.weights);
 }
 
 // One step; the next one's samples are drawn, and their sums started, while the device works on this one.
@@ -323,6 +327,15 @@ void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
   if (!saved) return;
   folder_.checkpoint(*saved);
   each_monitor("checkpoint_saved", [&](monitor::Monitor& monitor) { monitor.checkpoint_saved(*saved); });
+}
+
+std::string Loop::save_model(const std::string& weights) {
+  const auto units = setup::pointers(session_.units);
+  if (const auto reason = setup::not_exportable(job_, units); !reason.empty())
+    return "no model folder for transformers: " + reason;
+  const auto values = setup::open_boxes(weights);
+  return setup::written_text(
+      setup::write_model_folder(job_, units, *values, folder_.path() / "model", {}, *session_.communicator));
 }
 
 }  // namespace capstan::train

@@ -32,6 +32,8 @@ class Loop {
   bool stopped() const { return stopped_; }
   /// What all ranks agreed on when they stopped.
   const Wishes& agreed() const { return agreed_; }
+  /// What is said of the folder that transformers loads; empty when none was asked for.
+  const std::string& model() const { return model_; }
 
  private:
   // A step whose result may still be on its way from the device.
@@ -63,6 +65,7 @@ class Loop {
   void answer_all(std::int64_t steps_done);
   void publish(const monitor::EvalEnded& event);
   void publish(const std::optional<monitor::CheckpointSaved>& saved);
+  std::string save_model(const std::string& weights);
   template <class Call>
   void each_monitor(const char* phase, const Call& call);
 
@@ -85,6 +88,7 @@ class Loop {
   bool stopped_ = false;
   Wishes agreed_;
   double step_s_ = 0;  ///< the longest step so far
+  std::string model_;
   Clock::time_point last_report_;
   double paused_s_ = 0;  ///< evaluation since the last report
   Statistics statistics_;

@@ -70,6 +70,7 @@ capstan::layout::FileMap Bloom::file_map() const {
   const auto h = options_->hidden_size;
   capstan::layout::FileMap map;
   map.prefixes = {"transformer."};
+  map.architecture = "BloomForCausalLM";
   if (options_->tie_word_embeddings) map.ignored = {"lm_head.weight"};
   for (const auto& unit : build()) {
     for (const auto& weight : unit->weights()) {

@@ -75,6 +75,11 @@ capstan::layout::FileMap Gpt::file_map() const {
   capstan::layout::FileMap map;
   map.prefixes = {"transformer."};
   map.ignored = {".attn.bias", ".attn.masked_bias"};
+  map.architecture = "GPT2LMHeadModel";
+  // Not set, these two follow `dropout`, which a config.json does not know of.
+  map.left_out = {"embedding_dropout", "attention_dropout"};
+  map.more["embd_pdrop"] = capstan::number_text(options_->embedding_dropout.value_or(options_->dropout));
+  map.more["attn_pdrop"] = capstan::number_text(options_->attention_dropout.value_or(options_->dropout));
   if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
   const auto same = [&](const std::string& name, bool transposed) { map.tensors[name] = {name, transposed, {}, {}}; };
   if (!options_->tie_word_embeddings) same("lm_head.weight", false);

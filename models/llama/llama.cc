@@ -57,6 +57,8 @@ class Llama : public nn::Model {
   capstan::layout::FileMap file_map() const override;
 
  private:
+  void describe_config(capstan::layout::FileMap& map) const;
+
   capstan::config::Options<LlamaOptions> options_;
 };
 
@@ -88,6 +90,13 @@ void Llama::check(capstan::Diagnostics& diagnostics) const {
                         " is not below model.rope_high_frequency_factor ", o.rope_high_frequency_factor),
                     "use 1 and 4, as Llama 3.1 does");
   }
+  if (o.model_type != "llama" && (o.attention_bias || o.mlp_bias)) {
+    diagnostics.add(
+        o.attention_bias ? options_.where(&LlamaOptions::attention_bias) : options_.where(&LlamaOptions::mlp_bias),
+        cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
+            " models have no such biases"),
+        "set model_type = \"llama\", or leave it away");
+  }
   if (const auto window = o.window()) {
     diagnostics.add(options_.where(&LlamaOptions::sliding_window),
                     cat("model.sliding_window is ", *window, ": attention over a sliding window is not supported"),
@@ -95,11 +104,35 @@ void Llama::check(capstan::Diagnostics& diagnostics) const {
   }
 }
 
+// What a config.json of the family has besides the options.
+void Llama::describe_config(capstan::layout::FileMap& map) const {
+  const auto& o = *options_;
+  map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
+                     : o.model_type == "qwen2" ? "Qwen2ForCausalLM"
+                                               : "LlamaForCausalLM";
+  map.more["num_key_value_heads"] = std::to_string(o.kv_heads());
+  if (o.model_type != "qwen2") map.left_out.emplace_back("use_sliding_window");
+  if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
+  if (!o.sliding_window && o.model_type == "llama") map.left_out.emplace_back("sliding_window");
+  if (o.rope_type == "llama3") {
+    // Files say how long the scaled model may be; where only a shorter length is asked for, it is not that.
+    if (o.seq_length <= o.rope_original_length) {
+      map.more["max_position_embeddings"] =
+          std::to_string(static_cast<std::int64_t>(static_cast<double>(o.rope_original_length) * *o.rope_factor));
+    }
+    return;
+  }
+  map.left_out.insert(map.left_out.end(),
+                      {"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_original_length"});
+  if (o.rope_type == "default") map.left_out.insert(map.left_out.end(), {"rope_type", "rope_factor"});
+}
+
 // Files of the causal-LM class have "model." before every name but the head's, files of the bare model have not. Old
 // ones hold the rotary frequencies as buffers; a tied head may be there as a copy.
 capstan::layout::FileMap Llama::file_map() const {
   capstan::layout::FileMap map;
   map.prefixes = {"model."};
+  describe_config(map);
   map.ignored = {".rotary_emb.inv_freq"};
   if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
   const std::string prefix = map.prefixes.front();

@@ -31,33 +31,34 @@ void describe_sizes(OptionTable<LlamaOptions>& t) {
 void describe_rope(OptionTable<LlamaOptions>& t) {
   t.add("rope_theta", &LlamaOptions::rope_theta)
       .above(0)
+      .spelling("rope_theta")
       .spelling("rope_parameters.rope_theta")
       .doc("base of the rotary frequencies");
   t.add("rope_type", &LlamaOptions::rope_type)
       .choices({"default", "linear", "llama3"})
-      .spelling("rope_parameters.rope_type")
       .spelling("rope_scaling.rope_type")
+      .spelling("rope_parameters.rope_type")
       .spelling("rope_scaling.type")
       .doc("how rotary frequencies are scaled: not; all divided by rope_factor; long wavelengths alone (Llama 3.1)");
   t.add("rope_factor", &LlamaOptions::rope_factor)
       .above(0)
-      .spelling("rope_parameters.factor")
       .spelling("rope_scaling.factor")
+      .spelling("rope_parameters.factor")
       .doc("what scaled frequencies are divided by; required by rope_type linear and llama3");
   t.add("rope_low_frequency_factor", &LlamaOptions::rope_low_frequency_factor)
       .above(0)
-      .spelling("rope_parameters.low_freq_factor")
       .spelling("rope_scaling.low_freq_factor")
+      .spelling("rope_parameters.low_freq_factor")
       .doc("llama3: wavelengths above rope_original_length / this are divided");
   t.add("rope_high_frequency_factor", &LlamaOptions::rope_high_frequency_factor)
       .above(0)
-      .spelling("rope_parameters.high_freq_factor")
       .spelling("rope_scaling.high_freq_factor")
+      .spelling("rope_parameters.high_freq_factor")
       .doc("llama3: wavelengths below rope_original_length / this are kept");
   t.add("rope_original_length", &LlamaOptions::rope_original_length)
       .min(1)
-      .spelling("rope_parameters.original_max_position_embeddings")
       .spelling("rope_scaling.original_max_position_embeddings")
+      .spelling("rope_parameters.original_max_position_embeddings")
       .doc("llama3: sequence length that the unscaled model was trained on");
 }
 

@@ -105,6 +105,9 @@ capstan::layout::FileMap Mixtral::file_map() const {
   const auto& o = *options_;
   capstan::layout::FileMap map;
   map.prefixes = {"model."};
+  map.architecture = "MixtralForCausalLM";
+  map.left_out = {"rope_type"};
+  map.more["num_key_value_heads"] = std::to_string(o.kv_heads());
   map.ignored = {".rotary_emb.inv_freq"};
   if (o.tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
   const auto bare = [&](const std::string& name) {

@@ -48,12 +48,13 @@ void describe_rest(OptionTable<MixtralOptions>& t) {
       .doc("added to the mean square in norms");
   t.add("rope_theta", &MixtralOptions::rope_theta)
       .above(0)
+      .spelling("rope_theta")
       .spelling("rope_parameters.rope_theta")
       .doc("base of the rotary frequencies");
   t.add("rope_type", &MixtralOptions::rope_type)
       .choices({"default"})
-      .spelling("rope_parameters.rope_type")
       .spelling("rope_scaling.rope_type")
+      .spelling("rope_parameters.rope_type")
       .spelling("rope_scaling.type")
       .doc("how rotary frequencies are scaled: not");
   t.add("activation", &MixtralOptions::activation).choices({"silu"}).spelling("hidden_act").doc("of the gate");

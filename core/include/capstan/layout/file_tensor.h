@@ -47,7 +47,18 @@ struct FileMap {
   /// Ends of names that files may hold and nobody reads: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
 
-  /// The name under which transformers' causal-LM class has the tensor: with the first prefix, but for the head's.
+  // What export needs besides.
+  /// config.json's `architectures` ("LlamaForCausalLM"); empty: there are no such files of this model.
+  std::string architecture = {};
+  /// Names that stand without the first prefix, which export puts before all others.
+  std::vector<std::string> unprefixed = {"lm_head.weight"};
+  /// Options that a config.json does not have, or that mean nothing in it at their values.
+  std::vector<std::string> left_out = {};
+  /// What else it says, key -> JSON: {"embd_pdrop", "0.1"}.
+  std::map<std::string, std::string> more = {};
+
+  /// The name under which transformers' causal-LM class has the tensor: with the first prefix, but for
+  /// those in `unprefixed`.
   std::string published(const std::string& name) const;
 };
 

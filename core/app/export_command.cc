@@ -1,0 +1,76 @@
+#include "app/export_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/check_command.h"
+#include "app/hub_cache.h"
+#include "setup/assemble.h"
+#include "setup/model_folder.h"
+#include "setup/weights.h"
+
+namespace capstan::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<c10::ScalarType> dtype_of(const std::string& name) {
+  if (name == "fp32") return c10::kFloat;
+  if (name == "bf16") return c10::kBFloat16;
+  if (name == "fp16") return c10::kHalf;
+  return {};
+}
+
+// The run that a folder belongs to: itself, or what holds it (its weights, one of its checkpoints).
+fs::path run_of(const fs::path& folder) {
+  if (!fs::is_directory(folder)) throw Error("there is no such folder", "name a run's folder", folder.string());
+  const auto absolute = fs::weakly_canonical(folder);
+  for (auto at = absolute; at != at.root_path(); at = at.parent_path()) {
+    if (fs::exists(at / "config.toml")) return at;
+  }
+  throw Error("it holds no config.toml: this is no run's folder", "name the folder that `capstan run` printed",
+              folder.string());
+}
+
+fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
+  const auto out = arguments.out.empty() ? run / "model" : fs::path(arguments.out);
+  if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
+    throw Error("it is there already, and nothing is written over it",
+                "name another folder: --out FOLDER" +
+                    std::string(arguments.out.empty() ? "; transformers loads this one as it is" : ""),
+                out.string());
+  }
+  return out;
+}
+
+}  // namespace
+
+int export_command(const ExportArguments& arguments, const Environment& env) {
+  const auto run = run_of(arguments.run);
+  const auto out = out_folder(arguments, run);
+  plugin::Host host(plugin_folders(env));
+  setup::JobRequest request;
+  request.file = (run / "config.toml").string();
+  request.hub = hub_cache(env);
+  request.only_model = true;
+  Diagnostics diagnostics;
+  const auto job = setup::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  const auto units = setup::build_units(job);
+  const auto values = setup::open_boxes(arguments.run);
+  setup::ModelFolderOptions options;
+  options.dtype = dtype_of(arguments.dtype);
+  options.shard_bytes = static_cast<std::int64_t>(arguments.shard_gb * 1e9);
+  setup::WrittenModel written;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    written = setup::write_model_folder(job, setup::pointers(units), *values, out, options, communicator);
+  });
+  std::printf("%s\n", setup::written_text(written).c_str());
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace capstan::app

@@ -1,0 +1,23 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+
+#include "app/launch.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace app {
+
+struct ExportArguments {
+  std::string run;             ///< a run's folder
+  std::string to = "hf";       ///< the format
+  std::string out;             ///< the folder to write; empty: model in the run's folder
+  std::string dtype = "auto";  ///< auto, fp32, bf16 or fp16
+  double shard_gb = 5;         ///< largest file, 10^9 bytes
+};
+
+/// `capstan export`: writes a run's weights as a folder that transformers loads, and prints where. Throws Error.
+int export_command(const ExportArguments& arguments, const Environment& env);
+
+}  // namespace app
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,78 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan/layout/file_tensor.h>
+#include <capstan/layout/param.h>
+#include <capstan/layout/source.h>
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace checkpoint {
+
+/// What a Hugging Face folder's weights are made of.
+struct HfWeights {
+  std::vector<const layout::Param*> records;  ///< of the whole model, each once
+  layout::FileMap map;
+  layout::Source* values = nullptr;      ///< of what was trained
+  FolderSource* original = nullptr;      ///< what it was trained from: gives names, dtypes and frozen records; or null
+  std::optional<c10::ScalarType> dtype;  ///< of all tensors; nothing: the original's, else `fallback`
+  c10::ScalarType fallback = c10::kFloat;    ///< dtype of a tensor that no original has
+  std::int64_t shard_bytes = 5'000'000'000;  ///< a file is begun where the one before would grow beyond this
+};
+
+/// Writes the weights of a Hugging Face folder by as many ranks as there are: each writes whole files of its own and
+/// holds one tensor at a time. model.safetensors, or model-00001-of-0000N.safetensors and an index.
+///
+///     HfWriter writer(weights);                       // on every rank, with the same answer
+///     writer.write(folder, rank, world_size);         // each its files
+///     if (rank == 0) writer.write_index(folder);
+class HfWriter {
+ public:
+  /// Throws Error with the names of records that have no place in such a folder.
+  explicit HfWriter(HfWeights weights);
+
+  /// This rank's files. Throws Error for a value that its dtype cannot hold.
+  void write(const std::filesystem::path& folder, int rank, int world_size) const;
+  /// The index, where there are several files.
+  void write_index(const std::filesystem::path& folder) const;
+
+  std::size_t files() const { return files_.size(); }
+  std::int64_t bytes() const;
+  /// The dtype of most elements, as config.json states it.
+  c10::ScalarType dtype() const;
+
+ private:
+  // A record's part of a tensor.
+  struct Piece {
+    const layout::Param* record = nullptr;
+    const layout::FileTensor* place = nullptr;
+    std::size_t stacked = 0;  // which of place->stack
+  };
+  struct Tensor {
+    TensorHead head;
+    std::vector<Piece> pieces;
+    std::int64_t bytes() const;
+  };
+  void add(const std::string& name, const Piece& piece);
+  void share_out();
+  at::Tensor read(const Tensor& tensor) const;
+  layout::Source& source_of(const layout::Param& record) const;
+
+  HfWeights weights_;
+  std::vector<Tensor> tensors_;                  // in the model's order
+  std::vector<std::vector<std::size_t>> files_;  // tensors of each
+};
+
+/// Records that have no place in the map's files: adapters, a model's own additions.
+std::vector<std::string> without_place(const std::vector<const layout::Param*>& records, const layout::FileMap& map);
+
+}  // namespace checkpoint
+CAPSTAN_END_NAMESPACE
