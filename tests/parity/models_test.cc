@@ -8,41 +8,22 @@
 #include <capstan_catch.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 
-#include "checkpoint/scratch.h"
-#include "parity/python.h"
+#include "parity/models.h"
 #include "setup/session.h"
 #include "train/generate.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
 using namespace capstan;
+using parity::Case;
+using parity::cases;
+using parity::folders;
+using parity::prepare;
 
 namespace {
-
-struct Case {
-  std::string name;
-  std::string plugin;
-};
-
-const std::vector<Case> cases{
-    {"gpt2", "gpt"},
-    {"gpt2-untied", "gpt"},
-    {"bloom", "bloom"},
-    {"bloom-6-heads", "bloom"},
-    {"llama", "llama"},
-    {"llama-3.1", "llama"},
-    {"llama-3.2", "llama"},
-    {"llama-biases", "llama"},
-    {"mistral", "llama"},
-    {"qwen2", "llama"},
-    {"mixtral", "mixtral"},
-    {"mixtral-aux", "mixtral"},
-    {"mixtral-top-3", "mixtral"},
-};
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -54,37 +35,6 @@ Tensors load(const std::filesystem::path& path) {
     file.read(name, layout::Box::whole(info.shape), out[name]);
   }
   return out;
-}
-
-/// The reference folders, made once.
-const std::filesystem::path& folders() {
-  static const Scratch scratch;
-  static const std::filesystem::path made = [] {
-    const auto path = scratch.path() / "models";
-    run_python("models.py", {path.string()});
-    return path;
-  }();
-  return made;
-}
-
-setup::Job prepare(const Case& one, const std::string& precision) {
-  const auto folder = folders() / one.name;
-  const auto config = folder / ("job-" + precision + ".toml");
-  std::ofstream(config)
-      << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << one.plugin << "\"\npath = \"" << folder.string()
-      << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"byte\"\ntrain = \"" CAPSTAN_SOURCE_DIR
-         "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
-         "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
-      << precision
-      << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
-         "schedule = \"linear\"\nclip = 1.0\n";
-  static plugin::Host host;
-  Diagnostics diagnostics;
-  setup::JobRequest request;
-  request.file = config.string();
-  auto job = setup::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return job;
 }
 
 nn::Batch batch_of(const at::Tensor& ids) {
