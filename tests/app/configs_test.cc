@@ -1,0 +1,164 @@
+// The fate of every configuration in configs/: what `check` says of it with the questions at hand, with and without the
+// model that it starts from.
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "app/hub_cache.h"
+#include "setup/assemble.h"
+#include "support/folder.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path configs = fs::path(CAPSTAN_SOURCE_DIR) / "configs";
+
+struct Checked {
+  setup::Job job;
+  std::vector<std::string> faults;
+};
+
+Checked check(const std::string& name, int ranks, std::vector<std::string> overrides, const setup::HubCache& hub) {
+  static plugin::Host host;
+  const auto questions = [](const char* part) { return cat(configs.string(), "/data/mini_squad_", part, ".json"); };
+  overrides.insert(overrides.end(),
+                   {"data.train=" + questions("train"), "data.eval=" + questions("eval"), "run.host_memory=2000"});
+  setup::JobRequest request;
+  request.file = (configs / name).string();
+  request.overrides = std::move(overrides);
+  request.world_size = ranks;
+  request.device = "cuda";
+  request.hub = hub;
+  Diagnostics diagnostics;
+  Checked out;
+  out.job = setup::prepare(request, host, diagnostics);
+  for (const auto& diagnostic : diagnostics.list()) out.faults.push_back(diagnostic.text());
+  return out;
+}
+
+// A snapshot of a hub id: config.json, and weights of the right names and shapes whose bytes nobody wrote (the file is
+// sparse).
+void make_snapshot(const test::Folder& hub, const std::string& name, const nlohmann::json& config,
+                   const setup::Job& job) {
+  const auto repository = "models--" + name;
+  hub.write(repository + "/refs/main", "abc123\n");
+  hub.write(repository + "/snapshots/abc123/config.json", config.dump());
+  const auto map = job.model.object->file_map();
+  const auto units = setup::build_units(job);
+  nlohmann::json header;
+  std::uint64_t offset = 0;
+  for (const auto* record : setup::records_of(setup::pointers(units))) {
+    const auto& tensor = map.tensors.at(record->name);
+    const auto shape = tensor.expected_shape(record->shape);
+    const auto end = offset + static_cast<std::uint64_t>(layout::numel(shape)) * 2;
+    header[tensor.name] = {{"dtype", "F16"}, {"shape", shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  const auto text = header.dump();
+  std::string length(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  const auto file = hub.write(repository + "/snapshots/abc123/model.safetensors", length + text);
+  fs::resize_file(file, 8 + text.size() + offset);
+}
+
+struct Fate {
+  int ranks;
+  std::string hub_id;  ///< that is missing; empty: nothing is
+  std::int64_t parameters;
+  std::vector<std::string> overrides = {};
+};
+
+const std::map<std::string, Fate> fates{
+    {"quickstart.toml", {2, "", 0}},
+    {"gpt2_small_squad.toml", {8, "", 124'439'808}},
+    {"bloom560m_baseline.toml", {1, "bigscience/bloom-560m", 0}},
+    {"bloom560m_baseline_bf16.toml", {1, "bigscience/bloom-560m", 0}},
+    {"bloom560m_random.toml", {1, "", 559'214'592, {"data.tokenizer=byte"}}},
+    {"llama31_8b.toml", {8, "meta-llama/Llama-3.1-8B", 0}},
+    {"llama31_8b_random.toml", {8, "", 8'030'261'248}},
+    {"mixtral_8x7b.toml", {8, "mistralai/Mixtral-8x7B-v0.1", 0}},
+    {"mixtral_8x7b_random.toml", {8, "", 46'702'792'704}},
+};
+
+}  // namespace
+
+TEST_CASE("each configuration passes check, or says which model to download and how") {
+  const test::Folder empty;
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(configs)) {
+    if (entry.path().extension() == ".toml") files.insert(entry.path().filename().string());
+  }
+  for (const auto& [file, fate] : fates) {
+    INFO(file);
+    files.erase(file);
+    const auto checked = check(file, fate.ranks, fate.overrides, {empty.path(), "HF_HOME=/scratch"});
+    if (!fate.hub_id.empty()) {
+      REQUIRE(checked.faults.size() == 1);
+      CHECK_THAT(checked.faults[0],
+                 Contains(cat("and no model ", fate.hub_id, " in the hub's cache ", empty.path().string())) &&
+                     Contains(cat("HF_HOME=/scratch hf download ", fate.hub_id, R"( --include "*.[js]*")")));
+      continue;
+    }
+    CHECK(join(checked.faults, "\n") == "");
+    if (fate.parameters > 0) CHECK_THAT(checked.job.model_summary(), Contains(thousands(fate.parameters)));
+  }
+  CHECK(join({files.begin(), files.end()}) == "");  // those whose fate is not told here
+}
+
+TEST_CASE("the baseline is the workshop's, and runs from the hub's cache once the model is there") {
+  const test::Folder hub;
+  const auto random = check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {});
+  REQUIRE(random.faults.empty());
+  // The published file's own spellings.
+  make_snapshot(hub, "bigscience--bloom-560m",
+                {{"model_type", "bloom"},
+                 {"vocab_size", 250880},
+                 {"n_embed", 1024},
+                 {"n_layer", 24},
+                 {"num_attention_heads", 16},
+                 {"torch_dtype", "float16"}},
+                random.job);
+  for (const auto& [file, precision] :
+       {std::pair{"bloom560m_baseline.toml", "fp16"}, {"bloom560m_baseline_bf16.toml", "bf16"}}) {
+    INFO(file);
+    const auto checked = check(file, 1, {"data.tokenizer=byte"}, {hub.path(), ""});
+    CHECK(join(checked.faults, "\n") == "");
+    const auto& job = checked.job;
+    CHECK(job.model_options->path == (hub / "models--bigscience--bloom-560m/snapshots/abc123").string());
+    CHECK_THAT(job.model_summary(), Contains("559,214,592"));
+    CHECK(job.train->precision == precision);
+    CHECK(job.train->epochs == 3);
+    CHECK(job.batch.micro_batch == 4);
+    CHECK(job.batch.accumulation == 4);
+    CHECK(job.optimizer->lr == 5e-5);
+    CHECK(job.optimizer->weight_decay == 0.01);
+    CHECK(job.optimizer->betas == std::vector<double>{0.9, 0.999});
+    CHECK(job.optimizer->eps == 1e-8);
+    CHECK(job.optimizer->clip == 1);
+    CHECK(job.optimizer->schedule == "linear");
+    CHECK(job.sample_length == 512);
+  }
+}
+
+TEST_CASE("check finds what is wrong with the files of a model, all of it") {
+  const test::Folder hub;
+  const auto random = check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {});
+  make_snapshot(hub, "bigscience--bloom-560m",
+                {{"model_type", "bloom"}, {"vocab_size", 250880}, {"n_embed", 1024}, {"n_layer", 24}, {"n_head", 16}},
+                random.job);
+  const auto folder = hub / "models--bigscience--bloom-560m/snapshots/abc123";
+  const auto faults = [&](const std::vector<std::string>& overrides) {
+    auto all = overrides;
+    all.emplace_back("data.tokenizer=byte");
+    return join(check("bloom560m_baseline.toml", 1, all, {hub.path(), ""}).faults, "\n");
+  };
+  CHECK_THAT(faults({"model.num_layers=23"}), Contains("12 tensors that the model does not have: h.23."));
+  CHECK_THAT(faults({"model.num_layers=25"}), Contains("12 tensors missing: h.24."));
+  fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 1);
+  CHECK_THAT(faults({}), Contains("1 tensor is cut off: "));
+}
