@@ -189,6 +189,19 @@ void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& 
   }
 }
 
+// What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
+// file.
+std::function<void(std::int64_t, std::int64_t)> fill_progress() {
+  using Clock = std::chrono::steady_clock;
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  return [terminal, last = Clock::now()](std::int64_t done, std::int64_t all) mutable {
+    if (!terminal && Clock::now() - last < std::chrono::seconds(10)) return;
+    last = Clock::now();
+    std::fprintf(stderr, "%sfilling parameters: %s of %s%s", terminal ? "\r" : "", thousands(done).c_str(),
+                 thousands(all).c_str(), done == all || !terminal ? "\n" : "");
+  };
+}
+
 void print_start(const setup::Job& job, const train::RunFolder& folder, const setup::Resume& resume) {
   std::printf("%s%s\nrun folder: %s\n", job.model_summary().c_str(), job.mesh.arithmetic().c_str(),
               folder.path().c_str());
@@ -254,14 +267,11 @@ void load(const RunArguments& arguments, const Environment& env, const Device& d
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
   state.folder->write_config(job);
   if (world.rank == 0) note_job(env, state.folder->path());
-  const bool shows = world.rank == 0 && ::isatty(STDERR_FILENO) == 1;
+  const auto show = world.rank == 0 ? fill_progress() : nullptr;
   state.resume = train::resume_run(job, communicator, *state.folder);
   agreement.check();
   const auto progress = [&](std::int64_t done, std::int64_t all) {
-    if (shows) {
-      std::fprintf(stderr, "\rfilling parameters: %s of %s%s", thousands(done).c_str(), thousands(all).c_str(),
-                   done == all ? "\n" : "");
-    }
+    if (show) show(done, all);
     agreement.check();
   };
   state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());

@@ -111,6 +111,7 @@ void Llama::describe_config(capstan::layout::FileMap& map) const {
                      : o.model_type == "qwen2" ? "Qwen2ForCausalLM"
                                                : "LlamaForCausalLM";
   map.more["num_key_value_heads"] = std::to_string(o.kv_heads());
+  map.more["head_dim"] = std::to_string(o.dim());
   if (o.model_type != "qwen2") map.left_out.emplace_back("use_sliding_window");
   if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
   if (!o.sliding_window && o.model_type == "llama") map.left_out.emplace_back("sliding_window");

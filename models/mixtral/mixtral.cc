@@ -108,6 +108,7 @@ capstan::layout::FileMap Mixtral::file_map() const {
   map.architecture = "MixtralForCausalLM";
   map.left_out = {"rope_type"};
   map.more["num_key_value_heads"] = std::to_string(o.kv_heads());
+  map.more["head_dim"] = std::to_string(o.dim());
   map.ignored = {".rotary_emb.inv_freq"};
   if (o.tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
   const auto bare = [&](const std::string& name) {
