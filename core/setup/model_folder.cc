@@ -57,7 +57,7 @@ TokenIds ids_of(const data::Tokenizer* tokenizer) {
   return ids;
 }
 
-void copy_file(const fs::path& from, const fs::path& to) {
+void copy_over(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
   if (error) throw Error(cat("cannot copy ", from.string(), " to it: ", error.message()), {}, to.string());
@@ -75,10 +75,10 @@ bool copy_tokenizer(const Job& job, const fs::path& folder) {
   const auto from = tokenizer_folder(job);
   if (from.empty()) return false;
   for (const auto* name : tokenizer_files) {
-    if (fs::exists(from / name)) copy_file(from / name, folder / name);
+    if (fs::exists(from / name)) copy_over(from / name, folder / name);
   }
   const auto& option = job.data_options->tokenizer;
-  if (fs::is_regular_file(option)) copy_file(option, folder / "tokenizer.json");
+  if (fs::is_regular_file(option)) copy_over(option, folder / "tokenizer.json");
   if (fs::exists(folder / "tokenizer.json") && !fs::exists(folder / "tokenizer_config.json"))
     write_file(folder / "tokenizer_config.json", "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
   return fs::exists(folder / "tokenizer.json");
@@ -90,7 +90,7 @@ bool write_descriptions(const Job& job, const layout::FileMap& map, const std::s
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
   write_file(folder / "config.json", config_json({job.model.options, map, config, ids_of(job.tokenizer.get()), dtype}));
   if (!original.empty() && fs::exists(original / "generation_config.json"))
-    copy_file(original / "generation_config.json", folder / "generation_config.json");
+    copy_over(original / "generation_config.json", folder / "generation_config.json");
   return copy_tokenizer(job, folder);
 }
 
