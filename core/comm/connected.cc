@@ -99,6 +99,7 @@ class Connected final : public Communicator {
   Connected(const ConnectOptions& options, Meeting meeting)
       : options_(options),
         hosts_(std::move(meeting.hosts)),
+        where_(std::move(meeting.where)),
         store_(std::move(meeting.store)),
         gloo_device_(make_gloo_device(meeting.address)),
         failure_(std::make_shared<FailureState>(options.world.rank)),
@@ -160,6 +161,8 @@ class Connected final : public Communicator {
     return store_->get(keys);
   }
 
+  std::string rendezvous() const override { return where_; }
+
   void report_failure(const std::string& message) override { failure_->fail({world().rank, world().host, message}); }
 
  private:
@@ -189,6 +192,7 @@ class Connected final : public Communicator {
 
   const ConnectOptions options_;
   const std::vector<std::string> hosts_;
+  const std::string where_;
   std::unique_ptr<Store> store_;
   std::shared_ptr<GlooDevice> gloo_device_;
   std::shared_ptr<FailureState> failure_;
@@ -205,7 +209,14 @@ class Connected final : public Communicator {
 std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
   CAPSTAN_ASSERT(options.world.rank >= 0 && options.world.rank < options.world.size);
   if (options.world.size == 1) return std::make_unique<Alone>(options.world);
-  return std::make_unique<Connected>(options, meet(options));
+  try {
+    return std::make_unique<Connected>(options, meet(options));
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const Error& error) {
+    if (!options.rendezvous.file.empty()) report_early_failure(options, error.what());
+    throw;
+  }
 }
 
 RendezvousServer::RendezvousServer(const std::string& prefix) : store_(Store::serve("127.0.0.1", 0, prefix)) {

@@ -12,16 +12,18 @@ namespace comm {
 /// What a rank tells the others about its collectives, as text for the store.
 std::string describe_calls(CallLog& log);
 
-/// One member of the group whose call does not end.
-struct Member {
+/// A rank of the run while a collective does not end.
+struct Position {
   int rank = 0;
   std::string host;
-  std::string calls;  ///< its describe_calls(); empty when it did not answer
+  bool in_group = false;  ///< a member of the group of the call
+  std::string calls;      ///< its describe_calls(); empty when it did not answer
 };
 
-/// "all-reduce 'grad norm' of group dp, call 42, has not ended for 600 s …": who waits in it, who has not arrived
-/// and where those are instead. `waiting` is the call that the reporting rank waits in.
-std::string hang_report(const Call& waiting, const std::vector<Member>& members);
+/// Where the ranks are, in words: "all-gather 'blocks.13' of group shard, call 42, has not ended for 600 s: …", a line
+/// for those that wait in it and for each place where others are, then what follows from that. `waiting` is the call
+/// that the reporting rank waits in; ranks outside of its group are named where they are in a call themselves.
+std::string hang_report(const Call& waiting, const std::vector<Position>& ranks);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

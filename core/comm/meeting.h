@@ -18,6 +18,7 @@ struct Meeting {
   std::string address;             ///< this rank's, for Gloo
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;
+  std::string where;  ///< the store, as the one who runs it knows it: "10.0.0.7:43121"
 };
 
 /// Opens or finds the store and waits until all ranks have come. Throws Error that names those that did not.

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -62,21 +63,50 @@ AddressList look_up(const std::string& host, int& status) {
   return {status == 0 ? list : nullptr, freeaddrinfo};
 }
 
+/// The list's addresses, each once, IPv4 first.
+std::vector<std::string> addresses(const AddressList& list) {
+  std::vector<std::string> found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
+      if (i->ai_family != family) continue;
+      const std::string address = digits(i->ai_addr);
+      if (std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+    }
+  }
+  return found;
+}
+
+/// A socket's address of IPv4 or IPv6; false when the text is neither.
+bool parse_address(const std::string& text, sockaddr_storage& address, socklen_t& size) {
+  const std::uint16_t discard = htons(9);  // any port: nothing is sent
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  address = {};
+  if (inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = discard;
+    size = sizeof v4;
+    return true;
+  }
+  if (inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) != 1) return false;
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = discard;
+  size = sizeof v6;
+  return true;
+}
+
 }  // namespace
 
-std::string resolve(const std::string& host) {
+std::vector<std::string> resolve(const std::string& host) {
   int status = 0;
   const AddressList list = look_up(host, status);
   if (!list) {
     throw Error(cat("the rendezvous host '", host, "' is unknown: ", gai_strerror(status)),
                 "check MASTER_ADDR, or unset it: Capstan then publishes the address itself");
   }
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
-      if (i->ai_family == family) return digits(i->ai_addr);
-    }
-  }
-  throw Error(cat("the rendezvous host '", host, "' has no IP address"), "check MASTER_ADDR");
+  auto found = addresses(list);
+  if (found.empty()) throw Error(cat("the rendezvous host '", host, "' has no IP address"), "check MASTER_ADDR");
+  return found;
 }
 
 std::string address_of_interface(const std::string& interface) {
@@ -90,33 +120,37 @@ std::string address_of_interface(const std::string& interface) {
 }
 
 std::string address_towards(const std::string& address) {
-  sockaddr_in target{};
-  target.sin_family = AF_INET;
-  target.sin_port = htons(9);  // any: nothing is sent
-  if (inet_pton(AF_INET, address.c_str(), &target.sin_addr) != 1) return {};
-  const int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage target{};
+  socklen_t size = 0;
+  if (!parse_address(address, target, size)) return {};
+  const int socket_fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket_fd < 0) return {};
-  sockaddr_in local{};
-  socklen_t size = sizeof local;
-  const bool known = connect(socket_fd, reinterpret_cast<const sockaddr*>(&target), sizeof target) == 0 &&
-                     getsockname(socket_fd, reinterpret_cast<sockaddr*>(&local), &size) == 0;
+  sockaddr_storage local{};
+  socklen_t local_size = sizeof local;
+  const bool known = connect(socket_fd, reinterpret_cast<const sockaddr*>(&target), size) == 0 &&
+                     getsockname(socket_fd, reinterpret_cast<sockaddr*>(&local), &local_size) == 0;
   close(socket_fd);
   return known ? digits(reinterpret_cast<const sockaddr*>(&local)) : std::string();
 }
 
-std::string own_address() {
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> found;
+  const auto add = [&found](const std::string& address) {
+    if (is_loopback(address) || address.starts_with("fe80:")) return;  // a link-local one needs the interface's name
+    if (std::find(found.begin(), found.end(), address) == found.end()) found.push_back(address);
+  };
   std::array<char, 256> name{};
   int status = 0;
   if (gethostname(name.data(), name.size()) == 0) {
-    const AddressList list = look_up(name.data(), status);
-    for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
-      if (i->ai_family == AF_INET && !is_loopback(digits(i->ai_addr))) return digits(i->ai_addr);
+    for (const std::string& address : addresses(look_up(name.data(), status))) {
+      if (address.find(':') == std::string::npos) add(address);
     }
   }
   for (const Interface& i : interfaces()) {
-    if (i.up && i.ipv4 && !is_loopback(i.address)) return i.address;
+    if (i.up) add(i.address);
   }
-  return "127.0.0.1";
+  if (found.empty()) found.emplace_back("127.0.0.1");
+  return found;
 }
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }

@@ -4,6 +4,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -78,6 +79,11 @@ class Pulse::Loop {
     const std::scoped_lock lock(mutex_);
     if (!suspicious_since_) suspicious_since_ = Clock::now();
     changed_.notify_all();
+  }
+  /// Where all ranks were when this one became suspicious; empty when that is not known.
+  std::string known_positions() const {
+    const std::scoped_lock lock(mutex_);
+    return positions_;
   }
   const PulseSetup& setup() const { return setup_; }
   FailureState& failure() { return *failure_; }
@@ -165,33 +171,42 @@ class Pulse::Loop {
     failure_->fail({rank, setup_.hosts[static_cast<std::size_t>(rank)], message});
   }
 
+  /// Everybody says where it is when a call of this rank does not end, or a connection broke and nobody knows why.
   void watch_for_hangs() {
     const auto now = Clock::now();
-    if (!asked_) {
+    if (!hung_ && !failure_->failure()) {
       const auto calls = log_->in_flight();
-      if (!calls.empty() && now - calls.front().start > setup_.timeout && !failure_->failure()) {
-        store_->set("where are you", "");
-        asked_ = now;
-      }
+      hung_ = !calls.empty() && now - calls.front().start > setup_.timeout;
+    }
+    if (!asked_ && (hung_ || suspicious_since())) {
+      store_->set("where are you", "");
+      asked_ = now;
     }
     if (!answered_where_ && store_->has({"where are you"})) {
       store_->set(cat("calls/", setup_.world.rank), describe_calls(*log_));
       answered_where_ = true;
     }
-    if (asked_ && now - *asked_ > answer_time && !failure_->failure()) report_hang();
+    if (!asked_ || now - *asked_ < answer_time || failure_->failure()) return;
+    const std::string report = positions();
+    if (hung_ && !report.empty()) failure_->fail({-1, {}, report});
+    const std::scoped_lock lock(mutex_);
+    positions_ = report;
   }
 
-  void report_hang() {
+  /// What the ranks answered; empty when this rank's call has ended meanwhile.
+  std::string positions() {
     const auto calls = log_->in_flight();
-    if (calls.empty()) return;
-    std::vector<Member> members;
-    for (const int rank : setup_.members(calls.front().group)) {
-      Member member{rank, setup_.hosts[static_cast<std::size_t>(rank)], {}};
+    if (calls.empty()) return {};
+    const auto members = setup_.members(calls.front().group);
+    const bool world = members.empty();  // the store's own waits
+    std::vector<Position> ranks;
+    for (int rank = 0; rank < setup_.world.size; ++rank) {
+      const bool in_group = world || std::find(members.begin(), members.end(), rank) != members.end();
       const std::string key = cat("calls/", rank);
-      if (store_->has({key})) member.calls = store_->get(key);
-      members.push_back(member);
+      ranks.push_back({rank, setup_.hosts[static_cast<std::size_t>(rank)], in_group,
+                       store_->has({key}) ? store_->get(key) : std::string()});
     }
-    failure_->fail({-1, {}, hang_report(calls.front(), members)});
+    return hang_report(calls.front(), ranks);
   }
 
   bool may_leave() {
@@ -228,12 +243,14 @@ class Pulse::Loop {
   bool aborted_ = false;
   std::optional<Clock::time_point> asked_;
   bool answered_where_ = false;
+  bool hung_ = false;  // a call has outlasted the time limit
 
   std::atomic<milliseconds> answered_{std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch())};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Clock::time_point> closing_since_;
   std::optional<Clock::time_point> suspicious_since_;
+  std::string positions_;
   bool ended_ = false;
 };
 
@@ -261,7 +278,10 @@ void Pulse::find_failure(const std::string& reason) {
   loop_->suspect();
   loop_->failure().wait([] { return false; }, loop_->setup().silence + 2 * beat);
   const auto me = loop_->setup().world;
-  loop_->failure().fail({me.rank, me.host, cat("it lost the connection to a peer: ", reason)});
+  const std::string positions = loop_->known_positions();
+  loop_->failure().fail(
+      {me.rank, me.host,
+       cat("it lost the connection to a peer: ", reason, positions.empty() ? "" : "\n  ", positions)});
 }
 
 std::chrono::milliseconds Pulse::unanswered() const { return loop_->unanswered(); }

@@ -43,7 +43,7 @@ class Pulse {
   void close();
   bool closing() const;
   /// A connection broke: returns when the run's failure is known, for which silent peers are given 3 s. If nobody
-  /// turns out to be at fault, this rank fails with `reason`.
+  /// turns out to be at fault, this rank fails with `reason` and where all ranks were.
   void find_failure(const std::string& reason);
   /// Time since the store answered last.
   std::chrono::milliseconds unanswered() const;

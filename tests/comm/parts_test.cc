@@ -12,6 +12,7 @@
 #include "comm/hang_report.h"
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
+#include "comm/ranks_text.h"
 #include "comm/store.h"
 #include "support/folder.h"
 
@@ -101,20 +102,52 @@ TEST_CASE("hang report: who is there, who is not, and where those are") {
   CallLog nowhere;
   CallLog ahead;  // has left the call already: it did arrive
   ahead.end(ahead.begin("all-reduce", "dp", "grad norm", 42), cpu);
-  const std::string text = hang_report(waiting, {{0, "a", describe_calls(there)},
-                                                 {2, "b", describe_calls(elsewhere)},
-                                                 {4, "c", describe_calls(behind)},
-                                                 {6, "d", describe_calls(nowhere)},
-                                                 {8, "e", ""},
-                                                 {9, "f", describe_calls(ahead)}});
+  const std::string text = hang_report(waiting, {{0, "a", true, describe_calls(there)},
+                                                 {1, "a", true, describe_calls(there)},
+                                                 {2, "b", true, describe_calls(elsewhere)},
+                                                 {3, "b", false, describe_calls(elsewhere)},
+                                                 {4, "c", true, describe_calls(behind)},
+                                                 {5, "c", false, describe_calls(behind)},
+                                                 {6, "d", true, describe_calls(nowhere)},
+                                                 {8, "e", true, ""},
+                                                 {9, "f", true, describe_calls(ahead)}});
   CHECK(text ==
-        "all-reduce 'grad norm' of group dp, call 42, has not ended for 600 s. Ranks 0, 9 of it are there. Not there:\n"
-        "    rank 2 on b: in broadcast 'weights' of group tp, call 7, for 0 s\n"
-        "    rank 4 on c: in no collective; its last was all-reduce 'grad norm' of group dp, call 41\n"
-        "    rank 6 on d: in no collective, and never was\n"
-        "    rank 8 on e: does not answer");
-  CHECK_THAT(hang_report(waiting, {{0, "a", describe_calls(there)}}),
-             Contains("All of its ranks are: the network or the device does not finish it."));
+        "all-reduce 'grad norm' of group dp, call 42, has not ended for 600 s:\n"
+        "    ranks 0, 1, 9 wait in it\n"
+        "    ranks 2, 3 on b are in broadcast 'weights' of group tp, call 7\n"
+        "    rank 4 on c is in no collective; its last was all-reduce 'grad norm' of group dp, call 41\n"
+        "    rank 6 on d is in no collective, and never was\n"
+        "    rank 8 on e does not answer\n"
+        "    it waits for ranks 2, 4, 6, 8");
+  CHECK_THAT(hang_report(waiting, {{0, "a", true, describe_calls(there)}}),
+             Contains("    rank 0 waits in it\n    all of its ranks are in it: the network or a device does not finish "
+                      "it (capstan preflight measures them)"));
+}
+
+TEST_CASE("hang report: ranks that took different paths") {
+  const Call waiting{"all-gather", "shard", "blocks.13", 42, std::chrono::steady_clock::now()};
+  CallLog gathers;
+  (void)gathers.begin("all-gather", "shard", "blocks.13", 42);
+  CallLog scatters;
+  (void)scatters.begin("reduce-scatter", "shard", "blocks.12", 42);
+  (void)scatters.begin("all-gather", "shard", "blocks.11", 43);
+  (void)scatters.begin("all-gather", "shard", "blocks.10", 44);
+  std::vector<Position> ranks;
+  for (int rank = 0; rank < 5; ++rank) ranks.push_back({rank, rank < 4 ? "a" : "b", true, describe_calls(gathers)});
+  ranks.push_back({5, "b", true, describe_calls(scatters)});
+  // A rank that is in a later call of the group has been in this one, unless that was another one there.
+  CHECK(hang_report(waiting, ranks) ==
+        "all-gather 'blocks.13' of group shard, call 42, has not ended for 0 s:\n"
+        "    ranks 0-4 wait in it\n"
+        "    rank 5 on b is in reduce-scatter 'blocks.12' of group shard, call 42 and all-gather 'blocks.11' of group "
+        "shard, call 43\n"
+        "    the ranks call different collectives: each of a group must call the same ones, in the same order");
+}
+
+TEST_CASE("ranks in words") {
+  CHECK(ranks_text({5}) == "rank 5");
+  CHECK(ranks_text({0, 1}) == "ranks 0, 1");
+  CHECK(ranks_text({0, 1, 2, 3, 7, 8, 10, 11, 12}) == "ranks 0-3, 7, 8, 10-12");
 }
 
 TEST_CASE("ordered sum: 16-bit floats are summed in float32 and rounded once") {
@@ -132,11 +165,14 @@ TEST_CASE("ordered sum: out may be the first part") {
 }
 
 TEST_CASE("network: addresses of this host") {
-  CHECK(resolve("localhost") == "127.0.0.1");
-  CHECK(resolve("127.0.0.1") == "127.0.0.1");
+  CHECK(resolve("localhost").front() == "127.0.0.1");  // IPv4 first, whatever the system prefers
+  CHECK(resolve("127.0.0.1") == std::vector<std::string>{"127.0.0.1"});
+  CHECK(resolve("::1") == std::vector<std::string>{"::1"});
   CHECK(address_towards("127.0.0.1") == "127.0.0.1");
   CHECK(address_of_interface("lo") == "127.0.0.1");
-  CHECK_FALSE(own_address().empty());
+  CHECK(address_towards("::1") == "::1");
+  CHECK(address_towards("nonsense").empty());
+  CHECK_FALSE(own_addresses().empty());
   CHECK_THROWS_WITH(resolve("no-such-host.invalid"),
                     Contains("the rendezvous host 'no-such-host.invalid' is unknown") && Contains("check MASTER_ADDR"));
   CHECK_THROWS_WITH(address_of_interface("ib7"),

@@ -225,11 +225,60 @@ TEST_CASE("processes: a collective that does not end is reported with who is whe
     CHECK(rank.exit_code == 75);
     CHECK_THAT(rank.output, Contains("peer failed: all-reduce 'gradients' of group all, call 2, has not ended for "));
     CHECK_THAT(rank.output,
-               Contains("Ranks 0, 2 of it are there. Not there:\n    rank 1 on here: in no collective; its "
-                        "last was barrier 'start' of group all, call 1\n"));
+               Contains(" s:\n    ranks 0, 2 wait in it\n    rank 1 on here is in no collective; its last was barrier "
+                        "'start' of group all, call 1\n    it waits for rank 1\n"));
   }
   CHECK_THAT(ranks[0].output,
              Contains("capstan error: rank 0 was in all-reduce 'gradients' of group all, call 2, for "));
+}
+
+TEST_CASE("rank: skips one", "[.rank]") {
+  auto options = rank_options();
+  options.timeout = seconds(2);
+  as_rank(options, [](Communicator& c) {
+    auto group = everyone(c);
+    const int size = c.world().size;
+    group->barrier("start");
+    if (c.world().rank != 1) group->all_gather(at::empty({3 * size}), at::ones({3}), "blocks.13");
+    group->reduce_scatter(at::empty({3}), at::ones({3 * size}), "blocks.12");
+  });
+}
+
+TEST_CASE("processes: a rank that skips a collective is told from those that do not") {
+  for (const RankResult& rank : run_ranks("rank: skips one", 3)) {
+    CHECK(rank.exit_code == 75);
+    CHECK_THAT(rank.output, Contains("of group all, call 2, has not ended for "));
+    CHECK_THAT(rank.output, Contains("the ranks call different collectives: each of a group must call the same ones"));
+    // Whoever reports, both sides are named with what they are in.
+    const bool by_the_one = rank.output.find("peer failed: reduce-scatter") != std::string::npos;
+    CHECK_THAT(rank.output,
+               by_the_one ? Contains("\n    rank 1 waits in it\n    ranks 0, 2 on here are in all-gather 'blocks.13'")
+                          : Contains("\n    ranks 0, 2 wait in it\n    rank 1 on here is in reduce-scatter 'blocks.12' "
+                                     "of group all, call 2\n"));
+  }
+}
+
+TEST_CASE("rank: another size", "[.rank]") {
+  auto options = rank_options();
+  options.silence = seconds(3);
+  options.deterministic = false;
+  as_rank(options, [](Communicator& c) {
+    auto group = everyone(c);
+    group->barrier("start");
+    const bool odd = c.world().rank == 1;
+    if (odd) return group->all_reduce(at::ones({70000}), ReduceOp::sum, "blocks.12");
+    group->all_reduce(at::ones({3}), ReduceOp::sum, "blocks.13");
+  });
+}
+
+TEST_CASE("processes: ranks whose collectives have different sizes end, and say where each was") {
+  const auto ranks = run_ranks("rank: another size", 2);
+  for (const RankResult& rank : ranks) {
+    CHECK(rank.exit_code != 0);
+    CHECK(rank.exit_code != -SIGKILL);
+  }
+  CHECK_THAT(ranks[0].output + ranks[1].output,
+             Contains("it lost the connection to a peer: ") && Contains("the ranks call different collectives"));
 }
 
 TEST_CASE("rank: unwinds", "[.rank]") {
@@ -263,33 +312,6 @@ TEST_CASE("processes: a main thread that notices nothing is handed to the execut
   CHECK(ranks[0].exit_code == 9);
   CHECK_THAT(ranks[0].output, Contains("stuck: rank 1 on here failed: the disk is full"));
   CHECK_THAT(ranks[0].output, Contains("the main thread is stuck and does not notice the failure"));
-}
-
-TEST_CASE("rank: one does not come", "[.rank]") {
-  auto options = rank_options();
-  options.connect_timeout = seconds(2);
-  if (options.world.rank == 2) return;
-  as_rank(options, all_reduce_for_ever);
-}
-
-TEST_CASE("processes: a rank that never comes is named") {
-  const auto ranks = run_ranks("rank: one does not come", 3);
-  CHECK(ranks[0].exit_code == 1);
-  CHECK_THAT(ranks[0].output, Contains("threw: rank 2 of 3 did not connect within 0:02"));
-  CHECK(ranks[1].exit_code == 75);
-  CHECK_THAT(ranks[1].output, Contains("peer failed: rank 0 on here failed: rank 2 of 3 did not connect"));
-}
-
-TEST_CASE("rank: twins", "[.rank]") {
-  auto options = rank_options();
-  options.connect_timeout = seconds(4);
-  if (options.world.rank == 2) options.world.rank = 1;
-  as_rank(options, all_reduce_for_ever);
-}
-
-TEST_CASE("processes: two processes that are the same rank") {
-  const auto ranks = run_ranks("rank: twins", 3);
-  CHECK_THAT(ranks[1].output + ranks[2].output, Contains("threw: two processes are rank 1: on here and on here"));
 }
 
 TEST_CASE("rank: disagree", "[.rank]") {

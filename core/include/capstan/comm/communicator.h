@@ -40,6 +40,8 @@ class Communicator {
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
   virtual void report_failure(const std::string& message) = 0;
+  /// Where the ranks met: "10.0.0.7:43121"; empty for one rank alone and for in-process ranks.
+  virtual std::string rendezvous() const { return {}; }
 };
 
 /// Runs `body` as `size` ranks, each a thread of this process, for test matrices: CPU only, sums in rank order.

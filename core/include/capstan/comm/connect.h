@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
@@ -16,10 +17,11 @@ class Store;
 
 /// Where the ranks of a run meet: a key-value store, usually in rank 0.
 struct Rendezvous {
-  std::string host;    ///< the store's address (MASTER_ADDR); empty: read from `file`
-  int port = 0;        ///< its port
-  std::string file;    ///< where rank 0 publishes "host:port" of a free port, and the others read it
-  std::string prefix;  ///< before every key: tells the attempts of one job apart
+  std::string host;        ///< the store's address (MASTER_ADDR); empty: read from `file`
+  int port = 0;            ///< its port
+  std::string file;        ///< where rank 0 publishes "address:port", a line each, and the others read it
+  std::vector<int> ports;  ///< with `file`: those that rank 0 may use, the first free one is taken; empty: any
+  std::string prefix;      ///< before every key: tells the attempts of one job apart
   bool store_exists =
       false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients
 
@@ -31,10 +33,12 @@ struct ConnectOptions {
   World world;
   Rendezvous rendezvous;
   std::string interface;              ///< network interface for rendezvous and Gloo; empty: what reaches the rendezvous
+  std::vector<std::string> hosts;     ///< where the launcher put each rank, for messages; may be empty
   bool deterministic = false;         ///< CPU all-reduce in rank order; reduce-scatter on CPU always is
   const NcclFactory* nccl = nullptr;  ///< from app::GpuModule; without it only CPU groups can be made
 
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds news = std::chrono::seconds(10);     ///< how often rank 0 says who is missing
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  ///< for one collective; then a hang report
   std::chrono::milliseconds silence = std::chrono::seconds(10);  ///< a peer that is not heard of for so long is dead
   std::chrono::milliseconds patience = std::chrono::seconds(5);  ///< for the main thread to notice a failure
@@ -48,6 +52,11 @@ struct ConnectOptions {
 /// rank nothing is opened. The object's destruction says goodbye; rank 0's waits for the others' (the store lives
 /// in it).
 std::unique_ptr<Communicator> connect(const ConnectOptions& options);
+
+/// What a rank that fails before connect() owes its peers: those that are connecting, or will within half a minute, end
+/// with its error instead of waiting for it. Takes up to half a minute where the rendezvous is an address
+/// (MASTER_ADDR). Throws nothing; a peer that cannot be told finds the rank missing at its time limit.
+void report_early_failure(const ConnectOptions& options, const std::string& message) noexcept;
 
 /// A store in a process that is no rank, for ranks that it starts itself.
 class RendezvousServer {

@@ -1,0 +1,100 @@
+#include "comm/early_failure.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "comm/network.h"
+#include "comm/store.h"
+
+namespace capstan::comm {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds effort{30};          // to tell peers through a store that may not be there yet
+constexpr seconds other_attempt{120};  // a failure so much older than this process is not of its run
+
+fs::path file_of(const Rendezvous& where) { return where.file + ".failed"; }
+
+/// The first one counts: a link is never made over a file that exists.
+void leave_file(const Rendezvous& where, const Failure& failure) {
+  const fs::path file = file_of(where);
+  std::error_code ignored;
+  fs::create_directories(file.parent_path(), ignored);
+  const fs::path own = cat(file.string(), "-", failure.rank);
+  write_file(own, failure.serialized());
+  (void)::link(own.c_str(), file.c_str());
+  fs::remove(own, ignored);
+}
+
+void tell_store(const ConnectOptions& options, const Failure& failure) {
+  const Rendezvous& where = options.rendezvous;
+  const auto limit = std::min<milliseconds>(effort, options.connect_timeout);
+  if (options.world.rank != 0 || where.store_exists) {
+    Store::connect(resolve(where.host).front(), where.port, where.prefix, limit)
+        ->set_if_absent("failure", failure.serialized());
+    return;
+  }
+  const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix);
+  store->set_if_absent("failure", failure.serialized());
+  const auto deadline = Clock::now() + limit;
+  for (int rank = 1; rank < options.world.size && Clock::now() < deadline;) {
+    if (store->has({cat("informed/", rank)})) {
+      ++rank;
+    } else {
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<Failure> read_early_failure(const Rendezvous& where) {
+  if (where.file.empty()) return std::nullopt;
+  const fs::path file = file_of(where);
+  std::error_code absent;
+  // NFS remembers that a file was absent; opening its folder makes it look again.
+  (void)fs::directory_iterator(file.parent_path(), absent);
+  const auto written = fs::last_write_time(file, absent);
+  const auto started = fs::last_write_time("/proc/self", absent);
+  if (absent || written + other_attempt < started) return std::nullopt;
+  return Failure::parse(read_file(file));
+}
+
+void wait_until_informed(Store& store, int size, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  for (int rank = 1; rank < size && Clock::now() < deadline;) {
+    if (store.has({cat("hello/", rank)}) && !store.has({cat("informed/", rank)})) {
+      std::this_thread::sleep_for(milliseconds(10));
+    } else {
+      ++rank;
+    }
+  }
+}
+
+void report_early_failure(const ConnectOptions& options, const std::string& message) noexcept {
+  if (options.world.size == 1) return;
+  try {
+    const Failure failure{options.world.rank, options.world.host, message};
+    if (options.rendezvous.file.empty()) {
+      tell_store(options, failure);
+    } else {
+      leave_file(options.rendezvous, failure);
+    }
+  } catch (const std::exception& error) {
+    log::debug(cat("the other ranks cannot be told: ", error.what()));
+  }
+}
+
+}  // namespace capstan::comm
