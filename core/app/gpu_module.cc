@@ -9,10 +9,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
+#include "app/foreign_libraries.h"
 #include "app/gpu_module_elf.h"
 #include "comm/nccl.h"
 
@@ -28,10 +31,13 @@ fs::path file_of(const void* address) {
   return fs::canonical(info.dli_fname);
 }
 
+fs::path torch_cuda_library() {
+  return file_of(reinterpret_cast<const void*>(&at::globalContext)).parent_path() / "libtorch_cuda.so";
+}
+
 /// LibTorch's CUDA major version, from what its GPU library needs: "libcudart.so.13".
 int cuda_major(const fs::path& module) {
-  const fs::path torch_cuda =
-      file_of(reinterpret_cast<const void*>(&at::globalContext)).parent_path() / "libtorch_cuda.so";
+  const fs::path torch_cuda = torch_cuda_library();
   for (const fs::path& file : {torch_cuda, module}) {
     if (!fs::exists(file)) continue;
     for (const std::string& library : needed_libraries(file.string())) {
@@ -92,7 +98,25 @@ int choose_gpu(const GpuFacts& facts, const comm::World& world, int cuda_major_v
   return index;
 }
 
-GpuModule open_gpu_module(const comm::World& world) {
+void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, const comm::World& world) {
+  if (gpu.major >= 8 || !precision.starts_with("bf16")) return;
+  throw Error(cat("rank ", world.rank, " on ", world.host, ": precision ", precision,
+                  " needs compute capability 8.0, this GPU (", gpu.name, ") has ", gpu.major, ".", gpu.minor),
+              "ask for a newer GPU, for example #SBATCH --constraint=a100 or h100, or set train.precision = \"fp16\"");
+}
+
+std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const fs::path& root) {
+  std::string pci = gpu.pci;
+  std::transform(pci.begin(), pci.end(), pci.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::ifstream in(root / "sys/bus/pci/devices" / pci / "numa_node");
+  int numa = -1;
+  in >> numa;
+  constexpr std::size_t enough_of_uuid = 12;  // "GPU-1b2f3c4d"
+  return cat(index, " ", gpu.name, " ", gpu.uuid.substr(0, enough_of_uuid), numa < 0 ? "" : cat(" NUMA ", numa));
+}
+
+GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request) {
+  const comm::World& world = launch.world;
   const fs::path file = file_of(reinterpret_cast<const void*>(&choose_gpu)).parent_path() / "libcapstan_cuda.so";
   if (!fs::exists(file)) {
     throw Error(cat("this build has no GPU module: ", file.string(), " does not exist"),
@@ -101,11 +125,14 @@ GpuModule open_gpu_module(const comm::World& world) {
   const GpuFacts facts = ask_driver();
   GpuModule module;
   module.device = choose_gpu(facts, world, cuda_major(file));
-  module.identity = cat(world.host, " ", facts.gpus[static_cast<std::size_t>(module.device)].uuid);
-  if (facts.gpus.size() == 1 && world.local_size > 1) {
-    module.warnings.emplace_back(
-        "each rank sees one GPU only, so NCCL may lose NVLink: use #SBATCH --gpus-per-node instead of --gpus-per-task");
-  }
+  module.warnings = check_gpus(launch, static_cast<int>(facts.gpus.size()));
+  const GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(module.device)];
+  check_precision(gpu, request.precision, world);
+  refuse_foreign_libraries(foreign_libraries(torch_cuda_library(), request.ld_library_path));
+  module.identity = cat(world.host, " ", gpu.uuid);
+  module.description = describe_gpu(module.device, gpu);
+  module.uuid = gpu.uuid;
+  module.driver_version = facts.driver_version;
   tame_nccl_watchdog();
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw Error(cat("the GPU module cannot be loaded: ", dlerror()), "run tools/setup --cuda");

@@ -28,11 +28,14 @@ struct Driver {
   int (*device)(int*, int) = nullptr;
   int (*attribute)(int*, int, int) = nullptr;
   int (*uuid)(Uuid*, int) = nullptr;
+  int (*name)(char*, int, int) = nullptr;
+  int (*pci)(char*, int, int) = nullptr;
 
   bool load(void* library) {
     return look_up(library, "cuInit", init) && look_up(library, "cuDriverGetVersion", version) &&
            look_up(library, "cuDeviceGetCount", count) && look_up(library, "cuDeviceGet", device) &&
-           look_up(library, "cuDeviceGetAttribute", attribute) && look_up(library, "cuDeviceGetUuid", uuid);
+           look_up(library, "cuDeviceGetAttribute", attribute) && look_up(library, "cuDeviceGetUuid", uuid) &&
+           look_up(library, "cuDeviceGetName", name) && look_up(library, "cuDeviceGetPCIBusId", pci);
   }
 };
 
@@ -58,6 +61,9 @@ void ask_gpus(const Driver& driver, GpuFacts& facts) {
     driver.attribute(&gpu.major, compute_capability_major, device);
     driver.attribute(&gpu.minor, compute_capability_minor, device);
     if (driver.uuid(&uuid, device) == 0) gpu.uuid = uuid_text(uuid);
+    std::array<char, 128> text{};
+    if (driver.name(text.data(), static_cast<int>(text.size()), device) == 0) gpu.name = text.data();
+    if (driver.pci(text.data(), static_cast<int>(text.size()), device) == 0) gpu.pci = text.data();
     facts.gpus.push_back(gpu);
   }
 }

@@ -7,80 +7,18 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
+#include "app/launch_reader.h"
+
 namespace capstan::app {
 namespace {
-
-/// Typed access that names the variable in its errors.
-class Reader {
- public:
-  explicit Reader(const Environment& env) : env_(env) {}
-
-  bool has(const std::string& name) const { return env_(name).has_value(); }
-  std::string text(const std::string& name) const { return env_(name).value_or(""); }
-
-  std::optional<int> maybe_number(const std::string& name) const {
-    const auto value = env_(name);
-    if (!value) return std::nullopt;
-    int number = 0;
-    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-    if (error != std::errc() || end != value->data() + value->size() || number < 0) {
-      throw Error(cat(name, " is '", *value, "', not a number"),
-                  "it is set by the launcher: start the program through it");
-    }
-    return number;
-  }
-  int number(const std::string& name) const {
-    const auto value = maybe_number(name);
-    if (!value)
-      throw Error(cat("the launcher did not set ", name), "start the program through srun, torchrun or mpirun");
-    return *value;
-  }
-  int number(const std::string& name, int otherwise) const { return maybe_number(name).value_or(otherwise); }
-
-  /// The names of those that are set.
-  std::vector<std::string> present(const std::vector<std::string>& names) const {
-    std::vector<std::string> found;
-    for (const auto& name : names) {
-      if (has(name)) found.push_back(name);
-    }
-    return found;
-  }
-
- private:
-  const Environment& env_;
-};
 
 std::string host_name() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size()) != 0) return "localhost";
   return name.data();
-}
-
-void check_world(const comm::World& world, const std::string& rank_name, const std::string& size_name) {
-  if (world.size < 1 || world.rank >= world.size) {
-    throw Error(cat(rank_name, "=", world.rank, " and ", size_name, "=", world.size, " contradict each other"),
-                "start the program through its launcher");
-  }
-}
-
-/// MASTER_ADDR and MASTER_PORT, both or none.
-void read_master(const Reader& env, Launch& launch) {
-  const bool address = env.has("MASTER_ADDR");
-  const bool port = env.has("MASTER_PORT");
-  if (address != port) {
-    throw Error(address ? "MASTER_ADDR is set but MASTER_PORT is not" : "MASTER_PORT is set but MASTER_ADDR is not",
-                "set both, or none: Capstan then finds a free port and publishes it itself");
-  }
-  if (!address) return;
-  launch.host = env.text("MASTER_ADDR");
-  launch.port = env.number("MASTER_PORT");
-  if (launch.port < 1 || launch.port > 65535) {
-    throw Error(cat("MASTER_PORT is ", launch.port, ", not a port"), "use 1024 to 65535");
-  }
 }
 
 bool from_torchrun(const Reader& env) {
@@ -102,47 +40,6 @@ void read_torchrun(const Reader& env, Launch& launch) {
   launch.store_exists = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   launch.key = cat(env.has("TORCHELASTIC_RUN_ID") ? env.text("TORCHELASTIC_RUN_ID") : "torchrun", ".",
                    env.number("TORCHELASTIC_RESTART_COUNT", 0));
-}
-
-/// The k-th entry of "2(x3),1": tasks of each node as SLURM writes them.
-int tasks_on_node(const std::string& list, int node) {
-  for (const std::string& part : split(list, ',')) {
-    const auto open = part.find("(x");
-    const int tasks = std::atoi(part.substr(0, open).c_str());
-    const int nodes = open == std::string::npos ? 1 : std::atoi(part.substr(open + 2).c_str());
-    if (node < nodes) return tasks;
-    node -= nodes;
-  }
-  return 0;
-}
-
-void read_srun(const Reader& env, Launch& launch) {
-  comm::World& world = launch.world;
-  world.launcher = "srun";
-  world.rank = env.number("SLURM_PROCID");
-  world.size = env.number("SLURM_STEP_NUM_TASKS", env.number("SLURM_NTASKS", 1));
-  world.local_rank = env.number("SLURM_LOCALID");
-  world.node = env.number("SLURM_NODEID", 0);
-  world.nodes = env.number("SLURM_STEP_NUM_NODES", env.number("SLURM_NNODES", 1));
-  check_world(world, "SLURM_PROCID", "SLURM_NTASKS");
-  const std::string list =
-      env.has("SLURM_STEP_NODELIST") ? env.text("SLURM_STEP_NODELIST") : env.text("SLURM_NODELIST");
-  if (!list.empty()) launch.nodes = expand_hostlist(list);
-  if (world.node < static_cast<int>(launch.nodes.size())) {
-    world.host = launch.nodes[static_cast<std::size_t>(world.node)];
-  }
-  const std::string tasks =
-      env.has("SLURM_STEP_TASKS_PER_NODE") ? env.text("SLURM_STEP_TASKS_PER_NODE") : env.text("SLURM_TASKS_PER_NODE");
-  const int here = tasks_on_node(tasks, world.node);
-  world.local_size = here > 0 ? here : (world.nodes > 0 ? (world.size + world.nodes - 1) / world.nodes : world.size);
-  launch.key = cat(env.text("SLURM_JOB_ID"), ".", env.text("SLURM_STEP_ID"), ".", env.number("SLURM_RESTART_COUNT", 0));
-  read_master(env, launch);
-  const auto stale = env.present({"RANK", "WORLD_SIZE", "LOCAL_RANK"});
-  if (!stale.empty()) {
-    launch.warnings.push_back(
-        cat(join(stale), stale.size() == 1 ? " is" : " are",
-            " set but srun started this program: ignored (remove the export from the job script)"));
-  }
 }
 
 void read_mpi(const Reader& env, Launch& launch) {
@@ -183,6 +80,7 @@ void read_local(const Reader& env, Launch& launch) {
   launch.host = where.substr(0, colon);
   launch.store_exists = true;
   launch.key = "local";
+  launch.hosts.assign(static_cast<std::size_t>(world.size), world.host);
 }
 
 /// A step of srun's, and not the batch script or the shell of an allocation, whose "steps" have reserved numbers.
@@ -200,6 +98,28 @@ void read_alone(const Reader& env, Launch& launch) {
 }
 
 }  // namespace
+
+void check_world(const comm::World& world, const std::string& rank_name, const std::string& size_name) {
+  if (world.size < 1 || world.rank >= world.size) {
+    throw Error(cat(rank_name, "=", world.rank, " and ", size_name, "=", world.size, " contradict each other"),
+                "start the program through its launcher");
+  }
+}
+
+void read_master(const Reader& env, Launch& launch) {
+  const bool address = env.has("MASTER_ADDR");
+  const bool port = env.has("MASTER_PORT");
+  if (address != port) {
+    throw Error(address ? "MASTER_ADDR is set but MASTER_PORT is not" : "MASTER_PORT is set but MASTER_ADDR is not",
+                "set both, or none: Capstan then finds a free port and publishes it itself");
+  }
+  if (!address) return;
+  launch.host = env.text("MASTER_ADDR");
+  launch.port = env.number("MASTER_PORT");
+  if (launch.port < 1 || launch.port > 65535) {
+    throw Error(cat("MASTER_PORT is ", launch.port, ", not a port"), "use 1024 to 65535");
+  }
+}
 
 Environment process_environment() {
   return [](const std::string& name) -> std::optional<std::string> {
@@ -221,14 +141,18 @@ Launch read_launch(const Environment& env) {
   const Reader reader(env);
   Launch launch;
   launch.world.host = host_name();
+  launch.in_slurm = reader.has("SLURM_JOB_ID");
+  launch.home = reader.text("HOME");
   if (from_torchrun(reader)) {
     read_torchrun(reader, launch);
+  } else if (reader.has("CAPSTAN_LOCAL_SIZE") && from_srun(reader)) {
+    read_srun(reader, launch, /*spawned=*/true);
   } else if (reader.has("CAPSTAN_RANK")) {
     read_local(reader, launch);
   } else if (reader.has("OMPI_COMM_WORLD_RANK")) {
     read_mpi(reader, launch);  // before srun: mpirun starts its daemons through srun, and ranks inherit their variables
   } else if (from_srun(reader)) {
-    read_srun(reader, launch);
+    read_srun(reader, launch, /*spawned=*/false);
   } else {
     read_alone(reader, launch);
   }
@@ -240,6 +164,7 @@ comm::Rendezvous Launch::rendezvous(const std::filesystem::path& folder) const {
   where.host = host;
   where.port = port;
   where.store_exists = store_exists;
+  where.ports = ports;
   where.prefix = cat("capstan/", key);
   if (host.empty()) where.file = (folder / cat("rendezvous-", key)).string();
   return where;

@@ -21,8 +21,9 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
+
+#include "app/cpu_share.h"
 
 namespace capstan::app {
 namespace {
@@ -146,13 +147,19 @@ bool names(const char* variable, const std::string& name) {
   return std::strncmp(variable, name.c_str(), name.size()) == 0 && variable[name.size()] == '=';
 }
 
-std::vector<std::string> environment_of(int rank, int n, const comm::Rendezvous& where) {
-  std::vector<std::pair<std::string, std::string>> own{{"CAPSTAN_RANK", std::to_string(rank)},
-                                                       {"CAPSTAN_WORLD_SIZE", std::to_string(n)},
-                                                       {"CAPSTAN_RENDEZVOUS", where.text()}};
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+/// This process's CPUs, as far as a control group lets it use them.
+int usable_cpus() {
+  const int own = static_cast<int>(own_cpus().size());
+  const int quota = cpu_quota();
+  return quota > 0 ? std::min(own, quota) : own;
+}
+
+/// This process's variables, with `own` in place of those of the same name.
+std::vector<std::string> environment_with(Pairs own, int n) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets any
-    own.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores / n)));
+    own.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_cpus() / n)));
   }
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -168,13 +175,15 @@ struct Rank {
   bool running = true;
 };
 
-/// The ranks of one run, from their start to their end.
+/// The ranks of one run on this host, from their start to their end.
 class LocalRanks {
  public:
-  LocalRanks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
-             std::vector<int> orderly)
-      : grace_(grace), orderly_(std::move(orderly)), server_("capstan/local") {
-    for (int rank = 0; rank < n; ++rank) start(rank, n, arguments);
+  /// With `of_step` they are ranks of a step of srun's, and meet where that says.
+  LocalRanks(int n, int first_rank, bool of_step, const std::vector<std::string>& arguments,
+             std::chrono::milliseconds grace, std::vector<int> orderly)
+      : grace_(grace), orderly_(std::move(orderly)), first_rank_(first_rank) {
+    if (!of_step) server_.emplace("capstan/local");
+    for (int local = 0; local < n; ++local) start(local, n, arguments);
   }
 
   int wait() {
@@ -188,9 +197,18 @@ class LocalRanks {
   }
 
  private:
-  void start(int rank, int n, const std::vector<std::string>& arguments) {
+  std::vector<std::string> environment_of(int local, int n) const {
+    if (!server_) return environment_with({{"CAPSTAN_LOCAL_RANK", cat(local)}, {"CAPSTAN_LOCAL_SIZE", cat(n)}}, n);
+    return environment_with({{"CAPSTAN_RANK", cat(local)},
+                             {"CAPSTAN_WORLD_SIZE", cat(n)},
+                             {"CAPSTAN_RENDEZVOUS", server_->rendezvous().text()}},
+                            n);
+  }
+
+  void start(int local, int n, const std::vector<std::string>& arguments) {
+    const int rank = first_rank_ + local;
     Strings argv(arguments);
-    Strings environment(environment_of(rank, n, server_.rendezvous()));
+    Strings environment(environment_of(local, n));
     std::array<int, 2> out{-1, -1};
     std::array<int, 2> err{-1, -1};
     if (rank > 0 && (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0)) {
@@ -253,7 +271,8 @@ class LocalRanks {
     }
   }
 
-  void failed(int rank, int status) {
+  void failed(int local, int status) {
+    const int rank = first_rank_ + local;
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     const int peer_failed = static_cast<int>(ExitCode::peer_failed);
     const bool first = exit_code_ == 0 || (exit_code_ == peer_failed && code != peer_failed && !ending_);
@@ -264,7 +283,7 @@ class LocalRanks {
     const std::string what =
         WIFSIGNALED(status) ? cat("was ", signal_text(WTERMSIG(status))) : cat("ended with exit code ", code);
     if (WIFSIGNALED(status)) log::error(cat("rank ", rank, " ", what));
-    server_.publish_failure(rank, "this host", cat("it ", what));
+    if (server_) server_->publish_failure(rank, "this host", cat("it ", what));
   }
 
   void escalate() {
@@ -281,8 +300,9 @@ class LocalRanks {
 
   const std::chrono::milliseconds grace_;
   const std::vector<int> orderly_;
+  const int first_rank_;
   SignalInbox inbox_;  // before the server: its thread inherits the mask
-  comm::RendezvousServer server_;
+  std::optional<comm::RendezvousServer> server_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
@@ -302,7 +322,14 @@ std::string signal_text(int signal) {
 int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
                     std::vector<int> orderly) {
   if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
-  LocalRanks ranks(n, arguments, grace, std::move(orderly));
+  LocalRanks ranks(n, 0, /*of_step=*/false, arguments, grace, std::move(orderly));
+  return ranks.wait();
+}
+
+int run_ranks_of_step(int n, int first_rank, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
+                      std::vector<int> orderly) {
+  if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
+  LocalRanks ranks(n, first_rank, /*of_step=*/true, arguments, grace, std::move(orderly));
   return ranks.wait();
 }
 

@@ -17,11 +17,12 @@
 #include "app/checkpoint_command.h"
 #include "app/data_command.h"
 #include "app/eval_command.h"
-#include "app/generate_command.h"
 #include "app/export_command.h"
+#include "app/generate_command.h"
 #include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
+#include "app/preflight_command.h"
 #include "app/reference.h"
 #include "app/run_command.h"
 #include "app/tokenize_command.h"
@@ -36,6 +37,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int ranks = 0;
   std::string resolved;
+  bool spawn_local = false;
   std::string plugin;
   std::string deepspeed;
   std::string tokenizer;
@@ -52,6 +54,11 @@ void add_config_arguments(CLI::App& command, Arguments& arguments, const std::st
   command.add_option("overrides", arguments.overrides,
                      "options that win over the file: train.max_steps=250 strategy.fsdp.mode=no_shard");
   command.add_option("-n,--ranks", arguments.ranks, ranks_help)->check(CLI::Range(1, 1 << 20));
+}
+
+void add_spawn_argument(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--spawn-local", arguments.spawn_local,
+                   "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
 }
 
 // The commands that look at data and at what a model says. Returns whether it was one of them.
@@ -81,12 +88,15 @@ std::optional<int> dispatch_looking(const CLI::App& app, Arguments arguments, in
   return {};
 }
 
+RunArguments run_arguments(const Arguments& arguments, int argc, char** argv) {
+  return {arguments.config, arguments.overrides, arguments.ranks, arguments.spawn_local, argc, argv};
+}
+
 int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** argv) {
   const auto env = process_environment();
   const auto folders = plugin_folders(env);
-  if (app.got_subcommand("run"))
-    return run_command({arguments.config, arguments.overrides, arguments.ranks, argc, argv, setup::Purpose::train, {}},
-                       env);
+  if (app.got_subcommand("run")) return run_command(run_arguments(arguments, argc, argv), env);
+  if (app.got_subcommand("preflight")) return preflight_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("check"))
     return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
   if (app.got_subcommand("export")) return export_command(arguments.exported, env);
@@ -207,6 +217,12 @@ int program(int argc, char** argv) {
   auto* run = app.add_subcommand(
       "run", "train; under srun, torchrun or mpirun as one of their ranks, otherwise alone or with -n local ranks");
   add_config_arguments(*run, arguments, "start this many local ranks");
+  add_spawn_argument(*run, arguments);
+  auto* preflight = app.add_subcommand(
+      "preflight",
+      "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL");
+  add_config_arguments(*preflight, arguments, "start this many local ranks");
+  add_spawn_argument(*preflight, arguments);
   auto* check = app.add_subcommand(
       "check",
       "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
@@ -237,7 +253,7 @@ int program(int argc, char** argv) {
     return dispatch(app, arguments, argc, argv);
   } catch (const std::exception& error) {
     const int code = report_exception(error);
-    const bool is_run = app.got_subcommand("run");
+    const bool is_run = app.got_subcommand("run") || app.got_subcommand("preflight");
     return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
   }
 }

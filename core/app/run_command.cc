@@ -4,7 +4,6 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,11 +16,11 @@
 #include <stdexcept>
 
 #include "app/check_command.h"
-#include "app/gpu_module.h"
 #include "app/hub_cache.h"
-#include "app/local_ranks.h"
+#include "app/preflight_command.h"
 #include "app/program.h"
 #include "app/restart.h"
+#include "app/start.h"
 #include "app/stopping.h"
 #include "config/document.h"
 #include "data/token_cache.h"
@@ -40,84 +39,10 @@ class ConfigurationRefused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What connecting needs of the configuration. Faults are not judged here: that comes when all ranks are connected,
-// so that all of them end with the same words.
-struct Early {
-  setup::RunOptions run;
-  setup::CommOptions comm;
-  setup::CheckpointOptions checkpoint;
-
-  /// The exit code of a run that a signal stops, before and after its ranks have met.
-  int stop_code() const {
-    return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
-  }
-};
-
-Early read_early(const RunArguments& arguments) {
-  Early early;
-  try {
-    Diagnostics ignored;
-    const auto document = config::load(arguments.config, arguments.overrides, ignored);
-    early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
-    early.checkpoint = *config::Options<setup::CheckpointOptions>(document.section("checkpoint"), ignored);
-    early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
-  } catch (const Error&) {
-    log::debug("the configuration cannot be read before connecting");
-  }
-  return early;
-}
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-// Where this rank computes: settled, and the GPU module opened, before ATen is used for the first time. "auto" is
-// cuda where the driver shows a GPU.
-struct Device {
-  std::string name = "cpu";
-  GpuModule gpu;
-};
-
-// Once, in words, instead of by each of the ranks that would have none.
-void check_enough_gpus(const Early& early, int ranks) {
-  if (early.run.device == "cpu") return;
-  const auto gpus = static_cast<int>(ask_driver().gpus.size());
-  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks say what is wrong
-  throw Error(cat("-n ", ranks, " asks for ", ranks, " ranks, one GPU each, but this machine shows ", gpus,
-                  gpus == 1 ? " GPU" : " GPUs"),
-              cat("use -n ", gpus, ", or set run.device=cpu"));
-}
-
-Device open_device(const Early& early, const comm::World& world) {
-  Device device;
-  const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !ask_driver().gpus.empty());
-  if (!wants_gpu) return device;
-  // What cuBLAS needs to be deterministic; read when CUDA starts.
-  if (early.run.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
-  device.name = "cuda";
-  device.gpu = open_gpu_module(world);
-  for (const auto& warning : device.gpu.warnings) log::warning(warning);
-  return device;
-}
-
-std::unique_ptr<comm::Communicator> connect_ranks(const Launch& launch, const Early& early, const Device& device) {
-  comm::ConnectOptions options;
-  options.nccl = device.gpu.nccl;
-  options.world = launch.world;
-  options.rendezvous = launch.rendezvous(early.run.dir);
-  options.deterministic = early.run.deterministic;
-  options.timeout = milliseconds(early.comm.timeout_s);
-  options.silence = milliseconds(early.comm.silence_s);
-  options.on_stuck = [](const std::string& first_error) {
-    std::fprintf(stderr, "%s\n", first_error.c_str());
-    std::_Exit(static_cast<int>(ExitCode::peer_failed));
-  };
-  return comm::connect(options);
-}
-
 // The job, or on every rank the same faults at once: those of the lowest rank that found any.
-setup::Job prepare_together(const RunArguments& arguments, const Device& device, plugin::Host& host,
-                            comm::Communicator& communicator, const setup::HubCache& hub) {
+setup::Job prepare_together(const RunArguments& arguments, const Environment& env, const Rank& rank,
+                            plugin::Host& host) {
+  auto& communicator = *rank.communicator;
   const auto& world = communicator.world();
   std::optional<setup::Job> job;
   std::string faults;
@@ -128,9 +53,10 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
     request.overrides = arguments.overrides;
     request.world_size = world.size;
     request.rank = world.rank;
-    request.hub = hub;
-    request.device = device.name;
-    request.gpu = device.gpu.device;
+    request.hub = hub_cache(env);
+    request.device = rank.device.name;
+    request.gpu = rank.device.gpu.device;
+    request.cache = rank.cache;
     request.ranks_per_node = world.local_size;
     request.purpose = arguments.purpose;
     request.weights = arguments.weights;
@@ -140,11 +66,10 @@ setup::Job prepare_together(const RunArguments& arguments, const Device& device,
     faults = error_text(error);
   }
   const auto all = communicator.exchange(faults);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    const bool everywhere = std::count(all.begin(), all.end(), all[rank]) == world.size;
-    throw ConfigurationRefused(everywhere ? all[rank]
-                                          : all[rank] + cat("    on rank ", rank, " of ", world.size, "\n"));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].empty()) continue;
+    const bool everywhere = std::count(all.begin(), all.end(), all[i]) == world.size;
+    throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", world.size, "\n"));
   }
   return std::move(*job);
 }
@@ -236,29 +161,35 @@ struct RankState {
 };
 
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
-RunArguments with_restart(RunArguments arguments, const Environment& env, comm::Communicator& communicator) {
+RunArguments with_restart(RunArguments arguments, const Environment& env, const Rank& rank) {
   std::string found;
-  if (communicator.world().rank == 0) {
-    const auto early = read_early(arguments);
-    found = join(find_restarted(env, early.run, early.checkpoint, arguments.config), "\n");
-  }
-  for (auto& override : split(communicator.exchange(found).front(), '\n')) arguments.overrides.push_back(override);
+  if (rank.first()) found = join(find_restarted(env, rank.early.run, rank.early.checkpoint, arguments.config), "\n");
+  for (auto& override : split(rank.communicator->exchange(found).front(), '\n'))
+    arguments.overrides.push_back(override);
   return arguments;
 }
 
+// In words, where an offloaded optimizer would crawl.
+void warn_of_offload(const setup::Job& job, const Rank& rank) {
+  if (!rank.first() || rank.device.name == "cpu" || !job.policy.offload_optim) return;
+  const auto warning = offload_warning(rank.launch, rank.cpus.threads);
+  if (!warning.empty()) log::warning(warning);
+}
+
 // All that comes before training. Throws train::Stopped on all ranks when one is asked to stop meanwhile; `phase` says
-// where.
-void load(const RunArguments& arguments, const Environment& env, const Device& device, const train::Stop& stop,
-          comm::Communicator& communicator, RankState& state, std::string& phase) {
+// where. Returns an exit code other than 0 where the pre-flight ends the run.
+int load(const RunArguments& arguments, const Environment& env, const Rank& rank, const train::Stop& stop,
+         RankState& state, std::string& phase) {
+  auto& communicator = *rank.communicator;
   const auto& world = communicator.world();
   std::vector<int> everyone(static_cast<std::size_t>(world.size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
                                        stop);
   phase = "while reading the configuration";
-  state.job = prepare_together(with_restart(arguments, env, communicator), device, *state.host, communicator,
-                               hub_cache(env));
+  state.job = prepare_together(with_restart(arguments, env, rank), env, rank, *state.host);
   agreement.check();
+  print_start_table(rank);
   phase = "while tokenizing";
   build_caches(*state.job, stop, communicator);
   phase = "while loading the model";
@@ -266,33 +197,34 @@ void load(const RunArguments& arguments, const Environment& env, const Device& d
   state.folder.emplace(train::shared_run_folder(job, communicator), world.rank);
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
   state.folder->write_config(job);
-  if (world.rank == 0) note_job(env, state.folder->path());
-  const auto show = world.rank == 0 ? fill_progress() : nullptr;
+  if (rank.first()) note_job(env, state.folder->path());
+  record_start(rank, state.folder->path());
+  warn_of_offload(job, rank);
+  if (const int code = preflight_of_run(rank, state.folder->path()); code != 0) return code;
   state.resume = train::resume_run(job, communicator, *state.folder);
   agreement.check();
+  const auto show = rank.first() ? fill_progress() : nullptr;
   const auto progress = [&](std::int64_t done, std::int64_t all) {
     if (show) show(done, all);
     agreement.check();
   };
   state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());
+  return 0;
 }
 
-int train_rank(const RunArguments& arguments, const Environment& env, const Device& device, RankState& state,
-               comm::Communicator& communicator) {
-  const bool first = communicator.world().rank == 0;
+int train_rank(const RunArguments& arguments, const Environment& env, const Rank& rank, RankState& state) {
   auto& stop = ask_on_signals();
-  if (first) stop.deadline = job_deadline(env);
-  if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
-  state.host.emplace(plugin_folders(env), device.name == "cuda");
+  if (rank.first()) stop.deadline = job_deadline(env);
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
   StoppedRun stopped;
   try {
-    load(arguments, env, device, stop, communicator, state, stopped.when);
+    if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
     const auto& job = *state.job;
-    if (first) print_start(job, *state.folder, state.resume);
+    if (rank.first()) print_start(job, *state.folder, state.resume);
     train::Loop loop(job, *state.session, *state.folder, ::isatty(STDOUT_FILENO) == 1, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();
-    if (first && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
+    if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     if (!loop.stopped()) return static_cast<int>(ExitCode::success);
     stopped.when = cat("after step ", ended.steps);
   } catch (const train::Stopped&) {
@@ -300,93 +232,49 @@ int train_rank(const RunArguments& arguments, const Environment& env, const Devi
   }
   stopped.resumable = state.job->checkpoint->saves();
   stopped.requeue_exit_code = static_cast<int>(state.job->run->requeue_exit_code);
-  const auto ending = end_stopped(stopped, stop, communicator);
-  if (first) std::fputs(ending.message.c_str(), stderr);
+  const auto ending = end_stopped(stopped, stop, *rank.communicator);
+  if (rank.first()) std::fputs(ending.message.c_str(), stderr);
   return ending.exit_code;
 }
 
 // The same for work that has no run folder.
-int work_rank(const RunArguments& arguments, const Environment& env, const Device& device, RankState& state,
-              comm::Communicator& communicator, const RankWork& work) {
-  if (device.name == "cuda") check_distinct_gpus(communicator.exchange(device.gpu.identity));
-  state.host.emplace(plugin_folders(env), device.name == "cuda");
-  state.job = prepare_together(arguments, device, *state.host, communicator, hub_cache(env));
-  if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, communicator);
-  log::configure({}, log::Level::warning, communicator.world().rank);
-  state.session = setup::materialise(*state.job, communicator);
+int work_rank(const RunArguments& arguments, const Environment& env, const Rank& rank, RankState& state,
+              const RankWork& work) {
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
+  state.job = prepare_together(arguments, env, rank, *state.host);
+  if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, train::Stop(), *rank.communicator);
+  log::configure({}, log::Level::warning, rank.launch.world.rank);
+  state.session = setup::materialise(*state.job, *rank.communicator);
   return work(*state.job, *state.session);
 }
 
-// Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
-// wait for ever. The goodbye lets rank 0, where the store may be, wait for peers that still read the first error.
-[[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
-  constexpr unsigned patience_s = 3;
-  static std::atomic<int> exit_code{0};
-  exit_code = code;
-  std::signal(SIGALRM, [](int) { std::_Exit(exit_code.load()); });
-  ::alarm(patience_s);
-  communicator.reset();
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
+using RankMain = std::function<int(const Rank&, RankState&)>;
 
-using RankMain = std::function<int(const Device&, RankState&, comm::Communicator&)>;
-
-int start(const RunArguments& arguments, const Environment& env, const RankMain& rank_main) {
-  // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
-  std::signal(SIGPIPE, SIG_IGN);
-  const auto launch = read_launch(env);
-  const auto early = read_early(arguments);
-  if (arguments.ranks > 1 && launch.world.launcher == "alone") {
-    check_enough_gpus(early, arguments.ranks);
-    return run_local_ranks(arguments.ranks, {arguments.argv, arguments.argv + arguments.argc}, std::chrono::seconds(10),
-                           {static_cast<int>(ExitCode::interrupted), early.stop_code()});
-  }
-  if (arguments.ranks > 0 && launch.world.launcher != "local" && launch.world.size != arguments.ranks) {
-    throw Error(cat("-n ", arguments.ranks, " starts local ranks, but this process is one of ", launch.world.size,
-                    " that ", launch.world.launcher, " started"),
-                "leave -n away");
-  }
-  catch_signals(early.stop_code());
-  const bool first = launch.world.rank == 0;
-  if (first) {
-    for (const auto& warning : launch.warnings) log::warning(warning);
-  }
-  const auto device = open_device(early, launch.world);
-  auto communicator = connect_ranks(launch, early, device);
+int run_rank(const RunArguments& arguments, const Environment& env, const RankMain& rank_main) {
+  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<RankState>();
-  try {
-    return rank_main(device, *state, *communicator);
-  } catch (const ConfigurationRefused& refused) {
-    if (first) std::fputs(refused.what(), stderr);
-    return static_cast<int>(ExitCode::usage);
-  } catch (const comm::PeerFailed& failure) {
-    log::error(failure.what());
-    state.release();  // NOLINT(bugprone-unused-return-value): left as it is, see end_failed_rank
-    end_failed_rank(std::move(communicator), static_cast<int>(ExitCode::peer_failed));
-  } catch (std::exception& error) {
-    communicator->report_failure(error.what());  // its receivers learn the rank beside it
-    const auto& world = launch.world;
-    auto* own = dynamic_cast<Error*>(&error);
-    if (own && world.size > 1) own->add_context(cat("running as rank ", world.rank, " of ", world.size));
-    const int code = report_exception(error);
-    state.release();  // NOLINT(bugprone-unused-return-value)
-    end_failed_rank(std::move(communicator), code);
-  }
+  return run_as_rank(arguments, env, [&](Rank& rank) {
+    auto code = static_cast<int>(ExitCode::usage);
+    try {
+      code = rank_main(rank, *state);
+    } catch (const ConfigurationRefused& refused) {
+      if (rank.first()) std::fputs(refused.what(), stderr);
+    }
+    state.reset();  // before the communicator goes
+    return code;
+  });
 }
 
 }  // namespace
 
 int run_command(const RunArguments& arguments, const Environment& env) {
-  return start(arguments, env, [&](const Device& device, RankState& state, comm::Communicator& communicator) {
-    return train_rank(arguments, env, device, state, communicator);
-  });
+  return run_rank(arguments, env,
+                  [&](const Rank& rank, RankState& state) { return train_rank(arguments, env, rank, state); });
 }
 
 int run_ranks(const RunArguments& arguments, const Environment& env, const RankWork& work) {
-  return start(arguments, env, [&](const Device& device, RankState& state, comm::Communicator& communicator) {
-    return work_rank(arguments, env, device, state, communicator, work);
-  });
+  return run_rank(arguments, env,
+                  [&](const Rank& rank, RankState& state) { return work_rank(arguments, env, rank, state, work); });
 }
 
 }  // namespace capstan::app

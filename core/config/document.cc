@@ -106,7 +106,8 @@ class Merger {
 }  // namespace
 
 const std::vector<std::string>& table_names() {
-  static const std::vector<std::string> names{"run", "model", "data", "train", "optimizer", "comm", "checkpoint"};
+  static const std::vector<std::string> names{"run",       "model", "data",      "train",
+                                              "optimizer", "comm",  "preflight", "checkpoint"};
   return names;
 }
 

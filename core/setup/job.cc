@@ -109,6 +109,7 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
   job.optimizer = config::Options<OptimizerOptions>(document.section("optimizer"), diagnostics);
   job.checkpoint = config::Options<CheckpointOptions>(document.section("checkpoint"), diagnostics);
   job.comm = config::Options<CommOptions>(document.section("comm"), diagnostics);
+  job.preflight = config::Options<PreflightOptions>(document.section("preflight"), diagnostics);
   const auto& betas = job.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
     diagnostics.add(job.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
@@ -341,6 +342,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;
   job.gpu = request.gpu;
+  job.cache = job.run->cache.value_or(request.cache);
   check_precision(job.train, job.device, diagnostics);
   make_model(job, document, host, request.hub, diagnostics);
   if (request.only_model) {

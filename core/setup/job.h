@@ -52,9 +52,10 @@ struct JobRequest {
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
-  std::string weights;  ///< folder of a run's weights, which win over what [model] starts from; empty: none
-  HubCache hub;                ///< where models that model.path names by a hub id are looked for
-  bool only_model = false;     ///< export: no data, no monitors, no mesh; the job's units can be built
+  std::string weights;      ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  HubCache hub;             ///< where models that model.path names by a hub id are looked for
+  bool only_model = false;  ///< export: no data, no monitors, no mesh; the job's units can be built
+  std::string cache;        ///< the environment's folder for run.cache, where that is not set
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
@@ -67,6 +68,7 @@ struct Job {
   config::Options<OptimizerOptions> optimizer;
   config::Options<CheckpointOptions> checkpoint;
   config::Options<CommOptions> comm;
+  config::Options<PreflightOptions> preflight;
 
   std::string file;
   std::string name;    ///< of the run
@@ -74,6 +76,7 @@ struct Job {
   int gpu = 0;         ///< index of this rank's GPU
   Purpose purpose = Purpose::train;
   std::string weights;  ///< see JobRequest
+  std::string cache;    ///< folder that runs share; empty: none
   Made<nn::Model> model;
   Made<data::Data> data;
   std::vector<Made<strategy::Strategy>> strategies;

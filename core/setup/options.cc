@@ -23,6 +23,11 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .doc(
           "what a run that can go on later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's time "
           "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended");
+  t.add("cache", &RunOptions::cache)
+      .path()
+      .doc(
+          "folder that runs share for what can be made again: tokenized samples (where data.cache names no other), "
+          "CUDA's compiled kernels; safe for runs that start at once. Not set: CAPSTAN_CACHE, or no cache");
 }
 
 void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
@@ -151,6 +156,51 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("silence_s", &CommOptions::silence_s)
       .above(1)
       .doc("a rank that gives no sign of life for so long counts as dead, seconds");
+  t.add("connect_timeout_s", &CommOptions::connect_timeout_s)
+      .above(0)
+      .doc("how long ranks wait for each other at the start, seconds; who is missing is said every 10 s");
+  t.add("interface", &CommOptions::interface)
+      .doc(
+          "network interface for the rendezvous, Gloo and NCCL (NCCL_SOCKET_IFNAME), such as ib0; empty: the one that "
+          "leads to rank 0");
+  t.add("ib_hca", &CommOptions::ib_hca).doc("InfiniBand adapters for NCCL (NCCL_IB_HCA), such as mlx5_0,mlx5_1");
+  t.add("algorithm", &CommOptions::algorithm)
+      .doc("NCCL's algorithms (NCCL_ALGO), such as Ring or Tree; empty: its choice");
+}
+
+void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {
+  t.add("before_run", &PreflightOptions::before_run)
+      .choices({"off", "gate", "full"})
+      .doc(
+          "what `run` measures before it builds the model. gate: all-reduce bandwidth against min_bus_gbps; full: all "
+          "that `capstan preflight` does; a FAIL ends the run");
+  t.add("min_bus_gbps", &PreflightOptions::min_bus_gbps)
+      .min(0)
+      .doc(
+          "bus bandwidth, GB/s, that an all-reduce of gate_mib must reach, on one rank of each node and then on all: "
+          "exit code 46 below it, 44 where it cannot be measured; 0: no gate");
+  t.add("gate_mib", &PreflightOptions::gate_mib).min(1).doc("size of the gate's all-reduce, MiB");
+  t.add("gate_warmup", &PreflightOptions::gate_warmup).min(0).doc("the gate's all-reduces before the measured ones");
+  t.add("gate_iterations", &PreflightOptions::gate_iterations).min(1).doc("the gate's measured all-reduces");
+  t.add("largest_mib", &PreflightOptions::largest_mib)
+      .min(1)
+      .doc("largest all-reduce, reduce-scatter and all-gather measured otherwise, MiB; the smaller are 1 and 64");
+  t.add("pair_mib", &PreflightOptions::pair_mib)
+      .min(0)
+      .doc("what each pair of ranks exchanges to find slow links, MiB; 0: pairs are not measured");
+  t.add("gemm_size", &PreflightOptions::gemm_size)
+      .min(0)
+      .doc("rows and columns of the multiplied matrices; 0: 8192 in bf16 on a GPU, 1024 in fp32 on a CPU");
+  t.add("gemm_seconds", &PreflightOptions::gemm_seconds).above(0).doc("how long each rank multiplies matrices");
+  t.add("least_share", &PreflightOptions::least_share)
+      .min(0)
+      .max(1)
+      .doc("a rank or a pair below this share of the median is an outlier: WARN");
+  t.add("write_mib", &PreflightOptions::write_mib)
+      .min(0)
+      .doc("what each rank writes into run.dir and syncs, MiB; 0: the disk is not measured");
+  t.add("min_free_gib", &PreflightOptions::min_free_gib).min(0).doc("less free space in run.dir, GiB: WARN");
+  t.add("max_skew_s", &PreflightOptions::max_skew_s).above(0).doc("clocks of the hosts that differ by more: WARN");
 }
 
 void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
@@ -190,7 +240,8 @@ std::vector<std::pair<std::string, config::Schema>> host_schemas() {
           {"train", config::Options<TrainOptions>::schema()},
           {"optimizer", config::Options<OptimizerOptions>::schema()},
           {"checkpoint", config::Options<CheckpointOptions>::schema()},
-          {"comm", config::Options<CommOptions>::schema()}};
+          {"comm", config::Options<CommOptions>::schema()},
+          {"preflight", config::Options<PreflightOptions>::schema()}};
 }
 
 }  // namespace capstan::setup

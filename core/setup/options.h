@@ -20,6 +20,7 @@ struct RunOptions {
   double host_memory = 0;
   bool save_weights = true;
   std::int64_t requeue_exit_code = 85;
+  std::optional<std::string> cache;
   static void describe(config::OptionTable<RunOptions>& t);
 };
 
@@ -82,6 +83,10 @@ struct OptimizerOptions {
 struct CommOptions {
   double timeout_s = 600;
   double silence_s = 10;
+  double connect_timeout_s = 300;
+  std::string interface;
+  std::string ib_hca;
+  std::string algorithm;
   static void describe(config::OptionTable<CommOptions>& t);
 };
 
@@ -102,6 +107,24 @@ struct CheckpointOptions {
   /// Checkpoints are saved while the run goes on, when it is asked to stop, and at its end.
   bool saves() const { return every_steps > 0 || every_minutes > 0 || every_epoch || every_eval || keep_best; }
   static void describe(config::OptionTable<CheckpointOptions>& t);
+};
+
+/// [preflight]
+struct PreflightOptions {
+  std::string before_run = "off";
+  double min_bus_gbps = 0;
+  std::int64_t gate_mib = 4096;
+  std::int64_t gate_warmup = 20;
+  std::int64_t gate_iterations = 50;
+  std::int64_t largest_mib = 1024;
+  std::int64_t pair_mib = 32;
+  std::int64_t gemm_size = 0;
+  double gemm_seconds = 0.5;
+  double least_share = 0.8;
+  std::int64_t write_mib = 256;
+  double min_free_gib = 10;
+  double max_skew_s = 1;
+  static void describe(config::OptionTable<PreflightOptions>& t);
 };
 
 /// The host's own tables, for `check` and the config reference: (table, schema).

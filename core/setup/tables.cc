@@ -25,6 +25,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
   tables.push_back({"train", {}, train.resolved()});
   tables.push_back({"checkpoint", {}, checkpoint.resolved()});
   tables.push_back({"comm", {}, comm.resolved()});
+  tables.push_back({"preflight", {}, preflight.resolved()});
   for (const auto& made : monitors) tables.push_back(table_of(made));
   return tables;
 }

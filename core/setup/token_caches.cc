@@ -43,7 +43,8 @@ std::string tokenizer_text(const data::Tokenizer& tokenizer) {
 
 std::vector<CachedSplit> cached_splits(const Job& job) {
   std::vector<CachedSplit> splits;
-  const auto& folder = job.data_options->cache;
+  auto folder = job.data_options->cache;
+  if (!folder && !job.cache.empty()) folder = (std::filesystem::path(job.cache) / "tokens").string();
   if (!folder) return splits;
   const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
   const auto key =

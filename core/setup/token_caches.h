@@ -19,9 +19,9 @@ struct CachedSplit {
   data::TokenCache cache;
 };
 
-/// What data.cache asks for; nothing when it is not set. A cache is for the data plugin (its file too), its options and
-/// the files that these name, the tokenizer with the files beside it, and the length of samples; files count by size
-/// and time of change.
+/// What data.cache, or else the job's cache folder, asks for; nothing when neither is set. A cache is for the data
+/// plugin (its file too), its options and the files that these name, the tokenizer with the files beside it, and the
+/// length of samples; files count by size and time of change.
 std::vector<CachedSplit> cached_splits(const Job& job);
 
 }  // namespace setup

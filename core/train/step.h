@@ -22,7 +22,7 @@ struct StepResult {
   at::Tensor numbers;
   bool has_auxiliary = false;      ///< the model has an auxiliary loss
   std::int64_t expert_layers = 0;  ///< layers of experts
-  at::Tensor norms;                ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
+  at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 
 /// Forward and backward of one step's micro-batches and the optimizer's update.

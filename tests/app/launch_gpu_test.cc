@@ -18,7 +18,7 @@ GpuFacts hopper(std::size_t count) {
   GpuFacts facts;
   facts.driver = true;
   facts.driver_version = 13000;
-  facts.gpus.assign(count, {9, 0, "GPU-0"});
+  facts.gpus.assign(count, {9, 0, "GPU-0", "NVIDIA H200", "0000:3b:00.0"});
   return facts;
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("gpu: refusals, in words") {
   }
   SECTION("GPU too old") {
     GpuFacts facts = hopper(4);
-    facts.gpus[2] = {7, 0, ""};
+    facts.gpus[2] = {7, 0, "", "", ""};
     CHECK_THROWS_WITH(choose_gpu(facts, third, 13), Contains("GPU 2 has compute capability 7.0; CUDA 13 needs 7.5") &&
                                                         Contains("#SBATCH --constraint"));
     CHECK(choose_gpu(facts, third, 12) == 2);
@@ -88,9 +88,9 @@ TEST_CASE("gpu: the driver can be asked on any machine") {
 
 TEST_CASE("gpu: a build without the module says so") {
   if (std::filesystem::exists(std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_cuda.so")) return;
-  CHECK_THROWS_WITH(capstan::app::open_gpu_module(local_rank(0, 1, "alone")),
-                    Contains("this build has no GPU module: ") && Contains("libcapstan_cuda.so does not exist") &&
-                        Contains("cmake --preset cuda"));
+  CHECK_THROWS_WITH(capstan::app::open_gpu_module({}, {}), Contains("this build has no GPU module: ") &&
+                                                               Contains("libcapstan_cuda.so does not exist") &&
+                                                               Contains("cmake --preset cuda"));
 }
 
 TEST_CASE("gpu: what a library needs is read from its file") {

@@ -1,0 +1,186 @@
+#include "app/preflight_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <ATen/DeviceAccelerator.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "app/preflight_links.h"
+#include "app/preflight_rank.h"
+#include "app/preflight_report.h"
+#include "app/program.h"
+#include "config/document.h"
+#include "train/run_folder.h"
+
+namespace capstan::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::int64_t mib = 1LL << 20U;
+
+c10::Device device_of(const Rank& rank) {
+  if (rank.device.name == "cpu") return c10::Device(c10::kCPU);
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(rank.device.gpu.device)};
+}
+
+/// What NCCL has logged of this process so far: the file that NCCL_DEBUG_FILE names, if this program set it.
+std::string nccl_log(const Rank& rank) {
+  const auto pattern = rank.settings.all.find("NCCL_DEBUG_FILE");
+  if (pattern == rank.settings.all.end()) return {};
+  const auto end = cat("-", ::getpid());
+  const auto start = pattern->second.substr(0, pattern->second.find('%'));
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(start).parent_path(), none)) {
+    const auto name = entry.path().string();
+    if (!name.starts_with(start) || !name.ends_with(end)) continue;
+    auto log = read_file(entry.path());
+    fs::remove(entry.path(), none);
+    return log;
+  }
+  return {};
+}
+
+RankMeasures measure_rank(const Rank& rank, const setup::PreflightOptions& options) {
+  const auto device = device_of(rank);
+  const auto& world = rank.launch.world;
+  RankMeasures measures;
+  measures.host = world.host;
+  measures.node = world.node;
+  measures.device = device.is_cpu() ? "cpu" : rank.device.gpu.description;
+  measures.versions = library_versions(rank.device.gpu.driver_version);
+  measures.gemm_tflops = measure_gemm(device, options.gemm_size, options.gemm_seconds);
+  measures.clocks = rank.device.gpu.uuid.empty() ? "" : gpu_clocks(rank.device.gpu.uuid);
+  measure_copies(device, measures);
+  measure_disk(rank.early.run.dir, world.rank, options.write_mib * mib, measures);
+  measures.links = links_of_log(nccl_log(rank));
+  if (device.is_cpu() && world.size > 1) measures.links["Gloo over TCP"] = 0;
+  return measures;
+}
+
+void measure_collectives(const Rank& rank, const setup::PreflightOptions& options, LinkMeasures& links,
+                         PreflightReport& report) {
+  const bool slow = rank.device.name == "cpu";
+  std::vector<std::int64_t> sizes;
+  for (const std::int64_t size : {std::int64_t{1}, std::int64_t{64}, options.largest_mib}) {
+    if (size <= options.largest_mib && (sizes.empty() || size > sizes.back())) sizes.push_back(size);
+  }
+  for (const char* operation : {"all-reduce", "reduce-scatter", "all-gather"}) {
+    for (const std::int64_t size : sizes) {
+      const std::int64_t iterations = size > 64 ? 5 : 20;
+      report.collectives.push_back(links.collective(operation, size * mib, slow ? 1 : 5,
+                                                    slow ? std::max<std::int64_t>(1, iterations / 5) : iterations));
+    }
+  }
+  if (options.pair_mib > 0) report.pairs = links.pairs(options.pair_mib * mib);
+}
+
+void measure_gate(const setup::PreflightOptions& options, LinkMeasures& links, bool first, PreflightReport& report) {
+  if (options.min_bus_gbps <= 0) return;
+  report.gate = links.gate(options.gate_mib * mib, options.gate_warmup, options.gate_iterations);
+  if (!first) return;
+  const auto say = [](const char* who, const std::optional<Bandwidth>& measured) {
+    if (measured) std::printf("Measured AllReduce BW: %s GB/s%s\n", number_text(measured->bus_gbps).c_str(), who);
+  };
+  say(" (one rank a node)", report.gate->one_a_node);
+  say("", report.gate->all);
+  std::fflush(stdout);
+}
+
+PreflightReport measure_all(const Rank& rank, const setup::PreflightOptions& options, bool everything) {
+  PreflightReport report;
+  auto& communicator = *rank.communicator;
+  const auto device = device_of(rank);
+  if (rank.launch.world.size > 1) {
+    LinkMeasures links(communicator, device);
+    measure_gate(options, links, rank.first(), report);
+    if (everything) measure_collectives(rank, options, links, report);
+  }
+  RankMeasures own;
+  own.host = rank.launch.world.host;
+  if (everything) own = measure_rank(rank, options);
+  if (!device.is_cpu()) {  // nothing of this is the run's
+    at::accelerator::emptyCache();
+    at::accelerator::resetPeakStats(device.index());
+  }
+  (void)communicator.exchange("ready");  // now, on all hosts
+  own.clock_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (const auto& text : communicator.exchange(own.serialized())) report.ranks.push_back(RankMeasures::parse(text));
+  return report;
+}
+
+int conclude(const Rank& rank, const setup::PreflightOptions& options, const PreflightReport& report, bool everything,
+             const fs::path& folder) {
+  const auto verdict = judge(report, options);  // of the same numbers on all ranks
+  if (!rank.first()) return verdict.exit_code;
+  write_file(folder / "preflight.json", report_json(report, verdict));
+  if (everything) std::fputs(report_text(report).c_str(), stdout);
+  for (const auto& finding : verdict.findings)
+    std::printf("%s: %s\n", finding.fails ? "FAIL" : "WARN", finding.text.c_str());
+  if (verdict.exit_code == static_cast<int>(ExitCode::bandwidth_low))
+    std::printf("Bandwidth below threshold – aborting\n");
+  std::printf("%s\n", verdict.line.c_str());
+  std::fflush(stdout);
+  return verdict.exit_code;
+}
+
+/// Faults of the tables that the pre-flight reads end it before anything is measured; the model's do not matter to it.
+void check_tables(const RunArguments& arguments) {
+  Diagnostics diagnostics;
+  const auto document = config::load(arguments.config, arguments.overrides, diagnostics);
+  (void)config::Options<setup::RunOptions>(document.section("run"), diagnostics);
+  (void)config::Options<setup::CommOptions>(document.section("comm"), diagnostics);
+  (void)config::Options<setup::PreflightOptions>(document.section("preflight"), diagnostics);
+  diagnostics.throw_if_any();
+}
+
+/// NCCL tells which links it chose only in its log: into a file that each rank reads and removes.
+void ask_nccl_for_its_links() {
+  const auto set = [](const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
+  };
+  if (::getenv("NCCL_DEBUG") != nullptr) return;  // NOLINT(concurrency-mt-unsafe): the user's stays
+  set("NCCL_DEBUG", "INFO");
+  set("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM");
+  set("NCCL_DEBUG_FILE", (fs::temp_directory_path() / "capstan-nccl-%h-%p").string());
+}
+
+}  // namespace
+
+int preflight_command(const RunArguments& arguments, const Environment& env) {
+  try {
+    check_tables(arguments);
+  } catch (const Error& error) {
+    if (read_launch(env).world.rank == 0) report_exception(error);
+    return static_cast<int>(ExitCode::usage);
+  }
+  ask_nccl_for_its_links();
+  return run_as_rank(arguments, env, [&](Rank& rank) {
+    print_start_table(rank);
+    const auto& options = rank.early.preflight;
+    const auto name = cat(rank.early.run.name.value_or(fs::path(arguments.config).stem().string()), "-preflight");
+    const auto made = rank.first() ? train::RunFolder::make(rank.early.run.dir, name).string() : "";
+    const fs::path folder = rank.communicator->exchange(made).front();
+    record_start(rank, folder);
+    const auto report = measure_all(rank, options, /*everything=*/true);
+    return conclude(rank, options, report, /*everything=*/true, folder);
+  });
+}
+
+int preflight_of_run(const Rank& rank, const fs::path& folder) {
+  const auto& options = rank.early.preflight;
+  const bool everything = options.before_run == "full";
+  if (options.before_run == "off" || (!everything && options.min_bus_gbps <= 0)) return 0;
+  const auto report = measure_all(rank, options, everything);
+  return conclude(rank, options, report, everything, folder);
+}
+
+}  // namespace capstan::app

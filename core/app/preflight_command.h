@@ -1,0 +1,16 @@
+#pragma once
+#include <filesystem>
+
+#include "app/start.h"
+
+namespace capstan::app {
+
+/// `capstan preflight`: measures what the ranks of a run would have, says what is wrong with it in one line, and leaves
+/// preflight.json in a folder of its own, <run.dir>/<run.name>-preflight. Returns the exit code.
+int preflight_command(const RunArguments& arguments, const Environment& env);
+
+/// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
+/// code that the run is to end with, the same on all ranks; 0 to go on. Collective.
+int preflight_of_run(const Rank& rank, const std::filesystem::path& folder);
+
+}  // namespace capstan::app
