@@ -117,11 +117,11 @@ int Early::stop_code() const {
   return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
 }
 
-Early read_early(const std::string& config, const std::vector<std::string>& overrides) {
+Early read_early(const RunArguments& arguments) {
   Early early;
   try {
     Diagnostics ignored;
-    const auto document = config::load(config, overrides, ignored);
+    const auto document = config::load(arguments.config, arguments.overrides, ignored);
     early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
     early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
     early.preflight = *config::Options<setup::PreflightOptions>(document.section("preflight"), ignored);
@@ -185,7 +185,7 @@ int run_as_rank(const RunArguments& arguments, const Environment& env, const std
   // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
   std::signal(SIGPIPE, SIG_IGN);
   const auto launch = read_launch(env);
-  const auto early = read_early(arguments.config, arguments.overrides);
+  const auto early = read_early(arguments);
   if (const auto code = start_local_ranks(launch, early, arguments)) return *code;
   catch_signals(early.stop_code());
   Rank rank;

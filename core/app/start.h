@@ -19,6 +19,18 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace app {
 
+/// The command line of a command that ranks run together.
+struct RunArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int ranks = 0;             ///< local ranks to start; 0: not given
+  bool spawn_local = false;  ///< a task that srun started alone on its node starts the node's ranks
+  int argc = 0;
+  char** argv = nullptr;  ///< to start local ranks with
+  setup::Purpose purpose = setup::Purpose::train;
+  std::string weights;  ///< folder of a run's weights, see setup::JobRequest
+};
+
 /// What connecting needs of the configuration. Faults are not judged here: that comes when all ranks are connected, so
 /// that all of them end with the same words.
 struct Early {
@@ -31,19 +43,7 @@ struct Early {
   /// The exit code of a run that a signal stops, before and after its ranks have met.
   int stop_code() const;
 };
-Early read_early(const std::string& config, const std::vector<std::string>& overrides);
-
-/// The command line of a command that ranks run together.
-struct RunArguments {
-  std::string config;
-  std::vector<std::string> overrides;
-  int ranks = 0;             ///< local ranks to start; 0: not given
-  bool spawn_local = false;  ///< a task that srun started alone on its node starts the node's ranks
-  int argc = 0;
-  char** argv = nullptr;  ///< to start local ranks with
-  setup::Purpose purpose = setup::Purpose::train;
-  std::string weights;  ///< folder of a run's weights, see setup::JobRequest
-};
+Early read_early(const RunArguments& arguments);
 
 /// Whether this process only starts ranks, and what became of them: -n outside of any launcher; --spawn-local in a task
 /// that srun started alone on its node, by default one rank a GPU. Throws Error where that makes no sense. Returns

@@ -42,8 +42,9 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
   const Rendezvous& where = options.rendezvous;
   const auto limit = std::min<milliseconds>(effort, options.connect_timeout);
   if (options.world.rank != 0 || where.store_exists) {
-    Store::connect(resolve(where.host).front(), where.port, where.prefix, limit)
-        ->set_if_absent("failure", failure.serialized());
+    const auto store = Store::connect(resolve(where.host).front(), where.port, where.prefix, limit);
+    store->set_if_absent("failure", failure.serialized());
+    store->set(cat("informed/", options.world.rank), "yes");  // of its own, or of the first one's
     return;
   }
   const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix);
