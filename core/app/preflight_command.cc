@@ -88,7 +88,7 @@ void measure_gate(const setup::PreflightOptions& options, LinkMeasures& links, b
   report.gate = links.gate(options.gate_mib * mib, options.gate_warmup, options.gate_iterations);
   if (!first) return;
   const auto say = [](const char* who, const std::optional<Bandwidth>& measured) {
-    if (measured) std::printf("Measured AllReduce BW: %s GB/s%s\n", number_text(measured->bus_gbps).c_str(), who);
+    if (measured) std::printf("Measured AllReduce BW: %.2f GB/s%s\n", measured->bus_gbps, who);
   };
   say(" (one rank a node)", report.gate->one_a_node);
   say("", report.gate->all);
@@ -143,7 +143,8 @@ void check_tables(const RunArguments& arguments) {
 }
 
 /// NCCL tells which links it chose only in its log: into a file that each rank reads and removes.
-void ask_nccl_for_its_links() {
+void ask_nccl_for_its_links(const setup::RunOptions& run) {
+  if (run.device == "cpu" || ask_driver().gpus.empty()) return;
   const auto set = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
   };
@@ -162,7 +163,7 @@ int preflight_command(const RunArguments& arguments, const Environment& env) {
     if (read_launch(env).world.rank == 0) report_exception(error);
     return static_cast<int>(ExitCode::usage);
   }
-  ask_nccl_for_its_links();
+  ask_nccl_for_its_links(read_early(arguments).run);
   return run_as_rank(arguments, env, [&](Rank& rank) {
     print_start_table(rank);
     const auto& options = rank.early.preflight;

@@ -39,7 +39,7 @@ struct Buffers {
 
 Buffers allocate(std::int64_t bytes, int size, c10::Device device, bool with_part) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
-  const std::int64_t part = std::max<std::int64_t>(1, bytes / 4 / size);
+  const std::int64_t part = (bytes / 4 + size - 1) / size;
   return {at::zeros({part * size}, options), with_part ? at::zeros({part}, options) : at::Tensor()};
 }
 

@@ -93,7 +93,7 @@ void say_warnings(const Rank& rank) {
 // Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
 // wait for ever. The goodbye lets rank 0, where the store may be, wait for peers that still read the first error.
 [[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
-  constexpr std::chrono::seconds patience{3};
+  static constexpr std::chrono::seconds patience{3};
   std::thread([code] {
     std::this_thread::sleep_for(patience);
     std::_Exit(code);
