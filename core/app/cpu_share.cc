@@ -1,16 +1,18 @@
 #include "app/cpu_share.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
-
-#include "app/launch_reader.h"
 
 namespace capstan::app {
 namespace {
@@ -74,6 +76,18 @@ std::string numa_nodes(const std::vector<int>& cpus, const fs::path& root) {
   return cpu_list(nodes);
 }
 
+/// OMP_NUM_THREADS, of which a list's first number counts here.
+std::optional<int> asked_threads(const Environment& env) {
+  const auto text = env("OMP_NUM_THREADS");
+  if (!text || text->empty()) return std::nullopt;
+  int number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  const bool whole = end == text->data() + text->size() || *end == ',';
+  if (error == std::errc() && number > 0 && whole) return number;
+  throw Error(cat("OMP_NUM_THREADS is '", *text, "', not a number of threads"),
+              "give a number, or unset it: Capstan then takes what the allocation gives");
+}
+
 /// Whether the ranks of the node run on the same CPUs, as without binding.
 bool shared_mask(const Launch& launch, int cpus, const fs::path& root) {
   if (launch.world.local_size < 2) return false;
@@ -128,7 +142,6 @@ CpuShare cpu_share(const Environment& env, const Launch& launch, const std::vect
   CpuShare share;
   share.mask = cpu_list(cpus);
   share.nodes = numa_nodes(cpus, root);
-  const Reader reader(env);
   const int own = std::max<int>(1, static_cast<int>(cpus.size()));
   int have = quota > 0 ? std::min(own, quota) : own;
   const int per_task = launch.slurm ? launch.slurm->cpus_per_task : 0;
@@ -142,8 +155,7 @@ CpuShare cpu_share(const Environment& env, const Launch& launch, const std::vect
   } else if (shared_mask(launch, own, root)) {
     have = std::max(1, have / launch.world.local_size);
   }
-  const int asked = reader.number("OMP_NUM_THREADS", 0);
-  share.threads = asked > 0 ? asked : have;
+  share.threads = asked_threads(env).value_or(have);
   return share;
 }
 

@@ -240,6 +240,22 @@ std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":
 
 namespace {
 
+/// The file that rank 0 publishes goes when all are there, or when they will not be.
+class Published {
+ public:
+  explicit Published(const ConnectOptions& options)
+      : file_(options.world.rank == 0 && !options.rendezvous.store_exists ? options.rendezvous.file : "") {}
+  ~Published() {
+    std::error_code ignored;
+    if (!file_.empty()) std::filesystem::remove(file_, ignored);
+  }
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
+
+ private:
+  const std::string file_;
+};
+
 /// This rank is there. Two that say so under one number are a fault of the launch.
 void say_hello(Store& store, const World& world) {
   store.set(cat("alive/", world.rank), "0");
@@ -266,6 +282,7 @@ void wait_until_ready(Store& store, const ConnectOptions& options) {
 Meeting meet(const ConnectOptions& options) {
   const World& world = options.world;
   Meeting meeting;
+  const Published published(options);
   meeting.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
   meeting.store = open_store(options, meeting.hosts_store, store_address);
@@ -275,7 +292,6 @@ Meeting meet(const ConnectOptions& options) {
   if (world.rank == 0) gather(store, options);
   wait_until_ready(store, options);
   meeting.hosts = split(store.get("ready"), '\t');
-  if (meeting.hosts_store && !options.rendezvous.file.empty()) std::filesystem::remove(options.rendezvous.file);
   meeting.where = options.rendezvous.host.empty() && meeting.hosts_store ? cat(store_address, ":", store.port())
                                                                          : options.rendezvous.text();
   return meeting;

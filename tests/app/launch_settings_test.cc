@@ -43,14 +43,15 @@ TEST_CASE("cpu threads follow the allocation") {
   CHECK(threads(Launch(), 16) == 16);
   CHECK(threads(Launch(), 16, 4) == 4);  // a container's quota
   CHECK(threads(Launch(), 16, 32) == 16);
-  CHECK(threads(Launch(), 16, 4, {{"OMP_NUM_THREADS", "7"}}) == 7);  // the user's wins
-  CHECK(threads(by_srun(4, {0, 64, 8, false}), 64) == 8);            // --cpus-per-task without binding
+  CHECK(threads(Launch(), 16, 4, {{"OMP_NUM_THREADS", "7"}}) == 7);
+  CHECK(threads(Launch(), 16, 4, {{"OMP_NUM_THREADS", "6,2"}}) == 6);  // the user's wins
+  CHECK(threads(by_srun(4, {0, 64, 8, false}), 64) == 8);              // --cpus-per-task without binding
   CHECK(threads(by_srun(4, {0, 64, 8, false}), 8) == 8);
   CHECK(threads(by_srun(4, {0, 64, 0, false}), 64) == 16);  // the whole node's mask, shared by four
   CHECK(threads(by_srun(4, {0, 64, 0, false}), 16) == 16);  // bound: its own
   CHECK(threads(by_srun(4, {0, 2, 0, false}), 2) == 1);
   CHECK_THROWS_WITH(threads(Launch(), 4, 0, {{"OMP_NUM_THREADS", "many"}}),
-                    Contains("OMP_NUM_THREADS is 'many', not a number"));
+                    Contains("OMP_NUM_THREADS is 'many', not a number of threads"));
 }
 
 TEST_CASE("cpu threads: srun that did not take --cpus-per-task over is warned of") {
