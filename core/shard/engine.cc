@@ -142,9 +142,9 @@ std::vector<std::string> Engine::fill(layout::Source& source,
 }
 
 void Engine::resume(layout::Source& source, const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  const auto everyone = std::exchange(parts_->everyone, nullptr);
+  auto holders = std::exchange(parts_->holders, {});
   fill(source, progress);
-  parts_->everyone = everyone;
+  parts_->holders = std::move(holders);
 }
 
 std::unique_ptr<strategy::UnitHooks> Engine::hooks(std::size_t index) {
