@@ -100,11 +100,11 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
   for (const auto& tensor : reader.tensors("model/")) {
     if (!known.contains(tensor)) foreign.push_back(tensor.substr(std::string("model/").size()));
   }
-  if (!missing.empty())
-    diagnostics.add(where, cat("it has no record ", names_text(missing)), "go on with the model that was saved");
-  if (!foreign.empty())
-    diagnostics.add(where, cat("it has the record ", names_text(foreign), ", which the model has not"),
-                    "go on with the model that was saved");
+  const char* fix = "go on with the model that was saved";
+  if (!missing.empty()) diagnostics.add(where, cat("it has no record ", names_text(missing)), fix);
+  if (!foreign.empty()) {
+    diagnostics.add(where, cat("it has the record ", names_text(foreign), ", which the model has not"), fix);
+  }
   // An optimizer may keep nothing at all.
   if (!with_state.empty() && !stateless.empty()) {
     diagnostics.add(where, cat("it has no optimizer state of ", names_text(stateless)),

@@ -113,7 +113,7 @@ std::vector<std::string> restore_state(Session& session, const strategy::Optimiz
   }
   check_kinds(rule, missing, reader);
   if (without_copy) {
-    words.push_back(
+    words.emplace_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");
   }
   restore_own(session, job, reader, words);

@@ -2,7 +2,7 @@
 #include "shard/parts.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 namespace capstan::shard {
@@ -17,25 +17,28 @@ bool has(const std::vector<layout::Axis>& axes, layout::Axis axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-// The data axes whose ranks hold the same box of a record; nothing where another axis makes copies and this rank is not
-// the first on it.
-std::optional<std::vector<layout::Axis>> sharers(const layout::Param& record, const layout::Layout& layout,
-                                                 const EngineOptions& options) {
+// The data axes whose ranks hold the same box of a record.
+std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Layout& layout) {
   auto apart = own_axes(record);
   for (const auto& cut : layout.cuts) {
     if (options.mesh.position(options.rank, cut.axes) % cut.copies != 0) return std::nullopt;
     apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
   }
   std::vector<layout::Axis> same;
-  for (const auto axis : layout::all_axes) {
-    if (has(apart, axis)) continue;
-    if (has(record.data_axes, axis)) {
-      same.push_back(axis);
-    } else if (options.mesh.coordinate(options.rank, axis) != 0) {
-      return std::nullopt;
-    }
-  }
+  std::copy_if(record.data_axes.begin(), record.data_axes.end(), std::back_inserter(same),
+               [&](layout::Axis axis) { return !has(apart, axis); });
   return same;
+}
+
+// Is this rank the one that writes a record of which `before` of all elements stand in front? Ranks that hold the same
+// share the work: each has a run of records, of about as many elements.
+bool writes(const layout::Param& record, const layout::Layout& layout, double before, const EngineOptions& options) {
+  const auto same = sharers(record, layout);
+  auto axes = own_axes(record);
+  axes.insert(axes.end(), same.begin(), same.end());
+  const int writer = static_cast<int>(before * options.mesh.size(same));
+  return layout.with({0, axes}).counts(options.mesh, options.rank) &&
+         options.mesh.position(options.rank, same) == writer;
 }
 
 std::int64_t all_elements(const Plan& plan) {
@@ -50,8 +53,7 @@ std::int64_t all_elements(const Plan& plan) {
 
 void each_part(const Plan& plan, const EngineOptions& options, Of what, bool only_trainable,
                const std::function<void(const Part&)>& visit) {
-  // Ranks that hold the same share the work of writing it: each has a run of records, of about as many elements.
-  const auto all = all_elements(plan);
+  const auto all = static_cast<double>(all_elements(plan));
   std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
@@ -62,16 +64,14 @@ void each_part(const Plan& plan, const EngineOptions& options, Of what, bool onl
       const auto& records = planned.weight->records();
       for (std::size_t r = 0; r < records.size(); ++r) {
         const auto& record = records[r];
-        const auto place = before;
+        const double place = static_cast<double>(before) / all;
         before += record.numel();
         if (only_trainable && !bucket.trainable) continue;
         auto layout = cut ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
         const auto& piece = bucket.pieces(planned, position)[r];
-        const auto same = sharers(record, layout, options);
-        const bool counts =
-            same && options.mesh.position(options.rank, *same) == place * options.mesh.size(*same) / all;
+        const bool counts = writes(record, layout, place, options);
         visit({b, w, record, std::move(layout), std::move(box), cut ? piece.in_chunk : piece.in_whole, counts,
                options.mesh.position(options.rank, own_axes(record))});
       }
