@@ -269,10 +269,12 @@ void check_checkpoints(Job& job, Diagnostics& diagnostics) {
     if (options.is_set(member))
       diagnostics.add(options.where(member), cat(options.name(member), " has no effect: ", why), fix);
   };
-  if (!options->keep_best) {
-    refuse(&CheckpointOptions::metric, "checkpoint.keep_best is off", "remove it, or set checkpoint.keep_best = true");
-    refuse(&CheckpointOptions::mode, "checkpoint.keep_best is off", "remove it, or set checkpoint.keep_best = true");
-  }
+  // A run's own config.toml sets every option, mostly to what it is anyway.
+  const CheckpointOptions defaults;
+  const char* off = "checkpoint.keep_best is off";
+  const char* fix = "remove it, or set checkpoint.keep_best = true";
+  if (!options->keep_best && options->metric != defaults.metric) refuse(&CheckpointOptions::metric, off, fix);
+  if (!options->keep_best && options->mode != defaults.mode) refuse(&CheckpointOptions::mode, off, fix);
   if (!job.eval_data && job.train_data) {
     if (options->keep_best)
       refuse(&CheckpointOptions::keep_best, "there is no evaluation data", "name an evaluation file in [data]");

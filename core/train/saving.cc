@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -155,6 +156,7 @@ bool Saving::judge(const Boundary& boundary) {
   const auto& options = *job_.checkpoint;
   if (!options.keep_best || !boundary.evaluation) return false;
   const auto value = metric(options, *boundary.evaluation);
+  if (!std::isfinite(value)) return false;
   const bool better = !best_ || (options.mode == "min" ? value < best_->value : value > best_->value);
   if (better) best_ = Best{boundary.steps_done, value, checkpoint::step_folder(folder_, boundary.steps_done).string()};
   return better;

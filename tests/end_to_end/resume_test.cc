@@ -270,8 +270,9 @@ TEST_CASE("what a run cannot go on from is refused before it starts, all faults 
   CHECK_THAT(check({"checkpoint.resume=runs/small/weights"}),
              Contains("it holds weights without the optimizer's state"));
   CHECK_THAT(check({"checkpoint.resume=runs/none"}), Contains("runs/none"));
-  CHECK_THAT(check({"checkpoint.metric=eval_loss"}),
-             Contains("checkpoint.metric has no effect") && Contains("set checkpoint.keep_best = true"));
+  CHECK_THAT(check({"checkpoint.metric=eval_f1", "checkpoint.mode=max"}),
+             Contains("checkpoint.metric has no effect") && Contains("checkpoint.mode has no effect") &&
+                 Contains("set checkpoint.keep_best = true"));
   const auto blind = work.write("blind.toml", small_config({{"eval =", ""}, {"eval_samples", ""}}));
   const auto refused = work.run({"check", blind, "checkpoint.keep_best=true", "checkpoint.every_eval=true"});
   CHECK_THAT(refused.err, Contains("checkpoint.keep_best has no effect: there is no evaluation data") &&
