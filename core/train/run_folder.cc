@@ -71,7 +71,7 @@ std::filesystem::path RunFolder::make(const std::string& dir, const std::string&
 }
 
 std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string& name) {
-  const auto path = std::filesystem::path(dir) / name;
+  auto path = std::filesystem::path(dir) / name;
   std::error_code error;
   std::filesystem::create_directories(path / "logs", error);
   if (!error) return path;
