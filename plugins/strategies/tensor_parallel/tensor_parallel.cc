@@ -15,7 +15,6 @@ void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>&
   t.add("size", &TensorParallelOptions::size)
       .min(1)
       .required()
-      .spelling("tensor_model_parallel_size")
       .doc(
           "ranks among which every matrix, its heads and the vocabulary are split; neighbours, so that they share a "
           "node. Divides the number of attention heads");
