@@ -50,9 +50,8 @@ class Judge {
 
   void values() {
     for (const Bandwidth& measured : report_.collectives) {
-      for (const int rank : measured.wrong)
-        fail(cat(name(rank), " has wrong values after ", measured.operation, " of ",
-                 bytes_text(static_cast<double>(measured.bytes))));
+      const auto what = cat(measured.operation, " of ", bytes_text(static_cast<double>(measured.bytes)));
+      for (const int rank : measured.wrong) fail(cat(name(rank), " has wrong values after ", what));
     }
   }
 
@@ -97,9 +96,8 @@ class Judge {
                  number_text(options_.min_free_gib)));
       }
       for (const auto& [link, channels] : one.links) {
-        if (link.starts_with("NET/Socket") && told.insert("socket").second)
-          warn(
-              cat(name(rank), ": NCCL goes over TCP (", link, "), not InfiniBand: see comm.ib_hca and comm.interface"));
+        if (!link.starts_with("NET/Socket") || !told.insert("socket").second) continue;
+        warn(cat(name(rank), ": NCCL goes over TCP (", link, "), not InfiniBand: see comm.ib_hca and comm.interface"));
       }
     }
   }
