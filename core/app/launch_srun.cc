@@ -119,11 +119,13 @@ void check_tasks(const Launch& launch) {
   if (*least == *most) return;
   std::vector<std::string> numbers;
   for (const int tasks : launch.tasks) numbers.push_back(cat(tasks));
+  const int nodes = static_cast<int>(launch.tasks.size());
   const int gpus = launch.slurm ? launch.slurm->gpus_on_node : 0;
+  const int even = launch.world.size % nodes == 0 ? launch.world.size / nodes : *most;  // SLURM may fill a node first
   throw Error(
-      cat("srun started ", join(numbers, " + "), " = ", launch.world.size, " tasks on ", launch.tasks.size(),
+      cat("srun started ", join(numbers, " + "), " = ", launch.world.size, " tasks on ", nodes,
           " nodes: each node must have the same number of ranks"),
-      cat("write #SBATCH --ntasks-per-node=", gpus > 0 ? gpus : *most, " instead of --ntasks=", launch.world.size));
+      cat("write #SBATCH --ntasks-per-node=", gpus > 0 ? gpus : even, " instead of --ntasks=", launch.world.size));
 }
 
 std::vector<std::string> check_gpus(const Launch& launch, int visible) {

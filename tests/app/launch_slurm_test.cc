@@ -102,6 +102,9 @@ TEST_CASE("--ntasks=3 on two nodes is refused: nodes are alike") {
   CHECK_THAT(outcome({2, 3, "2,1", 2, 2, {}}),
              Contains("srun started 2 + 1 = 3 tasks on 2 nodes: each node must have the same number of ranks") &&
                  Contains("write #SBATCH --ntasks-per-node=2 instead of --ntasks=3"));
+  // srun -N2 -n4 without more fills a node first
+  CHECK_THAT(outcome({2, 4, "3,1", 0, 0, {}}), Contains("srun started 3 + 1 = 4 tasks on 2 nodes") &&
+                                                   Contains("--ntasks-per-node=2 instead of --ntasks=4"));
   CHECK_THAT(outcome({3, 5, "2(x2),1", 0, 0, {}}), Contains("srun started 2 + 2 + 1 = 5 tasks on 3 nodes") &&
                                                        Contains("--ntasks-per-node=2 instead of --ntasks=5"));
 }
