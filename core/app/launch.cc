@@ -164,7 +164,7 @@ comm::Rendezvous Launch::rendezvous(const std::filesystem::path& folder) const {
   where.host = host;
   where.port = port;
   where.store_exists = store_exists;
-  where.ports = ports;
+  if (host.empty()) where.ports = ports;  // MASTER_PORT is where the others look
   where.prefix = cat("capstan/", key);
   if (host.empty()) where.file = (folder / cat("rendezvous-", key)).string();
   return where;

@@ -133,6 +133,9 @@ TEST_CASE("hosts of ranks: node after node, or dealt out") {
 TEST_CASE("ports that SLURM reserved for the step are rank 0's choice") {
   Step step{1, 2, "2", 0, 0, {{"SLURM_STEP_RESV_PORTS", "21000-21002,21010"}}};
   CHECK(task(step, 0, 0, 0).rendezvous("r").ports == std::vector<int>{21000, 21001, 21002, 21010});
+  step.more["MASTER_ADDR"] = "g1";  // where the others look, whatever is reserved
+  step.more["MASTER_PORT"] = "29500";
+  CHECK(task(step, 0, 0, 0).rendezvous("r").ports.empty());
   step.more.clear();
   CHECK(task(step, 0, 0, 0).rendezvous("r").ports.empty());
 }
