@@ -99,8 +99,9 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   const auto folders = plugin_folders(env);
   if (app.got_subcommand("run")) return run_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("preflight")) return preflight_command(run_arguments(arguments, argc, argv), env);
-  if (app.got_subcommand("check"))
+  if (app.got_subcommand("check")) {
     return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
+  }
   if (app.got_subcommand("export")) return export_command(arguments.exported, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
