@@ -14,8 +14,8 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("train", &JsonlOptions::train)
       .path()
       .doc(
-          "file to train on, a JSON object a line: {\"prompt\", \"completion\"}, {\"messages\": [{\"role\", "
-          "\"content\"}]} or {\"text\"}; \"id\" may stand beside them");
+          R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or )"
+          R"({"text"}; "id" may stand beside them)");
   t.add("eval", &JsonlOptions::eval).path().doc("file to evaluate on, in the same format");
   t.add("train_samples", &JsonlOptions::train_samples)
       .min(1)
@@ -36,10 +36,9 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
           "which tokens bear loss: completions and the assistant's turns with what ends them, or everything. Of a text "
           "it is always everything");
   t.add("turn", &JsonlOptions::turn)
-      .doc(
-          "how a message is written, with {role} and {content}, such as "
-          "\"<|start_header_id|>{role}<|end_header_id|>\\n\\n{content}<|eot_id|>\"; what stands before the "
-          "assistant's {content} is what answers are generated from");
+      .doc(R"(how a message is written, with {role} and {content}, such as )"
+           R"("<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>"; what stands before the assistant's )"
+           R"({content} is what answers are generated from)");
   t.add("system_turn", &JsonlOptions::system_turn).doc("how the system's messages are written instead");
   t.add("user_turn", &JsonlOptions::user_turn).doc("how the user's messages are written instead");
   t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");

@@ -26,7 +26,7 @@ class Line {
     } catch (const Json::parse_error& error) {
       const auto byte = std::min(error.byte, text.size());
       fail(cat("broken JSON at column ", std::max<std::size_t>(1, byte), " of ", text.size()),
-           "write one JSON object a line; line breaks inside of texts are \\n");
+           R"(write one JSON object a line; line breaks inside of texts are \n)");
     }
     if (!json_.is_object()) fail(cat("the line is of type ", json_.type_name(), ", not an object"), forms);
   }
