@@ -70,6 +70,14 @@ bool is_shorter(const config::OptionSpec& spec, const Json& original, const conf
   return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
 }
 
+// The first spelling, but of the two tables of rotary options the older, which all programs read.
+std::string written_name(const config::OptionSpec& spec) {
+  for (const auto& name : spec.spellings) {
+    if (!name.starts_with("rope_parameters.")) return name;
+  }
+  return spec.key;
+}
+
 void put_option(Json& json, const config::Resolved& option, bool has_original) {
   for (const auto& name : names_of(option.spec)) {
     const auto* original = find(json, name);
@@ -79,7 +87,7 @@ void put_option(Json& json, const config::Resolved& option, bool has_original) {
     return;
   }
   if (has_original && std::holds_alternative<std::monostate>(option.value)) return;
-  put(json, option.spec.spellings.empty() ? option.spec.key : option.spec.spellings.front(), json_of(option.value));
+  put(json, written_name(option.spec), json_of(option.value));
 }
 
 void put_ids(Json& json, const TokenIds& ids) {

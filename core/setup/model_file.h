@@ -59,8 +59,8 @@ struct ConfigJson {
 };
 
 /// The text of a config.json from which with_model_file reads the same options. Each stands under the name that the
-/// original has for it, else under its first spelling, else under its own key. Throws Error where the model has no
-/// such file.
+/// original has for it, else under its first spelling (not in rope_parameters), else under its own key. Throws Error
+/// where the model has no such file.
 std::string config_json(const ConfigJson& from);
 
 }  // namespace setup

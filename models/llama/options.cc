@@ -31,7 +31,6 @@ void describe_sizes(OptionTable<LlamaOptions>& t) {
 void describe_rope(OptionTable<LlamaOptions>& t) {
   t.add("rope_theta", &LlamaOptions::rope_theta)
       .above(0)
-      .spelling("rope_theta")
       .spelling("rope_parameters.rope_theta")
       .doc("base of the rotary frequencies");
   t.add("rope_type", &LlamaOptions::rope_type)

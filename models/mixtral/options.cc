@@ -48,7 +48,6 @@ void describe_rest(OptionTable<MixtralOptions>& t) {
       .doc("added to the mean square in norms");
   t.add("rope_theta", &MixtralOptions::rope_theta)
       .above(0)
-      .spelling("rope_theta")
       .spelling("rope_parameters.rope_theta")
       .doc("base of the rotary frequencies");
   t.add("rope_type", &MixtralOptions::rope_type)

@@ -77,12 +77,13 @@ class Warnings(logging.Handler):
 def load(folder, dtype):
     """(model, everything that was said while it was loaded)"""
     handler = Warnings()
-    transformers.utils.logging.add_handler(handler)
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
                                                            output_loading_info=True)
-    transformers.utils.logging.remove_handler(handler)
+    logger.removeHandler(handler)
     said = handler.texts + [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     return model.eval(), said + [f"{kind}: {names}" for kind, names in info.items() if names]
 
@@ -143,4 +144,5 @@ def check(*arguments):
 
 
 torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
 {"variants": variants, "check": check}[sys.argv[1]](*sys.argv[2:])

@@ -26,7 +26,7 @@ struct Sizes {
     t.add("width", &Sizes::width).spelling("n_embd").spelling("hidden_size").doc("");
     t.add("inner", &Sizes::inner).spelling("n_inner").doc("");
     t.add("seq_length", &Sizes::seq_length).spelling("max_position_embeddings").doc("");
-    t.add("theta", &Sizes::theta).spelling("rope_theta").spelling("rope_parameters.rope_theta").doc("");
+    t.add("rope_theta", &Sizes::theta).spelling("rope_parameters.rope_theta").doc("");
     t.add("factor", &Sizes::factor).spelling("rope_scaling.factor").spelling("rope_parameters.factor").doc("");
     t.add("fast", &Sizes::fast).doc("");
   }
@@ -94,7 +94,7 @@ TEST_CASE("what is written is read back as the same options") {
   const auto made = options({{"width", std::int64_t{16}, {}},
                              {"inner", std::int64_t{3}, {}},
                              {"seq_length", std::int64_t{5}, {}},
-                             {"theta", 1.25, {}},
+                             {"rope_theta", 1.25, {}},
                              {"factor", 7.5, {}}});
   const Scratch scratch;
   write_file(scratch / "config.json", setup::config_json({made.resolved(), map, "", {}, "float32"}));
