@@ -15,6 +15,7 @@
 #include "setup/saved_state.h"
 #include "setup/session.h"
 #include "testing/tiny.h"
+#include "train/evaluate.h"
 #include "train/feed.h"
 #include "train/saving.h"
 #include "train/schedule.h"
@@ -132,9 +133,10 @@ class Result {
   std::mutex mutex_;
 };
 
-// The target tokens of all ranks.
-std::int64_t sum_targets(const setup::Session& session, const train::StepInput& input) {
-  auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
+// The target tokens of all samples; ranks that see the same ones count once.
+std::int64_t sum_targets(const setup::Job& job, const setup::Session& session, const train::StepInput& input) {
+  const auto mine = train::speaks_for_coordinate(job) ? input.target_tokens : 0;
+  auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
   session.world_host->all_reduce(count, comm::ReduceOp::sum, "count target tokens");
   return count.item<std::int64_t>();
 }
@@ -144,7 +146,7 @@ void first_gradients(const setup::Job& job, comm::Communicator& communicator, Re
   train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
   train::Step step(job, session);
   const auto input = feed.draw(0);
-  step.gradients(input, sum_targets(session, input));
+  step.gradients(input, sum_targets(job, session, input));
   result.gradients(session.engine->gradient_boxes());
   result.fused(session.units);
 }
@@ -178,7 +180,7 @@ void train_rank(const setup::Job& job, comm::Communicator& communicator, const S
   const auto end = stretch.end < 0 ? job.plan.steps : stretch.end;
   for (std::int64_t s = stretch.begin; s < end; ++s) {
     const auto input = feed.draw(s);
-    const auto targets = sum_targets(session, input);
+    const auto targets = sum_targets(job, session, input);
     const auto numbers = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps)).numbers;
     if (job.rank != 0) continue;  // they are the same on all ranks
     run.norms.push_back(std::sqrt(numbers[0].item<double>()));

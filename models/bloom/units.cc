@@ -62,7 +62,7 @@ Block::Block(const BloomOptions& o, std::int64_t index)
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const {
   const auto fused = qkv_.forward(x);
-  const auto qkv = fused.view({x.size(0), x.size(1), -1, 3, head_dim_}).transpose(1, 2).unbind(3);
+  const auto qkv = fused.view({fused.size(0), fused.size(1), -1, 3, head_dim_}).transpose(1, 2).unbind(3);
   const auto y = alibi_.attention(qkv[0], qkv[1], qkv[2], attention_dropout_, batch, cache, index_);
   return projection_.forward(y.transpose(1, 2).flatten(2));
 }

@@ -29,7 +29,7 @@ inline const std::vector<Family>& families() {
 /// [model] for capstan::testing::train.
 inline std::string family_config(const Family& family) {
   return "[model]\nplugin = \"" + family.plugin +
-         "\"\nvocab_size = 61\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n" + family.options;
+         "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n" + family.options;
 }
 
 /// Micro-batches of three samples on any number of data ranks, since a mixture's balancing loss is over the

@@ -86,7 +86,8 @@ inline void run_rank(const setup::Job& job, comm::Communicator& communicator, st
   train::Step step(job, session);
   for (std::int64_t s = 0; s < steps; ++s) {
     const auto input = feed.draw(s);
-    auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
+    const auto mine = train::speaks_for_coordinate(job) ? input.target_tokens : 0;
+    auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
     session.world_host->all_reduce(count, comm::ReduceOp::sum, "count");
     const auto targets = count.item<std::int64_t>();
     if (s == 0) {

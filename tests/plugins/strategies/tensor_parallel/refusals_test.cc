@@ -55,7 +55,7 @@ class Quiet : public nn::Model {
   void check(Diagnostics&) const override {}
   nn::ModelFacts facts() const override {
     nn::ModelFacts facts;
-    facts.vocab_size = 40;
+    facts.vocab_size = 300;
     facts.max_positions = 24;
     facts.num_heads = 6;
     return facts;
