@@ -49,7 +49,7 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
     }
-    const train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
+    train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
     train::Step step(job, session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), 500, 1e-2);
     const auto boxes = session.engine->stored_boxes();
