@@ -16,7 +16,7 @@ at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent,
                     const std::string& label) {
   auto shape = x.sizes().vec();
   shape[0] = std::accumulate(received.begin(), received.end(), std::int64_t{0});
-  const at::Tensor out = at::empty(shape, x.options());
+  at::Tensor out = at::empty(shape, x.options());
   group.all_to_all(out, x.contiguous(), received, sent, label);
   return out;
 }
