@@ -89,9 +89,14 @@ std::optional<int> dispatch_looking(const CLI::App& app, Arguments arguments, in
 }
 
 RunArguments run_arguments(const Arguments& arguments, int argc, char** argv) {
-  return {arguments.config,      arguments.overrides, arguments.ranks,
-          arguments.spawn_local, argc,                argv,
-          setup::Purpose::train, {}};
+  return {arguments.config,
+          arguments.overrides,
+          arguments.ranks,
+          arguments.spawn_local,
+          argc,
+          argv,
+          setup::Purpose::train,
+          {}};
 }
 
 int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** argv) {

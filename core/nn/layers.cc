@@ -1,4 +1,3 @@
-#include <capstan/base/error.h>
 #include <capstan/nn/layers.h>
 #include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
@@ -67,10 +66,12 @@ at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;
   if (batch.documents) {
     // An element of the mask is one of its sample's, wherever packing has put that.
-    CAPSTAN_ASSERT(!first_position);  // refused by who fills the slot
     const auto& documents = *batch.documents;
-    const auto dropped = ops::dropout(documents.apart(x), probability_, key_of(site_, batch.apart()));
-    return documents.together(dropped, x.size(0), x.size(1));
+    const auto columns = batch.tokens.size(1);
+    const auto first = first_position ? first_position(x.size(1)) : 0;
+    const auto rows = first_position ? at::constant_pad_nd(x, {0, 0, first, columns - first - x.size(1)}) : x;
+    const auto dropped = ops::dropout(documents.apart(rows), probability_, key_of(site_, batch.apart()));
+    return documents.together(dropped, x.size(0), columns).narrow(1, first, x.size(1));
   }
   auto key = key_of(site_, batch);
   if (first_position) {

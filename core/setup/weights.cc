@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "setup/resume.h"
 
 namespace capstan::setup {
 namespace {
@@ -43,8 +44,11 @@ fs::path find_weights(const fs::path& path) {
   for (const auto* inside : {"weights", "model"}) {
     if (has_boxes(path / inside) || has_model(path / inside)) return path / inside;
   }
+  if (const auto newest = checkpoint::newest(checkpoint_folder(path), checkpoint::Depth::structure); newest.path)
+    return *newest.path;
   throw Error(fs::exists(path) ? "this folder holds no weights" : "there is no such folder",
-              "name a run's folder that has weights/, a folder with manifest.json, or a Hugging Face model folder with "
+              "name a run's folder that has weights/ or checkpoints/, a folder with manifest.json, or a Hugging Face "
+              "model folder with "
               "model.safetensors",
               path.string());
 }

@@ -20,10 +20,7 @@ bool has(const std::vector<layout::Axis>& axes, layout::Axis axis) {
 // The data axes whose ranks hold the same box of a record.
 std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Layout& layout) {
   auto apart = own_axes(record);
-  for (const auto& cut : layout.cuts) {
-    if (options.mesh.position(options.rank, cut.axes) % cut.copies != 0) return std::nullopt;
-    apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
-  }
+  for (const auto& cut : layout.cuts) apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
   std::vector<layout::Axis> same;
   std::copy_if(record.data_axes.begin(), record.data_axes.end(), std::back_inserter(same),
                [&](layout::Axis axis) { return !has(apart, axis); });

@@ -125,8 +125,8 @@ TEST_CASE("folders that are no model say what one is") {
   CHECK_THAT(fault("hf"), Contains("it is no JSON: ") && Contains("download the model's folder again"));
   scratch.write("run/config.toml", "");
   CHECK(fault("run") == at("run") +
-                            "this folder holds no weights\n    fix: name a run's folder that has weights/, a "
-                            "folder with manifest.json, or a Hugging Face model folder with "
+                            "this folder holds no weights\n    fix: name a run's folder that has weights/ or "
+                            "checkpoints/, a folder with manifest.json, or a Hugging Face model folder with "
                             "model.safetensors");
   scratch.write("alone/manifest.json", "{}");
   CHECK(fault("alone") == at("alone") +

@@ -20,16 +20,19 @@ at::Tensor Beside::dropped(const at::Tensor& x) const {
   if (adapter().dropout == 0 || !batch.training) return x;
   const auto& down = adapter().down->records().front();
   const auto box = down.compute.box(down.shape, mesh, rank);
-  const auto rows = batch.tokens.size(0);
-  const auto by_sample = x.view({rows, -1, x.size(-1)});
+  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
+  const auto in_rows = x.view({rows, columns, x.size(-1)});
+  // An element of the mask is one of its sample's, wherever packing has put that.
+  const auto by_sample = batch.documents ? batch.documents->apart(in_rows) : in_rows;
   ops::DropoutKey key;
   key.seed = batch.seed;
   key.step = batch.step;
   key.site = ops::stable_hash(adapter().module + ".lora_dropout");
-  key.sample_ids = batch.sample_ids;
+  key.sample_ids = batch.documents ? batch.documents->sample_ids : batch.sample_ids;
   key.row_shape = {by_sample.size(1), down.shape.back()};
   key.row_offset = {0, box.offset.back()};
-  return ops::dropout(by_sample, adapter().dropout, key).view_as(x);
+  const auto dropped = ops::dropout(by_sample, adapter().dropout, key);
+  return (batch.documents ? batch.documents->together(dropped, rows, columns) : dropped).view_as(x);
 }
 
 at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
