@@ -23,10 +23,12 @@ double Adapter::scale() const {
 void place_like_base(const Adapter& adapter) {
   auto& down = adapter.down->records().front();
   down.compute = {};
+  down.partial_axes.clear();
   for (std::size_t i = 0; i < adapter.parts.size(); ++i) {
     const auto& base = adapter.base->records()[adapter.parts[i]];
     auto& up = adapter.up->records()[i];
     up.compute = {};
+    up.partial_axes.clear();
     up.data_axes = down.data_axes = base.data_axes;
     add_axes(up.partial_axes, base.partial_axes);
     add_axes(down.partial_axes, base.partial_axes);
