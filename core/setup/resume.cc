@@ -112,15 +112,6 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
   }
 }
 
-Json parse(const checkpoint::Reader& reader, const std::string& section) {
-  try {
-    return Json::parse(reader.section(section));
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("its section '", section, "' cannot be read: ", error.what()), "use another checkpoint",
-                reader.path().string());
-  }
-}
-
 Json cursor_of(const Job& job, std::int64_t steps_done) {
   const auto& plan = job.plan;
   const auto epoch = plan.epoch_of(steps_done);
@@ -136,7 +127,7 @@ Json cursor_of(const Job& job, std::int64_t steps_done) {
 
 // The same samples follow only where all of this is as it was.
 void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics& diagnostics) {
-  const auto saved = parse(reader, "cursor");
+  const auto saved = Json::parse(reader.section("cursor"));  // the manifest was JSON
   const auto mine = cursor_of(job, reader.meta().step);
   const std::vector<std::pair<const char*, std::string>> compared{
       {"samples", job.data.where},

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -24,12 +25,9 @@ checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& st
 }
 
 void read_state(const shard::StoredBox& stored, const std::string& kind, checkpoint::Reader& reader,
-                std::set<std::string>& missing, bool& without_copy) {
+                std::set<std::string>& missing) {
   auto tensor = saved_name(kind, stored.record->name, stored.copy);
-  if (!reader.has(tensor) && stored.copy > 0) {
-    without_copy = true;
-    tensor = saved_name(kind, stored.record->name, 0);
-  }
+  if (!reader.has(tensor)) tensor = saved_name(kind, stored.record->name, 0);
   if (reader.has(tensor)) {
     reader.read(tensor, stored.box, stored.value);
   } else {
@@ -56,6 +54,15 @@ void check_kinds(const strategy::OptimizerRule& rule, const std::set<std::string
     faults.add(where, cat("it has '", kind, "', which the optimizer of this run does not keep"), fix);
   }
   faults.throw_if_any();
+}
+
+// Does a rank, this one or another, keep values of its own that no rank of the saved run kept?
+bool lacks_copies(const Session& session, const Job& job, const checkpoint::Reader& reader) {
+  const auto boxes = session.engine->stored_boxes();
+  return std::any_of(boxes.begin(), boxes.end(), [&](const shard::StoredBox& stored) {
+    const auto& record = *stored.record;
+    return record.trainable && !reader.has(saved_name("model", record.name, job.mesh.size(record.local_axes) - 1));
+  });
 }
 
 // Strategies' own tensors are this rank's and of this mesh.
@@ -106,13 +113,12 @@ std::vector<std::string> restore_state(Session& session, const strategy::Optimiz
   const at::NoGradGuard no_grad;
   std::vector<std::string> words;
   std::set<std::string> missing;
-  bool without_copy = false;
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
-    for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing, without_copy);
+    for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing);
   }
   check_kinds(rule, missing, reader);
-  if (without_copy) {
+  if (lacks_copies(session, job, reader)) {
     words.emplace_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");
   }

@@ -197,19 +197,3 @@ TEST_CASE("a run folder that cannot be made is named") {
   CHECK_THROWS_WITH(train::RunFolder::reuse(file, "a"),
                     Contains("cannot make a folder for the run") && Contains(file + "/a"));
 }
-
-TEST_CASE("a checkpoint whose sections are no JSON is refused with its place") {
-  const auto file = testing::small_config("[checkpoint]\nresume = \"broken\"\n");
-  const auto folder = fs::path(file).parent_path() / "broken";
-  comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    const auto job = testing::prepare_small(testing::small_config(), {}, 1, 0);
-    auto session = setup::materialise(job, communicator);
-    const train::Step step(job, session);
-    checkpoint::Meta meta;
-    meta.step = 1;
-    meta.sections["cursor"] = "{";
-    checkpoint::save(folder, *session.world_host, meta, setup::saved_boxes(session, step.rule(), 0, setup::Saves::all));
-  });
-  CHECK_THROWS_WITH(testing::prepare_small(file, {}, 1, 0),
-                    Contains("its section 'cursor' cannot be read") && Contains(folder.string()));
-}
