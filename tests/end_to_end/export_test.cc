@@ -42,7 +42,7 @@ TEST_CASE("a finished run leaves a model folder, the same on any number of ranks
   CHECK(config.at("n_inner") == 22);
   CHECK(config.at("resid_pdrop") == 0);
   CHECK(config.at("embd_pdrop") == 0);
-  CHECK(config.at("eos_token_id") == 257);
+  CHECK(config.at("eos_token_id") == 256);
   CHECK_FALSE(fs::exists(run / "model.tmp"));
 
   const auto three = work.run({"run", file, "-n", "3", "run.name=three", "strategy.fsdp.mode=full_shard",
