@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "app/check_command.h"
+#include "app/hub_cache.h"
 #include "data/collate.h"
 #include "plugin/host.h"
 #include "setup/job.h"
@@ -69,11 +70,12 @@ std::string counts_text(const setup::Job& job, const std::vector<data::Sample>& 
   return text;
 }
 
-setup::Job prepare(const DataArguments& arguments, plugin::Host& host) {
+setup::Job prepare(const DataArguments& arguments, const Environment& env, plugin::Host& host) {
   Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
+  request.hub = hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
@@ -96,7 +98,7 @@ std::string sample_text(const data::Sample& sample, const data::Tokenizer& token
 
 int data_command(const DataArguments& arguments, const Environment& env, bool terminal) {
   plugin::Host host(plugin_folders(env));
-  const auto job = prepare(arguments, host);
+  const auto job = prepare(arguments, env, host);
   const auto source = arguments.split == "train" ? job.train_data : job.eval_data;
   if (!source) {
     throw Error(cat("the configuration names no data for the split '", arguments.split, "'"),
