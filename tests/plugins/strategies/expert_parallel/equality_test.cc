@@ -49,7 +49,7 @@ const Run& reference(const std::string& accumulation) {
 
 void check(const Choice& c) {
   const auto world = worlds[c[ranks_]], ep = sizes[c[ep_]];
-  const auto strategies = expert_parallel(ep) + data_strategy(c[data_], world / ep) + recomputes[c[recompute_]];
+  const auto strategies = on_ep(ep) + data_strategy(c[data_], world / ep) + recomputes[c[recompute_]];
   const auto& accumulation = accumulations[c[accumulation_]];
   INFO(world << " ranks, accumulation " << accumulation << "\n" << strategies);
   const auto run =
@@ -78,7 +78,7 @@ TEST_CASE("prefetch, resharding, buckets of several units, offload and rank 0's 
       "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\nbucket_size = 4000\n"};
   for (const auto& way : ways) {
     INFO(way);
-    const auto run = train({.world = 4, .config = mixture() + expert_parallel(2) + way, .steps = steps});
+    const auto run = train({.world = 4, .config = mixture() + on_ep(2) + way, .steps = steps});
     CHECK(differences(run, reference("1"), tolerance) == "");
   }
 }
@@ -89,8 +89,8 @@ TEST_CASE("one expert a token: some of eight experts get nothing") {
   const auto alone = train({.config = mixture(), .overrides = few, .steps = 5});
   for (const int ep : {2, 4, 8}) {
     INFO("ep " << ep);
-    const auto run = train(
-        {.world = 8, .config = mixture() + expert_parallel(ep) + "[strategy.fsdp]\n", .overrides = few, .steps = 5});
+    const auto run =
+        train({.world = 8, .config = mixture() + on_ep(ep) + "[strategy.fsdp]\n", .overrides = few, .steps = 5});
     CHECK(differences(run, alone, tolerance) == "");
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("one expert a token: some of eight experts get nothing") {
 TEST_CASE("fp32: the same within rounding") {
   const std::vector<std::string> single{"train.precision=fp32"};
   const auto alone = train({.config = mixture(), .overrides = single, .steps = 3});
-  const auto run = train({.world = 4, .config = mixture() + expert_parallel(2), .overrides = single, .steps = 3});
+  const auto run = train({.world = 4, .config = mixture() + on_ep(2), .overrides = single, .steps = 3});
   // Sums of some hundred terms in float32, and AdamW's division by gradients near 0 in three steps.
   CHECK(differences(run, alone, 1e-4) == "");
 }
