@@ -32,10 +32,8 @@ inline std::string family_config(const Family& family) {
          "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n" + family.options;
 }
 
-/// Micro-batches of three samples on any number of data ranks, since a mixture's balancing loss is over the
-/// micro-batch; `data_ranks` divides 8.
-inline std::string family_accumulation(int data_ranks) {
-  return "train.accumulation=" + std::to_string(8 / data_ranks);
-}
+/// The same samples in each micro-step on any number of data ranks that divides 8, since a mixture's balancing loss is
+/// over a micro-step of all of them.
+inline const std::string same_micro_steps = "train.accumulation=3";
 
 }  // namespace capstan::testing

@@ -53,8 +53,7 @@ inline TensorCase tensor_case(const Choice& c) {
   if (c[vocabulary_] == 1) out.strategy += "vocab_parallel = false\n";
   if (c[again_] == 1) out.strategy += "[strategy.recompute]\n";
   if (c[again_] == 2) out.strategy += "[strategy.recompute]\nregions = [\"attention\", \"mlp\"]\n";
-  out.overrides = {family_accumulation(out.world / tp),
-                   c[when_] == 0 ? "train.reduce=step" : "train.reduce=micro_step"};
+  out.overrides = {same_micro_steps, c[when_] == 0 ? "train.reduce=step" : "train.reduce=micro_step"};
   out.name = families()[out.family].plugin + " on " + std::to_string(out.world) + " ranks, " + out.overrides.back() +
              "\n" + out.strategy;
   return out;

@@ -23,7 +23,7 @@ const Run& alone(std::size_t family) {
   static std::map<std::size_t, Run> runs;
   const auto found = runs.find(family);
   if (found != runs.end()) return found->second;
-  return runs[family] = run(family, 1, "", {family_accumulation(1)});
+  return runs[family] = run(family, 1, "", {same_micro_steps});
 }
 
 void check(const Choice& choice) {
@@ -65,9 +65,9 @@ TEST_CASE("fp32: split ranks stay near one rank", "[matrix]") {
   for (std::size_t family = 0; family < families().size(); ++family) {
     for (const std::string more : {"", "sequence_parallel = true\n"}) {
       INFO(families()[family].plugin << " " << more);
-      const auto one = run(family, 1, "", {family_accumulation(1), "train.precision=fp32"});
+      const auto one = run(family, 1, "", {same_micro_steps, "train.precision=fp32"});
       const auto split = run(family, 4, "[strategy.tensor_parallel]\nsize = 2\n" + more + "[strategy.fsdp]\n",
-                             {family_accumulation(2), "train.precision=fp32"});
+                             {same_micro_steps, "train.precision=fp32"});
       CHECK(differences(split, one, 1e-3) == "");
     }
   }
