@@ -50,14 +50,15 @@ inline const std::filesystem::path& folders() {
 inline setup::Job prepare(const std::string& plugin, const std::filesystem::path& folder, const std::string& precision,
                           const std::string& tokenizer = "byte") {
   const auto config = folder / ("job-" + precision + ".toml");
-  std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << plugin << "\"\npath = \""
-                        << folder.string() << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
-                        << "\"\ntrain = \"" CAPSTAN_SOURCE_DIR
-                           "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
-                           "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
-                        << precision
-                        << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
-                           "schedule = \"linear\"\nclip = 1.0\n";
+  std::ofstream(config)
+      << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
+      << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
+      << "\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+         "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+         "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
+      << precision
+      << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
+         "schedule = \"linear\"\nclip = 1.0\n";
   static capstan::plugin::Host host;
   capstan::Diagnostics diagnostics;
   setup::JobRequest request;

@@ -11,8 +11,6 @@ inline std::string mixture() {
          "tie_word_embeddings = true\nrouter_aux_loss = true\nrouter_aux_loss_coef = 0.5\n";
 }
 
-inline std::string on_ep(int size) {
-  return "[strategy.expert_parallel]\nsize = " + std::to_string(size) + "\n";
-}
+inline std::string on_ep(int size) { return "[strategy.expert_parallel]\nsize = " + std::to_string(size) + "\n"; }
 
 }  // namespace capstan::testing
