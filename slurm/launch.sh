@@ -42,13 +42,17 @@ know_the_end() {
   export SLURM_JOB_END_TIME
 }
 
-# The job goes back into the queue: by SLURM itself where it takes the exit code for that, else by asking it.
+# The job goes back into the queue: by SLURM itself where it takes the exit code for that, else by asking it. Not when
+# somebody cancelled it, or SLURM preempts it and queues it again anyway: it is no longer RUNNING then.
 queue_again() {
   if [ "${SLURM_RESTART_COUNT:-0}" -ge "$most_restarts" ]; then
     echo "slurm: this job was started $((SLURM_RESTART_COUNT + 1)) times and is not done: not queued again (most_restarts)" >&2
     exit 1
   fi
-  if scontrol show config | grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b"; then return 0; fi
+  if [ "$(date +%s)" -lt "${SLURM_JOB_END_TIME:-9999999999}" ]; then   # else its time limit, which no exit code undoes
+    scontrol show job --oneliner "$SLURM_JOB_ID" | grep -q ' JobState=RUNNING ' || return 0
+    if scontrol show config | grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b"; then return 0; fi
+  fi
   local job=$SLURM_JOB_ID
   if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
   scontrol requeue "$job" || echo "slurm: SLURM refuses to queue job $job again: submit it once more with run.name=$SLURM_JOB_NAME-$SLURM_JOB_ID" >&2

@@ -4,6 +4,8 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
+#include <utility>
+
 #include "checkpoint/checkpoint.h"
 #include "setup/resume.h"
 
@@ -26,15 +28,19 @@ bool noted(const fs::path& run_folder, const std::string& job) {
   return fs::is_regular_file(file, unreadable) && trim(read_file(file)) == job;
 }
 
-// The newest of <dir>/<name>, <name>-2, … that this job made; several, if it was queued again before it could save.
+// Of <dir>/<name>, <name>-2, … the last one that this job made; several, if it was queued again before it could save.
 fs::path folder_of(const std::string& job, const fs::path& dir, const std::string& name) {
   fs::path found;
-  for (int number = 1;; ++number) {
-    const auto folder = dir / (number == 1 ? name : cat(name, "-", number));
-    std::error_code unreadable;
-    if (!fs::exists(folder, unreadable)) return found;
-    if (noted(folder, job)) found = folder;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(dir, unreadable)) {
+    const auto other = entry.path().filename().string();
+    const bool numbered =
+        other.starts_with(name + "-") && other.find_first_not_of("0123456789", name.size() + 1) == std::string::npos;
+    if ((other != name && !numbered) || !noted(entry.path(), job)) continue;
+    const auto before = found.filename().string();
+    if (std::pair(before.size(), before) < std::pair(other.size(), other)) found = entry.path();
   }
+  return found;
 }
 
 }  // namespace

@@ -80,4 +80,23 @@ def queued_again_by_the_script(bench):
     check_words(bench.output(log), 'capstan: stopped by SIGUSR2 after step ', ' Exit code  : 86', ' Restart    : 1', 'resuming from ', ' Exit code  : 0')
 
 
-CASES = (submitted, refused_on_the_login_node, dry_run, queued_again_by_the_script)
+def shellcheck(bench):
+    """Nothing to say about slurm/*."""
+    if not shutil.which('shellcheck'):
+        print('shellcheck is not installed: slurm/ is not looked at')
+        return
+    done = bench.slurm.run('shellcheck', '--external-sources', *sorted((ROOT / 'slurm').iterdir()), cwd=ROOT)
+    check(done.returncode == 0, done.stdout)
+
+
+def documented(bench):
+    """Every configuration that docs/slurm.md names is there."""
+    text = (ROOT / 'docs/slurm.md').read_text().replace('$w/', 'configs/workshop/').replace('$c/', 'configs/')
+    named = set(re.findall(r'configs/[\w/${}()* -]*?\.toml', text))
+    check(len(named) >= 12, f'{named}')
+    for name in named:
+        pattern = re.sub(r'(?:\$\(\(.*?\)\)|\$\{?\w\}?)+', '*', name)
+        check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
+
+
+CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, queued_again_by_the_script)

@@ -1,0 +1,152 @@
+#include "app/stopping.h"
+
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/comm/communicator.h>
+#include <capstan_catch.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "app/restart.h"
+#include "support/folder.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+double seconds_until(train::Stop::Clock::time_point when) {
+  return std::chrono::duration<double>(when - train::Stop::Clock::now()).count();
+}
+
+std::string epoch_in(int seconds) {
+  const auto now = std::chrono::system_clock::now() + std::chrono::seconds(seconds);
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+}
+
+// Three ranks, of which the last got `signal`, if any.
+std::vector<app::Ending> endings(const app::StoppedRun& run, int signal) {
+  std::vector<app::Ending> out(3);
+  comm::run_in_process(3, [&](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.world().rank);
+    train::Stop stop;
+    if (signal != 0 && rank == 2) stop.ask(signal);
+    out[rank] = app::end_stopped(run, stop, communicator);
+  });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("what squeue says is left") {
+  CHECK(app::seconds_left("59\n") == 59.0);
+  CHECK(app::seconds_left("3:04") == 184.0);
+  CHECK(app::seconds_left("02:03:04") == 7384.0);
+  CHECK(app::seconds_left("1-02:03:04") == 93784.0);
+  for (const char* other : {"UNLIMITED", "NOT_SET", "INVALID", "", "1:2:3:4", "a-00:10", "-5:00"}) {
+    INFO(other);
+    CHECK_FALSE(app::seconds_left(other));
+  }
+}
+
+TEST_CASE("a job's end comes from SLURM_JOB_END_TIME; outside of a job there is none") {
+  const auto end = app::job_deadline(app::environment({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_END_TIME", epoch_in(500)}}));
+  REQUIRE(end);
+  CHECK(seconds_until(*end) > 400);
+  CHECK(seconds_until(*end) < 501);
+  CHECK_FALSE(app::job_deadline(app::environment({{"SLURM_JOB_END_TIME", epoch_in(500)}})));
+  // SLURM's "unlimited" is a year or more, or an end that no clock has.
+  CHECK_FALSE(app::job_deadline(app::environment({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_END_TIME", "99999999999999"}})));
+}
+
+TEST_CASE("all ranks end alike, whichever got the signal") {
+  app::StoppedRun run{"after step 12", true, 85};
+  for (const auto& ending : endings(run, SIGUSR1)) {
+    CHECK(ending.exit_code == 85);
+    CHECK(ending.message == "capstan: stopped by SIGUSR1 after step 12; exit code 85 asks to be queued again\n");
+  }
+  for (const auto& ending : endings(run, 0)) {
+    CHECK(ending.exit_code == 85);
+    CHECK_THAT(ending.message, Contains("stopped since the job's time is nearly over after step 12"));
+  }
+  for (const auto& ending : endings(run, SIGINT)) {
+    CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
+    CHECK(ending.message ==
+          "capstan: stopped by SIGINT after step 12; checkpoint.resume=auto goes on from its newest checkpoint\n");
+  }
+  run.resumable = false;
+  for (const auto& ending : endings(run, SIGTERM)) {
+    CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
+    CHECK(
+        ending.message ==
+        "capstan: stopped by SIGTERM after step 12; a later run starts anew ([checkpoint] every_steps would let it go "
+        "on)\n");
+  }
+}
+
+TEST_CASE("a requeue exit code of 0 is said as what it is") {
+  for (const auto& ending : endings({"after step 12", true, 0}, SIGTERM)) {
+    CHECK(ending.exit_code == 0);
+    CHECK(ending.message ==
+          "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto goes on from its newest checkpoint\n");
+  }
+}
+
+TEST_CASE("a job that SLURM starts again finds the run that it began") {
+  const test::Folder folder;
+  const auto dir = folder.path() / "runs";
+  const auto job = app::environment({{"SLURM_JOB_ID", "4711"}});
+  const auto again = app::environment({{"SLURM_JOB_ID", "4711"}, {"SLURM_RESTART_COUNT", "1"}});
+  for (const char* name : {"x", "x-2", "x-3"}) std::filesystem::create_directories(dir / name);
+  app::note_job(app::environment({{"SLURM_JOB_ID", "4000"}}), dir / "x");
+  app::note_job(job, dir / "x-2");
+  app::note_job(app::environment({}), dir / "x-3");
+  setup::RunOptions run;
+  run.dir = dir.string();
+  setup::CheckpointOptions checkpoint;
+  checkpoint.every_steps = 10;
+
+  const std::vector<std::string> goes_on{"run.name=\"x-2\"", "checkpoint.resume=auto"};
+  CHECK(app::find_restarted(again, run, checkpoint, "configs/x.toml") == goes_on);
+  run.name = "x";
+  CHECK(app::find_restarted(again, run, checkpoint, "configs/other.toml") == goes_on);
+  // Not on a first start, not another job's, not without checkpoints, not a run that never began.
+  CHECK(app::find_restarted(job, run, checkpoint, "x.toml").empty());
+  CHECK(app::find_restarted(app::environment({{"SLURM_JOB_ID", "1"}, {"SLURM_RESTART_COUNT", "1"}}), run, checkpoint,
+                            "x.toml")
+            .empty());
+  CHECK(app::find_restarted(again, run, {}, "x.toml").empty());
+  run.name = "y";
+  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
+
+  // A checkpoint of another run, by name, is what it starts from until it has one of its own.
+  run.name = "x";
+  checkpoint.resume = "/somewhere/else";
+  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
+  std::filesystem::create_directories(dir / "x-2/checkpoints/step-00000010.tmp-4711.0");
+  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
+  std::filesystem::create_directories(dir / "x-2/checkpoints/step-00000010");
+  CHECK(app::find_restarted(again, run, checkpoint, "x.toml") == goes_on);
+}
+
+TEST_CASE("tasks of an array are told apart") {
+  const test::Folder folder;
+  const auto dir = folder.path() / "runs";
+  std::filesystem::create_directories(dir / "x");
+  const auto task = [](const char* index, const char* restarts) {
+    return app::environment({{"SLURM_JOB_ID", "5000"},
+                             {"SLURM_ARRAY_JOB_ID", "4711"},
+                             {"SLURM_ARRAY_TASK_ID", index},
+                             {"SLURM_RESTART_COUNT", restarts}});
+  };
+  app::note_job(task("3", "0"), dir / "x");
+  CHECK(read_file(dir / "x/slurm-job") == "4711_3\n");
+  setup::RunOptions run;
+  run.dir = dir.string();
+  setup::CheckpointOptions checkpoint;
+  checkpoint.every_minutes = 1;
+  CHECK(app::find_restarted(task("3", "2"), run, checkpoint, "x.toml").size() == 2);
+  CHECK(app::find_restarted(task("4", "2"), run, checkpoint, "x.toml").empty());
+}
