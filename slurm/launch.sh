@@ -37,7 +37,7 @@ make_cache() {
 know_the_end() {
   [ -z "${SLURM_JOB_END_TIME:-}" ] || return 0
   local end
-  end=$(scontrol show job --oneliner "$SLURM_JOB_ID" 2>/dev/null | grep -o ' EndTime=[0-9T:-]*' | cut -d= -f2) || return 0
+  end=$(scontrol show job --oneliner "$SLURM_JOB_ID" 2>/dev/null | grep -oE ' EndTime=[0-9]{4}-[0-9T:-]+' | cut -d= -f2) || return 0
   SLURM_JOB_END_TIME=$(date --date="$end" +%s 2>/dev/null) || return 0
   export SLURM_JOB_END_TIME
 }

@@ -36,7 +36,7 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       stop_(stop),
       feed_(job, job.mesh.position(job.rank, layout::data_axes)),
       control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
-      agreement_(session.world_host, stop),
+      agreement_(session.world_host, stop, [this] { return time_is_up(); }),
       step_(job, session),
       nonfinite_(job, session, step_.updates().loss_scale(), folder.path()),
       evaluator_(job, session, feed_),
@@ -83,12 +83,15 @@ void Loop::start_run() {
 }
 
 // Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.
+bool Loop::time_is_up() const {
+  return step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + save_s() + ending_margin_s));
+}
+
 Wishes Loop::wishes() const {
   Wishes mine;
   mine.stop = stop_.asked();
   mine.hurry = stop_.asks() > 1;
-  mine.time_is_up =
-      step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + save_s() + ending_margin_s));
+  mine.time_is_up = time_is_up();
   mine.save = saving_.clock_asks();
   return mine;
 }

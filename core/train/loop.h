@@ -48,6 +48,7 @@ class Loop {
   void resume(checkpoint::Reader& reader);
   void start_run();
   Wishes wishes() const;
+  bool time_is_up() const;
   double save_s() const;
   void pass_boundary(std::int64_t steps_done);
   void take_step(std::int64_t step);

@@ -41,9 +41,10 @@ bool Stop::time_is_up(std::chrono::duration<double> needed) const {
 }
 
 void StopAgreement::check() const {
-  const auto asked = at::full({1}, stop_.asked() ? 1 : 0, at::kLong);
-  group_->all_reduce(asked, comm::ReduceOp::max, "all-reduce stop wish");
-  if (asked.item<std::int64_t>() > 0) throw Stopped();
+  const bool wish = stop_.asked() || (is_time_ && is_time_());
+  const auto most = at::full({1}, wish ? 1 : 0, at::kLong);
+  group_->all_reduce(most, comm::ReduceOp::max, "all-reduce stop wish");
+  if (most.item<std::int64_t>() > 0) throw Stopped();
 }
 
 }  // namespace capstan::train

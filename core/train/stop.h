@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -59,14 +60,17 @@ class Stopped : public std::exception {
 /// Where ranks agree to stop between the parts of anything but training steps, whose sums carry the wish anyway.
 class StopAgreement {
  public:
-  /// `group`: all ranks, in host memory.
-  StopAgreement(std::shared_ptr<comm::Group> group, const Stop& stop) : group_(std::move(group)), stop_(stop) {}
-  /// Throws Stopped on all ranks when one of them was asked to stop. A collective.
+  /// `group`: all ranks, in host memory. `is_time`: whether the job's time is up on this rank; none: it is not looked
+  /// at.
+  StopAgreement(std::shared_ptr<comm::Group> group, const Stop& stop, std::function<bool()> is_time = {})
+      : group_(std::move(group)), stop_(stop), is_time_(std::move(is_time)) {}
+  /// Throws Stopped on all ranks when one of them was asked to stop, or its time is up. A collective.
   void check() const;
 
  private:
   std::shared_ptr<comm::Group> group_;
   const Stop& stop_;
+  std::function<bool()> is_time_;
 };
 
 }  // namespace train

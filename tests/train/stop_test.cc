@@ -55,21 +55,39 @@ TEST_CASE("time is up when less is left than is needed") {
   CHECK(stop.time_is_up(std::chrono::seconds(0)));
 }
 
+TEST_CASE("one rank's time being up stops all ranks") {
+  std::vector<int> stopped_at(2, -1);
+  comm::run_in_process(2, [&](comm::Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.world().rank);
+    const auto group = communicator.group("all", {0, 1}, c10::Device(c10::DeviceType::CPU));
+    const train::Stop stop;
+    int part = 0;
+    const train::StopAgreement agreement(group, stop, [&] { return rank == 0 && part == 3; });
+    try {
+      for (; part < 10; ++part) agreement.check();
+    } catch (const train::Stopped&) {
+      stopped_at[rank] = part;
+    }
+  });
+  CHECK(stopped_at == std::vector<int>{3, 3});
+}
+
 TEST_CASE("one rank's request stops all ranks at the same place") {
   std::vector<int> stopped_at(3, -1);
   comm::run_in_process(3, [&](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.world().rank);
     const auto group = communicator.group("all", {0, 1, 2}, c10::Device(c10::DeviceType::CPU));
     train::Stop stop;
+    int part = 0;
     const train::StopAgreement agreement(group, stop);
     try {
-      for (int part = 0; part < 10; ++part) {
+      for (; part < 10; ++part) {
         if (rank == 1 && part == 4) stop.ask(SIGTERM);
         agreement.check();
       }
     } catch (const train::Stopped&) {
-      stopped_at[rank] = stop.asked() ? 1 : 0;
+      stopped_at[rank] = part;
     }
   });
-  CHECK(stopped_at == std::vector<int>{0, 1, 0});
+  CHECK(stopped_at == std::vector<int>{4, 4, 4});
 }
