@@ -67,7 +67,7 @@ at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (batch.documents) {
     // An element of the mask is one of its sample's, wherever packing has put that.
     const auto& documents = *batch.documents;
-    const auto columns = batch.tokens.size(1);
+    const auto columns = first_position ? batch.tokens.size(1) : x.size(1);
     const auto first = first_position ? first_position(x.size(1)) : 0;
     const auto rows = first_position ? at::constant_pad_nd(x, {0, 0, first, columns - first - x.size(1)}) : x;
     const auto dropped = ops::dropout(documents.apart(rows), probability_, key_of(site_, batch.apart()));

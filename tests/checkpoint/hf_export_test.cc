@@ -104,7 +104,7 @@ class Constant : public layout::Source {
   bool has(const Param&) const override { return true; }
   void fill(const Param& param, const Box&, const at::Tensor& out) override {
     asked.insert(param.name);
-    out.copy_(at::full({1}, value_, at::kDouble).expand_as(out));  // as files are converted: beyond fp16 is infinite
+    out.copy_(at::full(out.sizes(), value_, at::kDouble));  // as files are converted: beyond fp16 is infinite
   }
   std::set<std::string> asked;
 

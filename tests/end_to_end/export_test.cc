@@ -34,7 +34,7 @@ TEST_CASE("a finished run leaves a model folder, the same on any number of ranks
   INFO(one.all());
   REQUIRE(one.code == 0);
   const auto run = work.folder() / "runs/small";
-  CHECK_THAT(one.out, Contains(cat("model for transformers: ", (run / "model").string(), " (float32, ")) &&
+  CHECK_THAT(one.out, Contains("model for transformers: runs/small/model (float32, ") &&
                           Contains(" in 1 file; without a tokenizer: this run's is the built-in one)\n"));
   const auto config = read_json(run / "model/config.json");
   CHECK(config.at("architectures") == Json{"GPT2LMHeadModel"});

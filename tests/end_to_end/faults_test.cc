@@ -72,8 +72,11 @@ TEST_CASE("unknown options and tables, with the nearest name, the file and the l
   SECTION("on the command line") {
     const auto file = work.write("a.toml", small_config());
     CHECK(refusal(work, file, {"optimizer.learning_rate=1"}) ==
+          one_fault("command line", "unknown option optimizer.learning_rate",
+                    "did you mean 'optimizer.lr'? (TrainingArguments' learning_rate)"));
+    CHECK(refusal(work, file, {"optimizer.speed=1"}) ==
           one_fault(
-              "command line", "unknown option optimizer.learning_rate",
+              "command line", "unknown option optimizer.speed",
               "one of: lr, betas, eps, weight_decay, decay, schedule, warmup_steps, warmup_from_zero, min_lr, clip"));
   }
 }
@@ -102,6 +105,9 @@ TEST_CASE("an override that is none") {
                   "write it as table.option=value, for example train.max_steps=250"));
   CHECK(refusal(work, file, {"max_steps=3"}) ==
         one_fault("command line", "'max_steps=3' names no option of a table",
+                  "did you mean 'train.max_steps'? (TrainingArguments' max_steps)"));
+  CHECK(refusal(work, file, {"steps=3"}) ==
+        one_fault("command line", "'steps=3' names no option of a table",
                   "write it as table.option=value, for example train.max_steps=250"));
   CHECK_THAT(refusal(work, file, {"optimizer.betas=[0.9"}), Contains("command line: [0.9 is not a TOML value: "));
 }
