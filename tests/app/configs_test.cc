@@ -28,7 +28,9 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   const auto questions = [](const char* part) { return cat(configs.string(), "/data/mini_squad_", part, ".json"); };
   overrides.insert(overrides.end(),
                    {"data.train=" + questions("train"), "data.eval=" + questions("eval"), "run.host_memory=2000"});
-  if (name.starts_with("bloom")) overrides.insert(overrides.end(), {"data.train_samples=300", "data.eval_samples=20"});
+  if (name.starts_with("bloom")) overrides.emplace_back("data.train_samples=300");
+  if (name.find("llama") == 0 || name.find("mixtral") == 0 || name.find("bloom") == 0)
+    overrides.emplace_back("data.eval_samples=20");
   setup::JobRequest request;
   request.file = (configs / name).string();
   request.overrides = std::move(overrides);

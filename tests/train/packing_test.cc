@@ -82,7 +82,9 @@ TEST_CASE("float64: packed rows give the losses and gradients of samples in rows
         {2, "[strategy.fsdp]\nmode = \"full_shard\"\n[strategy.recompute]\nregions = [\"attention\"]\n"}};
     for (const auto& [world, more] : layouts) {
       INFO(family.plugin << ", world " << world << "\n" << more);
-      check_same(run(family, true, world, more), reference, tolerance);
+      // A mixture's balancing loss is over a micro-step of all ranks: compared with as many.
+      const bool alike = world == 1 || family.plugin != "mixtral";
+      check_same(run(family, true, world, more), alike ? reference : run(family, false, world), tolerance);
     }
   }
 }

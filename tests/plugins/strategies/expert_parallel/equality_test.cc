@@ -49,7 +49,7 @@ const Run& reference(const std::string& accumulation) {
 
 void check(const Choice& c) {
   const auto world = worlds[c[ranks_]], ep = sizes[c[ep_]];
-  const auto strategies = on_ep(ep) + data_strategy(c[data_], world / ep) + recomputes[c[recompute_]];
+  const auto strategies = experts_on(ep) + data_strategy(c[data_], world / ep) + recomputes[c[recompute_]];
   const auto& accumulation = accumulations[c[accumulation_]];
   INFO(world << " ranks, accumulation " << accumulation << "\n" << strategies);
   const auto run =
@@ -78,19 +78,19 @@ TEST_CASE("prefetch, resharding, buckets of several units, offload and rank 0's 
       "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\nbucket_size = 4000\n"};
   for (const auto& way : ways) {
     INFO(way);
-    const auto run = train({.world = 4, .config = mixture() + on_ep(2) + way, .steps = steps});
+    const auto run = train({.world = 4, .config = mixture() + experts_on(2) + way, .steps = steps});
     CHECK(differences(run, reference("1"), tolerance) == "");
   }
 }
 
+// The router learns from the balancing loss alone: a single choice always weighs 1.
 TEST_CASE("one expert a token: some of eight experts get nothing") {
-  const std::vector<std::string> few{"model.num_experts=8", "model.experts_per_token=1", "train.global_batch=8",
-                                     "model.router_aux_loss=false"};
+  const std::vector<std::string> few{"model.num_experts=8", "model.experts_per_token=1", "train.global_batch=8"};
   const auto alone = train({.config = mixture(), .overrides = few, .steps = 5});
   for (const int ep : {2, 4, 8}) {
     INFO("ep " << ep);
     const auto run =
-        train({.world = 8, .config = mixture() + on_ep(ep) + "[strategy.fsdp]\n", .overrides = few, .steps = 5});
+        train({.world = 8, .config = mixture() + experts_on(ep) + "[strategy.fsdp]\n", .overrides = few, .steps = 5});
     CHECK(differences(run, alone, tolerance) == "");
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("one expert a token: some of eight experts get nothing") {
 TEST_CASE("fp32: the same within rounding") {
   const std::vector<std::string> single{"train.precision=fp32"};
   const auto alone = train({.config = mixture(), .overrides = single, .steps = 3});
-  const auto run = train({.world = 4, .config = mixture() + on_ep(2), .overrides = single, .steps = 3});
+  const auto run = train({.world = 4, .config = mixture() + experts_on(2), .overrides = single, .steps = 3});
   // Sums of some hundred terms in float32, and AdamW's division by gradients near 0 in three steps.
   CHECK(differences(run, alone, 1e-4) == "");
 }

@@ -7,26 +7,28 @@
 
 using namespace capstan;
 using Catch::Matchers::Contains;
+using testing::experts_on;
 using testing::mixture;
-using testing::on_ep;
 
 namespace {
 
 std::string error_of(int world, const std::string& config, const std::vector<plugin::Registration>& types = {}) {
   try {
-    testing::train({.world = world, .config = config, .steps = 1, .types = types});
+    // 24 samples are shared by all the worlds here, so that nothing else is wrong.
+    testing::train(
+        {.world = world, .config = config, .overrides = {"train.global_batch=24"}, .steps = 1, .types = types});
   } catch (const Error& error) {
     return error.what();
   }
   return "";
 }
 
-::expert_parallel::ExpertParallel make(std::int64_t size, double factor) {
+expert_parallel::ExpertParallel make(std::int64_t size, double factor) {
   config::Section section{"strategy.expert_parallel", {}, {}};
   section.entries.push_back({"size", size, {}});
   section.entries.push_back({"memory_factor", factor, {}});
   Diagnostics diagnostics;
-  ::expert_parallel::ExpertParallel plugin{{section, diagnostics}};
+  expert_parallel::ExpertParallel plugin{{section, diagnostics}};
   diagnostics.throw_if_any();
   return plugin;
 }
@@ -44,30 +46,30 @@ class KeepsGradientsLocal : public strategy::Strategy {
 }  // namespace
 
 TEST_CASE("a model without experts is refused") {
-  const auto error = error_of(2, on_ep(2));
+  const auto error = error_of(2, experts_on(2));
   CHECK_THAT(error, Contains("strategy.expert_parallel needs a model with experts, and this one has none"));
   CHECK_THAT(error, Contains("remove [strategy.expert_parallel], or train a mixture of experts"));
 }
 
 TEST_CASE("experts that ranks cannot share evenly are refused, with the sizes that they can") {
-  const auto error = error_of(3, mixture() + on_ep(3));
+  const auto error = error_of(3, mixture() + experts_on(3));
   CHECK_THAT(error, Contains("test.toml:"));
   CHECK_THAT(error, Contains("strategy.expert_parallel.size is 3, but 4 experts cannot be shared evenly by 3 ranks"));
   CHECK_THAT(error, Contains("use a size of 1, 2 or 4"));
-  CHECK_THAT(error_of(8, mixture() + on_ep(8)), Contains("4 experts cannot be shared evenly by 8 ranks"));
+  CHECK_THAT(error_of(8, mixture() + experts_on(8)), Contains("4 experts cannot be shared evenly by 8 ranks"));
 }
 
 TEST_CASE("sizes that do not make up the world are refused with the arithmetic") {
-  CHECK_THAT(error_of(6, mixture() + on_ep(4)),
+  CHECK_THAT(error_of(6, mixture() + experts_on(4)),
              Contains("world 6 is no multiple of ep 4 = 4 (ep by strategy.expert_parallel (") &&
                  Contains("start 4 or 8 ranks, or change these sizes"));
-  CHECK_THAT(error_of(2, mixture() + on_ep(0)), Contains("strategy.expert_parallel.size is 0"));
+  CHECK_THAT(error_of(2, mixture() + experts_on(0)), Contains("strategy.expert_parallel.size is 0"));
   CHECK_THAT(error_of(2, mixture() + "[strategy.expert_parallel]\n"), Contains("strategy.expert_parallel.size"));
 }
 
 TEST_CASE("gradients that stay local cannot be had with experts on other ranks") {
   const auto keeps = testing::type<strategy::Strategy, KeepsGradientsLocal, NoOptions>("strategy", "keeps");
-  CHECK_THAT(error_of(2, mixture() + on_ep(2) + "[strategy.keeps]\n", {keeps}),
+  CHECK_THAT(error_of(2, mixture() + experts_on(2) + "[strategy.keeps]\n", {keeps}),
              Contains("both claim summed gradients on dp"));
 }
 
@@ -120,5 +122,5 @@ TEST_CASE("a rank holds its experts and all else whole; only the experts' gradie
     }
   };
   const auto look = testing::type<strategy::Strategy, Look, NoOptions>("strategy", "look");
-  CHECK(error_of(2, mixture() + on_ep(2) + "[strategy.look]\n", {look}).empty());
+  CHECK(error_of(2, mixture() + experts_on(2) + "[strategy.look]\n", {look}).empty());
 }

@@ -1,6 +1,7 @@
 // Experts that are cut twice: their number along ep, and ff along tp by another strategy.
 #include <capstan/ops/collectives.h>
 #include <capstan/strategy.h>
+#include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
@@ -43,7 +44,7 @@ TEST_CASE("experts cut along ep and their ff along tp learn what one rank does",
       INFO(world << " ranks\n" << data);
       const auto run =
           testing::train({.world = world,
-                          .config = testing::mixture() + testing::on_ep(2) +
+                          .config = testing::mixture() + testing::experts_on(2) +
                                     "[strategy.split_ff]\n[strategy.recompute]\nregions = [\"mlp\"]\n" + data,
                           .steps = 10,
                           .types = {split}});
