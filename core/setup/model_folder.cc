@@ -32,6 +32,14 @@ constexpr std::array tokenizer_files{"tokenizer.json",
                                      "chat_template.json",
                                      "additional_chat_templates"};
 
+// What makes transformers read a tokenizer.json as it stands, instead of as its model's family has it. Without the
+// names it also gives token_type_ids, which generate() refuses.
+constexpr auto plain_tokenizer = R"({
+  "tokenizer_class": "PreTrainedTokenizerFast",
+  "model_input_names": ["input_ids", "attention_mask"]
+}
+)";
+
 std::string dtype_text(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::kBFloat16:
@@ -80,7 +88,7 @@ bool copy_tokenizer(const Job& job, const fs::path& folder) {
   const auto& option = job.data_options->tokenizer;
   if (fs::is_regular_file(option)) copy_over(option, folder / "tokenizer.json");
   if (fs::exists(folder / "tokenizer.json") && !fs::exists(folder / "tokenizer_config.json"))
-    write_file(folder / "tokenizer_config.json", "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+    write_file(folder / "tokenizer_config.json", plain_tokenizer);
   return fs::exists(folder / "tokenizer.json");
 }
 
