@@ -57,3 +57,11 @@ queue_again() {
   if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
   scontrol requeue "$job" || echo "slurm: SLURM refuses to queue job $job again: submit it once more with run.name=$SLURM_JOB_NAME-$SLURM_JOB_ID" >&2
 }
+
+# Returns when all nodes answer; else stays until SLURM has found the lost one, for at most ten minutes.
+wait_for_lost_node() {
+  if timeout 30 srun --overlap --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=1 true 2>/dev/null; then return 0; fi
+  echo "slurm: a node of this job does not answer: waiting for SLURM to find it, and to queue the job again"
+  sleep 600 &
+  wait $! || true
+}

@@ -70,6 +70,7 @@ class Bench:
     def __init__(self, slurm, build, folder, root=None):
         self.slurm, self.build, self.folder = slurm, build, folder
         self.top = root or folder
+        self.runs = 'runs'
         self.program = build / 'bin/capstan'
         check(self.program.exists(), f'{self.program} is not built')
 
@@ -126,16 +127,21 @@ class Bench:
     def wait_for_end(self, number, limit_s=150):
         """Waits until a job is over for good; returns its state."""
         over = ('COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'NODE_FAIL')
-        self.wait_until(lambda: self.job(number).get('JobState') in over, f'job {number} ends', limit_s)
-        return self.job(number)['JobState']
+        seen = []
 
-    def start_now(self, number):
-        """A job that goes back into the queue may be held for two minutes otherwise."""
-        self.wait_until(lambda: self.job(number).get('Restarts') != '0' or self.job(number).get('JobState') == 'PENDING',
-                        f'job {number} is queued again')
-        self.slurm.run('scontrol', 'update', f'JobId={number}', 'StartTime=now')
+        def ended():
+            job = self.job(number)
+            seen.append((job.get('JobState'), job.get('Restarts')))
+            steady = len(seen) > 20 and len(set(seen[-20:])) == 1   # states pass by while a job goes back into the queue
+            if steady and seen[-1][0] == 'PENDING':                # where it would be held for two minutes
+                self.slurm.run('scontrol', 'update', f'JobId={number}', 'StartTime=now')
+                seen.clear()
+            return steady and job.get('JobState') in over
+
+        self.wait_until(ended, f'job {number} ends', limit_s)
+        return self.job(number)['JobState']
 
     def metrics(self, run='small'):
         """The steps that a run wrote, in order; and what it evaluated."""
-        lines = [json.loads(line) for line in (self.folder / 'runs' / run / 'metrics.jsonl').read_text().splitlines()]
+        lines = [json.loads(line) for line in (self.folder / self.runs / run / 'metrics.jsonl').read_text().splitlines()]
         return [line for line in lines if 'loss' in line and 'lr' in line], [line for line in lines if 'lr' not in line]

@@ -136,11 +136,11 @@ class Cluster:
         """What a node looks like whose power failed: slurmd and all that it started are gone."""
         self.started[node].kill()
         self.started[node].wait()
+        for process in processes():   # its step daemons first, so that none of them tells srun about its tasks
+            if read(process / 'cmdline').startswith('slurmstepd') and self.spool_of(process) == node:
+                kill(process)
         for process in processes():
             if f'SLURMD_NODENAME={node}\0' in read(process / 'environ') and self.owns(process):
-                kill(process)
-        for process in processes():   # its step daemons, which have no such variable
-            if read(process / 'cmdline').startswith('slurmstepd') and self.spool_of(process) == node:
                 kill(process)
 
     def owns(self, process):

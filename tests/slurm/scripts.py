@@ -25,6 +25,11 @@ def submit(bench, folder, *words, status=0):
     return done
 
 
+def submitted_job(bench, folder, *words):
+    """The number of the job that slurm/submit made."""
+    return re.search(r'Submitted batch job (\d+)', submit(bench, folder, *words).stdout).group(1)
+
+
 def submitted(bench):
     """logs/, a name, a frozen configuration; then the job's blocks, its run folder and the cache."""
     folder = tree(bench)
@@ -39,7 +44,7 @@ def submitted(bench):
     output = bench.output(f'tree/logs/small-2x2-{job}.out')
     check_words(output, ' Job started\n Start time : ', f' Job        : {job} (small-2x2)', ' Job finished\n End time   : ', ' Exit code  : 0')
     check(re.search(r'Total time : \d\d:\d\d:\d\d\n', output), output)
-    check((bench.folder / f'runs/small-2x2-{job}/summary.json').exists(), output)
+    check((folder / f'runs/small-2x2-{job}/summary.json').exists(), output)
     check((bench.folder / 'cache').is_dir(), 'no shared cache folder')
 
 
@@ -47,8 +52,8 @@ def refused_on_the_login_node(bench):
     """All faults at once, before anybody waits in a queue."""
     folder = tree(bench)
     file = bench.config()
-    done = submit(bench, folder, '--nodes=2', '--ntasks-per-node=2', file.name, 'train.max_steps=0', 'train.sed=3', status=2)
-    check_words(done.stderr, '(2 faults)', 'max_steps', 'sed')
+    done = submit(bench, folder, '--nodes=2', '--ntasks-per-node=2', file.name, 'optimizer.lr=-1', 'train.sed=3', status=2)
+    check_words(done.stderr, '(2 faults)', 'optimizer.lr', 'train.sed')
     done = submit(bench, folder, '-N2', file.name, status=2)
     check_words(done.stderr, '-N2: write options in full, with =')
     done = submit(bench, folder, '--gpus-per-node=4', '--ntasks-per-node=2', file.name, status=2)
@@ -70,12 +75,10 @@ def queued_again_by_the_script(bench):
     folder = tree(bench, code=86)
     file = bench.config('[monitor.probe]\npath = "%s"\npause_s = 0.1\n[checkpoint]\nevery_steps = 5\n' %
                         (bench.build / 'tests/run_fixtures/monitor/probe.so'))
-    said = submit(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86').stdout
-    job = re.search(r'Submitted batch job (\d+)', said).group(1)
+    job = submitted_job(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
     log = f'tree/logs/small-1x2-{job}.out'
     bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.run('scancel', '--signal=USR2', f'{job}.0')
-    bench.start_now(job)
     check(bench.wait_for_end(job) == 'COMPLETED', bench.output(log))
     check_words(bench.output(log), 'capstan: stopped by SIGUSR2 after step ', ' Exit code  : 86', ' Restart    : 1', 'resuming from ', ' Exit code  : 0')
 

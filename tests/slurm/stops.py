@@ -1,6 +1,7 @@
 """How runs end early, and go on: by a signal, by preemption, by the time limit, by a node that dies."""
 import threading
 
+import scripts
 from bench import check, check_words
 
 STEPS = 40
@@ -58,7 +59,6 @@ def requeue_by_signal(bench):
     uninterrupted(bench)
     job = begin(bench)
     bench.slurm.run('scancel', '--signal=USR1', f'{job}.0')
-    bench.start_now(job)
     state = bench.wait_for_end(job)
     output = bench.output()
     check(state == 'COMPLETED', f'{state}\n{output}')
@@ -117,7 +117,6 @@ def preemption(bench):
     job = begin(bench, '--exclusive', '--nodelist=n1,n2')
     taken = bench.slurm.run('srun', '--partition=high', '--exclusive', '--nodelist=n1,n2', '--nodes=2', 'sleep', '1')
     check(taken.returncode == 0, taken.stderr)
-    bench.start_now(job)
     state = bench.wait_for_end(job)
     output = bench.output()
     check(state == 'COMPLETED', f'{state}\n{output}')
@@ -126,20 +125,25 @@ def preemption(bench):
 
 
 def node_killed(bench):
-    """A node is gone with all that ran on it: the others say who failed, SLURM queues the job again, and it goes on."""
+    """A node is gone with all that ran on it: the others say who, the job script waits for SLURM, and the run goes on."""
     uninterrupted(bench)
-    job = begin(bench, '--nodelist=n3,n4')
+    folder = scripts.tree(bench)
+    bench.runs = 'tree/runs'
+    config(bench)
+    job = scripts.submitted_job(bench, folder, '--nodes=2', '--ntasks-per-node=2', '--nodelist=n3,n4', 'small.toml', f'train.max_steps={STEPS}')
+    log = f'tree/logs/small-2x2-{job}.out'
+    bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.kill_node('n4')
     try:
-        bench.wait_until(lambda: bench.job(job).get('Restarts') == '1' or bench.job(job)['JobState'] == 'PENDING', 'the job is queued again')
-        bench.slurm.run('scontrol', 'update', f'JobId={job}', 'ReqNodeList=', 'StartTime=now')
+        bench.wait_until(lambda: bench.job(job).get('Restarts') == '1', 'the job is queued again')
+        bench.slurm.run('scontrol', 'update', f'JobId={job}', 'ReqNodeList=')
         state = bench.wait_for_end(job)
     finally:
         bench.slurm.launch_node('n4')
         bench.slurm.wait_for_nodes()
-    check(state == 'COMPLETED', f'{state}\n{bench.output()}')
-    check_words(bench.output(), 'resuming from ')
-    check_as_uninterrupted(bench)
+    check(state == 'COMPLETED', f'{state}\n{bench.output(log)}')
+    check_words(bench.output(log), ' on n4 failed: it has not been heard of', 'a node of this job does not answer', 'resuming from ')
+    check_as_uninterrupted(bench, f'small-2x2-{job}')
 
 
 CASES = (requeue_by_signal, second_signal, cancelled, time_limit, preemption, node_killed)
