@@ -13,8 +13,9 @@ at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) cons
   if (batch.labels.defined()) {
     const auto rows = input.flatten(0, 1);
     const auto labels = batch.labels.flatten();
-    return loss ? loss(rows, matrix, labels)
-                : ops::chunked_linear_cross_entropy(rows, matrix, labels, ops::cross_entropy_chunk_rows(matrix.size(0)));
+    return loss
+               ? loss(rows, matrix, labels)
+               : ops::chunked_linear_cross_entropy(rows, matrix, labels, ops::cross_entropy_chunk_rows(matrix.size(0)));
   }
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, input.size(-1)});
   const auto logits = at::linear(input.gather(1, index).squeeze(1), matrix);

@@ -223,8 +223,8 @@ TEST_CASE("a signal stops a run after a whole step, with its weights saved") {
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::interrupted));
   const auto steps = read_metrics(work.folder() / "runs/small").steps.size();
-  CHECK_THAT(ended.err, Contains(cat("capstan: stopped by SIG", sigabbrev_np(number), " after step ", steps,
-                                     "; a later run starts anew")));
+  CHECK_THAT(ended.err, Contains(capstan::cat("capstan: stopped by SIG", sigabbrev_np(number), " after step ", steps,
+                                              "; a later run starts anew")));
   CHECK(read_json(work.folder() / "runs/small/summary.json").at("steps") == steps);
   CHECK(read_json(work.folder() / "runs/small/weights/manifest.json").at("step") == steps);
   CHECK(read_weights(work.folder() / "runs/small").size() > 10);
