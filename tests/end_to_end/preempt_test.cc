@@ -49,13 +49,13 @@ std::string config(const Place& place) {
                                                            {"max_steps", "max_steps = 3"},
                                                            {"plugin = \"squad\"", chosen("data", place)}};
   for (const char* option : {"train = ", "eval = ", "train_samples", "eval_samples", "max_length"})
-    changes.push_back({option, ""});
+    changes.emplace_back(option, "");
   std::string more = "[checkpoint]\nevery_steps = 1000\n";
   if (place.kind == std::string("model")) {
-    changes.push_back({"plugin = \"gpt\"", chosen("model", place)});
+    changes.emplace_back("plugin = \"gpt\"", chosen("model", place));
     for (const char* option :
          {"vocab_size", "hidden_size", "num_layers", "num_heads", "ff_dim", "seq_length", "dropout"}) {
-      changes.push_back({option, ""});
+      changes.emplace_back(option, "");
     }
   }
   if (place.kind == std::string("monitor") || place.kind == std::string("strategy"))
