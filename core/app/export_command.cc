@@ -9,6 +9,7 @@
 
 #include "app/check_command.h"
 #include "app/hub_cache.h"
+#include "setup/adapter_folder.h"
 #include "setup/assemble.h"
 #include "setup/model_folder.h"
 #include "setup/weights.h"
@@ -37,7 +38,8 @@ fs::path run_of(const fs::path& folder) {
 }
 
 fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
-  const auto out = arguments.out.empty() ? run / "model" : fs::path(arguments.out);
+  const auto out =
+      arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
   if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
     throw Error("it is there already, and nothing is written over it",
                 "name another folder: --out FOLDER" +
@@ -62,8 +64,16 @@ int export_command(const ExportArguments& arguments, const Environment& env) {
   diagnostics.throw_if_any();
   const auto units = setup::build_units(job);
   const auto values = setup::open_boxes(arguments.run);
+  if (arguments.to == "peft") {
+    if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
+    std::printf("%s\n", setup::write_adapter_folder(job, setup::pointers(units), *values, out).c_str());
+    return static_cast<int>(ExitCode::success);
+  }
+  if (arguments.merge && setup::adapters_of(setup::pointers(units)).empty())
+    throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
   setup::ModelFolderOptions options;
   options.dtype = dtype_of(arguments.dtype);
+  options.merged = arguments.merge;
   options.shard_bytes = static_cast<std::int64_t>(arguments.shard_gb * 1e9);
   setup::WrittenModel written;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {

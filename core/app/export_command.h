@@ -11,7 +11,8 @@ namespace app {
 struct ExportArguments {
   std::string run;             ///< a run's folder
   std::string to = "hf";       ///< the format
-  std::string out;             ///< the folder to write; empty: model in the run's folder
+  bool merge = false;          ///< hf: adapters are added into the model
+  std::string out;             ///< the folder to write; empty: model, or adapter, in the run's folder
   std::string dtype = "auto";  ///< auto, fp32, bf16 or fp16
   double shard_gb = 5;         ///< largest file, 10^9 bytes
 };

@@ -126,8 +126,11 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
 
 void add_export_arguments(CLI::App& command, ExportArguments& arguments) {
   command.add_option("run", arguments.run, "folder of a run, or of one of its checkpoints")->required();
-  command.add_option("--to", arguments.to, "hf: a folder that transformers loads")->check(CLI::IsMember({"hf"}));
-  command.add_option("--out", arguments.out, "folder to write; model in the run's folder when not given");
+  command.add_option("--to", arguments.to, "hf: a folder that transformers loads; peft: its adapters, as peft does")
+      ->check(CLI::IsMember({"hf", "peft"}));
+  command.add_flag("--merge", arguments.merge,
+                   "with hf: add a run's adapters into the model that they were trained for");
+  command.add_option("--out", arguments.out, "folder to write; model, or adapter, in the run's folder when not given");
   command.add_option("--dtype", arguments.dtype, "auto: that of the model the run started from, else of its weights")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   command.add_option("--shard-gb", arguments.shard_gb, "largest file, in GB (default 5)")->check(CLI::PositiveNumber);

@@ -117,7 +117,8 @@ c10::ScalarType HfWriter::dtype() const {
 
 // Frozen values are the original's own: what was read into the compute dtype would have lost bits.
 layout::Source& HfWriter::source_of(const Param& record) const {
-  if (!record.trainable && weights_.original && weights_.original->has(record)) return *weights_.original;
+  if (!weights_.merged && !record.trainable && weights_.original && weights_.original->has(record))
+    return *weights_.original;
   return *weights_.values;
 }
 

@@ -22,6 +22,7 @@ struct HfWeights {
   std::vector<const layout::Param*> records;  ///< of the whole model, each once
   layout::FileMap map;
   layout::Source* values = nullptr;      ///< of what was trained
+  bool merged = false;                   ///< `values` gives frozen records too
   FolderSource* original = nullptr;      ///< what it was trained from: gives names, dtypes and frozen records; or null
   std::optional<c10::ScalarType> dtype;  ///< of all tensors; nothing: the original's, else `fallback`
   c10::ScalarType fallback = c10::kFloat;    ///< dtype of a tensor that no original has

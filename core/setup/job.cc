@@ -283,6 +283,15 @@ void check_checkpoints(Job& job, Diagnostics& diagnostics) {
   }
 }
 
+// What checkpoints hold: frozen parameters are left out where model.path gives them again.
+void settle_saving(Job& job) {
+  if (job.checkpoint.is_set(&CheckpointOptions::save) || !job.model_options->path) return;
+  const auto units = build_units(job);
+  const auto records = records_of(pointers(units));
+  const bool freezes = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
+  if (freezes) job.checkpoint.derive(&CheckpointOptions::save, std::string("trainable"));
+}
+
 // Host memory that ranks of one node allocate together, against what is there: said before anything is allocated.
 void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diagnostics) {
   auto needed = layout::total_bytes(job.footprints, "host");
@@ -368,6 +377,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
                                                     : available_host_memory();
   collect(diagnostics, [&] {
+    settle_saving(job);
     auto prediction = predict(job, train_states);
     job.footprints = std::move(prediction.footprints);
     job.model_changes = std::move(prediction.changes);

@@ -3,11 +3,13 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
+#include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
 #include <array>
 
 #include "checkpoint/hf_export.h"
+#include "setup/adapter_folder.h"
 #include "setup/assemble.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
@@ -107,6 +109,10 @@ checkpoint::HfWeights weights_of(const Job& job, const std::vector<nn::Unit*>& u
   checkpoint::HfWeights weights;
   weights.records = records_of(units);
   weights.map = job.model.object->file_map();
+  weights.merged = options.merged;
+  if (options.merged) {
+    std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
+  }
   weights.dtype = options.dtype;
   weights.fallback = precision_of(job.train->precision, c10::Device(c10::DeviceType::CPU)).master;
   weights.shard_bytes = options.shard_bytes;
@@ -161,8 +167,10 @@ std::string not_exportable(const Job& job, const std::vector<nn::Unit*>& units) 
 WrittenModel write_model_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const fs::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator) {
-  if (const auto reason = not_exportable(job, units); !reason.empty())
-    throw Error("this model cannot be written as a Hugging Face folder: " + reason);
+  if (const auto reason = not_exportable(job, units); !reason.empty() && !options.merged)
+    throw Error(
+        "this model cannot be written as a Hugging Face folder: " + reason,
+        adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
   const auto& world = communicator.world();
   auto weights = weights_of(job, units, options, world.size);
   std::unique_ptr<checkpoint::FolderSource> original;
@@ -170,6 +178,9 @@ WrittenModel write_model_folder(const Job& job, const std::vector<nn::Unit*>& un
     original = std::make_unique<checkpoint::FolderSource>(*job.model_options->path, weights.map);
   weights.values = &values;
   weights.original = original.get();
+  auto& base = original ? static_cast<layout::Source&>(*original) : values;
+  checkpoint::MergedSource merged(base, values, adapters_of(units));
+  if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
   const auto temporary = fs::path(folder.string() + ".tmp");

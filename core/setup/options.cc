@@ -221,7 +221,10 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
       .doc("is the smallest or the largest metric the best?");
   t.add("save", &CheckpointOptions::save)
       .choices({"all", "trainable"})
-      .doc("trainable: frozen parameters are left out, and a resumed run takes them from where they came at its start");
+      .doc(
+          "trainable: frozen parameters are left out, and a resumed run takes them from where they came at its start. "
+          "Not "
+          "set: so where model.path has them, else all");
   t.add("asynchronous", &CheckpointOptions::asynchronous)
       .doc("training waits for a copy in host memory only, which is written beside it; false: until it is on disk");
   t.add("resume", &CheckpointOptions::resume)

@@ -91,10 +91,12 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const str
                                                Saves what) {
   std::vector<checkpoint::TensorBox> boxes;
   for (const auto& stored : session.engine->stored_boxes()) {
-    const bool wanted = what == Saves::weights ? stored.copy == 0 : what == Saves::all || stored.record->trainable;
+    const bool weights = what == Saves::weights || what == Saves::trained_weights;
+    const bool all = what == Saves::weights || what == Saves::all;
+    const bool wanted = (!weights || stored.copy == 0) && (all || stored.record->trainable);
     if (wanted && stored.counts) boxes.push_back(box_of("model", stored));
   }
-  if (what == Saves::weights) return boxes;
+  if (what == Saves::weights || what == Saves::trained_weights) return boxes;
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) {

@@ -12,9 +12,10 @@ namespace setup {
 
 /// What a checkpoint takes of a run's tensors.
 enum class Saves {
-  all,        ///< parameters, the optimizer's state, strategies' own
-  trainable,  ///< … without frozen parameters
-  weights     ///< parameters alone, one copy of each
+  all,             ///< parameters, the optimizer's state, strategies' own
+  trainable,       ///< … without frozen parameters
+  weights,         ///< parameters alone, one copy of each
+  trained_weights  ///< … without frozen parameters
 };
 
 /// What this rank gives to a checkpoint: views, nothing is copied or gathered. All ranks together give each element

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "setup/adapter_folder.h"
 #include "setup/assemble.h"
 #include "setup/model_folder.h"
 #include "setup/weights.h"
@@ -332,8 +333,27 @@ void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
   each_monitor("checkpoint_saved", [&](monitor::Monitor& monitor) { monitor.checkpoint_saved(*saved); });
 }
 
+// Small enough for one rank to write.
+std::string Loop::save_adapters(const std::string& weights) {
+  const auto units = setup::pointers(session_.units);
+  if (const auto reason = setup::not_peft(units); !reason.empty()) return "no adapter folder for peft: " + reason;
+  std::string words;
+  std::string fault;
+  try {
+    if (job_.rank == 0)
+      words = setup::write_adapter_folder(job_, units, *setup::open_boxes(weights), folder_.path() / "adapter");
+  } catch (const Error& error) {
+    fault = cat("x", error.what());
+  }
+  for (const auto& text : session_.communicator->exchange(fault)) {
+    if (!text.empty()) throw Error(cat("the adapter's folder was not written: ", text.substr(1)));
+  }
+  return words;
+}
+
 std::string Loop::save_model(const std::string& weights) {
   const auto units = setup::pointers(session_.units);
+  if (!setup::adapters_of(units).empty()) return save_adapters(weights);
   if (const auto reason = setup::not_exportable(job_, units); !reason.empty())
     return "no model folder for transformers: " + reason;
   const auto values = setup::open_boxes(weights);

@@ -67,6 +67,7 @@ class Loop {
   void publish(const monitor::EvalEnded& event);
   void publish(const std::optional<monitor::CheckpointSaved>& saved);
   std::string save_model(const std::string& weights);
+  std::string save_adapters(const std::string& weights);
   template <class Call>
   void each_monitor(const char* phase, const Call& call);
 

@@ -206,7 +206,10 @@ std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkp
 void save_weights(const fs::path& folder, const setup::Job& job, setup::Session& session, const Step& step,
                   std::int64_t steps_done, const std::string& attempt) {
   checkpoint::save(folder, *session.world_host, meta_of(job, steps_done),
-                   setup::saved_boxes(session, step.rule(), job.rank, setup::Saves::weights), attempt);
+                   setup::saved_boxes(session, step.rule(), job.rank,
+                                      saves_of(job) == setup::Saves::trainable ? setup::Saves::trained_weights
+                                                                               : setup::Saves::weights),
+                   attempt);
 }
 
 }  // namespace capstan::train

@@ -1,0 +1,27 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/source.h>
+#include <capstan/nn/model.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "setup/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// Adapters of all units, in order.
+std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units);
+
+/// Why the adapters alone are not what was trained; empty: a PEFT folder holds all of it.
+std::string not_peft(const std::vector<nn::Unit*>& units);
+
+/// Writes the adapters as a folder that peft loads, by this rank alone: it appears at its name when it is complete, and
+/// one that stands there is replaced. Returns "adapter for peft: runs/a/adapter (rank 8, 1,234 parameters)".
+std::string write_adapter_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
+                                 const std::filesystem::path& folder);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE

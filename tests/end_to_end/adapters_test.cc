@@ -1,0 +1,50 @@
+// A run with adapters by the program: what it leaves, and what export makes of it.
+#include <capstan/checkpoint/safetensors.h>
+#include <capstan_catch.h>
+
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using Catch::Matchers::Contains;
+
+TEST_CASE("adapters are saved alone, written for peft, and merged into the model", "[lora]") {
+  const Workspace work;
+  const auto base = work.write("base.toml", small_config());
+  REQUIRE(work.run({"run", base}).code == 0);
+  const auto file = work.write("a.toml",
+                               "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
+                               "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[train]\nglobal_batch = 16\n"
+                               "[checkpoint]\nevery_steps = 4\n[strategy.lora]\nrank = 2\ninit = \"random\"\n"
+                               "[strategy.fsdp]\n");
+  const auto ended = work.run({"run", file, "-n", "2"});
+  INFO(ended.all());
+  REQUIRE(ended.code == 0);
+  CHECK_THAT(ended.out, Contains("Adding lora to: h.0.attn.linear_qkv\n") && Contains("adapter for peft: "));
+  const auto run = work.folder() / "runs/adapted";
+  CHECK(read_weights(run).count("h.0.attn.linear_qkv.lora_A.weight") == 1);
+  CHECK(read_weights(run).count("h.0.ln_1.weight") == 0);  // frozen: model.path has it
+  CHECK(read_json(run / "adapter/adapter_config.json").at("r") == 2);
+
+  const auto peft = work.run({"export", "runs/adapted", "--to", "peft", "--out", "peft"});
+  INFO(peft.all());
+  REQUIRE(peft.code == 0);
+  const capstan::checkpoint::SafetensorsFile adapter(work.folder() / "peft/adapter_model.safetensors");
+  CHECK(adapter.has("base_model.model.transformer.h.0.attn.c_attn.lora_B.weight"));
+
+  CHECK_THAT(work.run({"export", "runs/adapted", "--out", "model"}).err,
+             Contains("fix: write its adapters with --to peft, or add them into it with --merge"));
+  const auto merged = work.run({"export", "runs/adapted", "--merge", "--out", "merged"});
+  INFO(merged.all());
+  REQUIRE(merged.code == 0);
+  const capstan::checkpoint::SafetensorsFile before(run.parent_path() / "small/model/model.safetensors");
+  const capstan::checkpoint::SafetensorsFile after(work.folder() / "merged/model.safetensors");
+  CHECK(before.tensors().size() == after.tensors().size());
+  const auto same = [&](const std::string& name) {
+    const auto& info = before.info(name);
+    return std::equal(before.bytes(name), before.bytes(name) + (info.end - info.begin), after.bytes(name));
+  };
+  CHECK_FALSE(same("transformer.h.0.attn.c_attn.weight"));
+  CHECK(same("transformer.h.0.ln_1.weight"));
+  CHECK(same("transformer.wte.weight"));
+}
