@@ -38,8 +38,7 @@ fs::path run_of(const fs::path& folder) {
 }
 
 fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
-  const auto out =
-      arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
+  auto out = arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
   if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
     throw Error("it is there already, and nothing is written over it",
                 "name another folder: --out FOLDER" +

@@ -21,8 +21,8 @@ namespace setup {
 /// How a model is written as a Hugging Face folder.
 struct ModelFolderOptions {
   std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
-  bool merged = false;                   ///< adapters are added into what they stand beside, instead of refused
   std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
+  bool merged = false;                   ///< adapters are added into what they stand beside, instead of refused
 };
 
 /// What is said of a folder that was written.
