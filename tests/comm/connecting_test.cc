@@ -18,25 +18,13 @@ namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
 using Catch::Matchers::Contains;
+using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
-using comm_test::everyone;
+using comm_test::check_all_succeeded;
 using comm_test::rank_options;
-using comm_test::RankResult;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-void all_reduce_for_ever(Communicator& c) {
-  auto group = everyone(c);
-  for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
-}
-
-void check_all_succeeded(const std::vector<RankResult>& ranks) {
-  for (const RankResult& rank : ranks) {
-    INFO(rank.output);
-    CHECK(rank.exit_code == 0);
-  }
-}
 
 TEST_CASE("rank: one does not come", "[.rank]") {
   auto options = rank_options();

@@ -20,25 +20,15 @@ namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
 using Catch::Matchers::Contains;
+using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
+using comm_test::check_all_succeeded;
 using comm_test::everyone;
 using comm_test::rank_options;
 using comm_test::RankResult;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-void all_reduce_for_ever(Communicator& c) {
-  auto group = everyone(c);
-  for (;;) group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
-}
-
-void check_all_succeeded(const std::vector<RankResult>& ranks) {
-  for (const RankResult& rank : ranks) {
-    INFO(rank.output);
-    CHECK(rank.exit_code == 0);
-  }
-}
 
 /// Everyone but `failed` ends with exit code 75, naming the first error and where it waited.
 void check_peers(const std::vector<RankResult>& ranks, std::size_t failed, const std::string& first_error) {
@@ -69,13 +59,13 @@ TEST_CASE("rank: fast collectives", "[.rank]") {
     // A reduce-scatter has one order even so.
     const int size = c.world().size;
     std::vector<at::Tensor> wide;
-    for (int r = 0; r < size; ++r) wide.push_back(comm_test::rough_values(r, 11 * size, at::kFloat));
+    for (int r = 0; r < size; ++r) wide.push_back(comm_test::rough_values(r, std::int64_t{11} * size, at::kFloat));
     at::Tensor sum = wide[0].clone();
     for (int r = 1; r < size; ++r) sum.add_(wide[static_cast<std::size_t>(r)]);
     const at::Tensor out = at::empty({11});
     c.group("again", comm_test::all_ranks(c), at::kCPU)
         ->reduce_scatter(out, wide[static_cast<std::size_t>(c.world().rank)], "x");
-    comm_test::require(out.equal(sum.narrow(0, 11 * c.world().rank, 11)), "reduce-scatter in rank order");
+    comm_test::require(out.equal(sum.narrow(0, std::int64_t{11} * c.world().rank, 11)), "reduce-scatter in rank order");
   });
 }
 
@@ -242,8 +232,8 @@ TEST_CASE("rank: skips one", "[.rank]") {
     auto group = everyone(c);
     const int size = c.world().size;
     group->barrier("start");
-    if (c.world().rank != 1) group->all_gather(at::empty({3 * size}), at::ones({3}), "blocks.13");
-    group->reduce_scatter(at::empty({3}), at::ones({3 * size}), "blocks.12");
+    if (c.world().rank != 1) group->all_gather(at::empty({std::int64_t{3} * size}), at::ones({3}), "blocks.13");
+    group->reduce_scatter(at::empty({3}), at::ones({std::int64_t{3} * size}), "blocks.12");
   });
 }
 

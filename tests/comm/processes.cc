@@ -1,8 +1,10 @@
 #include "comm/processes.h"
 
+#include <ATen/ATen.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
+#include <capstan_catch.h>
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -15,6 +17,7 @@
 #include <iostream>
 #include <thread>
 
+#include "comm/collective_cases.h"
 #include "support/folder.h"
 
 namespace comm_test {
@@ -100,6 +103,18 @@ void as_rank(const capstan::comm::ConnectOptions& options,
     code = capstan::ExitCode::failure;
   }
   std::exit(static_cast<int>(code));
+}
+
+void all_reduce_for_ever(capstan::comm::Communicator& c) {
+  auto group = everyone(c);
+  for (;;) group->all_reduce(at::ones({3}), capstan::comm::ReduceOp::sum, "gradients");
+}
+
+void check_all_succeeded(const std::vector<RankResult>& ranks) {
+  for (const RankResult& rank : ranks) {
+    INFO(rank.output);
+    CHECK(rank.exit_code == 0);
+  }
 }
 
 }  // namespace comm_test
