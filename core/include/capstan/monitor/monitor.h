@@ -52,7 +52,9 @@ struct StepEnded {
   std::int64_t padded_tokens = 0;     ///< all positions computed
   std::int64_t target_tokens = 0;     ///< positions that bear loss
   double step_time_s = 0;
-  Values values;  ///< what monitors returned for the step before, reduced over ranks
+  /// What monitors returned for the step before, reduced over ranks; of a model with experts also how many tokens each
+  /// computed in this one.
+  Values values;
 };
 
 /// An evaluation is done. Sums are over all ranks, each sample counted once.
