@@ -41,6 +41,7 @@ struct Launch {
   std::vector<int> tasks;             ///< srun's tasks on each node
   std::optional<Allocation> slurm;    ///< inside a step of srun's
   bool spawned = false;               ///< by a task of srun's that started the ranks of its node
+  int failure_note = -1;              ///< where that task says that one of them died (comm::FailureNote)
   bool in_slurm = false;              ///< in a job, whoever started this process
   std::string home;                   ///< $HOME
   std::vector<std::string> warnings;  ///< to be logged by rank 0

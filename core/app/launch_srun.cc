@@ -73,6 +73,7 @@ void warn_of_stale(const Reader& env, Launch& launch) {
 void read_spawned(const Reader& env, Launch& launch) {
   comm::World& world = launch.world;
   launch.spawned = true;
+  if (env.has("CAPSTAN_LOCAL_FAILURE")) launch.failure_note = env.number("CAPSTAN_LOCAL_FAILURE");
   world.local_rank = env.number("CAPSTAN_LOCAL_RANK");
   world.local_size = env.number("CAPSTAN_LOCAL_SIZE");
   world.size = world.nodes * world.local_size;

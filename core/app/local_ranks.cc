@@ -179,10 +179,14 @@ struct Rank {
 class LocalRanks {
  public:
   /// With `of_step` they are ranks of a step of srun's, and meet where that says.
-  LocalRanks(int n, int first_rank, bool of_step, const std::vector<std::string>& arguments,
+  LocalRanks(int n, int first_rank, bool of_step, std::string host, const std::vector<std::string>& arguments,
              std::chrono::milliseconds grace, std::vector<int> orderly)
-      : grace_(grace), orderly_(std::move(orderly)), first_rank_(first_rank) {
-    if (!of_step) server_.emplace("capstan/local");
+      : grace_(grace), orderly_(std::move(orderly)), first_rank_(first_rank), host_(std::move(host)) {
+    if (of_step) {
+      note_.emplace();
+    } else {
+      server_.emplace("capstan/local");
+    }
     for (int local = 0; local < n; ++local) start(local, n, arguments);
   }
 
@@ -198,7 +202,12 @@ class LocalRanks {
 
  private:
   std::vector<std::string> environment_of(int local, int n) const {
-    if (!server_) return environment_with({{"CAPSTAN_LOCAL_RANK", cat(local)}, {"CAPSTAN_LOCAL_SIZE", cat(n)}}, n);
+    if (note_) {
+      return environment_with({{"CAPSTAN_LOCAL_RANK", cat(local)},
+                               {"CAPSTAN_LOCAL_SIZE", cat(n)},
+                               {"CAPSTAN_LOCAL_FAILURE", cat(note_->fd())}},
+                              n);
+    }
     return environment_with({{"CAPSTAN_RANK", cat(local)},
                              {"CAPSTAN_WORLD_SIZE", cat(n)},
                              {"CAPSTAN_RENDEZVOUS", server_->rendezvous().text()}},
@@ -283,7 +292,8 @@ class LocalRanks {
     const std::string what =
         WIFSIGNALED(status) ? cat("was ", signal_text(WTERMSIG(status))) : cat("ended with exit code ", code);
     if (WIFSIGNALED(status)) log::error(cat("rank ", rank, " ", what));
-    if (server_) server_->publish_failure(rank, "this host", cat("it ", what));
+    if (server_) server_->publish_failure(rank, host_, cat("it ", what));
+    if (note_) note_->write(rank, host_, cat("it ", what));
   }
 
   void escalate() {
@@ -301,8 +311,10 @@ class LocalRanks {
   const std::chrono::milliseconds grace_;
   const std::vector<int> orderly_;
   const int first_rank_;
+  const std::string host_;
   SignalInbox inbox_;  // before the server: its thread inherits the mask
   std::optional<comm::RendezvousServer> server_;
+  std::optional<comm::FailureNote> note_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
@@ -322,14 +334,14 @@ std::string signal_text(int signal) {
 int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
                     std::vector<int> orderly) {
   if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
-  LocalRanks ranks(n, 0, /*of_step=*/false, arguments, grace, std::move(orderly));
+  LocalRanks ranks(n, 0, /*of_step=*/false, "this host", arguments, grace, std::move(orderly));
   return ranks.wait();
 }
 
-int run_ranks_of_step(int n, int first_rank, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
-                      std::vector<int> orderly) {
+int run_ranks_of_step(int n, int first_rank, const std::string& host, const std::vector<std::string>& arguments,
+                      std::chrono::milliseconds grace, std::vector<int> orderly) {
   if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
-  LocalRanks ranks(n, first_rank, /*of_step=*/true, arguments, grace, std::move(orderly));
+  LocalRanks ranks(n, first_rank, /*of_step=*/true, host, arguments, grace, std::move(orderly));
   return ranks.wait();
 }
 

@@ -21,8 +21,8 @@ int run_local_ranks(int n, const std::vector<std::string>& arguments,
 
 /// The same for a task that SLURM started alone on its node: its `n` ranks are those from `first_rank` on of the whole
 /// step's, and find the other nodes' as srun's own tasks do. A rank is numbered by CAPSTAN_LOCAL_RANK of
-/// CAPSTAN_LOCAL_SIZE. Ranks of other nodes learn of a death by its silence.
-int run_ranks_of_step(int n, int first_rank, const std::vector<std::string>& arguments,
+/// CAPSTAN_LOCAL_SIZE. Where one dies, the other ranks of this node (`host`) tell those of other nodes.
+int run_ranks_of_step(int n, int first_rank, const std::string& host, const std::vector<std::string>& arguments,
                       std::chrono::milliseconds grace = std::chrono::seconds(10), std::vector<int> orderly = {});
 
 /// "killed by signal 9 (SIGKILL)", with what is usually behind it.

@@ -70,6 +70,7 @@ comm::ConnectOptions connect_options(const Launch& launch, const Early& early, c
   options.interface = settings.interface;
   options.hosts = launch.hosts;
   options.deterministic = early.run.deterministic;
+  options.failure_note = launch.failure_note;
   options.connect_timeout = milliseconds(early.comm.connect_timeout_s);
   options.timeout = milliseconds(early.comm.timeout_s);
   options.silence = milliseconds(early.comm.silence_s);
@@ -152,7 +153,8 @@ std::optional<int> start_local_ranks(const Launch& launch, const Early& early, c
     }
     const int ranks = ranks_to_spawn(early, start.ranks);
     check_enough_gpus(early, ranks, "-n");
-    return run_ranks_of_step(ranks, world.node * ranks, {start.argv, start.argv + start.argc}, grace, orderly);
+    return run_ranks_of_step(ranks, world.node * ranks, world.host, {start.argv, start.argv + start.argc}, grace,
+                             orderly);
   }
   if (start.ranks > 0 && world.size != start.ranks) {
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",

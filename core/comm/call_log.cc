@@ -38,7 +38,7 @@ void CallLog::end(std::uint64_t ticket, c10::Device device) {
   const std::scoped_lock lock(mutex_);
   Slot& slot = slots_[ticket % slots_.size()];
   if (slot.ticket != ticket) return;  // overwritten: more calls in flight than the ring holds
-  if (device.is_cpu()) {
+  if (device.is_cpu() || device.is_meta()) {
     slot.state = State::free;
     return;
   }

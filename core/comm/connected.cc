@@ -71,7 +71,6 @@ class SingleGroup final : public Group {
     unreachable();
   }
   void do_barrier() override { unreachable(); }
-  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor&, ReduceOp) override { unreachable(); }
 };
 
 /// One rank alone.
@@ -114,7 +113,8 @@ class Connected final : public Communicator {
                      options.silence,
                      options.timeout,
                      [registry = registry_](const std::string& name) { return registry->members(name); },
-                     [registry = registry_] { registry->abort_device_groups(); }};
+                     [registry = registry_] { registry->abort_device_groups(); },
+                     options.failure_note};
     pulse_ = std::make_shared<Pulse>(std::move(pulse), store_->clone(), log_, failure_);
     watch_ = std::make_unique<Watch>(
         WatchSetup{options.world.rank, owner, options.silence, options.patience, options.on_stuck}, pulse_, log_,

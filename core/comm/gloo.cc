@@ -206,6 +206,7 @@ class GatherAndSum final : public Pending {
 };
 
 std::unique_ptr<Pending> GlooGroup::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  if (static_cast<std::int64_t>(tensor.nbytes()) > small_bytes) return Group::do_start_all_reduce(tensor, op);
   return std::make_unique<GatherAndSum>(*this, tensor, op);
 }
 

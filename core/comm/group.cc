@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/group.h>
 
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "comm/call_log.h"
+#include "comm/lane.h"
 #include "comm/ordered_sum.h"
 
 namespace capstan::comm {
@@ -59,6 +61,49 @@ class Finished final : public Pending {
   void wait() override {}
 };
 
+/// A host call that gains nothing from an early start.
+template <class Call>
+class Deferred final : public Pending {
+ public:
+  explicit Deferred(Call call) : call_(std::move(call)) {}
+  void wait() override { call_(); }
+
+ private:
+  Call call_;
+};
+
+template <class Call>
+std::unique_ptr<Pending> deferred(Call call) {
+  return std::make_unique<Deferred<Call>>(std::move(call));
+}
+
+/// What was queued on a lane. Its tensors belong to the stream that waits, so that their memory can be used again as
+/// soon as that has waited. A started call that nobody waited for (something threw) is waited for at its end.
+class Queued final : public Pending {
+ public:
+  Queued(c10::Device device, Mark done) : device_(device), done_(std::move(done)) {}
+  ~Queued() override {
+    if (waited_) return;
+    try {
+      done_.wait(device_);
+    } catch (const std::exception& error) {
+      log::warning(cat("a collective that was started cannot be waited for: ", error.what()));
+    }
+  }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+  void wait() override {
+    CAPSTAN_ASSERT(!waited_);
+    waited_ = true;
+    done_.wait(device_);
+  }
+
+ private:
+  c10::Device device_;
+  Mark done_;
+  bool waited_ = false;
+};
+
 void copy_memory(const at::Tensor& out, const at::Tensor& in) {
   if (out.data_ptr() != in.data_ptr()) flat_memory(out).copy_(flat_memory(in), /*non_blocking=*/true);
 }
@@ -87,6 +132,18 @@ void Group::check(const at::Tensor& tensor, const char* operation, std::string_v
                                  : cat("a tensor on ", tensor.device().str(), ", the group is on ", device_.str())));
 }
 
+void Group::check_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) const {
+  check(out, "all-gather", label);
+  check(in, "all-gather", label);
+  CAPSTAN_ASSERT(out.numel() == in.numel() * size() && out.scalar_type() == in.scalar_type());
+}
+
+void Group::check_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) const {
+  check(out, "reduce-scatter", label);
+  check(in, "reduce-scatter", label);
+  CAPSTAN_ASSERT(in.numel() == out.numel() * size() && in.scalar_type() == out.scalar_type());
+}
+
 void Group::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
   check(tensor, "all-reduce", label);
   if (size() == 1 || tensor.numel() == 0) return;
@@ -94,9 +151,7 @@ void Group::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view l
 }
 
 void Group::all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
-  check(out, "all-gather", label);
-  check(in, "all-gather", label);
-  CAPSTAN_ASSERT(out.numel() == in.numel() * size() && out.scalar_type() == in.scalar_type());
+  check_gather(out, in, label);
   if (size() == 1) return copy_memory(out, in);
   if (in.numel() == 0) return;
   recorded(*log_, "all-gather", *this, label, ++calls_, [&] { do_all_gather(out, in); });
@@ -114,9 +169,7 @@ void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::str
 void Group::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label) {
   CAPSTAN_ASSERT(out.size() == in.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    check(out[i], "all-gather", label);
-    check(in[i], "all-gather", label);
-    CAPSTAN_ASSERT(out[i].numel() == in[i].numel() * size() && out[i].scalar_type() == in[i].scalar_type());
+    check_gather(out[i], in[i], label);
     if (size() == 1) copy_memory(out[i], in[i]);
   }
   if (size() == 1 || out.empty()) return;
@@ -172,13 +225,59 @@ void Group::barrier(std::string_view label) {
   recorded(*log_, "barrier", *this, label, ++calls_, [&] { do_barrier(); });
 }
 
+template <class Queue, class Start>
+std::unique_ptr<Pending> Group::start(const char* operation, std::string_view label, const Queue& queue,
+                                      const Start& start) {
+  const auto number = ++calls_;
+  if (!device_.is_cuda()) {  // also in a rehearsal on the meta device
+    auto pending = recorded(*log_, operation, *this, label, number, start);
+    return std::make_unique<RecordedPending>(std::move(pending), *this, log_,
+                                             Call{operation, name_, std::string(label), number, {}});
+  }
+  if (!lane_) lane_ = std::make_unique<Lane>(device_, true);
+  Mark done;
+  {
+    const Lane::Use use(*lane_);
+    recorded(*log_, operation, *this, label, number, queue);
+    done.record(device_);
+  }
+  return std::make_unique<Queued>(device_, std::move(done));
+}
+
 std::unique_ptr<Pending> Group::start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
   check(tensor, "all-reduce", label);
-  CAPSTAN_ASSERT(device_.is_cpu());
   if (size() == 1 || tensor.numel() == 0) return std::make_unique<Finished>();
-  auto pending = recorded(*log_, "all-reduce", *this, label, ++calls_, [&] { return do_start_all_reduce(tensor, op); });
-  return std::make_unique<RecordedPending>(std::move(pending), *this, log_,
-                                           Call{"all-reduce", name_, std::string(label), calls_, {}});
+  return start(
+      "all-reduce", label, [&] { do_all_reduce(tensor, op); }, [&] { return do_start_all_reduce(tensor, op); });
+}
+
+std::unique_ptr<Pending> Group::start_all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  check_gather(out, in, label);
+  if (size() == 1) copy_memory(out, in);
+  if (size() == 1 || in.numel() == 0) return std::make_unique<Finished>();
+  return start(
+      "all-gather", label, [&] { do_all_gather(out, in); }, [&] { return do_start_all_gather(out, in); });
+}
+
+std::unique_ptr<Pending> Group::start_reduce_scatter(const at::Tensor& out, const at::Tensor& in,
+                                                     std::string_view label) {
+  check_scatter(out, in, label);
+  if (size() == 1) copy_memory(out, in);
+  if (size() == 1 || out.numel() == 0) return std::make_unique<Finished>();
+  return start(
+      "reduce-scatter", label, [&] { do_reduce_scatter(out, in); }, [&] { return do_start_reduce_scatter(out, in); });
+}
+
+std::unique_ptr<Pending> Group::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  return deferred([this, tensor, op] { do_all_reduce(tensor, op); });
+}
+
+std::unique_ptr<Pending> Group::do_start_all_gather(const at::Tensor& out, const at::Tensor& in) {
+  return deferred([this, out, in] { do_all_gather(out, in); });
+}
+
+std::unique_ptr<Pending> Group::do_start_reduce_scatter(const at::Tensor& out, const at::Tensor& in) {
+  return deferred([this, out, in] { do_reduce_scatter(out, in); });
 }
 
 }  // namespace capstan::comm

@@ -243,30 +243,10 @@ class InProcessGroup final : public Group {
 
   void do_barrier() override { post("barrier", {}, 0); }
 
-  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
-
-  friend class Deferred;
   std::shared_ptr<Team> team_;
   std::shared_ptr<Table> table_;
   std::size_t turn_ = 0;
 };
-
-/// Threads gain nothing from starting early: the work is done in wait().
-class Deferred final : public Pending {
- public:
-  Deferred(InProcessGroup& group, at::Tensor tensor, ReduceOp op)
-      : group_(group), tensor_(std::move(tensor)), op_(op) {}
-  void wait() override { group_.do_all_reduce(tensor_, op_); }
-
- private:
-  InProcessGroup& group_;
-  at::Tensor tensor_;
-  ReduceOp op_;
-};
-
-std::unique_ptr<Pending> InProcessGroup::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  return std::make_unique<Deferred>(*this, tensor, op);
-}
 
 class InProcessCommunicator final : public Communicator {
  public:

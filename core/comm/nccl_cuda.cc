@@ -135,10 +135,6 @@ class NcclGroup final : public DeviceGroup {
     c10::cuda::getCurrentCUDAStream(device().index()).synchronize();
   }
 
-  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor&, ReduceOp) override {
-    throw std::logic_error("start_all_reduce is for CPU groups");
-  }
-
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> backend_;
   std::atomic<bool> aborted_{false};
 };

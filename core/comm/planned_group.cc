@@ -13,7 +13,8 @@ class PlannedGroup final : public Group {
       : Group("planned", ranks, rank, device, std::make_shared<CallLog>()) {}
 
  private:
-  [[noreturn]] static void fail() {
+  void fail() const {
+    if (device().is_meta()) return;  // a rehearsal: tensors have shapes and no values
     throw std::logic_error("a collective while a run is only planned: place() must not communicate");
   }
   void do_all_reduce(const at::Tensor&, ReduceOp) override { fail(); }
@@ -25,7 +26,6 @@ class PlannedGroup final : public Group {
     fail();
   }
   void do_barrier() override { fail(); }
-  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor&, ReduceOp) override { fail(); }
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "comm/call_log.h"
 #include "comm/failure.h"
+#include "comm/failure_note.h"
 #include "comm/hang_report.h"
 #include "comm/store.h"
 
@@ -130,6 +131,7 @@ class Pulse::Loop {
 
   void exchange_failure() {
     if (failure_known_) return;
+    if (const auto died = read_failure_note(setup_.failure_note)) failure_->fail(*died);
     if (const auto mine = failure_->failure()) {
       store_->set_if_absent("failure", mine->serialized());
     } else if (store_->has({"failure"})) {

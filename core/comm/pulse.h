@@ -25,6 +25,7 @@ struct PulseSetup {
   std::chrono::milliseconds timeout{};
   std::function<std::vector<int>(const std::string& group)> members;
   std::function<void()> abort_backends;
+  int failure_note = -1;  ///< see ConnectOptions
 };
 
 /// The thread that talks to the store: says each second that this rank lives, carries the first failure from and to

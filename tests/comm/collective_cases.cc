@@ -82,6 +82,10 @@ void check_reductions(Group& group, at::ScalarType dtype, std::int64_t size, boo
   const at::Tensor out = at::empty({size}, dtype);
   group.reduce_scatter(out, wide[me], "reduce-scatter");
   require(out.equal(ordered_sum(wide).narrow(0, group.rank() * size, size)), "reduce-scatter" + where);
+
+  const at::Tensor later = at::zeros({size}, dtype);
+  group.start_reduce_scatter(later, wide[me], "started reduce-scatter")->wait();
+  require(later.equal(out), "started reduce-scatter" + where);
 }
 
 void check_moves(Group& group, at::ScalarType dtype, std::int64_t size) {
@@ -92,6 +96,9 @@ void check_moves(Group& group, at::ScalarType dtype, std::int64_t size) {
   const at::Tensor gathered = at::zeros({group.size(), size}, dtype);
   group.all_gather(gathered, values[me], "gather");
   require(gathered.equal(at::stack(values)), "all-gather" + where);
+
+  group.start_all_gather(gathered.zero_(), values[me], "started gather")->wait();
+  require(gathered.equal(at::stack(values)), "started all-gather" + where);
 
   const at::Tensor in_place = at::zeros({group.size(), size}, dtype);
   in_place[group.rank()].copy_(values[me]);

@@ -70,6 +70,25 @@ TEST_CASE("in-process: an all-reduce may be started and waited for later") {
   });
 }
 
+// As on a GPU, where the result may be late: who reads too early is found out.
+TEST_CASE("in-process: what was started is there when it was waited for, not before") {
+  run_in_process(2, [](Communicator& c) {
+    const auto group = comm_test::everyone(c);
+    const at::Tensor mine = at::full({2}, c.world().rank + 1, at::kLong);
+    const at::Tensor all = at::zeros({4}, at::kLong);
+    const auto gather = group->start_all_gather(all, mine, "gather");
+    const bool early = all.ne(0).any().item<bool>();
+    gather->wait();
+    comm_test::require(!early && all.equal(at::tensor({1, 1, 2, 2}, at::kLong)), "all-gather");
+    const at::Tensor part = at::zeros({2}, at::kLong);
+    const auto reduce = group->start_reduce_scatter(part, all, "reduce");
+    const bool early_sum = part.ne(0).any().item<bool>();
+    reduce->wait();
+    comm_test::require(!early_sum && part.equal(at::full({2}, c.world().rank == 0 ? 2 : 4, at::kLong)),
+                       "reduce-scatter");
+  });
+}
+
 TEST_CASE("in-process: a rank that throws wakes the others, and its exception comes out") {
   std::atomic<int> woken{0};
   const auto run = [&] {

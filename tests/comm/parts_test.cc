@@ -9,6 +9,7 @@
 
 #include "comm/call_log.h"
 #include "comm/failure.h"
+#include "comm/failure_note.h"
 #include "comm/hang_report.h"
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
@@ -89,6 +90,19 @@ TEST_CASE("failure: a wait ends with it") {
   state.wait([] { return false; }, std::chrono::hours(1));
   other.join();
   CHECK(state.failure().has_value());
+}
+
+TEST_CASE("failure note: what a process that starts ranks leaves where they look") {
+  const FailureNote note;
+  CHECK_FALSE(read_failure_note(-1).has_value());
+  CHECK_FALSE(read_failure_note(note.fd()).has_value());
+  note.write(3, "n2", "it was killed");
+  const auto told = read_failure_note(note.fd());
+  REQUIRE(told.has_value());
+  CHECK(told->text() == "rank 3 on n2 failed: it was killed");
+  CHECK(told->rank == 3);
+  note.write(4, "n2", std::string(10000, 'x'));
+  CHECK(read_failure_note(note.fd())->message == std::string(failure_note_bytes - std::string("4\nn2\n").size(), 'x'));
 }
 
 TEST_CASE("hang report: who is there, who is not, and where those are") {
@@ -252,6 +266,9 @@ TEST_CASE("connect: one rank alone opens nothing and copies") {
   group->all_reduce(out, ReduceOp::sum, "x");
   group->broadcast(out, 0, "x");
   group->start_all_reduce(out, ReduceOp::max, "x")->wait();
+  group->start_all_gather(out.zero_(), in, "x")->wait();
+  CHECK(out.equal(in));
+  group->start_reduce_scatter(out.zero_(), in, "x")->wait();
   group->barrier("x");
   CHECK(out.equal(in));
   CHECK_THROWS_WITH(alone->group("dp", {0}, cpu), Contains("the group name 'dp' is used twice"));

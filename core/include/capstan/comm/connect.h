@@ -35,6 +35,7 @@ struct ConnectOptions {
   std::string interface;              ///< network interface for rendezvous and Gloo; empty: what reaches the rendezvous
   std::vector<std::string> hosts;     ///< where the launcher put each rank, for messages; may be empty
   bool deterministic = false;         ///< CPU all-reduce in rank order; reduce-scatter on CPU always is
+  int failure_note = -1;              ///< FailureNote::fd() of the process that started this rank; -1: none
   const NcclFactory* nccl = nullptr;  ///< from app::GpuModule; without it only CPU groups can be made
 
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
@@ -57,6 +58,22 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options);
 /// with its error instead of waiting for it. Takes up to half a minute where the rendezvous is an address
 /// (MASTER_ADDR). Throws nothing; a peer that cannot be told finds the rank missing at its time limit.
 void report_early_failure(const ConnectOptions& options, const std::string& message) noexcept;
+
+/// Where a process that starts ranks, but does not run their store, says that one of them died: the others among them
+/// look at it, and tell those on other nodes through the store.
+class FailureNote {
+ public:
+  FailureNote();
+  ~FailureNote();
+  FailureNote(const FailureNote&) = delete;
+  FailureNote& operator=(const FailureNote&) = delete;
+  /// A file descriptor that processes inherit.
+  int fd() const { return fd_; }
+  void write(int rank, const std::string& host, const std::string& message) const;
+
+ private:
+  int fd_;
+};
 
 /// A store in a process that is no rank, for ranks that it starts itself.
 class RendezvousServer {

@@ -16,6 +16,7 @@ namespace comm {
 enum class ReduceOp { sum, max, min };
 
 class CallLog;
+class Lane;
 
 /// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
 /// Until then the tensor is neither read nor written by anybody else.
@@ -64,15 +65,29 @@ class Group {
   void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                   const std::vector<std::int64_t>& in_counts, std::string_view label);
   void barrier(std::string_view label);
-  /// all_reduce that returns at once. Only for CPU tensors; at most one may be pending in a group.
+  /// Calls that return at once, to be waited for later. On CUDA they run on a stream of the group's own, behind what
+  /// the current stream has queued so far, and wait() lets the stream that is then current wait, not the host. On CPU a
+  /// small sum goes on beside the host where the backend can do that; the others are made when they are waited for. At
+  /// most one may be pending in a group, and no other call of the group comes between.
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
+  std::unique_ptr<Pending> start_all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label);
+  std::unique_ptr<Pending> start_reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label);
 
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
   Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
 
+  /// Of CPU groups. By default the call is made when it is waited for.
+  virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
+  virtual std::unique_ptr<Pending> do_start_all_gather(const at::Tensor& out, const at::Tensor& in);
+  virtual std::unique_ptr<Pending> do_start_reduce_scatter(const at::Tensor& out, const at::Tensor& in);
+
  private:
   void check(const at::Tensor& tensor, const char* operation, std::string_view label) const;
+  void check_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) const;
+  void check_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) const;
+  template <class Queue, class Start>
+  std::unique_ptr<Pending> start(const char* operation, std::string_view label, const Queue& queue, const Start& start);
 
   virtual void do_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual void do_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
@@ -83,7 +98,6 @@ class Group {
   virtual void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                              const std::vector<std::int64_t>& in_counts) = 0;
   virtual void do_barrier() = 0;
-  virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
 
   std::string name_;
   std::vector<int> ranks_;
@@ -91,6 +105,7 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
+  std::unique_ptr<Lane> lane_;  ///< of what is started on a device; made on first use
 };
 
 }  // namespace comm

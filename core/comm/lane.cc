@@ -1,6 +1,6 @@
-#include "shard/lanes.h"
+#include "comm/lane.h"
 
-namespace capstan::shard {
+namespace capstan::comm {
 namespace {
 
 c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
@@ -8,7 +8,7 @@ c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(dev
 }  // namespace
 
 void Mark::record(c10::Device device) {
-  if (device.is_cpu()) return;
+  if (device.is_cpu() || device.is_meta()) return;
   if (!event_) event_ = std::make_shared<c10::Event>(device.type());
   event_->record(current(device));
 }
@@ -21,8 +21,10 @@ void Mark::synchronize() const {
   if (event_) event_->synchronize();
 }
 
+bool Mark::is_reached() const { return !event_ || event_->query(); }
+
 Lane::Lane(c10::Device device, bool beside, bool high_priority) : device_(device) {
-  if (device.is_cpu() || !beside) return;
+  if (device.is_cpu() || device.is_meta() || !beside) return;
   const c10::impl::VirtualGuardImpl guard(device.type());
   stream_ = std::make_unique<c10::Stream>(guard.getStreamFromGlobalPool(device, high_priority));
 }
@@ -37,4 +39,4 @@ Lane::Use::Use(const Lane& lane, bool wait_for_current) {
   guard_.reset_stream(*lane.stream_);
 }
 
-}  // namespace capstan::shard
+}  // namespace capstan::comm

@@ -1,0 +1,18 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "comm/failure.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+inline constexpr std::size_t failure_note_bytes = 2048;
+
+/// What stands in a FailureNote, known by its file descriptor (-1: there is none); nothing while nobody died.
+std::optional<Failure> read_failure_note(int fd);
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE
