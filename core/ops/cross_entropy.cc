@@ -88,8 +88,8 @@ class Chunks {
 
   /// What the products read: 16-bit numbers as they are where the device multiplies them into float32 (CUDA's tensor
   /// cores), else widened, which gives the same products.
-  at::Tensor operand(const at::Tensor& x) const { return x.is_cuda() ? x : x.to(sum_type_); }
-  bool widening() const { return in_16_bits_ && hidden_.is_cuda(); }
+  at::Tensor operand(const at::Tensor& x) const { return x.is_cpu() ? x.to(sum_type_) : x; }
+  bool widening() const { return in_16_bits_ && !hidden_.is_cpu(); }
 
   at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
     return widening() ? at::mm(a, b, at::kFloat) : at::mm(a, b);
@@ -130,7 +130,8 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor used = rows.defined() ? hidden.index_select(0, rows) : hidden;
     const at::Tensor targets = rows.defined() ? labels.index_select(0, rows) : labels;
     Chunks chunks(used, weight, part, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
-    const std::int64_t total = hidden.is_meta() ? 0 : used.size(0);  // on meta, shapes are all there is
+    // Without memory one chunk is as good as all.
+    const std::int64_t total = hidden.is_meta() ? std::min(chunk_rows, used.size(0)) : used.size(0);
     for (std::int64_t begin = 0; begin < total; begin += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, total - begin);
       chunks.add(begin, count, targets.narrow(0, begin, count));

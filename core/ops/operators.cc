@@ -2,6 +2,8 @@
 
 #include <torch/library.h>
 
+#include "ops/adamw.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -24,6 +26,15 @@ at::Tensor swiglu_meta(const at::Tensor& x) {
   return at::empty(shape, x.options());
 }
 
+// For tools/bench/offload.py: lr, beta1, beta2, decay, eps, count, scale.
+void adamw_cpu(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+               const at::Tensor& grad, const std::optional<at::Tensor>& copy, at::ArrayRef<double> step) {
+  constexpr std::size_t numbers = 7;
+  TORCH_CHECK(step.size() == numbers, "capstan::adamw_ takes ", numbers, " numbers");
+  adamw_(master, exp_avg, exp_avg_sq, grad, copy.value_or(at::Tensor()),
+         {step[0], step[1], step[2], step[3], step[4], step[5], static_cast<float>(step[numbers - 1])});
+}
+
 at::Tensor swiglu_backward_meta(const at::Tensor&, const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
 
 }  // namespace
@@ -37,8 +48,13 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
   m.def("pinned_bytes(int bytes, Tensor on_device) -> Tensor");
   m.def("rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor");
   m.def("swiglu(Tensor x) -> Tensor");
+  m.def(
+      "adamw_(Tensor(a!) master, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor grad, Tensor(d!)? copy, "
+      "float[] step) -> ()");
   m.def("swiglu_backward(Tensor gradient, Tensor x) -> Tensor");
 }
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("adamw_", &adamw_cpu); }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("fill_normal", &fill_normal_meta);

@@ -21,6 +21,18 @@ at::Tensor padded(const at::Tensor& x, std::int64_t rows) {
   return out;
 }
 
+/// A tensor like `rows`, with another number of them.
+at::Tensor room(const at::Tensor& rows, std::int64_t count) {
+  auto shape = rows.sizes().vec();
+  shape[0] = count;
+  return at::empty(shape, rows.options());
+}
+
+/// The first `length` rows as dimension `dim` again.
+at::Tensor in_place(const at::Tensor& rows, std::int64_t length, std::int64_t dim) {
+  return rows.narrow(0, 0, length).movedim(0, dim).contiguous();
+}
+
 }  // namespace
 
 Piece piece_of(std::int64_t full, int size, int rank) {
@@ -45,21 +57,30 @@ at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std
                   std::string_view label) {
   CAPSTAN_ASSERT(x.size(dim) == piece_of(full, group.size(), group.rank()).length);
   const at::Tensor mine = padded(x.movedim(dim, 0), piece_length(full, group.size()));
-  auto shape = mine.sizes().vec();
-  shape[0] *= group.size();
-  const at::Tensor all = at::empty(shape, mine.options());
+  const at::Tensor all = room(mine, mine.size(0) * group.size());
   group.all_gather(all, mine, label);
-  return all.narrow(0, 0, full).movedim(0, dim).contiguous();
+  return in_place(all, full, dim);
+}
+
+StartedReduction::StartedReduction(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label)
+    : dim_(dim), length_(piece_of(x.size(dim), group.size(), group.rank()).length) {
+  const std::int64_t piece = piece_length(x.size(dim), group.size());
+  all_ = padded(x.movedim(dim, 0), piece * group.size());
+  mine_ = room(all_, piece);
+  pending_ = group.start_reduce_scatter(mine_, all_, label);
+}
+
+at::Tensor StartedReduction::wait() {
+  pending_->wait();
+  return in_place(mine_, length_, dim_);
 }
 
 at::Tensor reduce_pieces(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label) {
-  const std::int64_t full = x.size(dim), length = piece_length(full, group.size());
+  const std::int64_t length = piece_length(x.size(dim), group.size());
   const at::Tensor all = padded(x.movedim(dim, 0), length * group.size());
-  auto shape = all.sizes().vec();
-  shape[0] = length;
-  const at::Tensor mine = at::empty(shape, all.options());
+  const at::Tensor mine = room(all, length);
   group.reduce_scatter(mine, all, label);
-  return mine.narrow(0, 0, piece_of(full, group.size(), group.rank()).length).movedim(0, dim).contiguous();
+  return in_place(mine, piece_of(x.size(dim), group.size(), group.rank()).length, dim);
 }
 
 }  // namespace capstan::ops

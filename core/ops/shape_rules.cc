@@ -1,0 +1,148 @@
+// Shape rules for operators of ATen that models use and whose own are written in Python: with them a model runs on the
+// meta device, where tensors have shapes and no memory. They answer for a GPU: what its kernels keep and return.
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <array>
+#include <tuple>
+
+namespace capstan::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::ScalarType wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+at::Tensor index_select(const at::Tensor& x, std::int64_t dim, const at::Tensor& index) {
+  auto shape = x.sizes().vec();
+  if (!shape.empty()) shape[static_cast<std::size_t>(at::maybe_wrap_dim(dim, x.dim()))] = index.numel();
+  return at::empty(shape, x.options());
+}
+
+at::Tensor embedding_dense_backward(const at::Tensor& gradient, const at::Tensor&, std::int64_t rows, std::int64_t,
+                                    bool) {
+  return at::empty({rows, gradient.size(-1)}, gradient.options());
+}
+
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<std::int64_t> output_size) {
+  TORCH_CHECK_NOT_IMPLEMENTED(output_size.has_value(), "repeat_interleave on meta tensors needs output_size");
+  return at::empty({*output_size}, repeats.options());
+}
+
+at::Tensor logical_not(const at::Tensor& x) { return at::empty(x.sizes(), x.options().dtype(at::kBool)); }
+
+at::Tensor logical_or(const at::Tensor& a, const at::Tensor& b) {
+  return at::empty(at::infer_size(a.sizes(), b.sizes()), a.options().dtype(at::kBool));
+}
+
+// One of the two may be a number, a tensor of the host.
+at::Tensor floor_divide(const at::Tensor& a, const at::Tensor& b) {
+  const auto options = (a.is_meta() ? a : b).options();
+  return at::empty(at::infer_size(a.sizes(), b.sizes()), options.dtype(at::result_type(a, b)));
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& x, const at::Tensor& y) {
+  const auto both = at::infer_size(x.sizes(), y.sizes());
+  return at::empty(at::infer_size(condition.sizes(), both), condition.options().dtype(at::result_type(x, y)));
+}
+
+at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+}
+
+at::Tensor& addmm_dtype_out(const at::Tensor&, const at::Tensor&, const at::Tensor&, at::ScalarType, const at::Scalar&,
+                            const at::Scalar&, at::Tensor& out) {
+  return out;
+}
+
+// Statistics of each row, [..., 1] in the dtype of sums.
+at::Tensor row_numbers(const at::Tensor& x, at::IntArrayRef normalized_shape) {
+  auto shape = x.sizes().vec();
+  for (std::size_t i = shape.size() - normalized_shape.size(); i < shape.size(); ++i) shape[i] = 1;
+  return at::empty(shape, x.options().dtype(wide(x)));
+}
+
+at::Tensor like(const std::optional<at::Tensor>& weight, bool wanted) {
+  return wanted && weight && weight->defined() ? at::empty_like(*weight) : at::Tensor();
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
+                                                          const std::optional<at::Tensor>&,
+                                                          const std::optional<at::Tensor>&, double) {
+  return {at::empty(x.sizes(), x.options()), row_numbers(x, normalized_shape), row_numbers(x, normalized_shape)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm_backward(
+    const at::Tensor&, const at::Tensor& x, at::IntArrayRef, const at::Tensor&, const at::Tensor&,
+    const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias, std::array<bool, 3> wanted) {
+  return {wanted[0] ? at::empty(x.sizes(), x.options()) : at::Tensor(), like(weight, wanted[1]), like(bias, wanted[2])};
+}
+
+std::tuple<at::Tensor, at::Tensor> rms_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
+                                            const std::optional<at::Tensor>&, std::optional<double>) {
+  return {at::empty(x.sizes(), x.options()), row_numbers(x, normalized_shape)};
+}
+
+std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor&, const at::Tensor& x, at::IntArrayRef,
+                                                     const at::Tensor&, const std::optional<at::Tensor>& weight,
+                                                     std::array<bool, 2> wanted) {
+  return {wanted[0] ? at::empty(x.sizes(), x.options()) : at::Tensor(), like(weight, wanted[1])};
+}
+
+// The fused kernels (cuDNN's, flash attention's): they keep their inputs, the output and a number a query; backward
+// adds up the gradient of the queries in float32. Heads lie as the inputs' do, side by side in each position.
+class Attention : public torch::autograd::Function<Attention> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    auto out = at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2);
+    ctx->save_for_backward({q, k, v, out, sums(q)});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list&) {
+    const auto saved = ctx->get_saved_variables();
+    const auto beside = sums(saved[0]);
+    const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(wide(saved[0])));
+    variable_list gradients;
+    for (std::size_t i = 0; i < 3; ++i) gradients.push_back(heads_like(saved[i]));
+    return gradients;
+  }
+
+ private:
+  static at::Tensor sums(const at::Tensor& q) {
+    return at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(wide(q)));
+  }
+  static at::Tensor heads_like(const at::Tensor& x) {
+    return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+  }
+};
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const std::optional<at::Tensor>& mask, double dropout, bool, std::optional<double>, bool) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!mask && dropout == 0, "attention on meta tensors has no mask and no dropout");
+  return Attention::apply(q, k, v);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("index_select", &index_select);
+  m.impl("embedding_dense_backward", &embedding_dense_backward);
+  m.impl("repeat_interleave.Tensor", &repeat_interleave);
+  m.impl("logical_not", &logical_not);
+  m.impl("logical_or", &logical_or);
+  m.impl("floor_divide", &floor_divide);
+  m.impl("where.self", &where);
+  m.impl("mm.dtype", &mm_dtype);
+  m.impl("addmm.dtype_out", &addmm_dtype_out);
+  m.impl("native_layer_norm", &layer_norm);
+  m.impl("native_layer_norm_backward", &layer_norm_backward);
+  m.impl("_fused_rms_norm", &rms_norm);
+  m.impl("_fused_rms_norm_backward", &rms_norm_backward);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradMeta, m) { m.impl("scaled_dot_product_attention", &attention); }
+
+}  // namespace capstan::ops
