@@ -3,6 +3,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
+#include <capstan/comm/communicator.h>
 
 #include <algorithm>
 #include <array>
@@ -98,7 +99,12 @@ class Commit {
   }
 
   std::vector<std::string> all(const std::string& mine, const std::exception_ptr& failure, const char* label) {
-    return agree(group_, mine, failure, doing_, label);
+    try {
+      return agree(group_, mine, failure, doing_, label);
+    } catch (comm::PeerFailed& error) {  // a rank that says nothing any more
+      error.add_context(renamed_ ? doing_ : doing_ + ", which is not saved now; what was committed before is whole");
+      throw;
+    }
   }
 
   void add_sizes() {
@@ -148,6 +154,7 @@ class Commit {
       point(CommitPoint::committed);
       if (order_.in_series) name_as_latest();
     });
+    renamed_ = true;  // perhaps: rank 0 alone knows
     cleaned([&] { return all({}, failure, "checkpoint commit"); });
   }
 
@@ -180,6 +187,7 @@ class Commit {
   const std::string doing_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::int64_t total_ = 0;
+  bool renamed_ = false;
   fs::path temporary_;
 };
 

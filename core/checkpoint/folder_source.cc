@@ -53,6 +53,9 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
 FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map)
     : path_(std::move(folder)), folder_(path_, faults_), map_(std::move(map)) {}
 
+FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map, const std::string& file)
+    : path_(std::move(folder)), folder_(path_, faults_, file), map_(std::move(map)) {}
+
 const FileTensor* FolderSource::mapped(const Param& param) const {
   const auto found = map_.tensors.find(param.name);
   return found == map_.tensors.end() ? nullptr : &found->second;

@@ -163,6 +163,13 @@ void HfWriter::write(const std::filesystem::path& folder, int rank, int world_si
   }
 }
 
+std::vector<NamedTensor> HfWriter::values() const {
+  const at::NoGradGuard no_grad;
+  std::vector<NamedTensor> values;
+  for (const auto& tensor : tensors_) values.push_back({tensor.head.name, read(tensor)});
+  return values;
+}
+
 void HfWriter::write_index(const std::filesystem::path& folder) const {
   if (files_.size() < 2) return;
   nlohmann::json map = nlohmann::json::object();

@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/checkpoint/folder_source.h>
+#include <capstan/checkpoint/safetensors.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
@@ -42,6 +43,8 @@ class HfWriter {
 
   /// This rank's files. Throws Error for a value that its dtype cannot hold.
   void write(const std::filesystem::path& folder, int rank, int world_size) const;
+  /// All tensors, in memory: for models of which little is written.
+  std::vector<NamedTensor> values() const;
   /// The index, where there are several files.
   void write_index(const std::filesystem::path& folder) const;
 

@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "checkpoint/hf_export.h"
+#include "checkpoint/peft_whole.h"
+
 namespace capstan::checkpoint {
 namespace {
 
@@ -15,11 +18,6 @@ using Json = nlohmann::json;
 
 const char* const tensors_file = "adapter_model.safetensors";
 const char* const config_file = "adapter_config.json";
-
-std::string module_of(const layout::FileMap& files, const std::string& tensor) {
-  const auto name = files.published(tensor);
-  return name.substr(0, name.rfind('.'));
-}
 
 std::string key_of(const std::string& module, const char* matrix) {
   return cat("base_model.model.", module, ".", matrix, ".weight");
@@ -128,12 +126,10 @@ std::set<std::string> targets_of(const std::set<std::string>& adapted, const std
   return targets;
 }
 
-std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors,
+std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor>& tensors, const PeftWhole& whole,
                         const layout::FileMap& files, const std::string& base) {
-  constexpr std::string_view prefix = "base_model.model.";
-  std::set<std::string> adapted;
-  for (const auto& tensor : tensors)
-    adapted.insert(tensor.key.substr(prefix.size(), tensor.key.rfind(".lora_") - prefix.size()));
+  const auto modules = adapted_modules(tensors);
+  const std::set<std::string> adapted(modules.begin(), modules.end());
   const auto transposed = [](const auto& entry) { return entry.second.transposed; };
   Json json;
   json["peft_type"] = "LORA";
@@ -144,11 +140,11 @@ std::string config_text(const nn::Adapter& adapter, const std::vector<PeftTensor
   json["lora_dropout"] = adapter.dropout;
   json["use_rslora"] = adapter.rank_stabilised;
   json["target_modules"] = targets_of(adapted, modules_of(files));
-  json["bias"] = "none";
+  json["bias"] = whole.bias;
   json["fan_in_fan_out"] = std::any_of(files.tensors.begin(), files.tensors.end(), transposed);  // GPT-2
   json["inference_mode"] = true;
   json["init_lora_weights"] = true;
-  json["modules_to_save"] = nullptr;
+  json["modules_to_save"] = whole.modules_to_save.empty() ? Json() : Json(whole.modules_to_save);
   return json.dump(2) + "\n";
 }
 
@@ -166,10 +162,11 @@ std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adap
   return tensors;
 }
 
-void write_peft(const std::filesystem::path& folder, const std::vector<const nn::Adapter*>& adapters,
-                const layout::FileMap& files, layout::Source& source, const std::string& base) {
-  CAPSTAN_ASSERT(!adapters.empty());
-  const auto tensors = peft_tensors(adapters, files);
+void write_peft(const std::filesystem::path& folder, const PeftContents& contents, const layout::FileMap& files,
+                layout::Source& source, const std::string& base) {
+  CAPSTAN_ASSERT(!contents.adapters.empty());
+  const auto tensors = peft_tensors(contents.adapters, files);
+  const auto whole = peft_whole(contents, files);
   std::vector<NamedTensor> values;
   for (const auto& tensor : tensors) {
     auto value = at::empty(tensor.shape, at::kFloat);
@@ -179,14 +176,20 @@ void write_peft(const std::filesystem::path& folder, const std::vector<const nn:
     }
     values.push_back({tensor.key, value});
   }
+  HfWeights weights;
+  weights.records = contents.trained;
+  weights.map = whole.map;
+  weights.values = &source;
+  weights.dtype = at::kFloat;
+  for (auto& value : HfWriter(weights).values()) values.push_back(std::move(value));
   write_safetensors(folder / tensors_file, values);
-  write_file(folder / config_file, config_text(*adapters.front(), tensors, files, base));
+  write_file(folder / config_file, config_text(*contents.adapters.front(), tensors, whole, files, base));
 }
 
-PeftSource::PeftSource(std::filesystem::path folder, const std::vector<const nn::Adapter*>& adapters,
-                       const layout::FileMap& files)
+PeftSource::PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files)
     : folder_(std::move(folder)) {
   Diagnostics diagnostics;
+  const auto& adapters = contents.adapters;
   if (!adapters.empty()) check_config(*adapters.front(), diagnostics);
   const SafetensorsFile file(folder_ / tensors_file);
   std::set<std::string> used;
@@ -194,13 +197,14 @@ PeftSource::PeftSource(std::filesystem::path folder, const std::vector<const nn:
     used.insert(tensor.key);
     read(tensor, file, diagnostics);
   }
+  if (!contents.trained.empty()) open_whole(contents, files, file, used, diagnostics);
   std::vector<std::string> unused;
   for (const auto& [name, info] : file.tensors()) {
     if (!used.contains(name)) unused.push_back(name);
   }
   if (!unused.empty()) {
     diagnostics.add(file.path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
-                    "choose strategy.lora.targets as in its adapter_config.json");
+                    "choose strategy.lora.targets, modules_to_save and bias as in its adapter_config.json");
   }
   diagnostics.throw_if_any();
 }
@@ -261,7 +265,35 @@ void PeftSource::read(const PeftTensor& tensor, const SafetensorsFile& file, Dia
   }
 }
 
+void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap& files, const SafetensorsFile& file,
+                            std::set<std::string>& used, Diagnostics& diagnostics) {
+  auto map = peft_whole(contents, files).map;
+  const auto judge = [&](std::string& name, const layout::Shape& expected) {
+    constexpr std::string_view wrapped = ".base_layer.";  // as newer versions of peft name it
+    if (const auto at = name.find(wrapped); at != std::string::npos && !file.has(name)) {
+      auto older = name;
+      if (older.replace(at, wrapped.size(), "."); file.has(older)) name = older;
+    }
+    if (!used.insert(name).second) return;  // a fused tensor is judged once
+    if (!file.has(name)) {
+      diagnostics.add(file.path().string(), cat("it has no tensor ", name, ", which this run trains"),
+                      "choose strategy.lora.modules_to_save and bias as in its adapter_config.json");
+    } else if (file.info(name).shape != expected) {
+      diagnostics.add(file.path().string(), cat(name, " is ", layout::shape_text(file.info(name).shape),
+                                                ", this run needs ", layout::shape_text(expected)));
+    }
+  };
+  for (const auto* record : contents.trained) {
+    auto& tensor = map.tensors.at(record->name);
+    const auto expected = tensor.expected_shape(record->shape);
+    if (tensor.stack.empty()) judge(tensor.name, expected);
+    for (auto& name : tensor.stack) judge(name, expected);
+  }
+  whole_ = std::make_unique<FolderSource>(folder_, std::move(map), tensors_file);
+}
+
 void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
+  if (!values_.contains(param.name)) return whole_->fill(param, box, out);
   out.view(box.size).copy_(narrowed(values_.at(param.name), box));
 }
 

@@ -6,7 +6,18 @@
 namespace capstan::checkpoint {
 
 SafetensorsFile::SafetensorsFile(std::filesystem::path path) : path_(std::move(path)), file_(path_) {
-  auto header = parse_header(path_.string(), file_.data(), file_.size());
+  Diagnostics faults;
+  parse(faults);
+  faults.throw_if_any();
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path path, Diagnostics& faults)
+    : path_(std::move(path)), file_(path_) {
+  parse(faults);
+}
+
+void SafetensorsFile::parse(Diagnostics& faults) {
+  auto header = parse_header(path_.string(), file_.data(), file_.size(), faults);
   data_ = file_.data() + header.data_begin;
   tensors_ = std::move(header.tensors);
   metadata_ = std::move(header.metadata);
@@ -34,6 +45,10 @@ void SafetensorsFile::read(const std::string& name, const layout::Shape& shape, 
   CAPSTAN_ASSERT(layout::numel(shape) == layout::numel(tensor.shape));
   CAPSTAN_ASSERT(box.fits(shape) && out.sizes() == at::IntArrayRef(box.size));
   if (box.empty()) return;
+  if (static_cast<std::uint64_t>(data_ - file_.data()) + tensor.end > file_.size()) {
+    throw Error(cat("tensor '", name, "' is cut off"), "the file is damaged: copy or download it again",
+                path_.string());
+  }
   const at::NoGradGuard no_grad;
   // A mapped file is read-only; the tensor over it never leaves this function and is only read.
   auto* data = const_cast<std::byte*>(data_ + tensor.begin);

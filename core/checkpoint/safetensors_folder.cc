@@ -27,7 +27,15 @@ bool has_pickled_weights(const fs::path& folder) {
                     folder.string(), "\").save_pretrained(\"", folder.string(), "\")'"),
                 folder.string());
   }
-  throw Error("it holds neither model.safetensors nor model.safetensors.index.json", "name the folder of a model",
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with("model-") || entry.path().extension() != ".safetensors") continue;
+    throw Error(cat("it holds ", name, ", but no model.safetensors.index.json that says what is in which file"),
+                "download the model's model.safetensors.index.json too", folder.string());
+  }
+  throw Error("it holds neither model.safetensors nor model.safetensors.index.json",
+              fs::exists(folder / "config.json") ? "its weights are missing: download the model's *.safetensors"
+                                                 : "name the folder of a model",
               folder.string());
 }
 
@@ -36,14 +44,14 @@ std::map<std::string, std::string> weight_map(const fs::path& index) {
   try {
     return nlohmann::json::parse(read_file(index)).at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("no valid index: ", error.what()), {}, index.string());
+    throw Error(cat("no valid index: ", error.what()), "it is damaged: copy or download it again", index.string());
   }
 }
 
 // The file, or nothing where it is missing or damaged, which is said in `faults`.
 std::unique_ptr<SafetensorsFile> open_file(const fs::path& path, Diagnostics& faults) {
   try {
-    return std::make_unique<SafetensorsFile>(path);
+    return std::make_unique<SafetensorsFile>(path, faults);
   } catch (const Error& error) {
     for (const auto& fault : error.diagnostics()) faults.add(fault);
     return nullptr;
@@ -60,6 +68,10 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& folder) {
 
 SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults) { open(folder, faults); }
 
+SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults, const std::string& file) {
+  open_one(folder / file, faults);
+}
+
 void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
   const auto single = folder / "model.safetensors";
   const auto index = folder / "model.safetensors.index.json";
@@ -68,7 +80,11 @@ void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
     return;
   }
   if (!fs::exists(single)) no_weights(folder);
-  auto& file = files_["model.safetensors"] = open_file(single, faults);
+  open_one(single, faults);
+}
+
+void SafetensorsFolder::open_one(const fs::path& path, Diagnostics& faults) {
+  auto& file = files_[path.filename()] = open_file(path, faults);
   all_lost_ = !file;
   if (!file) return;
   for (const auto& item : file->tensors()) tensors_[item.first] = file.get();
@@ -92,7 +108,10 @@ void SafetensorsFolder::open_index(const fs::path& index, Diagnostics& faults) {
       continue;
     }
     lost_.insert(tensor);
-    if (file) faults.add(index.string(), cat("says that '", name, "' holds tensor '", tensor, "', but it does not"));
+    if (file) {
+      faults.add(index.string(), cat("says that '", name, "' holds tensor '", tensor, "', but it does not"),
+                 "they are of different downloads: download the folder again");
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "checkpoint/dtype.h"
 
@@ -18,8 +19,15 @@ using Json = nlohmann::json;
 constexpr std::uint64_t max_header = 100'000'000;
 const char* const again = "it is damaged: copy or download it again";
 
+// What a repository that was cloned without Git LFS holds instead of its large files.
+constexpr std::string_view lfs_pointer = "version https://git-lfs";
+
 // The header's text. The file starts with its length, a little-endian u64.
 std::string header_text(const std::string& where, const std::byte* file, std::size_t size) {
+  if (std::string_view(reinterpret_cast<const char*>(file), size).starts_with(lfs_pointer)) {
+    throw Error("it is a pointer of Git LFS, not the file itself",
+                "run `git lfs pull` in its folder, or download the model with `hf download`", where);
+  }
   if (size < 8) {
     throw Error(cat("it has ", size, " bytes, but a safetensors file starts with 8 bytes of header length"), again,
                 where);
@@ -27,8 +35,8 @@ std::string header_text(const std::string& where, const std::byte* file, std::si
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(file[i]);
   if (length > max_header) {
-    throw Error(cat("its header length is ", length, ", above the format's ", max_header, ": no safetensors file"), {},
-                where);
+    throw Error(cat("its header length is ", length, ", above the format's ", max_header, ": no safetensors file"),
+                again, where);
   }
   if (length > size - 8) {
     throw Error(cat("truncated: its header of ", length, " bytes needs ", length + 8, " bytes, the file has ", size),
@@ -36,7 +44,7 @@ std::string header_text(const std::string& where, const std::byte* file, std::si
   }
   std::string text(reinterpret_cast<const char*>(file) + 8, length);
   if (text.empty() || text[0] != '{') {
-    throw Error("its header does not start with '{': no safetensors file", {}, where);
+    throw Error("its header does not start with '{': no safetensors file", again, where);
   }
   return text;
 }
@@ -96,8 +104,8 @@ std::string cut_text(const Header& header, std::uint64_t file_size) {
              all > shown ? cat("; … and ", all - shown, " more") : "");
 }
 
-// Tensors lie one behind the other and fill the data exactly.
-void check_offsets(const std::string& where, const Header& header, std::uint64_t file_size) {
+// Tensors lie one behind the other and fill the data exactly. A file that ends before is a fault, all else is thrown.
+void check_offsets(const std::string& where, const Header& header, std::uint64_t file_size, Diagnostics& faults) {
   using Item = std::pair<const std::string, TensorInfo>;
   std::vector<const Item*> order;
   for (const auto& item : header.tensors) order.push_back(&item);
@@ -115,9 +123,10 @@ void check_offsets(const std::string& where, const Header& header, std::uint64_t
   }
   const auto expected = header.data_begin + end;
   if (file_size < expected) {
-    throw Error(cat("truncated: its header describes ", expected, " bytes, the file has ", file_size, "; ",
-                    cut_text(header, file_size)),
-                again, where);
+    faults.add(where,
+               cat("truncated: its header describes ", expected, " bytes, the file has ", file_size, "; ",
+                   cut_text(header, file_size)),
+               again);
   }
   if (file_size > expected) {
     throw Error(cat("it has ", file_size, " bytes, ", file_size - expected, " more than its header describes"), again,
@@ -127,7 +136,7 @@ void check_offsets(const std::string& where, const Header& header, std::uint64_t
 
 }  // namespace
 
-Header parse_header(const std::string& where, const std::byte* file, std::size_t size) {
+Header parse_header(const std::string& where, const std::byte* file, std::size_t size, Diagnostics& faults) {
   const auto text = header_text(where, file, size);
   Header header;
   header.data_begin = text.size() + 8;
@@ -148,7 +157,7 @@ Header parse_header(const std::string& where, const std::byte* file, std::size_t
       header.metadata.emplace(key, value.get<std::string>());
     }
   }
-  check_offsets(where, header, size);
+  check_offsets(where, header, size, faults);
   return header;
 }
 

@@ -30,7 +30,7 @@ class Writer::Impl {
     try {
       finish();
     } catch (const std::exception& error) {
-      log::error(cat("the last checkpoint was not saved: ", error.what()));
+      log::error(cat("the save under way has failed: ", error.what()));
     }
   }
   Impl(const Impl&) = delete;
@@ -52,14 +52,15 @@ class Writer::Impl {
                 nullptr};
     std::vector<TensorBox> copies;
     try {
-      copies = options_.async ? copy_.take(boxes) : boxes;
+      copies = options_.async ? copy_.begin(boxes) : boxes;
     } catch (...) {
       order.failure = std::current_exception();  // the other ranks wait: all hear of it when they agree
     }
     done_ = false;
     const auto stall_s = seconds_since(begin);
-    thread_ = std::thread(
-        [this, stall_s, order = std::move(order), copies = std::move(copies)] { write(order, copies, stall_s); });
+    thread_ = std::thread([this, stall_s, order = std::move(order), copies = std::move(copies)]() mutable {
+      write(order, copies, stall_s);
+    });
     if (!options_.async) {
       finish();
       if (result_) result_->stall_s = seconds_since(begin);
@@ -67,21 +68,31 @@ class Writer::Impl {
     return before;
   }
 
+  void before_update() { copy_.hold(); }
+
   std::optional<Saved> wait() {
     finish();
     return std::exchange(result_, std::nullopt);
   }
 
   std::optional<Saved> poll() { return busy() ? std::nullopt : wait(); }
-  bool busy() const { return thread_.joinable() && !done_; }
+  bool busy() const { return thread_.joinable() && !(done_ && copy_.is_settled()); }
   double last_duration_s() const { return last_duration_s_; }
 
  private:
   // On the thread of the save. `finish` reads what it leaves, behind the join.
-  void write(const Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
+  void write(Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
+    const auto begin = Clock::now();
+    try {
+      copy_.wait();
+    } catch (...) {
+      order.failure = std::current_exception();  // see start()
+    }
+    const auto copy_s = seconds_since(begin);
     try {
       auto saved = commit(order, *group_, boxes);
       saved.stall_s = stall_s;
+      saved.write_s += copy_s;
       result_ = std::move(saved);
     } catch (...) {
       error_ = std::current_exception();
@@ -92,7 +103,10 @@ class Writer::Impl {
   void finish() {
     if (!thread_.joinable()) return;
     thread_.join();
-    if (result_) last_duration_s_ = result_->stall_s + result_->write_s;
+    if (result_) {
+      result_->stall_s += copy_.held_s();
+      last_duration_s_ = result_->stall_s + result_->write_s;
+    }
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
@@ -114,6 +128,7 @@ void Writer::reserve(const std::vector<TensorBox>& boxes) { impl_->reserve(boxes
 std::optional<Saved> Writer::start(Meta meta, const std::vector<TensorBox>& boxes) {
   return impl_->start(std::move(meta), boxes);
 }
+void Writer::before_update() { impl_->before_update(); }
 std::optional<Saved> Writer::wait() { return impl_->wait(); }
 std::optional<Saved> Writer::poll() { return impl_->poll(); }
 bool Writer::busy() const { return impl_->busy(); }

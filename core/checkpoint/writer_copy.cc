@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "checkpoint/commit.h"
 
@@ -22,28 +23,68 @@ c10::Device device_of(const std::vector<TensorBox>& boxes) {
   return c10::Device(c10::kCPU);
 }
 
-/// A stream beside training's, which starts behind what that has queued; on CPU nothing.
-class SideStream {
- public:
-  explicit SideStream(c10::Device device) {
-    if (device.is_cpu()) return;
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    stream_ = guard.getStreamFromGlobalPool(device);
-    c10::Event now(device.type());
-    now.record(guard.getStream(device));
-    now.block(*stream_);
-    guard_.reset_stream(*stream_);
-  }
-  void wait() const {
-    if (stream_) c10::impl::VirtualGuardImpl(stream_->device_type()).synchronizeStream(*stream_);
-  }
+c10::Stream current_on(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
- private:
-  std::optional<c10::Stream> stream_;
-  c10::OptionalStreamGuard guard_;
-};
+/// The boxes with views of the buffer as their data.
+std::vector<TensorBox> placed(const std::vector<TensorBox>& boxes, const at::Tensor& buffer) {
+  auto out = boxes;
+  std::vector<TensorBox*> order;
+  for (auto& box : out) order.push_back(&box);
+  // Larger elements first: then each lies aligned without a gap.
+  std::stable_sort(order.begin(), order.end(), [](const TensorBox* a, const TensorBox* b) {
+    return a->data.element_size() > b->data.element_size();
+  });
+  std::int64_t at = 0;
+  for (auto* box : order) {
+    const auto bytes = static_cast<std::int64_t>(box->data.nbytes());
+    box->data = buffer.narrow(0, at, bytes).view(box->data.scalar_type()).view(box->data.sizes());
+    at += bytes;
+  }
+  return out;
+}
+
+void copy_box(const TensorBox& to, const TensorBox& from) {
+  auto host = to.data;
+  host.copy_(from.data.detach(), /*non_blocking=*/true);
+}
 
 }  // namespace
+
+/// Copies from a GPU that are on their way.
+struct HostCopy::Flight {
+  explicit Flight(c10::Device on)
+      : device(on),
+        stream(c10::impl::VirtualGuardImpl(on.type()).getStreamFromGlobalPool(on)),
+        copied(on.type()),
+        held(on.type(), c10::EventFlag::BACKEND_DEFAULT),
+        released(on.type(), c10::EventFlag::BACKEND_DEFAULT) {}
+
+  void begin(const std::vector<TensorBox>& to, const std::vector<TensorBox>& from) {
+    const auto current = current_on(device);
+    c10::Event now(device.type());
+    now.record(current);
+    now.block(stream);
+    const c10::StreamGuard guard(stream);
+    sources = from;
+    for (const bool until_update : {false, true}) {
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        if (from[i].until_update == until_update) copy_box(to[i], from[i]);
+      }
+      copied.record(stream);
+      if (!until_update) copied.block(current);
+    }
+  }
+
+  c10::Device device;
+  c10::Stream stream;
+  std::vector<TensorBox> sources;  ///< alive while they are read
+  c10::Event copied;
+  c10::Event held;  ///< hold() on the stream that waits, with times; and when it went on
+  c10::Event released;
+};
+
+HostCopy::HostCopy(bool pinned) : pinned_(pinned) {}
+HostCopy::~HostCopy() = default;
 
 void HostCopy::reserve(const std::vector<TensorBox>& boxes) {
   const auto bytes = Writer::footprint(bytes_of(boxes)).bytes;
@@ -54,30 +95,48 @@ void HostCopy::reserve(const std::vector<TensorBox>& boxes) {
   } catch (const c10::Error& error) {
     throw Error(cat("no ", bytes_text(static_cast<double>(bytes)),
                     " of host memory for the copy of a checkpoint: ", error.what_without_backtrace()),
-                "set checkpoint.async = false, which needs no copy, or ask for more memory");
+                "set checkpoint.asynchronous = false, which needs no copy, or ask for more memory");
   }
 }
 
-std::vector<TensorBox> HostCopy::take(const std::vector<TensorBox>& boxes) {
+std::vector<TensorBox> HostCopy::begin(const std::vector<TensorBox>& boxes) {
+  flight_.reset();
   reserve(boxes);
-  auto out = boxes;
-  std::vector<TensorBox*> order;
-  for (auto& box : out) order.push_back(&box);
-  // Larger elements first: then each lies aligned without a gap.
-  std::stable_sort(order.begin(), order.end(), [](const TensorBox* a, const TensorBox* b) {
-    return a->data.element_size() > b->data.element_size();
-  });
-  const SideStream side(device_of(boxes));
-  std::int64_t at = 0;
-  for (auto* box : order) {
-    const auto bytes = static_cast<std::int64_t>(box->data.nbytes());
-    auto host = buffer_.narrow(0, at, bytes).view(box->data.scalar_type()).view(box->data.sizes());
-    host.copy_(box->data.detach(), /*non_blocking=*/true);
-    box->data = std::move(host);
-    at += bytes;
+  auto copies = placed(boxes, buffer_);
+  if (const auto device = device_of(boxes); !device.is_cpu()) {
+    flight_ = std::make_unique<Flight>(device);
+    try {
+      flight_->begin(copies, boxes);
+    } catch (...) {
+      // Nothing may write to the buffer when it is used again.
+      c10::impl::VirtualGuardImpl(device.type()).synchronizeStream(flight_->stream);
+      flight_.reset();
+      throw;
+    }
+  } else {
+    for (std::size_t i = 0; i < boxes.size(); ++i) copy_box(copies[i], boxes[i]);
   }
-  side.wait();
-  return out;
+  return copies;
+}
+
+void HostCopy::hold() {
+  if (!flight_ || flight_->released.was_marked_for_recording()) return;
+  const auto current = current_on(flight_->device);
+  flight_->held.record(current);
+  flight_->copied.block(current);
+  flight_->released.record(current);
+}
+
+void HostCopy::wait() const {
+  if (flight_) flight_->copied.synchronize();
+}
+
+bool HostCopy::is_settled() const { return !flight_ || flight_->released.query(); }
+
+double HostCopy::held_s() const {
+  if (!flight_ || !flight_->released.was_marked_for_recording()) return 0;
+  flight_->released.synchronize();
+  return flight_->held.elapsedTime(flight_->released) / 1000;
 }
 
 }  // namespace capstan::checkpoint

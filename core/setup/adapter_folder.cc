@@ -4,10 +4,7 @@
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/peft.h>
 
-#include <set>
 #include <system_error>
-
-#include "setup/assemble.h"
 
 namespace capstan::setup {
 
@@ -21,40 +18,30 @@ std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units)
   return adapters;
 }
 
-std::string not_peft(const std::vector<nn::Unit*>& units) {
-  std::set<const layout::Param*> of_adapters;
-  for (const auto* adapter : adapters_of(units)) {
-    for (const auto& weight : {adapter->down, adapter->up}) {
-      for (const auto& record : weight->records()) of_adapters.insert(&record);
-    }
-  }
-  if (of_adapters.empty()) return "the run has no adapters";
-  for (const auto* record : records_of(units)) {
-    if (record->trainable && !of_adapters.contains(record))
-      return cat(record->name, " was trained beside the adapters: export it merged, --to hf --merge");
-  }
-  return {};
+std::string not_peft(const Job& job, const std::vector<nn::Unit*>& units) {
+  return checkpoint::not_peft(checkpoint::peft_contents({units.begin(), units.end()}), job.model.object->file_map());
 }
 
 std::string write_adapter_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
                                  const fs::path& folder) {
-  if (const auto reason = not_peft(units); !reason.empty())
+  const auto contents = checkpoint::peft_contents({units.begin(), units.end()});
+  const auto files = job.model.object->file_map();
+  if (const auto reason = checkpoint::not_peft(contents, files); !reason.empty())
     throw Error("this run cannot be written as a PEFT folder: " + reason);
-  const auto adapters = adapters_of(units);
   const auto temporary = fs::path(folder.string() + ".tmp");
   std::error_code error;
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) throw Error(cat("cannot make it: ", error.message()), {}, temporary.string());
-  checkpoint::write_peft(temporary, adapters, job.model.object->file_map(), values,
-                         job.model_options->path.value_or(""));
+  checkpoint::write_peft(temporary, contents, files, values, job.model_options->path.value_or(""));
   fs::remove_all(folder, error);
   fs::rename(temporary, folder, error);
   if (error) throw Error(cat("cannot move ", temporary.string(), " to it: ", error.message()), {}, folder.string());
   std::int64_t parameters = 0;
-  for (const auto* adapter : adapters) parameters += adapter->down->numel() + adapter->up->numel();
-  return cat("adapter for peft: ", folder.string(), " (rank ", adapters.front()->rank, ", ", thousands(parameters),
-             " parameters)");
+  for (const auto* adapter : contents.adapters) parameters += adapter->down->numel() + adapter->up->numel();
+  for (const auto* record : contents.trained) parameters += layout::numel(record->shape);
+  return cat("adapter for peft: ", folder.string(), " (rank ", contents.adapters.front()->rank, ", ",
+             thousands(parameters), " parameters)");
 }
 
 }  // namespace capstan::setup

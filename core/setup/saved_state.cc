@@ -21,7 +21,8 @@ std::string own_ending(int rank) { return cat("/rank-", rank); }
 constexpr const char* own_kind = "strategy/";
 
 checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& stored) {
-  return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value};
+  return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value,
+          /*until_update=*/true};
 }
 
 void read_state(const shard::StoredBox& stored, const std::string& kind, checkpoint::Reader& reader,

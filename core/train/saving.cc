@@ -120,7 +120,7 @@ Statistics resume_from(checkpoint::Reader& reader, const setup::Job& job, setup:
 }
 
 Saving::Saving(const setup::Job& job, setup::Session& session, Step& step, const fs::path& run_folder,
-               SaveSetting setting)
+               const SaveSetting& setting)
     : job_(job), session_(session), step_(step), folder_(setup::checkpoint_folder(run_folder)) {
   if (!job.checkpoint->saves()) return;
   writer_ = std::make_unique<checkpoint::Writer>(writer_options(job, folder_, setting), everyone(session));
@@ -169,16 +169,23 @@ bool Saving::wants(const Boundary& boundary) {
 }
 
 std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, const Statistics& statistics) {
+  const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(job_, steps_done);
   meta.sections = sections_of(job_, step_, statistics, steps_done);
   if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
-  auto before =
-      count(writer_->start(std::move(meta), setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_))));
+  const auto boxes = setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_));
+  const std::chrono::duration<double> prepared = Clock::now() - begin;
+  auto before = count(writer_->start(std::move(meta), boxes));
+  prepared_s_ = prepared.count();
   last_step_ = steps_done;
   last_time_ = Clock::now();
   return before;
+}
+
+void Saving::before_update() {
+  if (on()) writer_->before_update();
 }
 
 std::optional<monitor::CheckpointSaved> Saving::poll() { return on() ? count(writer_->poll()) : std::nullopt; }
@@ -191,7 +198,7 @@ std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkp
   event.step = saved->step;
   event.path = saved->path.string();
   event.bytes = saved->bytes;
-  event.stall_s = saved->stall_s;
+  event.stall_s = prepared_s_ + saved->stall_s;
   event.write_s = saved->write_s;
   if (saved->write_s > 0) event.bytes_per_second = static_cast<double>(saved->bytes) / saved->write_s;
   ++totals_.saves;

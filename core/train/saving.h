@@ -64,7 +64,7 @@ class Saving {
  public:
   /// Makes a group over the world where checkpoints are saved.
   Saving(const setup::Job& job, setup::Session& session, Step& step, const std::filesystem::path& run_folder,
-         SaveSetting setting);
+         const SaveSetting& setting);
 
   bool on() const { return writer_ != nullptr; }
   /// every_minutes have passed on this rank since the last save.
@@ -75,6 +75,8 @@ class Saving {
   bool wants(const Boundary& boundary);
   /// Waits for the save before, whose event it returns if nobody was told it yet, and starts this one.
   std::optional<monitor::CheckpointSaved> save(const Boundary& boundary, const Statistics& statistics);
+  /// Before each optimizer update: what is being saved must have been copied.
+  void before_update();
   /// Is this the state that was saved last?
   bool is_saved(std::int64_t steps_done) const { return last_step_ == steps_done; }
   /// A save that has been committed since the last call.
@@ -98,6 +100,7 @@ class Saving {
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
   std::int64_t last_step_ = -1;
+  double prepared_s_ = 0;  ///< what the last save took before its copies began
   SaveTotals totals_;
   std::optional<Best> best_;
 };

@@ -223,7 +223,7 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   write_safetensors(scratch / file(1), {{"a", numbered({3})}, {"b", numbered({5})}, {"c", numbered({7})}});
   write_safetensors(scratch / file(2), {{"d", numbered({4})}, {"extra", numbered({1})}});
   write_safetensors(scratch / file(3), {{"e", numbered({2})}});
-  std::filesystem::resize_file(scratch / file(1), std::filesystem::file_size(scratch / file(1)) - 8 * 4);
+  std::filesystem::resize_file(scratch / file(1), std::filesystem::file_size(scratch / file(1)) - 8 * sizeof(float));
   nlohmann::json map;
   for (const auto& [name, n] : std::vector<std::pair<std::string, int>>{
            {"a", 1}, {"b", 1}, {"c", 1}, {"d", 2}, {"extra", 2}, {"e", 3}, {"f", 3}, {"g", 4}})
@@ -241,12 +241,43 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   // b's last 1 and all of c's 7 elements are gone: the file's order is by name.
   CHECK_THAT(faults[0], Catch::Contains(file(1) + ": truncated: its header describes ") &&
                             Catch::Contains("; 2 tensors are cut off: b; c\n    fix: it is damaged: copy"));
-  CHECK_THAT(faults[1], Catch::Contains("says that '" + file(3) + "' holds tensor 'f', but it does not"));
+  CHECK_THAT(faults[1], Catch::Contains("says that '" + file(3) +
+                                        "' holds tensor 'f', but it does not\n    fix: they "
+                                        "are of different downloads: download the folder again"));
   CHECK_THAT(faults[2], Catch::Contains("names '" + file(4) + "', which is not there"));
   const auto where = scratch.path().string() + ": ";
   CHECK_THAT(faults[3], Catch::Contains(where + "1 tensor missing: h\n"));
-  CHECK_THAT(faults[4], Catch::Contains("2 tensors of another kind: d is [4], the model needs [3]; e is [2]"));
+  CHECK_THAT(faults[4], Catch::Contains("4 tensors of another kind: b is [5], the model needs [3]; c is [7], the "
+                                        "model needs [3]; d is [4], the model needs [3]; e is [2]"));
   CHECK_THAT(faults[5], Catch::Contains("1 tensor that the model does not have: extra\n"));
+}
+
+TEST_CASE("a single file that is cut off is judged by its header; what is cut off is never read") {
+  const Scratch scratch;
+  const auto path = scratch / "model.safetensors";
+  write_safetensors(path, {{"a", numbered({3})}, {"b", numbered({5})}, {"extra", numbered({100})}});
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
+  FileMap names;
+  std::vector<Param> params;
+  for (const char* name : {"a", "b", "c"}) {
+    names.tensors[name] = {name, false, {}, {}};
+    params.push_back(record(name, {3}));
+  }
+  FolderSource source(scratch.path(), names);
+  const auto faults = faults_of(source, params);
+  REQUIRE(faults.size() == 4);
+  CHECK_THAT(faults[0], Catch::Contains("; 1 tensor is cut off: extra\n"));
+  CHECK_THAT(faults[1], Catch::Contains("1 tensor missing: c\n"));
+  CHECK_THAT(faults[2], Catch::Contains("1 tensor of another kind: b is [5], the model needs [3]\n"));
+  CHECK_THAT(faults[3], Catch::Contains("1 tensor that the model does not have: extra\n"));
+  auto out = at::empty({3});
+  source.fill(params[0], Box::whole({3}), out);
+  CHECK(at::equal(out, numbered({3})));
+  Diagnostics cut;
+  const SafetensorsFile file(path, cut);
+  auto all = at::empty({100});
+  CHECK(fault_of([&] { file.read("extra", Box::whole({100}), all); }) ==
+        path.string() + ": tensor 'extra' is cut off\n    fix: the file is damaged: copy or download it again");
 }
 
 TEST_CASE("long lists of names are cut") {
@@ -275,11 +306,14 @@ TEST_CASE("sharded files are found through their index, which is checked") {
   write_file(index, R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors",)"
                     R"("c":"gone.safetensors","d":"gone.safetensors"}})");
   CHECK(fault_of([&] { SafetensorsFolder(scratch.path()); }) ==
-        index.string() + ": says that 'model-00001-of-00002.safetensors' holds tensor 'b', but it does not\n" +
+        index.string() +
+            ": says that 'model-00001-of-00002.safetensors' holds tensor 'b', but it does not\n    fix: "
+            "they are of different downloads: download the folder again\n" +
             index.string() + ": names 'gone.safetensors', which is not there\n    fix: download the missing file");
   write_file(index, R"({"metadata":{}})");
   CHECK_THAT(fault_of([&] { SafetensorsFolder(scratch.path()); }),
-             Catch::Contains(index.string() + ": no valid index: ") && Catch::Contains("weight_map"));
+             Catch::Contains(index.string() + ": no valid index: ") && Catch::Contains("weight_map") &&
+                 Catch::Contains("fix: it is damaged: copy or download it again"));
 }
 
 TEST_CASE("folders without safetensors are refused in words") {
@@ -289,6 +323,14 @@ TEST_CASE("folders without safetensors are refused in words") {
   CHECK(open(scratch.path()) == scratch.path().string() +
                                     ": it holds neither model.safetensors nor model.safetensors.index.json\n    fix: "
                                     "name the folder of a model");
+  write_file(scratch / "config.json", "{}");
+  CHECK_THAT(open(scratch.path()), Catch::Contains("fix: its weights are missing: download the model's *.safetensors"));
+  write_file(scratch / "model-00002-of-00002.safetensors", "x");
+  CHECK(open(scratch.path()) == scratch.path().string() +
+                                    ": it holds model-00002-of-00002.safetensors, but no model.safetensors.index.json "
+                                    "that says what is in which file\n    fix: download the model's "
+                                    "model.safetensors.index.json too");
+  std::filesystem::remove(scratch / "model-00002-of-00002.safetensors");
   write_file(scratch / "pytorch_model-00001-of-00002.bin", "x");
   CHECK_THAT(open(scratch.path()), Catch::Contains("its weights are pickled .bin files, which run code when opened") &&
                                        Catch::Contains("save_pretrained(\"" + scratch.path().string() + "\")'"));

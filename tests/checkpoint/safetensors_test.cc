@@ -111,7 +111,9 @@ TEST_CASE("data that another writer left unaligned is read as well") {
   const auto whole = at::arange(4, at::kFloat).view({2, 2});
   const std::string data(static_cast<const char*>(whole.const_data_ptr()), 16);
   for (std::size_t spaces = 0; spaces < 8; ++spaces) {
-    write_file(scratch / "a", with_length(header + std::string(spaces, ' ')) + data);
+    auto content = with_length(header + std::string(spaces, ' '));
+    content += data;
+    write_file(scratch / "a", content);
     auto out = at::empty({2, 1}, at::kDouble);
     SafetensorsFile(scratch / "a").read("x", {{0, 1}, {2, 1}}, out);
     CHECK(at::equal(out, whole.slice(1, 1, 2).to(at::kDouble)));
@@ -155,8 +157,11 @@ TEST_CASE("files that are cut short or longer say both sizes") {
 
 TEST_CASE("what is no safetensors file is said so") {
   CHECK(opening(with_length("{}", 1ULL << 40)) ==
-        "its header length is 1099511627776, above the format's 100000000: no safetensors file");
-  CHECK(opening(with_length("[1, 2]")) == "its header does not start with '{': no safetensors file");
+        "its header length is 1099511627776, above the format's 100000000: no safetensors file" + damaged);
+  CHECK(opening(with_length("[1, 2]")) == "its header does not start with '{': no safetensors file" + damaged);
+  CHECK(opening("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n") ==
+        "it is a pointer of Git LFS, not the file itself\n    fix: run `git lfs pull` in its folder, or download the "
+        "model with `hf download`");
   CHECK_THAT(opening(with_length("{\"x\": }")),
              Catch::Contains("its header is no valid JSON: ") && Catch::Contains("column 7"));
 }

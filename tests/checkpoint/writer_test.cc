@@ -158,7 +158,8 @@ TEST_CASE("host memory that is not there is said on all ranks") {
     const auto fault = fault_of([&] { writer.wait(); });
     const auto expected = "no 4.00 PiB of host memory for the copy of a checkpoint: ";
     if (!fault.starts_with(expected)) throw std::logic_error("another fault: " + fault);
-    const auto fix = "\n    fix: set checkpoint.async = false, which needs no copy, or ask for more memory\n    while ";
+    const auto fix =
+        "\n    fix: set checkpoint.asynchronous = false, which needs no copy, or ask for more memory\n    while ";
     if (fault.find(fix) == std::string::npos) throw std::logic_error("no fix: " + fault);
   });
   CHECK(Writer::footprint(1000).bytes == 1000);

@@ -21,6 +21,8 @@ class FolderSource : public layout::Source {
   /// `map` says where each record stands. Throws Error for a folder that holds no safetensors; what is wrong with its
   /// files check() says.
   FolderSource(std::filesystem::path folder, layout::FileMap map);
+  /// The same of one file in it that has another name than a model's.
+  FolderSource(std::filesystem::path folder, layout::FileMap map, const std::string& file);
 
   /// Compares the folder with all of a model's records: missing tensors, tensors of another shape or without a
   /// floating-point dtype, and tensors that no record uses, each kind one fault with its names; files that are missing,

@@ -1,12 +1,16 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/adapter.h>
+#include <capstan/nn/model.h>
 
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,28 +34,43 @@ struct PeftTensor {
 };
 std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adapters, const layout::FileMap& files);
 
-/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads: a folder that exists. `source`
-/// has the adapters' records; `base` is what the file says of its base model, a folder or a hub id. The adapters' rank,
-/// alpha, scale and dropout are the same. Throws Error.
-void write_peft(const std::filesystem::path& folder, const std::vector<const nn::Adapter*>& adapters,
-                const layout::FileMap& files, layout::Source& source, const std::string& base);
+/// What a PEFT folder is made of.
+struct PeftContents {
+  std::vector<const nn::Adapter*> adapters;
+  std::vector<const layout::Param*> trained;  ///< the model's own records that are trained beside them, each once
+  std::vector<const layout::Param*> tied;     ///< those of `trained` that two units use
+};
+/// Of all the model's units, which outlive it.
+PeftContents peft_contents(const std::vector<const nn::Unit*>& units);
+/// Why no such folder can hold what is trained; empty: it can.
+std::string not_peft(const PeftContents& contents, const layout::FileMap& files);
 
-/// Adapters' values from a PEFT folder.
+/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads: a folder that exists. `source`
+/// has the contents' records; `base` is what the file says of its base model, a folder or a hub id. The adapters' rank,
+/// alpha, scale and dropout are the same. Throws Error.
+void write_peft(const std::filesystem::path& folder, const PeftContents& contents, const layout::FileMap& files,
+                layout::Source& source, const std::string& base);
+
+/// Values of adapters, and of what is trained beside them, from a PEFT folder.
 class PeftSource : public layout::Source {
  public:
-  /// Reads the folder's files and compares them with the adapters: every fault at once, in one Error (rank or scale of
-  /// another kind, tensors that are missing, of another shape, or that no adapter uses; an A that is not shared).
-  PeftSource(std::filesystem::path folder, const std::vector<const nn::Adapter*>& adapters,
-             const layout::FileMap& files);
+  /// Reads the folder's files and compares them with the contents: every fault at once, in one Error (rank or scale of
+  /// another kind, tensors that are missing, of another shape, or that the run does not use; an A that is not shared).
+  PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files);
 
-  bool has(const layout::Param& param) const override { return values_.contains(param.name); }
+  bool has(const layout::Param& param) const override {
+    return values_.contains(param.name) || (whole_ && whole_->has(param));
+  }
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
  private:
   void check_config(const nn::Adapter& adapter, Diagnostics& diagnostics) const;
   void read(const PeftTensor& tensor, const SafetensorsFile& file, Diagnostics& diagnostics);
+  void open_whole(const PeftContents& contents, const layout::FileMap& files, const SafetensorsFile& file,
+                  std::set<std::string>& used, Diagnostics& diagnostics);
   std::filesystem::path folder_;
   std::map<std::string, at::Tensor> values_;  // whole records: adapters are small
+  std::unique_ptr<FolderSource> whole_;       // of the model's own records
 };
 
 /// Base values with adapters merged in: W + scale · B A, computed in float32 (float64 for float64).

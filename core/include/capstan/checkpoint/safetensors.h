@@ -29,11 +29,13 @@ struct TensorInfo {
 };
 
 /// A safetensors file, mapped. The header is validated completely by the constructor, which throws Error naming
-/// the file for one that is truncated or wrong. Reading is thread-safe.
+/// the file for one that is truncated or wrong; read() throws it for a tensor that is cut off. Reading is thread-safe.
 /// Format: https://github.com/huggingface/safetensors#format
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
+  /// The same, but what a file that is cut off lacks is added to `faults`: its header still says what it should hold.
+  SafetensorsFile(std::filesystem::path path, Diagnostics& faults);
 
   const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
@@ -51,6 +53,7 @@ class SafetensorsFile {
   void read(const std::string& name, const layout::Shape& shape, const layout::Box& box, const at::Tensor& out) const;
 
  private:
+  void parse(Diagnostics& faults);
   std::filesystem::path path_;
   MappedFile file_;
   const std::byte* data_ = nullptr;
@@ -67,15 +70,19 @@ class SafetensorsFolder {
   /// The same, but files that are missing, truncated or damaged, and tensors that their file does not hold, are added
   /// to `faults`, all of them; the rest can be read.
   SafetensorsFolder(const std::filesystem::path& folder, Diagnostics& faults);
+  /// The same of this one file.
+  SafetensorsFolder(const std::filesystem::path& folder, Diagnostics& faults, const std::string& file);
 
   std::vector<std::string> names() const;
   /// The file that holds this tensor, or null.
   const SafetensorsFile* find(const std::string& name) const;
-  /// Did a fault take this tensor away? True for every name where the only file is damaged: nobody knows what it held.
+  /// Did a fault take this tensor away? True for every name where the only file cannot be read: nobody knows what it
+  /// held. Tensors that are cut off are found: they are known, and their file says that they cannot be read.
   bool is_lost(const std::string& name) const { return all_lost_ || lost_.contains(name); }
 
  private:
   void open(const std::filesystem::path& folder, Diagnostics& faults);
+  void open_one(const std::filesystem::path& file, Diagnostics& faults);
   void open_index(const std::filesystem::path& index, Diagnostics& faults);
   std::set<std::string> lost_;
   bool all_lost_ = false;

@@ -1,0 +1,141 @@
+#include "checkpoint/peft_whole.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace capstan::checkpoint {
+namespace {
+
+using layout::FileTensor;
+
+constexpr std::string_view prefix = "base_model.model.";
+
+std::vector<std::string> names_of(const FileTensor& tensor) {
+  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
+}
+
+std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
+
+// What a module of the model's files has, and what of it was trained.
+struct Module {
+  std::vector<std::string> tensors;
+  std::vector<std::string> trained;
+  bool is_whole() const { return trained.size() == tensors.size(); }
+  bool has_trained_weight() const {
+    return std::any_of(trained.begin(), trained.end(), [](const auto& name) { return leaf_of(name) != "bias"; });
+  }
+};
+
+// By the name that transformers gives it. A fused tensor stands for several records, of one module.
+std::map<std::string, Module> modules_of(const PeftContents& contents, const layout::FileMap& files) {
+  std::set<std::string> trained;
+  for (const auto* record : contents.trained) trained.insert(record->name);
+  std::map<std::string, Module> modules;
+  for (const auto& [record, tensor] : files.tensors) {
+    for (const auto& name : names_of(tensor)) {
+      auto& module = modules[module_of(files, name)];
+      const auto is_new = [&](const auto& list) { return std::find(list.begin(), list.end(), name) == list.end(); };
+      if (is_new(module.tensors)) module.tensors.push_back(name);
+      if (trained.contains(record) && is_new(module.trained)) module.trained.push_back(name);
+    }
+  }
+  return modules;
+}
+
+}  // namespace
+
+std::string module_of(const layout::FileMap& files, const std::string& tensor) {
+  const auto name = files.published(tensor);
+  return name.substr(0, name.rfind('.'));
+}
+
+std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors) {
+  std::set<std::string> modules;
+  for (const auto& tensor : tensors)
+    modules.insert(tensor.key.substr(prefix.size(), tensor.key.rfind(".lora_") - prefix.size()));
+  return {modules.begin(), modules.end()};
+}
+
+PeftWhole peft_whole(const PeftContents& contents, const layout::FileMap& files) {
+  const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
+  const auto modules = modules_of(contents, files);
+  PeftWhole whole;
+  bool any_bias = false;
+  bool all_biases = true;
+  for (const auto& [name, module] : modules) {
+    if (module.has_trained_weight()) {
+      whole.modules_to_save.push_back(name);
+      continue;
+    }
+    any_bias = any_bias || !module.trained.empty();
+    for (const auto& tensor : module.tensors) {
+      const bool is_trained = std::find(module.trained.begin(), module.trained.end(), tensor) != module.trained.end();
+      all_biases = all_biases && (is_trained || leaf_of(tensor) != "bias");
+    }
+  }
+  if (any_bias) whole.bias = all_biases ? "all" : "lora_only";
+  const auto key = [&](const std::string& tensor) {
+    const auto module = module_of(files, tensor);
+    const bool beside = std::binary_search(adapted.begin(), adapted.end(), module);
+    return cat(prefix, module, beside ? ".base_layer." : ".", leaf_of(tensor));
+  };
+  for (const auto* record : contents.trained) {
+    auto tensor = files.tensors.at(record->name);
+    tensor.name = tensor.stack.empty() ? key(tensor.name) : std::string();
+    for (auto& name : tensor.stack) name = key(name);
+    whole.map.tensors.emplace(record->name, std::move(tensor));
+  }
+  return whole;
+}
+
+PeftContents peft_contents(const std::vector<const nn::Unit*>& units) {
+  PeftContents contents;
+  std::set<const nn::Weight*> of_adapters;
+  for (const auto* unit : units) {
+    for (const auto& adapter : unit->adapters()) {
+      contents.adapters.push_back(&adapter);
+      of_adapters.insert({adapter.down.get(), adapter.up.get()});
+    }
+  }
+  std::set<const nn::Weight*> seen;
+  for (const auto* unit : units) {
+    for (const auto& weight : unit->weights()) {
+      const bool again = !seen.insert(weight.get()).second;
+      if (of_adapters.contains(weight.get())) continue;
+      for (const auto& record : weight->records()) {
+        if (record.trainable) (again ? contents.tied : contents.trained).push_back(&record);
+      }
+    }
+  }
+  return contents;
+}
+
+std::string not_peft(const PeftContents& contents, const layout::FileMap& files) {
+  if (contents.adapters.empty()) return "the run has no adapters";
+  const auto merged = [](const std::string& why) { return cat(why, ": export it merged, --to hf --merge"); };
+  for (const auto* record : contents.trained) {
+    if (!files.tensors.contains(record->name)) return cat(record->name, " has no place in the model's files");
+  }
+  for (const auto* adapter : contents.adapters) {
+    const auto& name = adapter->base->records()[adapter->parts.front()].name;
+    if (!files.tensors.contains(name)) return cat(name, " has no place in the model's files");
+  }
+  if (!contents.tied.empty()) {
+    return merged(
+        cat(contents.tied.front()->name,
+            " was trained beside the adapters and is used twice (the head is the embedding), which peft parts"));
+  }
+  const auto adapted = adapted_modules(peft_tensors(contents.adapters, files));
+  for (const auto& [name, module] : modules_of(contents, files)) {
+    if (!module.has_trained_weight()) continue;
+    if (std::binary_search(adapted.begin(), adapted.end(), name))
+      return merged(cat(name, " was trained whole and has an adapter, of which peft knows one"));
+    if (!module.is_whole()) return merged(cat(name, " was trained in part, which peft does not know"));
+  }
+  return {};
+}
+
+}  // namespace capstan::checkpoint
