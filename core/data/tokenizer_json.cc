@@ -111,6 +111,7 @@ Vocabulary read_model(const JsonPart& part, BpeSpec& spec) {
 void read_added_tokens(const JsonPart& file, const Vocabulary& ids, TokenizerSpec& spec) {
   auto next = static_cast<std::int32_t>(ids.size());
   std::unordered_set<std::string> seen;
+  bool in_order = !ids.empty();  // without a vocabulary nobody knows; behind one wrong id all are
   for (const auto& part : file.list("added_tokens")) {
     part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     AddedToken token;
@@ -125,7 +126,8 @@ void read_added_tokens(const JsonPart& file, const Vocabulary& ids, TokenizerSpe
     const auto id = known == ids.end() ? next++ : known->second;
     if (token.content.empty()) part.refuse("has no content");
     if (!seen.insert(token.content).second) part.refuse(cat("is \"", token.content, "\", which is there already"));
-    if (token.id != id) {
+    if (in_order && token.id != id) {
+      in_order = false;
       part.refuse(cat("gives \"", token.content, "\" the id ", token.id, ", the vocabulary makes it ", id),
                   "list added tokens by id, those behind the vocabulary without a gap");
     }

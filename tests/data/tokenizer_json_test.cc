@@ -133,6 +133,10 @@ TEST_CASE("a model and added tokens that are not supported are refused by their 
       {with(bytes, "/model/merges/0", "b c d"), "model.merges holds \"b c d\", which is no pair of tokens\n"},
       {with(bytes, "/added_tokens", json::array({added_token(7, "<x>")})),
        "added_tokens[0] gives \"<x>\" the id 7, the vocabulary makes it 10\n"},
+      {with(bytes, "/added_tokens", {added_token(11, "<x>"), added_token(12, "<y>")}),
+       "added_tokens[0] gives \"<x>\" the id 11, the vocabulary makes it 10\n"},
+      {with(with(bytes, "/model/type", "Unigram"), "/added_tokens", json::array({added_token(10, "<x>")})),
+       "model is of type Unigram, which is not supported (supported: BPE)\n"},
       {with(bytes, "/added_tokens", {added_token(10, "<x>"), added_token(10, "<x>")}),
        "added_tokens[1] is \"<x>\", which is there already\nadded_tokens[1] gives \"<x>\" the id 10, the vocabulary "
        "makes it 11\n"},

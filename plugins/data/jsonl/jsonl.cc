@@ -4,25 +4,22 @@
 
 #include <capstan/base/text.h>
 
-#include <filesystem>
-
 namespace jsonl {
 
 using namespace capstan;
 
+namespace {
+
+data::FileKind json_lines() { return {"lines", "a file of JSON lines", "name a file of JSON lines"}; }
+
+}  // namespace
+
 void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
-  t.add("train", &JsonlOptions::train)
-      .path()
-      .doc(
-          R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or )"
-          R"({"text"}; "id" may stand beside them)");
-  t.add("eval", &JsonlOptions::eval).path().doc("file to evaluate on, in the same format");
-  t.add("train_samples", &JsonlOptions::train_samples)
-      .min(1)
-      .doc("train on the file's first lines only; not set: all of them");
-  t.add("eval_samples", &JsonlOptions::eval_samples)
-      .min(1)
-      .doc("evaluate on the file's first lines only; not set: all of them");
+  data::describe_split_files(
+      t,
+      R"(file to train on, a JSON object a line: {"prompt", "completion"}, {"messages": [{"role", "content"}]} or )"
+      R"({"text"}; "id" may stand beside them)",
+      "file to evaluate on, in the same format", json_lines());
   t.add("max_length", &JsonlOptions::max_length).min(0).doc("most tokens of a sample; 0: the model's");
   t.add("too_long", &JsonlOptions::too_long)
       .choices({"error", "cut"})
@@ -44,23 +41,6 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("assistant_turn", &JsonlOptions::assistant_turn).doc("how the assistant's messages are written instead");
 }
 
-struct JsonlData::Split {
-  std::string key;    // "data.train"
-  std::string where;  // of that option
-  std::string path;
-  std::string samples_key;
-  std::string samples_where;
-  std::optional<std::int64_t> samples;
-};
-
-JsonlData::Split JsonlData::split(data::Split split) const {
-  const bool train = split == data::Split::train;
-  const auto path = train ? &JsonlOptions::train : &JsonlOptions::eval;
-  const auto samples = train ? &JsonlOptions::train_samples : &JsonlOptions::eval_samples;
-  return {options_.name(path),    options_.where(path),    (*options_).*path,
-          options_.name(samples), options_.where(samples), (*options_).*samples};
-}
-
 Turns JsonlData::turns(Diagnostics& diagnostics) const {
   const auto judge = [&](const std::string& text, const auto& member) {
     if (text.find("{content}") != std::string::npos) return;
@@ -76,31 +56,10 @@ Turns JsonlData::turns(Diagnostics& diagnostics) const {
 }
 
 // The file of a split; null when the options name none, or when it added a fault.
-std::shared_ptr<const LineFile> JsonlData::read(const Split& split, Diagnostics& diagnostics) const {
-  if (split.path.empty()) {
-    if (split.samples) {
-      diagnostics.add(split.samples_where, split.samples_key + " is set, but " + split.key + " names no file",
-                      "set " + split.key);
-    }
-    return nullptr;
-  }
-  if (!std::filesystem::exists(split.path)) {
-    diagnostics.add(split.where, split.key + ": there is no file " + split.path, "name a file of JSON lines");
-    return nullptr;
-  }
+std::shared_ptr<const LineFile> JsonlData::read(const data::SplitFile& split, Diagnostics& diagnostics) const {
+  if (!split.is_there(json_lines(), diagnostics)) return nullptr;
   auto file = std::make_shared<const LineFile>(split.path);
-  if (file->size() == 0) {
-    diagnostics.add(split.where, split.key + ": " + split.path + " holds no line", "name a file with samples");
-    return nullptr;
-  }
-  if (split.samples && *split.samples > file->size()) {
-    diagnostics.add(split.samples_where,
-                    cat(split.samples_key, " is ", thousands(*split.samples), ", ", split.path, " holds ",
-                        thousands(file->size()), " lines"),
-                    cat("use ", file->size(), " or less, or leave ", split.samples_key, " out for all of them"));
-    return nullptr;
-  }
-  return file;
+  return split.is_enough(file->size(), json_lines(), diagnostics) ? file : nullptr;
 }
 
 // Every line is read, so that a broken one shows before anything is expensive; the first few that are wrong are named.
@@ -121,20 +80,17 @@ void JsonlData::check(Diagnostics& diagnostics) const {
   const auto before = diagnostics.size();
   const auto written = turns(diagnostics);
   const bool usable = diagnostics.size() == before;
-  const auto train = split(data::Split::train);
-  const auto eval = split(data::Split::eval);
+  const auto train = data::split_file(options_, data::Split::train);
+  const auto eval = data::split_file(options_, data::Split::eval);
   for (const auto* one : {&train, &eval}) {
     const auto file = read(*one, diagnostics);
     if (file && usable) check_lines(*file, written, diagnostics);
   }
-  if (train.path.empty() && eval.path.empty()) {
-    diagnostics.add(options_.section().origin.text(), "neither " + train.key + " nor " + eval.key + " names a file",
-                    "set " + train.key + " to a file of JSON lines");
-  }
+  data::require_file(train, eval, options_.section().origin.text(), json_lines(), diagnostics);
 }
 
 std::shared_ptr<data::DataSource> JsonlData::open(const data::OpenRequest& request) const {
-  const auto chosen = split(request.split);
+  const auto chosen = data::split_file(options_, request.split);
   Diagnostics diagnostics;
   const auto written = turns(diagnostics);
   const auto file = read(chosen, diagnostics);

@@ -3,6 +3,7 @@
 #include "template.h"
 
 #include <capstan/data.h>
+#include <capstan/data/split_file.h>
 
 #include <cstdint>
 #include <memory>
@@ -36,9 +37,7 @@ class JsonlData final : public capstan::data::Data {
   std::int64_t max_length() const override { return options_->max_length; }
 
  private:
-  struct Split;  // one split's options
-  Split split(capstan::data::Split split) const;
-  std::shared_ptr<const LineFile> read(const Split& split, capstan::Diagnostics& diagnostics) const;
+  std::shared_ptr<const LineFile> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;
   void check_lines(const LineFile& file, const Turns& turns, capstan::Diagnostics& diagnostics) const;
   Turns turns(capstan::Diagnostics& diagnostics) const;
   capstan::config::Options<JsonlOptions> options_;

@@ -79,7 +79,10 @@ void read_messages(const Line& line, const Turns& turns, Record& record) {
     record.pieces.push_back({parts.before, false});
     record.pieces.push_back({parts.after, is_answer});
   }
-  if (!has_answer) line.fail("'messages' hold no message of the role 'assistant': nothing to learn", forms);
+  if (!has_answer) {
+    line.fail("'messages' hold no message of the role 'assistant': nothing to learn",
+              "add the answer, or take the line out");
+  }
   if (messages.back().role == "assistant") record.reference = messages.back().content;
   record.needs_end = false;
 }

@@ -2,6 +2,7 @@
 #include "squad_file.h"
 
 #include <capstan/data.h>
+#include <capstan/data/split_file.h>
 
 #include <cstdint>
 #include <memory>
@@ -30,9 +31,7 @@ class SquadData final : public capstan::data::Data {
   std::int64_t max_length() const override { return options_->max_length; }
 
  private:
-  struct File;  // one split's options
-  File file(capstan::data::Split split) const;
-  std::optional<SquadFile> read(const File& file, capstan::Diagnostics& diagnostics) const;
+  std::optional<SquadFile> read(capstan::data::Split split, capstan::Diagnostics& diagnostics) const;
 
   capstan::config::Options<SquadOptions> options_;
 };

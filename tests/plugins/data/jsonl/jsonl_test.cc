@@ -182,7 +182,8 @@ TEST_CASE("conversations that are wrong") {
   const auto user = R"({"messages": [{"role": "user", "content": "a"}]})";
   CHECK_THAT(fault_of(user), Contains("'messages' need a template, and the configuration has none\n    fix: set "
                                       "data.turn, such as"));
-  CHECK_THAT(fault_of(user, turn), Contains("hold no message of the role 'assistant': nothing to learn"));
+  CHECK_THAT(fault_of(user, turn), Contains("hold no message of the role 'assistant': nothing to learn\n    fix: add "
+                                            "the answer, or take the line out"));
   CHECK_THAT(fault_of(R"({"messages": []})", turn), Contains("'messages' is not a list of messages"));
   CHECK_THAT(fault_of(R"({"messages": ["a"]})", turn), Contains("'messages[0]' is of type string, not an object"));
   CHECK_THAT(fault_of(R"({"messages": [{"content": "a"}]})", turn), Contains("'messages[0].role' is missing"));
@@ -204,8 +205,8 @@ TEST_CASE("options and files that are wrong") {
   CHECK(faults({{"train", "/none.jsonl"}}) ==
         std::vector<std::string>{
             "a.toml:2: data.train: there is no file /none.jsonl\n    fix: name a file of JSON lines"});
-  CHECK(faults({{"eval", empty}}) == std::vector<std::string>{"a.toml:2: data.eval: " + empty +
-                                                              " holds no line\n    fix: name a file with samples"});
+  CHECK(faults({{"eval", empty}}) ==
+        std::vector<std::string>{"a.toml:2: data.eval: " + empty + " holds no lines\n    fix: name a file with lines"});
   CHECK(faults({{"train", path}, {"train_samples", std::int64_t{2}}}) ==
         std::vector<std::string>{"a.toml:3: data.train_samples is 2, " + path +
                                  " holds 1 lines\n    fix: use 1 or less, or leave data.train_samples out for all of "

@@ -157,7 +157,7 @@ TEST_CASE("a file without questions is refused") {
   const auto path = folder.write("a.json", R"({"data": []})");
   CHECK(faults({{"train", path}}) ==
         std::vector<std::string>{"a.toml:2: data.train: " + path +
-                                 " holds no question\n    fix: name a file with questions"});
+                                 " holds no questions\n    fix: name a file with questions"});
 }
 
 TEST_CASE("a question without answers cannot be trained on; in evaluation it has no score") {
