@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/check_command.h"
+#include "app/hub_cache.h"
 #include "app/model_choice.h"
 #include "app/run_command.h"
 #include "train/evaluate.h"
@@ -80,9 +81,13 @@ int eval_command(const EvalArguments& arguments, const Environment& env) {
   RunArguments run;
   run.config = arguments.config;
   std::string folder;
+  if (!fs::exists(arguments.config)) {
+    throw Error(cat("there is no ", arguments.config),
+                "name a configuration (TOML), a run's folder or one of its checkpoints");
+  }
   if (fs::is_directory(arguments.config)) {
     plugin::Host host(plugin_folders(env));
-    auto choice = choose_model(arguments.config, host);
+    auto choice = choose_model(arguments.config, hub_cache(env), host);
     run.config = choice.config;
     run.overrides = std::move(choice.overrides);
     run.weights = choice.weights;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/check_command.h"
+#include "app/hub_cache.h"
 #include "app/model_choice.h"
 #include "app/run_command.h"
 #include "train/generate.h"
@@ -94,7 +95,7 @@ std::vector<PromptLine> read_prompts(std::istream& in, bool json) {
 
 int generate_command(const GenerateArguments& arguments, const Environment& env) {
   plugin::Host host(plugin_folders(env));
-  auto choice = choose_model(arguments.model, host);
+  auto choice = choose_model(arguments.model, hub_cache(env), host);
   RunArguments run;
   run.config = choice.config;
   run.overrides = std::move(choice.overrides);

@@ -11,7 +11,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace app {
 
 struct GenerateArguments {
-  std::string model;                   ///< folder, see choose_model
+  std::string model;                   ///< see choose_model
   std::vector<std::string> prompts;    ///< none: they come from standard input, one a line
   std::vector<std::string> overrides;  ///< options of a configuration
   bool json = false;                   ///< standard input and output are JSON lines

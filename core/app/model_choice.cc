@@ -4,9 +4,9 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "setup/model_family.h"
 #include "setup/weights.h"
 
 namespace capstan::app {
@@ -27,18 +27,20 @@ std::string model_type_of(const fs::path& file) {
   return found->get<std::string>();
 }
 
-// The plugin whose option model_type has this family among its choices.
 std::string plugin_for(const std::string& type, const fs::path& file, plugin::Host& host) {
-  std::vector<std::string> known;
-  for (const auto& found : host.discover()) {
-    if (found.kind != "model" || !found.registration) continue;
-    for (const auto& option : found.registration->schema) {
-      if (option.key != "model_type") continue;
-      if (std::find(option.choices.begin(), option.choices.end(), type) != option.choices.end()) return found.name;
-      known.insert(known.end(), option.choices.begin(), option.choices.end());
-    }
+  auto name = setup::plugin_of_family(type, host);
+  if (name.empty()) {
+    throw Error(cat("no model plugin computes models of type '", type, "'"),
+                "take another model; `capstan plugins` lists the plugins", file.string());
   }
-  throw Error(cat("no model plugin knows model_type '", type, "'"), suggestion(type, known), file.string());
+  return name;
+}
+
+// What a name on the command line means: a path, or else a model of the hub that is in its cache.
+fs::path find_place(const std::string& name, const setup::HubCache& hub) {
+  auto path = fs::absolute(name).lexically_normal();
+  if (fs::exists(path)) return path;
+  return setup::find_model({name, path.string(), {}}, hub);
 }
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
@@ -47,15 +49,17 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
 
 }  // namespace
 
-ModelChoice choose_model(const fs::path& folder, plugin::Host& host) {
-  const auto path = fs::absolute(folder).lexically_normal();
+ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, plugin::Host& host) {
+  const auto path = find_place(name, hub);
   if (fs::exists(path / "config.toml")) return of_run(path, path);
   if (fs::exists(path / "config.json")) {
     const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", host);
-    const auto name = path.has_filename() ? path.filename() : path.parent_path().filename();
+    // Of a hub's model the id says more than the folder, which is a commit's hash.
+    const auto given = fs::exists(name) ? path : fs::path(name.substr(0, name.find('@')));
+    const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
     return {
         {},
-        {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\""), cat("run.name=\"", name.string(), "\"")},
+        {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\""), cat("run.name=\"", own.string(), "\"")},
         {},
         {}};
   }
@@ -68,9 +72,9 @@ ModelChoice choose_model(const fs::path& folder, plugin::Host& host) {
     throw Error("these are weights without the run that they are of",
                 "leave them in the run's folder, beside its config.toml", path.string());
   }
-  throw Error(fs::exists(path) ? "this is no model's folder" : "there is no such folder",
+  throw Error("this is no model's folder",
               "name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its checkpoints",
-              folder.string());
+              name);
 }
 
 }  // namespace capstan::app

@@ -1,15 +1,15 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "plugin/host.h"
+#include "setup/model_path.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace app {
 
-/// What a folder on the command line means as a model.
+/// What a name on the command line means as a model.
 struct ModelChoice {
   std::string config;                  ///< configuration file; empty: there is none
   std::vector<std::string> overrides;  ///< options that say the rest
@@ -18,8 +18,9 @@ struct ModelChoice {
 };
 
 /// A run's folder (config.toml and weights), a folder of weights inside of one (a checkpoint), or a Hugging Face model
-/// folder, for which the plugin is the one that knows its model_type. Throws Error for anything else.
-ModelChoice choose_model(const std::filesystem::path& folder, plugin::Host& host);
+/// folder or an id of the hub that is in its cache, for which the plugin is the one that knows its model_type. Throws
+/// Error for anything else.
+ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, plugin::Host& host);
 
 }  // namespace app
 CAPSTAN_END_NAMESPACE

@@ -126,7 +126,8 @@ Keys zero_details() {
     keys.push_back(ignored(z + "offload_optimizer." + flag, JsonType::boolean, "nothing is offloaded to disks"));
   }
   add(keys,
-      {{z + "offload_optimizer.ratio", JsonType::number, Take::required, "", "all of it is offloaded", false, 0, "1"},
+      {{z + "offload_optimizer.ratio", JsonType::number, Take::copied, "strategy.zero.offload_ratio",
+        "in whole buckets"},
        ignored(z + "offload_param.max_in_cpu", JsonType::integer, "all of them are in host memory"),
        ignored(z + "sub_group_size", JsonType::integer, "the update goes bucket by bucket"),
        ignored(z + "stage3_prefetch_bucket_size", JsonType::integer, "the next bucket is always gathered ahead"),

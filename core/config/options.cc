@@ -209,6 +209,11 @@ Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics
     return out;
   }
   if (auto fault = limit_fault(spec, *value)) {
+    // A model's own file says what the model is: another word there would not make it another model.
+    if (entry->origin.layer == Origin::Layer::model_file && !spec.choices.empty()) {
+      fault->second = cat("such models are not supported; ", full_name(section, spec.key),
+                          " in the configuration wins over the file");
+    }
     diagnostics.add(place(entry->origin), cat(said, ", but ", fault->first), fault->second);
     return out;
   }

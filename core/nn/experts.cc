@@ -95,13 +95,20 @@ at::Tensor LoadBalance::forward(const std::vector<at::Tensor>& load) const {
 Experts::Experts(std::string name, WeightPtr gate_up, WeightPtr down)
     : name_(std::move(name)), gate_up_(std::move(gate_up)), down_(std::move(down)) {}
 
-at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts) const {
+at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   const auto ends = counts.cumsum(0).to(at::kInt);
   auto gate_up = ops::grouped_linear(rows, gate_up_->value().flatten(1, 2), ends);
-  if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends);
+  if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
   const auto inner = ops::swiglu(gate_up);
   auto result = ops::grouped_linear(inner, down_->value(), ends);
-  return down_adapter ? down_adapter(inner, result, ends) : result;
+  return down_adapter ? down_adapter(inner, result, ends, ids) : result;
+}
+
+at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
+                            std::int64_t experts) const {
+  const auto tokens = token_ids ? token_ids() : at::Tensor();
+  if (!tokens.defined()) return {};
+  return (tokens * experts).repeat_interleave(copies).add(expert).index_select(0, order);
 }
 
 at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Kept* kept) const {
@@ -111,11 +118,14 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Kept* k
   const auto expert = routing.experts.flatten();
   const auto order = at::argsort(expert, /*stable=*/true);
   const auto back = at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options()));
-  auto experts = gate_up_->records().front().shape.front();
+  const auto experts = gate_up_->records().front().shape.front();
   const auto counts = at::zeros({experts}, expert.options()).scatter_add_(0, expert, at::ones_like(expert));
   const Rows rows = [&] { return ops::permute_rows(input, order, back, copies); };
-  const Body body = [this](const at::Tensor& own, const at::Tensor& own_counts) { return compute(own, own_counts); };
-  const auto results = exchange ? exchange(body, rows, counts, kept) : body(rows(), counts);
+  const auto ids = row_ids(expert, order, copies, experts);
+  const Body body = [this](const at::Tensor& own, const at::Tensor& own_counts, const at::Tensor& own_ids) {
+    return compute(own, own_counts, own_ids);
+  };
+  const auto results = exchange ? exchange(body, rows, counts, ids, kept) : body(rows(), counts, ids);
   const auto sorted_back = ops::permute_rows(results, back, order).view({x.size(0), copies, -1});
   const auto y = (sorted_back * weights.unsqueeze(-1)).sum(1);
   return after ? after(y) : y;

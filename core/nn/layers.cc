@@ -11,12 +11,16 @@ Linear::Linear(std::string name, Split may_split, WeightPtr weight, WeightPtr bi
     : name_(std::move(name)), may_split_(may_split), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  const at::Tensor input = before ? before(x) : x;
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
-  if (!adapter && !after) return at::linear(input, matrix, bias);
-  at::Tensor y = at::linear(input, matrix);
+  const bool as_one = product && !adapter && at::GradMode::is_enabled() && matrix.requires_grad();
+  const at::Tensor input = before && !as_one ? before(x) : x;
+  const auto multiply = [&](const std::optional<at::Tensor>& added) {
+    return as_one ? product(input, matrix, added) : at::linear(input, matrix, added);
+  };
+  if (!adapter && !after) return multiply(bias);
+  at::Tensor y = multiply({});
   if (adapter) y = adapter(input, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;

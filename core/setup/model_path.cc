@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace capstan::setup {
@@ -18,6 +19,10 @@ struct HubId {
   std::string id;
   std::string revision = "main";
 };
+
+// A name without a place was typed as a command's argument, where a run's folder may stand too.
+bool is_option(const ModelName& name) { return !name.where.empty(); }
+const char* subject(const ModelName& name) { return is_option(name) ? "model.path: " : ""; }
 
 // Part of a repository's name on the hub: letters, digits, '-', '_', '.', no dots at its ends.
 bool is_hub_part(const std::string& text) {
@@ -58,10 +63,23 @@ std::optional<fs::path> snapshot(const HubId& id, const fs::path& cache) {
   return {};
 }
 
+// VARIABLE='…' as a shell takes it.
+std::string shell_setting(const std::string& setting) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("-_./=:@%+,").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (std::all_of(setting.begin(), setting.end(), is_plain)) return setting;
+  const auto begin = setting.find('=') + 1;
+  auto out = setting.substr(0, begin) + "'";
+  for (const char c : setting.substr(begin)) out += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
+  return out + "'";
+}
+
 // Weights and everything that describes them; what other programs' files there are stays away.
 std::string download_command(const HubId& id, const HubCache& hub) {
   const auto revision = id.revision == "main" ? std::string() : " --revision " + id.revision;
-  return cat(hub.variable, hub.variable.empty() ? "" : " ", "hf download ", id.id, revision, R"( --include "*.[js]*")");
+  return cat(shell_setting(hub.variable), hub.variable.empty() ? "" : " ", "hf download ", id.id, revision,
+             R"( --include "*.[js]*")");
 }
 
 std::vector<std::string> folders_in(const fs::path& folder) {
@@ -74,14 +92,33 @@ std::vector<std::string> folders_in(const fs::path& folder) {
   return names;
 }
 
+// The cached model whose id is like this one; "" when there is none.
+std::string near_in_cache(const HubId& id, const fs::path& cache) {
+  std::vector<std::string> ids;
+  for (const auto& name : folders_in(cache)) {
+    if (!name.starts_with("models--")) continue;
+    auto known = name.substr(std::string_view("models--").size());
+    if (const auto dash = known.find("--"); dash != std::string::npos) known.replace(dash, 2, "/");
+    ids.push_back(known);
+  }
+  return nearest_name(id.id, ids);
+}
+
 // Why a path that is no hub id leads nowhere.
 [[noreturn]] void no_folder(const ModelName& name) {
-  const auto what = cat("model.path: there is no folder ", name.absolute);
+  const auto what = cat(subject(name), "there is no folder ", name.absolute);
+  for (const std::string_view page : {"https://huggingface.co/", "http://huggingface.co/", "huggingface.co/"}) {
+    if (name.written.starts_with(page))
+      throw Error(what, cat("write '", name.written.substr(page.size()), "', without the page's address"), name.where);
+  }
   if (name.written.starts_with("~")) throw Error(what, "write the whole path: only a shell knows '~'", name.where);
   const fs::path path(name.absolute);
   const auto near = nearest_name(path.filename().string(), folders_in(path.parent_path()));
   if (!near.empty()) throw Error(what, cat("did you mean '", (path.parent_path() / near).string(), "'?"), name.where);
-  throw Error(what, "name a Hugging Face model folder, or a model of the hub as ORGANISATION/NAME", name.where);
+  throw Error(what,
+              cat("name a Hugging Face model folder", is_option(name) ? "" : ", a run's folder, one of its checkpoints",
+                  ", or a model of the hub as ORGANISATION/NAME"),
+              name.where);
 }
 
 }  // namespace
@@ -90,7 +127,7 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
   std::error_code absent;
   if (fs::is_directory(name.absolute, absent)) return name.absolute;
   if (fs::exists(name.absolute, absent)) {
-    throw Error(cat("model.path: ", name.absolute, " is a file"),
+    throw Error(cat(subject(name), name.absolute, " is a file"),
                 "name the folder that holds config.json and *.safetensors", name.where);
   }
   const auto id = hub_id(name.written);
@@ -101,10 +138,12 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
   // "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
   const bool is_path = id->id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
   if (is_path) no_folder(name);
-  throw Error(cat("model.path: there is no folder ", name.absolute, ", and no model ", id->id,
+  const auto near = hub.folder.empty() ? std::string() : near_in_cache(*id, hub.folder);
+  throw Error(cat(subject(name), "there is no folder ", name.absolute, ", and no model ", id->id,
                   id->revision == "main" ? std::string() : " of revision " + id->revision, " in the hub's cache ",
                   hub.folder.empty() ? "(HOME and HF_HOME are not set)" : hub.folder.string()),
-              cat("download it where there is a network: ", download_command(*id, hub),
+              cat(near.empty() || near == id->id ? "" : cat("did you mean '", near, "'? Or "),
+                  "download it where there is a network: ", download_command(*id, hub),
                   " (a gated model also needs your token: docs/model-files.md)"),
               name.where);
 }

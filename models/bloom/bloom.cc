@@ -1,5 +1,6 @@
 // BLOOM's architecture (BigScience 2022): ALiBi, embedding norm, fused QKV by heads, GELU, tied head.
 #include <capstan/base/text.h>
+#include <capstan/nn/decoder.h>
 
 #include "units.h"
 
@@ -22,30 +23,10 @@ class Bloom : public nn::Model {
     }
   }
 
-  nn::ModelFacts facts() const override {
-    const auto& o = *options_;
-    nn::ModelFacts facts;
-    facts.vocab_size = o.vocab_size;
-    facts.max_positions = o.seq_length;
-    facts.hidden_size = o.hidden_size;
-    facts.num_layers = o.num_layers;
-    facts.num_heads = o.num_heads;
-    facts.attention_dropout = o.attention_dropout > 0;
-    return facts;
-  }
+  nn::ModelFacts facts() const override { return nn::decoder_facts(*options_, options_->attention_dropout); }
 
   std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    const auto& o = *options_;
-    const auto table = [&](const char* name) {
-      return std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
-          nn::record(name, {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
-    };
-    const auto tokens = table("word_embeddings.weight");
-    std::vector<std::unique_ptr<nn::Unit>> units;
-    units.push_back(std::make_unique<EmbeddingUnit>(o, tokens));
-    for (std::int64_t i = 0; i < o.num_layers; ++i) units.push_back(std::make_unique<Block>(o, i));
-    units.push_back(std::make_unique<Head>(o, o.tie_word_embeddings ? tokens : table("lm_head.weight")));
-    return units;
+    return nn::decoder_units<EmbeddingUnit, Block, Head>(*options_, "word_embeddings.weight");
   }
 
   // 6 per weight of every matrix product (head included, table not) and 12·S·h a layer for attention, halved because

@@ -1,5 +1,6 @@
 // Mixtral's architecture (Jiang et al. 2024): Llama's attention, and experts of which each token sees the best few.
 #include <capstan/base/text.h>
+#include <capstan/nn/decoder.h>
 
 #include "units.h"
 
@@ -17,32 +18,14 @@ class Mixtral : public nn::Model {
   void check(capstan::Diagnostics& diagnostics) const override;
 
   nn::ModelFacts facts() const override {
-    const auto& o = *options_;
-    nn::ModelFacts facts;
-    facts.vocab_size = o.vocab_size;
-    facts.max_positions = o.seq_length;
-    facts.hidden_size = o.hidden_size;
-    facts.num_layers = o.num_layers;
-    facts.num_heads = o.num_heads;
-    facts.num_kv_heads = o.kv_heads();
-    facts.num_experts = o.num_experts;
-    facts.experts_per_token = o.experts_per_token;
-    facts.attention_dropout = o.attention_dropout > 0;
+    auto facts = nn::decoder_facts(*options_, options_->attention_dropout);
+    facts.num_experts = options_->num_experts;
+    facts.experts_per_token = options_->experts_per_token;
     return facts;
   }
 
   std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    const auto& o = *options_;
-    const auto table = [&](const char* name) {
-      return std::make_shared<nn::Weight>(std::vector<capstan::layout::Param>{
-          nn::record(name, {o.vocab_size, o.hidden_size}, capstan::layout::Init::normal(o.init_std), true)});
-    };
-    const auto tokens = table("model.embed_tokens.weight");
-    std::vector<std::unique_ptr<nn::Unit>> units;
-    units.push_back(std::make_unique<EmbeddingUnit>(tokens));
-    for (std::int64_t i = 0; i < o.num_layers; ++i) units.push_back(std::make_unique<Block>(o, i));
-    units.push_back(std::make_unique<Head>(o, o.tie_word_embeddings ? tokens : table("lm_head.weight")));
-    return units;
+    return nn::decoder_units<EmbeddingUnit, Block, Head>(*options_, "model.embed_tokens.weight");
   }
 
   // 6 per weight of every matrix product that a token takes part in (its experts, the router and the head included,

@@ -97,9 +97,10 @@ TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after 
   auto experts = e.experts();
   bool called = false;
   experts.exchange.fill("expert_parallel", [&](const nn::Experts::Body& body, const nn::Experts::Rows& make_rows,
-                                               const at::Tensor& counts, nn::Kept* kept) {
+                                               const at::Tensor& counts, const at::Tensor& ids, nn::Kept* kept) {
     called = true;
     CHECK(kept == nullptr);
+    CHECK_FALSE(ids.defined());
     const auto rows = make_rows();
     CHECK(counts.size(0) == count);
     CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
@@ -111,7 +112,7 @@ TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after 
         CHECK(at::equal(rows[row++], e.x[t]));
       }
     }
-    return body(rows, counts);
+    return body(rows, counts, ids);
   });
   CHECK(difference(experts.forward(e.x, routing), e.mixed(2)) < 1e-12);
   CHECK(called);

@@ -64,6 +64,10 @@ TEST_CASE("an id that is not in the cache is answered with the command that down
             ", and no model org/name in the hub's cache " + place.at("hub") +
             "\n    fix: download it where there is a network: HF_HOME=/s hf download org/name --include \"*.[js]*\" (a "
             "gated model also needs your token: docs/model-files.md)");
+  place.hub.variable = "HF_HOME=/my cache";
+  CHECK_THAT(place.fault("org/name"), Catch::Contains("network: HF_HOME='/my cache' hf download org/name"));
+  place.scratch.write("hub/models--org--named/refs/main", "c0ffee");
+  CHECK_THAT(place.fault("org/name"), Catch::Contains("fix: did you mean 'org/named'? Or download it where there"));
   place.hub = {};
   CHECK_THAT(place.fault("org/name"), Catch::Contains("in the hub's cache (HOME and HF_HOME are not set)") &&
                                           Catch::Contains("network: hf download org/name"));
@@ -83,6 +87,8 @@ TEST_CASE("a path that leads nowhere is answered as a path") {
         "a.toml:3: model.path: there is no folder " + place.at("models/zzz") + "\n    fix: " + form);
   CHECK(place.fault("a/b/c") == none("a/b/c") + form);
   CHECK(place.fault("bloom") == none("bloom") + form);
+  const std::string page = "https://huggingface.co/org/name";
+  CHECK_THAT(place.fault(page), Catch::Contains("fix: write 'org/name', without the page's address"));
   CHECK(place.fault("~/bloom") == none("~/bloom") + "write the whole path: only a shell knows '~'");
   CHECK(place.fault("models/bloom-560m/config.json") ==
         "a.toml:3: model.path: " + place.at("work/models/bloom-560m/config.json") +

@@ -3,12 +3,21 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/scratch.h"
+#include "setup/model_family.h"
 #include "setup/model_file.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
 
 namespace {
+
+struct Family {
+  std::string model_type = "tiny", act = "silu";
+  static void describe(config::OptionTable<Family>& t) {
+    t.add("model_type", &Family::model_type).choices({"tiny", "small"}).doc("");
+    t.add("act", &Family::act).choices({"silu"}).spelling("hidden_act").doc("");
+  }
+};
 
 struct Sizes {
   std::int64_t width = 1, depth = 2, heads = 3, length = 4;
@@ -58,4 +67,51 @@ TEST_CASE("an unknown preset is said with the nearest one") {
         "a.toml:6: model.preset: plugin 'tiny' has no preset 'smal'\n    fix: did you mean 'small'?");
   CHECK(fault("small", {}) ==
         "a.toml:6: model.preset: plugin 'tiny' has no preset 'small'\n    fix: remove it: this plugin has none");
+}
+
+TEST_CASE("a config.json of another family, or of quantized weights, is refused by its name") {
+  const Scratch scratch;
+  plugin::Host host;
+  plugin::Registration tiny;
+  tiny.kind = "model";
+  tiny.name = "tinies";
+  tiny.schema = config::Options<Family>::schema();
+  const auto where = (scratch / "config.json").string() + ": ";
+  const auto fault = [&](const std::string& json, const config::Section& section = {}) -> std::string {
+    write_file(scratch / "config.json", json);
+    try {
+      setup::check_family(section, {scratch.path().string(), "a.toml:5"}, tiny, host);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(fault(R"({"model_type": "small"})").empty());
+  CHECK(fault("{}").empty());
+  CHECK(fault(R"({"model_type": "tiny2"})") ==
+        where +
+            "it is a model of type 'tiny2', and plugin 'tinies' computes 'tiny', 'small'\n    fix: no plugin computes "
+            "such models: take another one");
+  CHECK_THAT(fault(R"({"model_type": "bloom"})"), Contains("fix: set model.plugin = \"bloom\""));
+  const config::Section chosen{"model", {}, {{"model_type", std::string("tiny"), {}}}};
+  CHECK(fault(R"({"model_type": "tiny2"})", chosen).empty());
+  CHECK(fault(R"({"quantization_config": {"quant_method": "gptq"}})") ==
+        where +
+            "its weights are quantized (gptq), which is not supported\n    fix: take the model that it was quantized "
+            "from");
+}
+
+TEST_CASE("a word of a config.json that is not supported is not answered with one like it") {
+  const Scratch scratch;
+  write_file(scratch / "config.json", R"({"hidden_act": "silu2"})");
+  const auto section = setup::with_model_file({"model", {}, {}}, {scratch.path().string(), "a.toml:5"},
+                                              config::Options<Family>::schema());
+  Diagnostics diagnostics;
+  const config::Options<Family> options(section, diagnostics);
+  REQUIRE(diagnostics.size() == 1);
+  CHECK(
+      diagnostics.list()[0].text() ==
+      (scratch / "config.json").string() +
+          ": model.act is \"silu2\", but must be one of \"silu\"\n    fix: such models are not supported; model.act in "
+          "the configuration wins over the file");
 }

@@ -8,7 +8,8 @@ namespace capstan::testing {
 /// A model with what splitting may meet: two blocks, an odd vocabulary and feed-forward width, dropout.
 struct Family {
   std::string plugin;
-  std::string options;  ///< TOML in [model]
+  std::string options;       ///< TOML in [model]
+  std::string dropout = {};  ///< more of it, for cases that want dropout too
 };
 
 /// Four query heads each; llama's two key heads are fewer than four ranks, mixtral's one fewer than two.
@@ -26,10 +27,24 @@ inline const std::vector<Family>& families() {
   return list;
 }
 
-/// [model] for capstan::testing::train.
-inline std::string family_config(const Family& family) {
+/// Odd sizes, so that no cut is even: three heads and experts on 2 and 3 ranks, 261 rows of the vocabulary.
+inline const std::vector<Family>& odd_families() {
+  static const std::vector<Family> list{
+      {"gpt", "hidden_size = 12\nnum_heads = 3\nff_dim = 22\n", "dropout = 0.1\n"},
+      {"bloom", "hidden_size = 12\nnum_heads = 3\n", "dropout = 0.1\nattention_dropout = 0.2\n"},
+      {"llama", "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\ntie_word_embeddings = true\n"},
+      {"mixtral",
+       "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
+       "router_aux_loss_coef = 0.5\n"},
+  };
+  return list;
+}
+
+/// Its [model] table.
+inline std::string family_config(const Family& family, int seq_length = 24) {
   return "[model]\nplugin = \"" + family.plugin +
-         "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 24\ninit_std = 0.2\n" + family.options;
+         "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = " + std::to_string(seq_length) + "\ninit_std = 0.2\n" +
+         family.options;
 }
 
 /// The same samples in each micro-step on any number of data ranks that divides 8, since a mixture's balancing loss is

@@ -2,10 +2,12 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/scratch.h"
+#include "support/families.h"
 #include "support/small_run.h"
 
 using namespace capstan;
 using capstan::testing::distance;
+using capstan::testing::Family;
 using capstan::testing::SmallRun;
 
 namespace {
@@ -14,26 +16,19 @@ namespace {
 // promises.
 constexpr double tolerance = 1e-10;
 
-struct Family {
-  std::string plugin;
-  std::string options;
-};
-
-// Odd sizes, so that no cut is even: 3 heads and experts on 2 and 3 ranks, 261 rows of the vocabulary.
-const std::vector<Family> families{
-    {"bloom", "hidden_size = 12\nnum_heads = 3\n"},
-    {"llama", "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\ntie_word_embeddings = true\n"},
-    {"mixtral",
-     "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
-     "router_aux_loss_coef = 0.5\n"},
-};
+// GPT-2 is what the other matrices train (small_run.h); gradients of its key biases are rounding alone, which no
+// relative tolerance fits.
+std::vector<Family> families() {
+  auto list = testing::odd_families();
+  std::erase_if(list, [](const auto& family) { return family.plugin == "gpt"; });
+  return list;
+}
 
 std::string config_of(const Family& family, const std::string& more) {
   const Scratch scratch;  // for a name that is free
   const auto file = std::filesystem::temp_directory_path() / (scratch.path().filename().string() + ".toml");
-  std::ofstream(file) << "[run]\nseed = 3\ndevice = \"cpu\"\n[model]\nplugin = \"" << family.plugin
-                      << "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 130\ninit_std = 0.2\n"
-                      << family.options
+  std::ofstream(file) << "[run]\nseed = 3\ndevice = \"cpu\"\n"
+                      << testing::family_config(family, 130)
                       << "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
                          "/configs/data/mini_squad_train.json\"\ntrain_samples = 50\nmax_length = 97\n"
                          "[train]\nmax_steps = 5\nglobal_batch = 12\naccumulation = 2\nprecision = \"fp64\"\n"
@@ -74,7 +69,7 @@ void check_same(const SmallRun& one, const SmallRun& reference) {
 }  // namespace
 
 TEST_CASE("float64: every family learns the same on every layout", "[matrix]") {
-  for (const auto& family : families) {
+  for (const auto& family : families()) {
     const auto reference = run(family, 1);
     REQUIRE(reference.losses.back() < reference.losses.front());
     for (const int world : {2, 3}) {
@@ -87,7 +82,7 @@ TEST_CASE("float64: every family learns the same on every layout", "[matrix]") {
 }
 
 TEST_CASE("recomputing every unit gives the same gradients, those of the routers' loss too") {
-  for (const auto& family : families) {
+  for (const auto& family : families()) {
     INFO(family.plugin);
     std::map<std::string, at::Tensor> gradients[2];
     const auto file = config_of(family, "");
@@ -114,10 +109,10 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
 
 // Far apart enough that a factor of the ranks or the micro-steps would show.
 TEST_CASE("the routers' loss changes the gradients of a mixture's routers") {
-  auto without = families.back();
+  auto without = families().back();
   without.options += "experts_per_token = 2\n";
   without.options.replace(without.options.find("true"), 4, "false");
-  const auto with_loss = run(families.back(), 1), plain = run(without, 1);
+  const auto with_loss = run(families().back(), 1), plain = run(without, 1);
   CHECK(with_loss.losses.front() == plain.losses.front());  // what is reported is the loss of tokens alone
   const std::string gate = "model.layers.0.block_sparse_moe.gate.weight";
   CHECK(distance(with_loss.gradients.at(gate), plain.gradients.at(gate)) > 1e-2);

@@ -2,10 +2,11 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/scratch.h"
+#include "support/families.h"
 #include "support/small_run.h"
 
 using namespace capstan;
-using capstan::testing::distance;
+using capstan::testing::Family;
 using capstan::testing::SmallRun;
 
 namespace {
@@ -14,25 +15,10 @@ namespace {
 // promises.
 constexpr double tolerance = 1e-10;
 
-struct Family {
-  std::string plugin;
-  std::string options;
-};
-
-const std::vector<Family> families{
-    {"gpt", "hidden_size = 12\nnum_heads = 3\nff_dim = 22\ndropout = 0.1\n"},
-    {"bloom", "hidden_size = 12\nnum_heads = 3\ndropout = 0.1\nattention_dropout = 0.2\n"},
-    {"llama", "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\ntie_word_embeddings = true\n"},
-    {"mixtral",
-     "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
-     "router_aux_loss_coef = 0.5\n"},
-};
-
 // 50 questions of some 140 bytes, 6 at once, of which three share a row of 450.
 std::string config_of(const Scratch& scratch, const Family& family, const std::string& more = {}) {
-  return scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n[model]\nplugin = \"" + family.plugin +
-                                     "\"\nvocab_size = 261\nnum_layers = 2\nseq_length = 460\ninit_std = 0.2\n" +
-                                     family.options +
+  return scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n" + testing::family_config(family, 460) +
+                                     family.dropout +
                                      "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
                                      "/configs/data/mini_squad_train.json\"\ntrain_samples = 50\nmax_length = 451\n"
                                      "[train]\nmax_steps = 3\nglobal_batch = 12\nmicro_batch = 6\nprecision = "
@@ -73,7 +59,7 @@ void check_same(const SmallRun& one, const SmallRun& reference, double allowed) 
 }  // namespace
 
 TEST_CASE("float64: packed rows give the losses and gradients of samples in rows of their own", "[matrix]") {
-  for (const auto& family : families) {
+  for (const auto& family : testing::odd_families()) {
     const auto reference = run(family, false);
     REQUIRE(reference.losses.back() < reference.losses.front());
     const std::vector<std::pair<int, std::string>> layouts{
@@ -89,8 +75,17 @@ TEST_CASE("float64: packed rows give the losses and gradients of samples in rows
   }
 }
 
+TEST_CASE("float64: what is dropped in front of experts' adapters is each sample's own, packed or not", "[matrix]") {
+  const auto& family = testing::odd_families().back();
+  const std::string adapters = "[strategy.lora]\nrank = 2\ninit = \"random\"\ndropout = 0.3\ntargets = [\"experts\"]\n";
+  const auto reference = run(family, false, 1, adapters);
+  check_same(run(family, true, 1, adapters), reference, tolerance);
+  const std::string nothing = "[strategy.lora]\nrank = 2\ninit = \"random\"\ntargets = [\"experts\"]\n";
+  CHECK(run(family, false, 1, nothing).losses.front() != reference.losses.front());
+}
+
 TEST_CASE("float32: the packed loss is the unpacked one to 1e-5") {
-  for (const auto& family : families) {
+  for (const auto& family : testing::odd_families()) {
     INFO(family.plugin);
     const auto packed = run(family, true, 1, "", "fp32"), apart = run(family, false, 1, "", "fp32");
     REQUIRE(packed.losses.size() == 3);
@@ -100,7 +95,7 @@ TEST_CASE("float32: the packed loss is the unpacked one to 1e-5") {
 
 TEST_CASE("packing computes fewer positions, and counts the same samples and targets") {
   const Scratch scratch;
-  const auto file = config_of(scratch, families.front());
+  const auto file = config_of(scratch, testing::odd_families().front());
   train::StepInput inputs[2];
   for (const bool packing : {false, true}) {
     const auto job = testing::prepare_small(file, {std::string("data.packing=") + (packing ? "true" : "false")}, 1, 0);

@@ -81,18 +81,22 @@ class Experts {
   const WeightPtr& gate_up() const { return gate_up_; }
   const WeightPtr& down() const { return down_; }
 
-  /// The experts at hand on rows [R, hidden] that are sorted by expert: how many rows each has [E] -> [R, hidden].
-  using Body = std::function<at::Tensor(const at::Tensor& rows, const at::Tensor& counts)>;
+  /// The experts at hand on rows [R, hidden] that are sorted by expert: how many rows each has [E], and their row_ids
+  /// [R] -> [R, hidden].
+  using Body = std::function<at::Tensor(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids)>;
   /// Makes the rows of all experts [T k, hidden], sorted by expert. What is queued on the device before it is called
   /// need not wait for that.
   using Rows = std::function<at::Tensor()>;
   /// Where a rank holds some of the experts: takes the rows of all with counts [E] int64 for all, brings rows to where
-  /// their expert is, calls the body there with what arrived (sorted by local expert) and brings results back. It may
-  /// keep what a second run needs.
-  Slot<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, Kept*)> exchange;
+  /// their expert is, with their row_ids where there are any, calls the body there with what arrived (sorted by local
+  /// expert) and brings results back. It may keep what a second run needs.
+  Slot<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, Kept*)> exchange;
+  /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
+  /// Undefined, on all ranks: nobody asks this time.
+  Slot<at::Tensor()> token_ids;
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
-  /// behind each expert's last) -> what replaces the result.
-  using AdapterSlot = Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+  /// behind each expert's last, row_ids [R]) -> what replaces the result.
+  using AdapterSlot = Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   AdapterSlot gate_up_adapter;
   AdapterSlot down_adapter;
   /// Where ff is split: on x, on the routing's weights (whose gradient is then a part), and on the result.
@@ -105,7 +109,10 @@ class Experts {
   CommSlot leave;
 
  private:
-  at::Tensor compute(const at::Tensor& rows, const at::Tensor& counts) const;
+  at::Tensor compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const;
+  // One of each row, which is a token's at one expert: id of the token · E + expert. Undefined where nobody asks.
+  at::Tensor row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
+                     std::int64_t experts) const;
   std::string name_;
   WeightPtr gate_up_;
   WeightPtr down_;

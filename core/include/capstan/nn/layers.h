@@ -5,6 +5,7 @@
 #include <capstan/nn/weight.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Linear {
 
   CommSlot before;  ///< on x
   CommSlot after;   ///< on x W^T, before the bias
+  /// Takes the place of `before` and the product where W is trained and no adapter reads what `before` gives, so that
+  /// backward can do both at a time: (x, W [out, in], bias [out] or absent) -> what at::linear(before(x), W, bias) is.
+  Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&)> product;
   /// An adapter: (x, x W^T) -> what replaces x W^T.
   Slot<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter;
 
