@@ -6,6 +6,7 @@
 #include <capstan/base/text.h>
 #include <capstan/ops/grouped.h>
 
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -45,6 +46,13 @@ Counts sums_of(const at::Tensor& counts) {
   return {begin, begin + sums.numel()};
 }
 
+/// `rows` in `parts` equal counts, as far as that goes.
+Counts even(std::int64_t rows, std::int64_t parts) {
+  Counts counts(static_cast<std::size_t>(parts), rows / parts);
+  for (std::int64_t i = 0; i < rows % parts; ++i) ++counts[static_cast<std::size_t>(i)];
+  return counts;
+}
+
 /// Where rows stand that come sorted by rank, each rank's sorted by expert, when all are sorted by expert. `arrived`
 /// [ranks, experts here] on the device.
 void sort_by_expert(Traffic& traffic, const at::Tensor& arrived) {
@@ -58,14 +66,16 @@ void sort_by_expert(Traffic& traffic, const at::Tensor& arrived) {
 
 }  // namespace
 
-Exchange::Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit)
+Exchange::Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit, double memory_factor)
     : group_(std::move(group)),
       counts_label_(cat("all-to-all ep ", unit, " experts, counts")),
+      ids_label_(cat("all-to-all ep ", unit, " experts, ids")),
+      memory_factor_(memory_factor),
       dispatch_(group_, cat("all-to-all ep ", unit, " experts, dispatch")),
       combine_(group_, cat("all-to-all ep ", unit, " experts, combine")) {}
 
 at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
-                                const at::Tensor& counts, capstan::nn::Kept* kept) const {
+                                const at::Tensor& counts, const at::Tensor& ids, capstan::nn::Kept* kept) const {
   at::Tensor mine;
   const auto agree = [&] {
     const auto ranks = static_cast<std::int64_t>(group_->size());
@@ -73,12 +83,23 @@ at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const ca
     const auto arrived = at::empty_like(outgoing);
     const Counts one_each(static_cast<std::size_t>(ranks), 1);
     group_->all_to_all(arrived, outgoing, one_each, one_each, counts_label_);
-    ToHost both(at::stack({outgoing, arrived}));
-    mine = rows();
     Traffic traffic;
-    traffic.sent = sums_of(both.wait()[0]);
-    traffic.received = sums_of(both.wait()[1]);
+    if (counts.is_meta()) {
+      mine = rows();
+      traffic.sent = even(mine.size(0), ranks);
+      traffic.received = even(std::llround(std::ceil(static_cast<double>(mine.size(0)) * memory_factor_)), ranks);
+    } else {
+      ToHost both(at::stack({outgoing, arrived}));
+      mine = rows();
+      traffic.sent = sums_of(both.wait()[0]);
+      traffic.received = sums_of(both.wait()[1]);
+    }
     sort_by_expert(traffic, arrived);
+    if (ids.defined()) {
+      const auto received = at::empty({traffic.order.size(0)}, ids.options());
+      group_->all_to_all(received, ids, traffic.received, traffic.sent, ids_label_);
+      traffic.ids = received.index_select(0, traffic.order);
+    }
     return traffic;
   };
   capstan::nn::Kept this_run;
@@ -86,7 +107,8 @@ at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const ca
   if (!mine.defined()) mine = rows();
   const auto sorted =
       capstan::ops::permute_rows(dispatch_(mine, traffic.sent, traffic.received), traffic.order, traffic.back);
-  const auto results = capstan::ops::permute_rows(body(sorted, traffic.counts), traffic.back, traffic.order);
+  const auto results =
+      capstan::ops::permute_rows(body(sorted, traffic.counts, traffic.ids), traffic.back, traffic.order);
   return combine_(results, traffic.received, traffic.sent);
 }
 

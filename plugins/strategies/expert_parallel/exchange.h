@@ -17,26 +17,30 @@ struct Traffic {
   at::Tensor order;                    ///< [R] int64: received rows, which come sorted by rank, sorted by expert …
   at::Tensor back;                     ///< [R] int64: … and the other way round
   at::Tensor counts;                   ///< [experts here] int64: rows of each
+  at::Tensor ids;                      ///< [R] int64, of received rows sorted by expert; undefined where none were sent
 };
 
 /// Dispatch and combine of one layer's experts, an equal number of which is on each rank of the group. In forward
-/// three calls of the group (counts, rows, results), in backward two (gradients of results and of rows), in a second
-/// run for recompute two (rows, results), however few rows this rank has. The host waits for the device once a
-/// forward, for the counts; a second run and backward go by them.
+/// three calls of the group (counts, rows, results) and one more where rows have ids, in backward two (gradients of
+/// results and of rows), in a second run for recompute two (rows, results), however few rows this rank has. The host
+/// waits for the device once a forward, for the counts; a second run and backward go by them.
 class Exchange {
  public:
   /// Buffers of received rows that are there at once, at most: rows as they come, sorted, results, results on their
   /// way.
   static constexpr std::int64_t buffers = 4;
 
-  Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit);
+  /// `memory_factor`: on the meta device, where counts have no values, so many times the even number of rows arrives.
+  Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit, double memory_factor = 1);
   /// What nn::Experts::exchange asks for.
   at::Tensor operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
-                        const at::Tensor& counts, capstan::nn::Kept* kept) const;
+                        const at::Tensor& counts, const at::Tensor& ids, capstan::nn::Kept* kept) const;
 
  private:
   std::shared_ptr<capstan::comm::Group> group_;
   std::string counts_label_;
+  std::string ids_label_;
+  double memory_factor_;
   capstan::ops::AllToAllRows dispatch_;
   capstan::ops::AllToAllRows combine_;
 };

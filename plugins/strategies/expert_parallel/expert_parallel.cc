@@ -81,11 +81,11 @@ void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement)
         std::erase(record.data_axes, Axis::ep);
       }
     }
-    const auto exchange = std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name());
+    const auto exchange =
+        std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(), options_->memory_factor);
     experts->exchange.fill("expert_parallel",
-                           [exchange](const auto& body, const auto& rows, const auto& counts, nn::Kept* kept) {
-                             return (*exchange)(body, rows, counts, kept);
-                           });
+                           [exchange](const auto& body, const auto& rows, const auto& counts, const auto& ids,
+                                      nn::Kept* kept) { return (*exchange)(body, rows, counts, ids, kept); });
   }
 }
 

@@ -14,25 +14,64 @@ std::int64_t Beside::features(const layout::Param& record) const {
   return size.back() == 0 ? 0 : layout::numel(size) / size.back();
 }
 
-// The mask is the one of the whole row of features, of which this rank may hold a part. A router sees tokens as rows.
-at::Tensor Beside::dropped(const at::Tensor& x) const {
+bool Beside::drops() const { return adapter().dropout > 0 && unit->batch().training; }
+
+// The mask is the one of the whole row of features, of which this rank may hold a part.
+ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
   const auto& batch = unit->batch();
-  if (adapter().dropout == 0 || !batch.training) return x;
   const auto& down = adapter().down->records().front();
-  const auto box = down.compute.box(down.shape, mesh, rank);
-  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
-  const auto in_rows = x.view({rows, columns, x.size(-1)});
-  // An element of the mask is one of its sample's, wherever packing has put that.
-  const auto by_sample = batch.documents ? batch.documents->apart(in_rows) : in_rows;
   ops::DropoutKey key;
   key.seed = batch.seed;
   key.step = batch.step;
   key.site = ops::stable_hash(adapter().module + ".lora_dropout");
-  key.sample_ids = batch.documents ? batch.documents->sample_ids : batch.sample_ids;
-  key.row_shape = {by_sample.size(1), down.shape.back()};
-  key.row_offset = {0, box.offset.back()};
-  const auto dropped = ops::dropout(by_sample, adapter().dropout, key);
+  key.row_shape = positions;
+  key.row_shape.push_back(down.shape.back());
+  key.row_offset.assign(positions.size(), 0);
+  key.row_offset.push_back(down.compute.box(down.shape, mesh, rank).offset.back());
+  return key;
+}
+
+at::Tensor Beside::dropped(const at::Tensor& x) const {
+  if (!drops()) return x;
+  if (router) return dropped_tokens(x);
+  const auto& batch = unit->batch();
+  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
+  const auto in_rows = x.view({rows, columns, x.size(-1)});
+  // An element of the mask is one of its sample's, wherever packing has put that.
+  const auto by_sample = batch.documents ? batch.documents->apart(in_rows) : in_rows;
+  auto whole = key({by_sample.size(1)});
+  whole.sample_ids = batch.documents ? batch.documents->sample_ids : batch.sample_ids;
+  const auto dropped = ops::dropout(by_sample, adapter().dropout, whole);
   return (batch.documents ? batch.documents->together(dropped, rows, columns) : dropped).view_as(x);
+}
+
+// A router sees tokens as rows: all of them, or for its load those of this rank's positions.
+at::Tensor Beside::dropped_tokens(const at::Tensor& x) const {
+  const auto& tokens = unit->batch().tokens;
+  auto ids = of_tokens();
+  if (x.size(0) != ids.size(0)) ids = router->own_positions(ids.view({tokens.size(0), tokens.size(1), 1})).flatten();
+  return dropped_rows(x, ids);
+}
+
+// Rows of experts stand in an order of the layout's own, on a rank of its choice: each is keyed by what it is.
+at::Tensor Beside::dropped_rows(const at::Tensor& rows, const at::Tensor& ids) const {
+  if (!drops() || rows.size(0) == 0) return rows;
+  auto row = key({});
+  row.sample_ids = ids;
+  return ops::dropout(rows, adapter().dropout, row);
+}
+
+at::Tensor Beside::of_tokens() const {
+  if (!drops()) return {};
+  constexpr std::int64_t positions = 1 << 22;  // more than a sample has: ids of two tokens differ
+  const auto& batch = unit->batch();
+  const auto rows = batch.tokens.size(0), columns = batch.tokens.size(1);
+  auto samples = batch.sample_ids.unsqueeze(1);
+  if (const auto& documents = batch.documents) {
+    const auto each = documents->sample_ids.repeat_interleave(documents->longest).index_select(0, documents->alone);
+    samples = at::zeros({rows * columns}, each.options()).index_copy_(0, documents->packed, each).view({rows, columns});
+  }
+  return (samples * positions + batch.positions).flatten();
 }
 
 at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
@@ -49,8 +88,9 @@ at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
   return y;
 }
 
-at::Tensor Beside::add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends) const {
-  const auto inner = ops::grouped_linear(rows, adapter().down->value(), ends);
+at::Tensor Beside::add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends,
+                                  const at::Tensor& ids) const {
+  const auto inner = ops::grouped_linear(dropped_rows(rows, ids), adapter().down->value(), ends);
   return y.add(ops::grouped_linear(inner, adapter().up->value().flatten(1, -2), ends), adapter().scale());
 }
 

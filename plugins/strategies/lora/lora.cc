@@ -175,13 +175,7 @@ void Lora::adapt_experts(nn::Unit& unit) {
       at.second = unit.adapters().size();
       add(unit, make_adapter("down", experts->down(), {0}, 1));
     }
-    if (at == std::pair{none, none}) {
-      of_experts_.erase(experts);
-    } else if (options_->dropout > 0) {
-      throw Error(cat(options_.name(&LoraOptions::dropout), " is ", options_->dropout,
-                      ", but rows of experts belong to no sample that a mask could be drawn for"),
-                  "set it to 0, or leave the experts out of the targets", options_.where(&LoraOptions::dropout));
-    }
+    if (at == std::pair{none, none}) of_experts_.erase(experts);
   }
 }
 
@@ -232,7 +226,12 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
     const auto found = of_linear_.find(linear);
     if (found == of_linear_.end()) continue;
     std::vector<Beside> all;
-    for (const auto index : found->second) all.push_back(at(index));
+    for (const auto index : found->second) {
+      all.push_back(at(index));
+      for (auto* router : unit.routers()) {
+        if (&router->gate() == linear) all.back().router = router;
+      }
+    }
     linear->adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
       auto result = y;
       for (const auto& one : all) result = one.add_to(result, x);
@@ -244,22 +243,22 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
     if (found == of_experts_.end()) continue;
     const auto fill = [&](nn::Experts::AdapterSlot& slot, std::size_t index) {
       if (index == static_cast<std::size_t>(-1)) return;
-      slot.fill("lora", [one = at(index)](const at::Tensor& rows, const at::Tensor& y, const at::Tensor& ends) {
-        return one.add_to_grouped(y, rows, ends);
+      slot.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
+        return one.add_to_grouped(y, rows, ends, ids);
       });
     };
-    fill(experts->gate_up_adapter, found->second.first);
-    fill(experts->down_adapter, found->second.second);
+    const auto [first, second] = found->second;
+    fill(experts->gate_up_adapter, first);
+    fill(experts->down_adapter, second);
+    if (options_->dropout > 0)
+      experts->token_ids.fill("lora", [one = at(std::min(first, second))] { return one.of_tokens(); });
   }
 }
 
 std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
   if (!options_->adapter) return nullptr;
-  std::vector<const nn::Adapter*> adapters;
-  for (const auto* unit : adapted_units_) {
-    for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
-  }
-  return std::make_shared<checkpoint::PeftSource>(*options_->adapter, adapters, files);
+  const auto contents = checkpoint::peft_contents(adapted_units_);
+  return std::make_shared<checkpoint::PeftSource>(*options_->adapter, contents, files);
 }
 
 }  // namespace lora

@@ -12,7 +12,7 @@ void LoraOptions::describe(capstan::config::OptionTable<LoraOptions>& t) {
       .min(0)
       .max(0.99)
       .spelling("lora_dropout")
-      .doc("dropout on what goes into an adapter; not on experts'");
+      .doc("dropout on what goes into an adapter");
   t.add("targets", &LoraOptions::targets)
       .spelling("target_modules")
       .doc(

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace tensor_parallel {
 struct Extent {
   bool sequence = false;
   bool vocabulary = true;
+  bool overlap = false;                          ///< collectives run beside matrix products
   std::shared_ptr<std::int64_t> length;          ///< tokens a row of the micro-batch that runs; embeddings write it
   std::shared_ptr<std::set<std::string>> split;  ///< records that were split so far, of all units
 };
@@ -29,6 +31,8 @@ class UnitPlacement {
 
  private:
   using Transform = std::function<at::Tensor(const at::Tensor&)>;
+  using Product =
+      std::function<at::Tensor(const at::Tensor& x, const at::Tensor& matrix, const std::optional<at::Tensor>& bias)>;
 
   void split_columns(capstan::nn::Linear& linear);
   void split_rows(capstan::nn::Linear& linear);
@@ -43,6 +47,8 @@ class UnitPlacement {
   /// In front of layers whose results are cut, and behind layers whose results are parts.
   Transform enter(const std::string& layer) const;
   Transform leave(const std::string& layer) const;
+  /// enter() and the product of a layer whose results are cut, as one.
+  Product overlapped(const std::string& layer) const;
   /// Cuts a record; `copies` neighbours hold the same.
   void cut(capstan::layout::Param& record, std::int64_t dim, std::int64_t copies);
   void cut(capstan::nn::Weight& weight, std::int64_t dim);

@@ -26,6 +26,10 @@ void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>&
       .doc(
           "split the embedding and the head by words; the loss is computed without gathering logits. false: each rank "
           "holds and computes all of both");
+  t.add("async", &TensorParallelOptions::async)
+      .doc(
+          "in backward, collectives in front of trained layers run beside the product of the weight's gradient, not "
+          "behind it; the same results. Frozen layers, and those with adapters, have nothing to hide behind");
 }
 
 void TensorParallel::mesh(layout::MeshSpec& spec) {
@@ -41,6 +45,11 @@ void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostic
   if (size == 1 && options_->sequence_parallel) {
     diagnostics.add(options_.where(&TensorParallelOptions::sequence_parallel),
                     cat(options_.name(&TensorParallelOptions::sequence_parallel), " has no effect with size = 1"),
+                    "leave it out, or set size to 2 or more");
+  }
+  if (size == 1 && options_->async) {
+    diagnostics.add(options_.where(&TensorParallelOptions::async),
+                    cat(options_.name(&TensorParallelOptions::async), " has no effect with size = 1"),
                     "leave it out, or set size to 2 or more");
   }
   const auto queries = facts.model.num_heads;
@@ -61,7 +70,9 @@ void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostic
 
 void TensorParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
-  UnitPlacement(unit, placement, {options_->sequence_parallel, options_->vocab_parallel, length_, split_}).run();
+  UnitPlacement(unit, placement,
+                {options_->sequence_parallel, options_->vocab_parallel, options_->async, length_, split_})
+      .run();
 }
 
 }  // namespace tensor_parallel

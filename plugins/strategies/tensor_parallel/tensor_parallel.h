@@ -12,6 +12,7 @@ struct TensorParallelOptions {
   std::int64_t size = 1;
   bool sequence_parallel = false;
   bool vocab_parallel = true;
+  bool async = false;
   static void describe(capstan::config::OptionTable<TensorParallelOptions>& t);
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t hidden = 6, ff = 5, count = 4, chosen = 2;
 
-/// A group that notes the all-to-alls that go through it: 'c' for counts, 'r' for rows.
+/// A group that notes the all-to-alls that go through it: 'c' for counts and ids, 'r' for rows.
 class Noted final : public comm::Group {
  public:
   explicit Noted(std::shared_ptr<comm::Group> group)
@@ -42,7 +42,6 @@ class Noted final : public comm::Group {
   void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override { unexpected(); }
   void do_broadcast(const at::Tensor&, int) override { unexpected(); }
   void do_barrier() override { unexpected(); }
-  std::unique_ptr<comm::Pending> do_start_all_reduce(const at::Tensor&, comm::ReduceOp) override { unexpected(); }
 
   std::shared_ptr<comm::Group> group_;
 };
@@ -95,7 +94,15 @@ Result run(nn::Experts& experts, const Tokens& tokens, bool recompute) {
   return {y.detach(), x.grad(), weights.grad(), experts.gate_up()->value().grad(), experts.down()->value().grad(), ""};
 }
 
-Result alone(const std::vector<std::int64_t>& lengths, const Choose& choose) {
+// Adds to each row what only this token has at this expert.
+void tell_apart(nn::Experts& experts, std::int64_t first, std::int64_t tokens) {
+  experts.token_ids.fill("test", [=] { return at::arange(first, first + tokens, at::kLong); });
+  experts.gate_up_adapter.fill("test", [](const auto&, const auto& y, const auto&, const auto& ids) {
+    return y + ids.to(at::kDouble).sin().unsqueeze(1);
+  });
+}
+
+Result alone(const std::vector<std::int64_t>& lengths, const Choose& choose, bool ids) {
   std::vector<at::Tensor> x, chosen_experts, weights;
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
     const auto mine = tokens_of(static_cast<std::int64_t>(rank), lengths, choose);
@@ -104,10 +111,11 @@ Result alone(const std::vector<std::int64_t>& lengths, const Choose& choose) {
     weights.push_back(mine.weights);
   }
   nn::Experts experts("experts", part_of("gate_up", gate_up, 0, count), part_of("down", down, 0, count));
+  if (ids) tell_apart(experts, 0, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
   return run(experts, {at::cat(x), at::cat(chosen_experts), at::cat(weights)}, false);
 }
 
-std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute) {
+std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute, bool ids) {
   std::vector<Result> results(lengths.size());
   const auto size = static_cast<int>(lengths.size());
   comm::run_in_process(size, [&](comm::Communicator& communicator) {
@@ -117,10 +125,11 @@ std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choos
     const auto own = count / size;
     nn::Experts experts("experts", part_of("gate_up", gate_up, own * group->rank(), own),
                         part_of("down", down, own * group->rank(), own));
+    const auto before = lengths.begin() + group->rank();
+    if (ids) tell_apart(experts, std::accumulate(lengths.begin(), before, std::int64_t{0}), *before);
     const Exchange exchange(group, "blocks.0");
-    experts.exchange.fill("test", [&](const auto& body, const auto& rows, const auto& counts, nn::Kept* kept) {
-      return exchange(body, rows, counts, kept);
-    });
+    experts.exchange.fill("test", [&](const auto& body, const auto& rows, const auto& counts, const auto& row_ids,
+                                      nn::Kept* kept) { return exchange(body, rows, counts, row_ids, kept); });
     auto result = run(experts, tokens_of(group->rank(), lengths, choose), recompute);
     result.calls = group->calls;
     results[static_cast<std::size_t>(group->rank())] = std::move(result);
@@ -128,9 +137,9 @@ std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choos
   return results;
 }
 
-void check(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute) {
-  const auto whole = alone(lengths, choose);
-  const auto parts = spread(lengths, choose, recompute);
+void check(const std::vector<std::int64_t>& lengths, const Choose& choose, bool recompute, bool ids) {
+  const auto whole = alone(lengths, choose, ids);
+  const auto parts = spread(lengths, choose, recompute, ids);
   const auto joined = [&](at::Tensor Result::*member) {
     std::vector<at::Tensor> list;
     for (const auto& part : parts) list.push_back(part.*member);
@@ -141,8 +150,10 @@ void check(const std::vector<std::int64_t>& lengths, const Choose& choose, bool 
     const auto& expected = whole.*member;
     CHECK(difference(joined(member), expected) <= 1e-12 * expected.abs().max().item<double>());
   }
-  // Counts, rows and results; gradients of results and of rows. Run again: rows and results, by the first run's counts.
-  for (const auto& part : parts) CHECK(part.calls == (recompute ? "crrrrrr" : "crrrr"));
+  // Counts, ids, rows and results; gradients of results and of rows. Run again: rows and results, by what the first run
+  // has kept.
+  const std::string calls = std::string(ids ? "cc" : "c") + (recompute ? "rrrrrr" : "rrrr");
+  for (const auto& part : parts) CHECK(part.calls == calls);
 }
 
 struct Case {
@@ -168,8 +179,10 @@ const std::vector<Case> cases{
 TEST_CASE("whatever the routing, experts on several ranks compute what they compute on one") {
   for (const auto& one : cases) {
     for (const bool recompute : {false, true}) {
-      INFO(one.name << ", recompute " << recompute);
-      check(one.lengths, one.choose, recompute);
+      for (const bool ids : {false, true}) {
+        INFO(one.name << ", recompute " << recompute << ", ids " << ids);
+        check(one.lengths, one.choose, recompute, ids);
+      }
     }
   }
 }

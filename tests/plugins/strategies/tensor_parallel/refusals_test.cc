@@ -133,6 +133,9 @@ TEST_CASE("sizes that leave a rank nothing are refused") {
 TEST_CASE("an option without effect is refused") {
   CHECK_THAT(error_of(model("gpt", three_heads) + tensor(1, "sequence_parallel = true\n")),
              Contains("strategy.tensor_parallel.sequence_parallel has no effect with size = 1"));
+  CHECK_THAT(error_of(model("gpt", three_heads) + tensor(1, "async = true\n")),
+             Contains("strategy.tensor_parallel.async has no effect with size = 1") &&
+                 Contains("leave it out, or set size to 2 or more"));
 }
 
 TEST_CASE("a model whose layers don't declare what they use is refused") {
