@@ -1,23 +1,29 @@
 #pragma once
+#include <capstan/base/export.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "app/launch.h"
 
-namespace capstan::app {
+CAPSTAN_BEGIN_NAMESPACE
+namespace app {
 
 struct CheckArguments {
   std::string config;
   std::vector<std::string> overrides;
   int ranks = 0;              ///< 0: not given
   std::string resolved = {};  ///< a file to write the resolved configuration to; empty: none
+  std::string gpu = {};       ///< a GPU or a size of memory that the run is to fit into; empty: none
 };
 
-/// `capstan check`: prints the resolved options and returns success, or throws Error with every fault.
+/// `capstan check`: prints the resolved options and returns success, or throws Error with every fault. A run that does
+/// not fit into the GPU that was asked about is a bad configuration.
 int check_command(const CheckArguments& arguments, const Environment& env);
 
 /// The folders of CAPSTAN_PLUGIN_PATH.
 std::vector<std::filesystem::path> plugin_folders(const Environment& env);
 
-}  // namespace capstan::app
+}  // namespace app
+CAPSTAN_END_NAMESPACE

@@ -37,6 +37,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int ranks = 0;
   std::string resolved;
+  std::string gpu;
   bool spawn_local = false;
   std::string plugin;
   std::string deepspeed;
@@ -105,7 +106,8 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   if (app.got_subcommand("run")) return run_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("preflight")) return preflight_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("check")) {
-    return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved}, env);
+    return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved, arguments.gpu},
+                         env);
   }
   if (app.got_subcommand("export")) return export_command(arguments.exported, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
@@ -133,7 +135,12 @@ void add_export_arguments(CLI::App& command, ExportArguments& arguments) {
   command.add_option("--out", arguments.out, "folder to write; model, or adapter, in the run's folder when not given");
   command.add_option("--dtype", arguments.dtype, "auto: that of the model the run started from, else of its weights")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
-  command.add_option("--shard-gb", arguments.shard_gb, "largest file, in GB (default 5)")->check(CLI::PositiveNumber);
+  command.add_option("--shard-gb", arguments.shard_gb, "largest file, in GB (default 5)")
+      ->check(CLI::Validator(
+          [](const std::string& text) -> std::string {
+            return CLI::PositiveNumber(text).empty() ? "" : text + " is no number above 0";
+          },
+          "above 0"));
 }
 
 // Flags that other programs have ("--learning_rate", "--learning_rate=5e-5"), each with its option here.
@@ -144,9 +151,10 @@ std::string foreign_flags_text(const std::vector<std::string>& arguments) {
     const auto flag = argument.substr(0, argument.find('='));
     const auto* whole = config::find_foreign(flag);
     const auto* foreign = whole ? whole : config::find_foreign(flag.substr(2));
-    if (foreign)
+    if (foreign) {
       faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
                  config::foreign_hint(*foreign));
+    }
   }
   return faults.empty() ? "" : error_text(Error(faults.list()));
 }
@@ -206,7 +214,10 @@ void add_looking_commands(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(-1LL, 1LL << 40));
   auto* generate = app.add_subcommand("generate", "answer prompts: arguments, or the lines of standard input");
   auto& g = arguments.generate;
-  generate->add_option("model", g.model, "a Hugging Face model folder, a run's folder or one of its checkpoints")
+  generate
+      ->add_option(
+          "model", g.model,
+          "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
       ->required();
   generate->add_option("prompts", g.prompts, "prompts; none: one a line from standard input");
   generate->add_flag("--json", g.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
@@ -241,6 +252,9 @@ int program(int argc, char** argv) {
   check->add_option(
       "--resolved", arguments.resolved,
       "also write the configuration here as one file with every option, which means the same in any folder");
+  check->add_option("--gpu", arguments.gpu,
+                    "say whether each rank fits into this GPU (v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or a "
+                    "size such as 80GiB), and if not what would help");
   auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
   plugins->add_option("name", arguments.plugin, "a plugin");
   add_export_arguments(*app.add_subcommand("export", "write a run's weights as a folder for other programs"),

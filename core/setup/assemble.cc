@@ -4,11 +4,13 @@
 
 #include <capstan/nn/summary.h>
 
+#include <algorithm>
 #include <set>
 
 #include "checkpoint/checkpoint.h"
 #include "comm/planned_group.h"
 #include "setup/precision.h"
+#include "setup/rehearse.h"
 #include "shard/parts.h"
 #include "shard/plan.h"
 
@@ -38,7 +40,7 @@ void join_balances(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>&
       balance->counts.fill(
           "data parallelism",
           [group = group(axes), label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
-            const auto sums = counts.clone();
+            auto sums = counts.clone();
             group->all_reduce(sums, comm::ReduceOp::sum, label);
             return sums;
           });
@@ -58,7 +60,8 @@ std::string changes_text(const Job& job, const std::vector<std::unique_ptr<nn::U
     return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
                " non-trainable = ", thousands(s.parameters), " parameters\n");
   };
-  if (!text.empty() || whole.trainable != whole.parameters) text += line("with strategies", whole);
+  const bool changed = whole.parameters != nn::summarise(job.model.object->build()).parameters;
+  if (changed || whole.trainable != whole.parameters) text += line("with strategies", whole);
   if (held.parameters != whole.parameters) text += line("this rank computes with", held);
   return text;
 }
@@ -143,6 +146,39 @@ shard::EngineOptions engine_options(const Job& job, c10::Device device) {
   return options;
 }
 
+namespace {
+
+// Libraries' memory that ATen's allocator hands out: cuBLAS's, 32 MiB for the thread of forward and that of backward.
+constexpr std::int64_t cublas_bytes = std::int64_t{64} << 20;
+
+std::string first_sentence(const std::string& text) {
+  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+}
+
+// In place of what is there in forward or backward by the owners' own account: what is there at a micro-step's peak.
+void add_micro_step(const Job& job, const shard::EngineOptions& options, Prediction& prediction) {
+  const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
+  MicroStepMemory step;
+  try {
+    step = rehearse(job, options);
+  } catch (const std::exception& error) {
+    prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
+    return;
+  }
+  auto& list = prediction.footprints;
+  std::erase_if(list, [](const auto& part) { return part.when == "forward" || part.when == "backward"; });
+  const auto when = "peak: " + step.peak;
+  if (step.gathered > 0) list.push_back({"gathered units", step.gathered, job.device, when});
+  list.push_back({"activations and gradients at work", step.work, job.device, when});
+  list.push_back({"cuBLAS", cublas_bytes, job.device, "always"});
+  prediction.activations = true;
+  prediction.activations_note =
+      cat("a micro-batch of ", job.batch.micro_batch, " x ", thousands(job.sample_length), " tokens keeps ",
+          bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
+}
+
+}  // namespace
+
 Prediction predict(const Job& job, std::size_t states) {
   const auto device = job.device == "cuda" ? c10::Device(c10::DeviceType::CUDA, 0) : c10::Device(c10::DeviceType::CPU);
   const auto units = assemble(job, [&](const auto& axes) {
@@ -150,7 +186,9 @@ Prediction predict(const Job& job, std::size_t states) {
   });
   const auto options = engine_options(job, device);
   const auto plan = shard::make_plan(pointers(units), options);
-  Prediction prediction{shard::footprint(plan, options, states), changes_text(job, units)};
+  Prediction prediction;
+  prediction.footprints = shard::footprint(plan, options, states);
+  prediction.changes = changes_text(job, units);
   const auto& saves = *job.checkpoint;
   if (saves.saves() && saves.asynchronous) {
     prediction.footprints.push_back(
@@ -162,6 +200,7 @@ Prediction predict(const Job& job, std::size_t states) {
   each_strategy(job, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
+  if (job.activations && job.device == "cuda") add_micro_step(job, options, prediction);
   return prediction;
 }
 

@@ -37,7 +37,9 @@ shard::EngineOptions engine_options(const Job& job, c10::Device device);
 /// What is known of the assembled model before it has memory.
 struct Prediction {
   std::vector<layout::Footprint> footprints;
-  std::string changes;  ///< for people: what strategies made of the model, a line each; may be empty
+  bool activations = false;      ///< the footprints at work are those of a micro-step's peak
+  std::string activations_note;  ///< see Job
+  std::string changes;           ///< for people: what strategies made of the model, a line each; may be empty
 };
 
 /// What this rank will allocate for parameters, gradients, optimizer state and collectives, and what strategies say.

@@ -14,6 +14,8 @@
 #include "data/fit.h"
 #include "data/tokenizers.h"
 #include "setup/assemble.h"
+#include "setup/collect.h"
+#include "setup/model_family.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
 #include "setup/resume.h"
@@ -22,25 +24,6 @@ namespace capstan::setup {
 namespace {
 
 constexpr std::size_t train_states = 2;  // AdamW's
-
-// Runs one step of preparing; what it throws joins the other faults, so that a user sees all at once. `where`: the
-// place in the configuration, for faults that name none themselves.
-template <class Step>
-void collect(Diagnostics& diagnostics, const Step& step, const std::string& where = {}) {
-  try {
-    step();
-  } catch (const Error& error) {
-    auto list = error.diagnostics();
-    for (const auto& context : error.context()) {
-      auto& end = list.back().fix.empty() ? list.back().what : list.back().fix;
-      end += "\n    while " + context;
-    }
-    for (auto& diagnostic : list) {
-      if (diagnostic.where.empty()) diagnostic.where = where;
-      diagnostics.add(std::move(diagnostic));
-    }
-  }
-}
 
 // Takes the options of `schema` out of a section: those are the host's, the rest is the plugin's.
 config::Section take(config::Section& section, const config::Schema& schema) {
@@ -69,6 +52,7 @@ Made<Interface> make(const std::string& kind, const config::PluginTable& table, 
       [&] {
         const auto& registration = host.load(kind, table.name, table.path);
         made.file = registration.file;
+        if (start.folder) check_family(section, *start.folder, registration, host);
         if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
         if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
         Diagnostics own;
@@ -114,6 +98,10 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
     diagnostics.add(job.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
                     "give two numbers in [0, 1), such as [0.9, 0.999]");
+  }
+  if (job.train->temperature == 0 && job.train->top_p != 1) {
+    diagnostics.add(job.train.where(&TrainOptions::top_p), "train.top_p is below 1, but no token is drawn",
+                    "set train.temperature, such as 0.7, or train.top_p = 1");
   }
   if (job.purpose == Purpose::train && !job.train->max_steps && !job.train->epochs) {
     diagnostics.add(document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
@@ -349,6 +337,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   job.ranks_per_node = request.ranks_per_node > 0 ? request.ranks_per_node : request.world_size;
   job.purpose = request.purpose;
   job.weights = request.weights;
+  job.activations = request.activations;
   read_host_tables(job, document, diagnostics);
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;
@@ -381,6 +370,8 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     auto prediction = predict(job, train_states);
     job.footprints = std::move(prediction.footprints);
     job.model_changes = std::move(prediction.changes);
+    job.activations = prediction.activations;
+    job.activations_note = std::move(prediction.activations_note);
   });
   collect(diagnostics, [&] { check_model_files(job, diagnostics); });
   check_host_memory(job, host_memory, diagnostics);

@@ -52,10 +52,11 @@ struct JobRequest {
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
-  std::string weights;      ///< folder of a run's weights, which win over what [model] starts from; empty: none
-  HubCache hub;             ///< where models that model.path names by a hub id are looked for
-  bool only_model = false;  ///< export: no data, no monitors, no mesh; the job's units can be built
-  std::string cache;        ///< the environment's folder for run.cache, where that is not set
+  std::string weights;       ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  HubCache hub;              ///< where models that model.path names by a hub id are looked for
+  bool activations = false;  ///< predict the memory of a micro-step on a GPU too; see setup/rehearse.h
+  bool only_model = false;   ///< export: no data, no monitors, no mesh; the job's units can be built
+  std::string cache;         ///< the environment's folder for run.cache, where that is not set
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
@@ -94,8 +95,10 @@ struct Job {
   std::shared_ptr<data::DataSource> train_data;
   std::shared_ptr<data::DataSource> eval_data;  ///< null without an evaluation file
 
-  /// Memory that this rank will allocate, without activations.
+  /// Memory that this rank will allocate; with activations where these were asked for and could be predicted.
   std::vector<layout::Footprint> footprints;
+  bool activations = false;      ///< whether they are asked for, then whether they are among the footprints
+  std::string activations_note;  ///< for people: what a micro-step keeps and where the peak is, or why it is unknown
 
   /// What strategies made of the model, for people.
   std::string model_changes;

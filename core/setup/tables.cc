@@ -56,7 +56,11 @@ std::string Job::arithmetic() const {
               batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
   text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
               thousands(plan.steps), " steps in all\n");
-  if (!footprints.empty()) text += "memory of a rank, without activations:\n" + layout::footprint_table(footprints);
+  if (!footprints.empty()) {
+    text +=
+        cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
+  }
+  if (!activations_note.empty()) text += activations_note + "\n";
   if (model_facts.attention_dropout) {
     text +=
         "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "

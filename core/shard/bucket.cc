@@ -35,7 +35,7 @@ Bucket::Bucket(const BucketPlan& plan, Shared& shared, const GroupOf& group_of)
       shared_(shared),
       label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
       group_(group_of(plan.axes, 0)),
-      on_host_(masters_on_host(plan, shared.options)),
+      on_host_(plan.on_host()),
       send_from_(shard::send_from(plan, shared.options)) {
   CAPSTAN_ASSERT(group_->size() == plan.ranks);
   if (reshards(plan, shared.options.policy)) part_group_ = group_of(plan.axes, shared.options.policy.reshard_size);
@@ -110,9 +110,8 @@ void Bucket::fill(layout::Source& source) {
       const auto& record = records[j];
       const auto layout = plan_.gathers() ? record.sharded(shared_.options.mesh) : record.compute;
       auto out = fill_target(i, j);
-      if (out.numel() > 0)
-        tasks.push_back(
-            {&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
+      if (out.numel() == 0) continue;
+      tasks.push_back({&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
     }
   }
   fill_all(source, tasks);
@@ -173,6 +172,11 @@ void Bucket::publish_from_host() {
 
 void Bucket::cast_to_send(std::int64_t begin, std::int64_t elements) {
   if (host_send_.defined()) host_send_.narrow(0, begin, elements).copy_(masters_.narrow(0, begin, elements));
+}
+
+at::Tensor Bucket::send_slice(std::size_t i) const {
+  const auto& planned = plan_.weights[i];
+  return host_send_.defined() ? host_send_.narrow(0, planned.slab_offset, planned.cut.chunk_room) : at::Tensor();
 }
 
 void Bucket::send_up() {

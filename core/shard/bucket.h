@@ -46,6 +46,8 @@ class Bucket {
   void publish_from_host();
   /// Its two parts: the cast of some elements of the piece, and the copy to the device where one is kept there.
   void cast_to_send(std::int64_t begin, std::int64_t elements);
+  /// A weight's part of what is cast; undefined where the masters themselves are sent.
+  at::Tensor send_slice(std::size_t i) const;
   void send_up();
   /// Called before a gather reads what an update writes; may wait.
   void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }

@@ -30,11 +30,12 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
   shared.reduce_scratch = at::empty({sizes.reduce}, on_device.dtype(shared.options.precision.reduce));
   shared.shard_scratch = at::empty({sizes.shard}, on_device.dtype(shared.options.precision.reduce));
   shared.partial_scratch = at::empty({sizes.partial}, on_device.dtype(shared.options.precision.master));
+  shared.transit.allocate();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     buckets[b]->allocate();
     reducers[b]->allocate();
     if (buckets[b]->on_host() && plan.buckets[b].trainable) {
-      host.add(*buckets[b], *reducers[b]);
+      host.add(*buckets[b]);
       buckets[b]->set_await_update([this, b] { host.wait(*buckets[b]); });
     }
   }
@@ -62,7 +63,10 @@ void Engine::Parts::collect(std::size_t b) {
   how.first = micro_step == 0;
   how.last = micro_step + 1 == shared.options.accumulation;
   held->collect(how);
-  if (how.last) host.download(*buckets[b]);
+  if (!held->passes()) return;
+  if (how.last) measure_passing(b);
+  const bool summed = !shared.options.waits() || how.last;
+  if (summed) shared.transit.send(shared.plan.buckets[b], held->piece(), held->done());
 }
 
 void Engine::Parts::finish() {
@@ -151,7 +155,10 @@ std::unique_ptr<strategy::UnitHooks> Engine::hooks(std::size_t index) {
   return std::make_unique<Hooks>(*parts_, index);
 }
 
-void Engine::begin_micro_step(std::int64_t index) { parts_->micro_step = index; }
+void Engine::begin_micro_step(std::int64_t index) {
+  parts_->micro_step = index;
+  parts_->shared.transit.begin_micro_step(index);
+}
 
 std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states) {
   std::vector<strategy::Slice> slices;

@@ -29,7 +29,7 @@ struct StoredBox {
 struct HostUpdateTimes {
   std::int64_t updates = 0;
   std::int64_t elements = 0;  ///< updated in each, padding included
-  double rule_s = 0;          ///< in the optimizer's rule
+  double rule_s = 0;          ///< in the optimizer's rule; a fused one casts what goes up, too
   double send_s = 0;          ///< casting and queueing what goes up
   double wait_s = 0;          ///< for gradients to come down
   double total_s = 0;         ///< from the norm to the last bucket

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct Engine::Parts {
   void prefetch(std::optional<std::size_t> run, bool with_grad);
   void release(std::size_t run);
   void collect(std::size_t b);
+  void each_counted(std::size_t b, const std::function<void(std::size_t, const Piece&)>& visit) const;
+  void list_squares();
+  /// The parts of squared_grad_norms() whose gradients are on their way to the host.
+  void measure_passing(std::size_t b);
+  at::Tensor gradient(std::size_t b, std::size_t w);
   /// The current stream waits for all sums.
   void finish();
   std::vector<strategy::Slice> device_slices(std::size_t states);
@@ -41,7 +47,9 @@ struct Engine::Parts {
   std::vector<Trained> trained;
   std::vector<std::vector<at::Tensor>> state;         ///< by trained weight, on the device
   std::vector<std::shared_ptr<comm::Group>> holders;  ///< sync_module_states: by bucket, ranks along its data axes
-  at::Tensor part_weights;                            ///< weight of each part that squared_grad_norms() measures
+  at::Tensor squares;                                 ///< squared norms of what this rank counts: [blocks]
+  at::Tensor weight_of_square;                        ///< among the trained
+  std::vector<std::int64_t> first_square;             ///< by bucket
   std::int64_t micro_step = 0;
   Reducer* held = nullptr;  ///< the last that was collected
 };

@@ -52,11 +52,11 @@ Sums parameters(const Plan& plan, const EngineOptions& options) {
     const bool apart = !bucket.cut_param && (cut || dtype != options.precision.compute);
     if (!bucket.cut_param) sums.device += bucket.whole * (apart ? compute : size(dtype));
     if (cut || apart) {
-      (masters_on_host(bucket, options) ? sums.host : sums.device) += (cut ? bucket.slab : bucket.whole) * size(dtype);
+      (bucket.on_host() ? sums.host : sums.device) += (cut ? bucket.slab : bucket.whole) * size(dtype);
     }
     const auto from = send_from(bucket, options);
     if (from == SendFrom::device_copy) sums.device += bucket.slab * compute;
-    if (masters_on_host(bucket, options) && dtype != options.precision.compute) sums.host += bucket.slab * compute;
+    if (bucket.on_host() && dtype != options.precision.compute) sums.host += bucket.slab * compute;
   }
   return sums;
 }
@@ -74,10 +74,10 @@ std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& 
     const auto storage = gradient_storage(bucket, options);
     const auto n = updated(bucket, options);
     if (storage.whole) grads.device += bucket.whole * master;
-    if (storage.piece) grads.device += bucket.slab * master;
+    if (storage.piece && !storage.passes) grads.device += bucket.slab * master;
     if (storage.raw) grads.device += n * master;
-    const bool on_host = masters_on_host(bucket, options);
-    if (storage.piece && on_host) grads.host += bucket.slab * master;
+    const bool on_host = bucket.on_host();
+    if (storage.passes) grads.host += bucket.slab * size(host_gradient_dtype(bucket, options));
     if (bucket.trainable) (on_host ? optim.host : optim.device) += n * master * static_cast<std::int64_t>(states);
     if (reshards(bucket, options.policy)) kept += bucket.slab * (bucket.ranks / options.policy.reshard_size);
   }
@@ -89,6 +89,10 @@ std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& 
                                       {"gradients", grads.device, device, "always"},
                                       {"optimizer state", optim.device, device, "always"},
                                       {"collective buffers", buffers, device, "always"}};
+  if (scratch.rooms > 0) {
+    list.push_back(
+        {"gradients on their way", scratch.rooms * scratch.room + scratch.backs * scratch.back, device, "always"});
+  }
   const auto gathered_bytes = gathered(plan, options) * size(precision.compute);
   list.push_back({"gathered units", gathered_bytes, device, "forward"});
   if (kept > 0) list.push_back({"kept after forward", kept * size(precision.compute), device, "forward"});

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
-#include <capstan/ops/pinned.h>
 
 #include <algorithm>
 #include <chrono>
@@ -76,13 +75,9 @@ HostUpdate::~HostUpdate() {
   }
 }
 
-void HostUpdate::add(Bucket& bucket, Reducer& reducer) {
+void HostUpdate::add(Bucket& bucket) {
   Item item;
   item.bucket = &bucket;
-  item.reducer = &reducer;
-  const auto& options = shared_.options;
-  item.grad =
-      ops::host_zeros(bucket.plan().slab, options.precision.master, options.policy.pin_memory, shared_.device());
   item.state.resize(bucket.plan().weights.size());
   items_.push_back(std::move(item));
 }
@@ -94,24 +89,15 @@ std::size_t HostUpdate::item_of(const Bucket& bucket) const {
   return items_.size();
 }
 
-void HostUpdate::download(const Bucket& bucket) {
-  const auto index = item_of(bucket);
-  if (index == items_.size()) return;
-  auto& item = items_[index];
-  const Lane::Use lane(shared_.lanes.transfer, false);
-  item.reducer->done().wait(shared_.device());
-  item.grad.copy_(item.reducer->piece(), /*non_blocking=*/true);
-  item.arrived.record(shared_.device());
-}
-
 std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t states) {
   auto& item = items_[index];
+  const auto gradient = shared_.transit.gradient(item.bucket->plan());
   std::vector<strategy::Slice> slices;
   for (std::size_t w = 0; w < item.state.size(); ++w) {
     const auto& planned = item.bucket->plan().weights[w];
     strategy::Slice slice{planned.weight.get(),
                           item.bucket->master_slice(w, false),
-                          item.grad.narrow(0, planned.slab_offset, planned.cut.chunk_room),
+                          gradient.narrow(0, planned.slab_offset, planned.cut.chunk_room),
                           {}};
     while (item.state[w].size() < states) item.state[w].push_back(at::zeros_like(slice.master));
     slice.state = item.state[w];
@@ -133,6 +119,7 @@ void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& up
   {
     const std::lock_guard lock(mutex_);
     done_ = 0;
+    for (auto& item : items_) item.done = false;
     under_way_ = true;
     failed_ = false;
   }
@@ -145,9 +132,11 @@ void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Updat
     ++times_.updates;
     times_.elements = 0;
     timed(times_.total_s, [&] {
-      for (std::size_t i = 0; i < items_.size(); ++i) {
+      for (std::size_t n = 0; n < items_.size(); ++n) {
+        const auto i = next_item();
         update_item(i, rule, update, publish);
         const std::lock_guard lock(mutex_);
+        items_[i].done = true;
         ++done_;
         changed_.notify_all();
       }
@@ -160,13 +149,30 @@ void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Updat
   }
 }
 
+// The next forward wants the first, whose gradients come last: until they do, others are updated.
+std::size_t HostUpdate::next_item() const {
+  std::size_t last = items_.size();
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (items_[i].done) continue;
+    if (shared_.transit.arrived(items_[i].bucket->plan()).is_reached()) return i;
+    last = i;
+  }
+  return last;
+}
+
 void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update,
                              bool publish) {
   auto& bucket = *items_[i].bucket;
   times_.elements += bucket.plan().slab;
-  timed(times_.wait_s, [&] { items_[i].arrived.synchronize(); });
+  timed(times_.wait_s, [&] { shared_.transit.arrived(bucket.plan()).synchronize(); });
   auto all = slices(i, rule.states());
-  if (rule.is_elementwise() && publish) {
+  if (!rule.is_fused()) {
+    for (auto& slice : all) slice.grad = slice.grad.to(slice.master.scalar_type());
+  }
+  if (rule.is_fused()) {
+    for (std::size_t w = 0; publish && w < all.size(); ++w) all[w].copy = bucket.send_slice(w);
+    timed(times_.rule_s, [&] { rule.apply(all, update); });
+  } else if (rule.is_elementwise() && publish) {
     update_in_parts(bucket, all, rule, update);
   } else {
     timed(times_.rule_s, [&] { rule.apply(all, update); });
@@ -201,7 +207,7 @@ void HostUpdate::wait(const Bucket& bucket) {
   {
     std::unique_lock lock(mutex_);
     if (!under_way_) return;
-    changed_.wait(lock, [&] { return done_ > index || failed_; });
+    changed_.wait(lock, [&] { return items_[index].done || failed_; });
     failed = failed_;
     if (done_ == items_.size()) under_way_ = false;
   }

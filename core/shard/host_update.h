@@ -12,7 +12,7 @@
 
 #include "shard/bucket.h"
 #include "shard/engine.h"
-#include "shard/reducer.h"
+#include "shard/shared.h"
 
 namespace capstan::shard {
 
@@ -40,18 +40,17 @@ class Worker {
 };
 
 /// Updates buckets whose masters and optimizer state are in host memory: gradients come down as soon as they are
-/// summed, the rule runs bucket by bucket in forward order on a thread of its own, and each result goes up at once,
-/// while the next forward already computes with those that are done (after Ren et al. 2021, "ZeRO-Offload").
+/// summed (Transit), the rule runs bucket by bucket on a thread of its own, in forward order as far as gradients are
+/// there, and each result goes up at once, while the next forward already computes with those that are done (after Ren
+/// et al. 2021, "ZeRO-Offload").
 class HostUpdate {
  public:
   explicit HostUpdate(Shared& shared) : shared_(shared) {}
   ~HostUpdate();
   /// In forward order, before the first step.
-  void add(Bucket& bucket, Reducer& reducer);
+  void add(Bucket& bucket);
   bool empty() const { return items_.empty(); }
 
-  /// The bucket's summed gradients are on their way to the host. Nothing for others.
-  void download(const Bucket& bucket);
   /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
   void start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
   /// Waits until this bucket's update is done. Throws what the rule threw.
@@ -66,21 +65,20 @@ class HostUpdate {
  private:
   struct Item {
     Bucket* bucket;
-    Reducer* reducer;
-    at::Tensor grad;  ///< [slab] master dtype, host
-    Mark arrived;
     std::vector<std::vector<at::Tensor>> state;  ///< by weight
+    bool done = false;                           ///< updated since start()
   };
   void update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
   void update_in_parts(Bucket& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
                        const strategy::Update& update);
+  std::size_t next_item() const;
   void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
 
   Shared& shared_;
   std::vector<Item> items_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t done_ = 0;  ///< items updated since start()
+  std::size_t done_ = 0;  ///< items updated since start(); with each one's `done` behind the mutex
   bool under_way_ = false;
   bool failed_ = false;
   HostUpdateTimes times_;

@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -97,6 +98,7 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   const bool sums_copies = has(record.data_axes, Axis::replicate) && !has(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
+  bucket.offloads = bucket.trainable ? policy.offload_optim : policy.offload_param;
   // On one rank a cut saves nothing; what is offloaded moves in pieces all the same.
   bucket.cut_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
   bucket.cut_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
@@ -139,6 +141,29 @@ std::int64_t BucketPlan::summed_elements(const PartialRecord& partial) const {
   return sum;
 }
 
+namespace {
+
+// Whole buckets stay on the device, as many as the policy leaves there. The first ones: the next forward begins with
+// them while others are updated, and their gradients, which come last, need not go down.
+void keep_on_device(Plan& plan, const EngineOptions& options) {
+  std::int64_t room = 0;
+  for (const auto& bucket : plan.buckets) room += bucket.trainable ? bucket.slab : 0;
+  room -= static_cast<std::int64_t>(std::ceil(static_cast<double>(room) * options.policy.offload_ratio));
+  for (auto& bucket : plan.buckets) {
+    if (!bucket.trainable || !bucket.offloads || bucket.slab > room) continue;
+    room -= bucket.slab;
+    bucket.offloads = false;
+    for (auto& planned : bucket.weights) {
+      for (auto& record : planned.weight->records()) {
+        record.param.device = options.precision.device;
+        record.optim.device = options.precision.device;
+      }
+    }
+  }
+}
+
+}  // namespace
+
 Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
   Plan plan;
   plan.runs = make_runs(units, options.policy);
@@ -165,6 +190,7 @@ Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     for (const auto run : plan.buckets[b].runs) plan.runs[run].buckets.push_back(b);
   }
+  keep_on_device(plan, options);
   return plan;
 }
 
@@ -172,15 +198,10 @@ c10::ScalarType master_dtype(const BucketPlan& bucket, const EngineOptions& opti
   return bucket.trainable ? options.precision.master : options.precision.compute;
 }
 
-bool masters_on_host(const BucketPlan& bucket, const EngineOptions& options) {
-  return bucket.trainable ? bucket.cut_optim && options.policy.offload_optim
-                          : bucket.cut_param && options.policy.offload_param;
-}
-
 SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options) {
   const bool casts = master_dtype(bucket, options) != options.precision.compute;
   // What is gathered twice a micro-step is cast once an update.
-  if (!masters_on_host(bucket, options))
+  if (!bucket.on_host())
     return bucket.cut_param && casts && bucket.trainable ? SendFrom::device_copy : SendFrom::master;
   return bucket.cut_param && !options.policy.offload_param ? SendFrom::device_copy : SendFrom::host;
 }
@@ -189,6 +210,7 @@ GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& 
   GradientStorage storage;
   if (!bucket.trainable) return storage;
   storage.piece = bucket.cut_optim;
+  storage.passes = bucket.on_host();
   if (bucket.cut_optim) {
     storage.whole = options.waits();
   } else {
@@ -199,6 +221,17 @@ GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& 
     storage.whole = !storage.raw;
   }
   return storage;
+}
+
+c10::ScalarType passing_dtype(const BucketPlan& bucket, const EngineOptions& options, bool written, bool last) {
+  const auto& precision = options.precision;
+  const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
+  const bool adds_parts = last && !bucket.partials.empty();
+  return narrow && written && !adds_parts ? precision.reduce : precision.master;
+}
+
+c10::ScalarType host_gradient_dtype(const BucketPlan& bucket, const EngineOptions& options) {
+  return passing_dtype(bucket, options, !options.accumulates() || options.waits(), /*last=*/true);
 }
 
 std::int64_t trainable_parameters(const Plan& plan) {
@@ -221,6 +254,38 @@ bool reduces_in_place(const EngineOptions& options, bool waited) {
   return options.coalesce && !options.deterministic && !options.reduce_seats.contains(layout::Axis::dp) &&
          precision.reduce == (waited ? precision.master : precision.compute);
 }
+
+namespace {
+
+// Rooms for pieces on their way to the host, and for what comes back to be added to. Backward makes gradients somewhat
+// faster than PCIe takes them: what waits in rooms does not hold it up. Together they take up to half of what all
+// pieces would, or two.
+void add_rooms(ScratchSizes& sizes, const Plan& plan, const EngineOptions& options) {
+  constexpr std::int64_t least_rooms = 2;  // one is summed while the other is sent
+  constexpr std::int64_t most_rooms = 8;
+  std::int64_t buckets = 0;
+  std::int64_t elements = 0;
+  std::int64_t largest = 0;
+  const bool comes_back = options.accumulates() && !options.waits();
+  for (const auto& bucket : plan.buckets) {
+    if (!gradient_storage(bucket, options).passes) continue;
+    const auto bytes = [&](c10::ScalarType dtype) {
+      return bucket.slab * static_cast<std::int64_t>(c10::elementSize(dtype));
+    };
+    ++buckets;
+    elements += bucket.slab;
+    largest = std::max(largest, bucket.slab);
+    sizes.room = std::max(sizes.room, bytes(host_gradient_dtype(bucket, options)));
+    // With two micro-steps only the first one's sum comes back.
+    const auto back = options.accumulation > 2 ? options.precision.master : passing_dtype(bucket, options, true, false);
+    if (comes_back) sizes.back = std::max(sizes.back, bytes(back));
+  }
+  if (buckets == 0) return;
+  sizes.rooms = std::min(buckets, std::clamp(elements / (2 * largest), least_rooms, most_rooms));
+  if (comes_back) sizes.backs = (sizes.rooms + 1) / 2;
+}
+
+}  // namespace
 
 ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
   ScratchSizes sizes;
@@ -246,8 +311,12 @@ ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
     const bool in_place = bucket.cut_optim && reduces_in_place(options, options.waits());
     if (in_slabs) sizes.reduce = std::max(sizes.reduce, !in_place ? all : options.waits() ? out_of_place : uneven);
     if (!in_slabs && (casts || adds)) sizes.reduce = std::max(sizes.reduce, bucket.whole);
-    if (bucket.cut_optim ? casts || adds : in_slabs) sizes.shard = std::max(sizes.shard, bucket.slab);
+    const bool passes = bucket.on_host();
+    const bool casts_sum =
+        passes ? casts && host_gradient_dtype(bucket, options) != options.precision.reduce : casts || adds;
+    if (bucket.cut_optim ? casts_sum : in_slabs) sizes.shard = std::max(sizes.shard, bucket.slab);
   }
+  add_rooms(sizes, plan, options);
   return sizes;
 }
 

@@ -46,12 +46,15 @@ struct BucketPlan {
   bool trainable = true;
   std::vector<PartialSum> partials;  ///< behind the data ranks' sum
 
+  bool offloads = false;   ///< the policy's offload_optim or offload_param holds for it
   bool cut_param = false;  ///< this rank keeps its piece of the parameters only
   bool cut_optim = false;  ///< … of masters and optimizer state, so also of the summed gradient
   std::int64_t slab = 0;   ///< elements of a rank's piece, padded; also where nothing is cut
   std::int64_t whole = 0;  ///< elements of all whole weights, each padded
 
   bool is_tied() const { return runs.size() > 1; }
+  /// Masters and optimizer state (of a frozen weight: its piece) are in host memory.
+  bool on_host() const { return offloads && (trainable ? cut_optim : cut_param); }
   /// Gradients are summed with other ranks, or at least moved into a piece.
   bool reduces() const { return trainable && (ranks > 1 || copies > 1 || cut_optim); }
   /// Whole copies are made from pieces by an all-gather.
@@ -103,6 +106,10 @@ struct ScratchSizes {
   std::int64_t reduce = 0;   ///< reduce dtype
   std::int64_t shard = 0;    ///< reduce dtype
   std::int64_t partial = 0;  ///< master dtype
+  std::int64_t rooms = 0;    ///< for pieces on their way to the host
+  std::int64_t room = 0;     ///< bytes of each
+  std::int64_t backs = 0;    ///< for earlier sums on their way back
+  std::int64_t back = 0;     ///< bytes of each
 };
 ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options);
 
@@ -113,18 +120,22 @@ enum class SendFrom {
   device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
 SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options);
-/// Masters and optimizer state (of a frozen weight: its piece) are in host memory.
-bool masters_on_host(const BucketPlan& bucket, const EngineOptions& options);
 /// What the masters are kept in; frozen weights have none and stay in the compute dtype.
 c10::ScalarType master_dtype(const BucketPlan& bucket, const EngineOptions& options);
 
 /// Where and how a bucket's gradients are kept; the same answer for plan, engine and prediction.
 struct GradientStorage {
-  bool whole = false;  ///< accumulators of whole weights
-  bool piece = false;  ///< this rank's piece of the sum
-  bool raw = false;    ///< autograd's own tensors are read by norm and rule
+  bool whole = false;   ///< accumulators of whole weights
+  bool piece = false;   ///< this rank's piece of the sum
+  bool passes = false;  ///< … which lies in host memory and is on the device on its way only
+  bool raw = false;     ///< autograd's own tensors are read by norm and rule
 };
 GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& options);
+/// What a passing piece is summed and sent in: the reduce dtype where that keeps every bit, else the masters'.
+/// `written`: nothing earlier was added. `last`: of the step.
+c10::ScalarType passing_dtype(const BucketPlan& bucket, const EngineOptions& options, bool written, bool last);
+/// What there is room for in host memory.
+c10::ScalarType host_gradient_dtype(const BucketPlan& bucket, const EngineOptions& options);
 
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/ops/norm.h>
 
 namespace capstan::shard {
 namespace {
@@ -30,7 +31,7 @@ Reducer::Reducer(Bucket& bucket, Shared& shared, const GroupOf& group_of)
 void Reducer::allocate() {
   const auto options = at::TensorOptions().dtype(shared_.options.precision.master).device(shared_.device());
   if (storage_.whole) whole_ = at::zeros({plan_.whole}, options);
-  if (storage_.piece) piece_ = at::zeros({plan_.slab}, options);
+  if (storage_.piece && !storage_.passes) piece_ = at::zeros({plan_.slab}, options);
   raw_.resize(storage_.raw ? plan_.weights.size() : 0);
 }
 
@@ -124,14 +125,32 @@ void Reducer::pack_weight(std::size_t i, int rank, const at::Tensor& from, const
 }
 
 void Reducer::reduce_to_piece(const Collect& how, bool waited, bool write) {
-  const bool direct = write && shared_.options.precision.reduce == shared_.options.precision.master;
+  const auto& options = shared_.options;
+  if (storage_.passes) piece_ = shared_.transit.room(plan_, passing_dtype(plan_, options, write, how.last));
+  const bool direct = (write || storage_.passes) && options.precision.reduce == piece_.scalar_type();
   const auto out = direct ? piece_ : shared_.shard_scratch.narrow(0, 0, plan_.slab);
   if (reduces_in_place(shared_.options, waited)) {
     reduce_in_place(waited, out);
   } else {
     reduce_through_scratch(how, waited, out);
   }
-  if (!direct) write_or_add(piece_, out, write);
+  if (storage_.passes && !write) {
+    add_earlier(out);
+  } else if (!direct) {
+    write_or_add(piece_, out, write);
+  }
+}
+
+// To what was summed and sent in earlier micro-steps, as if it had stayed here.
+void Reducer::add_earlier(const at::Tensor& out) {
+  const auto earlier = shared_.transit.earlier(plan_);
+  if (out.is_same(piece_)) {
+    piece_.add_(earlier);
+  } else {
+    piece_.copy_(earlier);
+    piece_.add_(out);
+  }
+  shared_.transit.release(plan_);
 }
 
 // Every record's pieces are read where they are. Autograd's gradients have no room behind them, and a weight's pieces
@@ -281,6 +300,13 @@ void Reducer::sum_partials() {
                                    cat("all-reduce of parts ", label_));
     out.run(true);
   }
+  done_.record(shared_.device());
+}
+
+void Reducer::measure(const at::Tensor& out, const std::vector<at::Tensor>& parts) {
+  const Lane::Use lane(shared_.lanes.reduce);
+  done_.wait(shared_.device());
+  ops::squared_norms(out, parts);
   done_.record(shared_.device());
 }
 

@@ -27,6 +27,8 @@ class Reducer {
     bool last = true;
   };
   void collect(const Collect& how);
+  /// Squared norms of these parts of the sum (see counted()), behind all that is summed.
+  void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
   /// Lets go of what earlier collects hold for the lanes; the current stream waits until they have read it.
   void let_go();
   /// The current stream waits for the sums.
@@ -39,6 +41,8 @@ class Reducer {
   /// All of this rank's piece, where there is one.
   const at::Tensor& piece() const { return piece_; }
   bool raw() const { return storage_.raw; }
+  /// piece() is one only until the next bucket that passes through the device is collected.
+  bool passes() const { return storage_.passes; }
   const Mark& done() const { return done_; }
 
  private:
@@ -51,6 +55,7 @@ class Reducer {
   void reduce_through_scratch(const Collect& how, bool waited, const at::Tensor& out);
   at::Tensor staging(std::int64_t begin, std::int64_t size) const;
   void reduce_to_piece(const Collect& how, bool waited, bool write);
+  void add_earlier(const at::Tensor& out);
   void reduce_in_order(bool waited, bool write);
   void reduce_whole(const Collect& how, bool waited, bool write);
   void sum_copies(const Collect& how);

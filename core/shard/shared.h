@@ -4,6 +4,7 @@
 #include "shard/lanes.h"
 #include "shard/options.h"
 #include "shard/plan.h"
+#include "shard/transit.h"
 
 namespace capstan::shard {
 
@@ -12,13 +13,15 @@ struct Shared {
   Shared(EngineOptions engine_options, const std::vector<nn::Unit*>& units)
       : options(std::move(engine_options)),
         plan(make_plan(units, options)),
-        lanes(options.precision.device, options.policy.overlap) {}
+        lanes(options.precision.device, options.policy.overlap),
+        transit(plan, options, lanes) {}
 
   c10::Device device() const { return options.precision.device; }
 
   EngineOptions options;
   Plan plan;
   Lanes lanes;
+  Transit transit;
   /// Buffers that collectives pass through; each belongs to one lane, whose work is in order.
   at::Tensor gather_scratch;   ///< compute dtype
   at::Tensor reduce_scratch;   ///< reduce dtype

@@ -22,34 +22,62 @@ StoredBox stored(const Part& part, const at::Tensor& slice) {
 
 }  // namespace
 
-at::Tensor Engine::squared_grad_norms() {
-  const at::NoGradGuard no_grad;
-  parts_->finish();
-  std::vector<at::Tensor> tensors;
-  std::vector<std::int64_t> weight_of_tensor;
-  for (std::size_t t = 0; t < parts_->trained.size(); ++t) {
-    const auto [b, w] = parts_->trained[t];
-    const auto& bucket = parts_->buckets[b]->plan();
-    for (const auto& piece : bucket.pieces(bucket.weights[w], parts_->buckets[b]->position())) {
+// Calls visit for each block of a bucket's gradients that this rank counts, with the weight's place in the bucket.
+void Engine::Parts::each_counted(std::size_t b, const std::function<void(std::size_t, const Piece&)>& visit) const {
+  const auto& bucket = buckets[b]->plan();
+  for (std::size_t w = 0; bucket.trainable && w < bucket.weights.size(); ++w) {
+    for (const auto& piece : bucket.pieces(bucket.weights[w], buckets[b]->position())) {
       const auto& record = bucket.weights[w].weight->records()[piece.record];
-      if (piece.numel == 0 || !counts(record, bucket, parts_->shared.options)) continue;
-      for (std::int64_t block = 0; block < piece.blocks; ++block) {
-        tensors.push_back(parts_->reducers[b]->counted(w, piece.block(block)));
-        weight_of_tensor.push_back(static_cast<std::int64_t>(t));
-      }
+      if (piece.numel == 0 || !counts(record, bucket, shared.options)) continue;
+      for (std::int64_t block = 0; block < piece.blocks; ++block) visit(w, piece.block(block));
     }
   }
-  const auto on_device = at::TensorOptions().dtype(at::kDouble).device(parts_->shared.device());
-  auto norms = at::zeros({static_cast<std::int64_t>(parts_->trained.size())}, on_device);
-  if (tensors.empty()) return norms;
-  auto each = at::zeros({static_cast<std::int64_t>(tensors.size())}, on_device);
-  ops::squared_norms(each, tensors);
-  // The same at every step; made once, since a copy from the host waits for the device.
-  auto& weights = parts_->part_weights;
-  if (!weights.defined()) {
-    weights = at::tensor(weight_of_tensor, at::TensorOptions().dtype(at::kLong)).to(parts_->shared.device());
+}
+
+// What stays on the device first: it is measured at once.
+void Engine::Parts::list_squares() {
+  std::vector<std::int64_t> weights;
+  first_square.resize(buckets.size());
+  for (const bool passes : {false, true}) {
+    std::int64_t first_weight = 0;
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      if (reducers[b]->passes() == passes) {
+        first_square[b] = static_cast<std::int64_t>(weights.size());
+        each_counted(
+            b, [&](std::size_t w, const Piece&) { weights.push_back(first_weight + static_cast<std::int64_t>(w)); });
+      }
+      const auto& plan = buckets[b]->plan();
+      if (plan.trainable) first_weight += static_cast<std::int64_t>(plan.weights.size());
+    }
   }
-  return norms.index_add_(0, weights, each);
+  const auto on_device = at::TensorOptions().device(shared.device());
+  squares = at::zeros({static_cast<std::int64_t>(weights.size())}, on_device.dtype(at::kDouble));
+  // The same at every step; made once, since a copy from the host waits for the device.
+  weight_of_square = at::tensor(weights, at::TensorOptions().dtype(at::kLong)).to(shared.device());
+}
+
+void Engine::Parts::measure_passing(std::size_t b) {
+  if (!squares.defined()) list_squares();
+  std::vector<at::Tensor> parts;
+  each_counted(b, [&](std::size_t w, const Piece& piece) { parts.push_back(reducers[b]->counted(w, piece)); });
+  if (parts.empty()) return;
+  reducers[b]->measure(squares.narrow(0, first_square[b], static_cast<std::int64_t>(parts.size())), parts);
+}
+
+at::Tensor Engine::squared_grad_norms() {
+  const at::NoGradGuard no_grad;
+  auto& own = *parts_;
+  own.finish();
+  if (!own.squares.defined()) own.list_squares();
+  std::vector<at::Tensor> parts;
+  for (std::size_t b = 0; b < own.buckets.size(); ++b) {
+    if (own.reducers[b]->passes()) continue;
+    own.each_counted(b,
+                     [&](std::size_t w, const Piece& piece) { parts.push_back(own.reducers[b]->counted(w, piece)); });
+  }
+  ops::squared_norms(own.squares.narrow(0, 0, static_cast<std::int64_t>(parts.size())), parts);
+  const auto norms = at::zeros({static_cast<std::int64_t>(own.trained.size())}, own.squares.options());
+  return norms.index_add(0, own.weight_of_square, own.squares);
 }
 
 std::vector<std::string> Engine::trainable_names() const {
@@ -71,11 +99,19 @@ std::vector<StoredBox> Engine::stored_boxes() {
 std::vector<StoredBox> Engine::gradient_boxes() {
   parts_->finish();
   std::vector<StoredBox> boxes;
-  each_part(parts_->shared.plan, parts_->shared.options, Of::gradients, true, [&](const Part& part) {
-    const auto all = parts_->reducers[part.bucket]->slice(part.weight);
-    boxes.push_back(stored(part, all));
-  });
+  each_part(parts_->shared.plan, parts_->shared.options, Of::gradients, true,
+            [&](const Part& part) { boxes.push_back(stored(part, parts_->gradient(part.bucket, part.weight))); });
   return boxes;
+}
+
+// A weight's summed gradient, in the masters' dtype, wherever it is.
+at::Tensor Engine::Parts::gradient(std::size_t b, std::size_t w) {
+  if (!reducers[b]->passes()) return reducers[b]->slice(w);
+  const auto& bucket = buckets[b]->plan();
+  shared.transit.arrived(bucket).synchronize();
+  const auto& planned = bucket.weights[w];
+  const auto slice = shared.transit.gradient(bucket).narrow(0, planned.slab_offset, planned.cut.chunk_room);
+  return slice.to(shared.options.precision.master);
 }
 
 std::vector<strategy::StepPart> Engine::step_parts() {

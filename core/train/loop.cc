@@ -44,6 +44,7 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       attempt_(setting.attempt),
       saving_(job, session, step_, folder.path(), setting) {
   evaluator_.stops_by(agreement_);
+  step_.before_update([this] { saving_.before_update(); });
   const auto& world = session.communicator->world();
   started_.name = job.name;
   started_.folder = folder.path().string();
@@ -336,7 +337,7 @@ void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
 // Small enough for one rank to write.
 std::string Loop::save_adapters(const std::string& weights) {
   const auto units = setup::pointers(session_.units);
-  if (const auto reason = setup::not_peft(units); !reason.empty()) return "no adapter folder for peft: " + reason;
+  if (const auto reason = setup::not_peft(job_, units); !reason.empty()) return "no adapter folder for peft: " + reason;
   std::string words;
   std::string fault;
   try {

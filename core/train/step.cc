@@ -68,6 +68,7 @@ std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens
 
 StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
   auto result = gradients(input, target_tokens);
+  if (before_update_) before_update_();
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   const auto update = updates_.next(lr, result.numbers);
   if (session_.steps.empty()) {

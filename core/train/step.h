@@ -4,6 +4,8 @@
 #include <capstan/strategy/optimizer_rule.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "setup/session.h"
 #include "train/adamw.h"
@@ -33,6 +35,8 @@ class Step {
   StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
   StepResult gradients(const StepInput& input, std::int64_t target_tokens);
+  /// Is called when a step's gradients are there and nothing is updated yet.
+  void before_update(std::function<void()> call) { before_update_ = std::move(call); }
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
   const Updates& updates() const { return updates_; }
@@ -47,6 +51,7 @@ class Step {
   AdamW adamw_;
   strategy::OptimizerRule& rule_;  ///< AdamW, or a strategy's
   Updates updates_;
+  std::function<void()> before_update_;
   bool counts_;
 };
 

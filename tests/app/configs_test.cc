@@ -58,9 +58,11 @@ void make_snapshot(const test::Folder& hub, const std::string& name, const nlohm
   for (const auto* record : setup::records_of(setup::pointers(units))) {
     const auto& tensor = map.tensors.at(record->name);
     const auto shape = tensor.expected_shape(record->shape);
-    const auto end = offset + static_cast<std::uint64_t>(layout::numel(shape)) * 2;
-    header[tensor.name] = {{"dtype", "F16"}, {"shape", shape}, {"data_offsets", {offset, end}}};
-    offset = end;
+    for (const auto& one : tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack) {
+      const auto end = offset + static_cast<std::uint64_t>(layout::numel(shape)) * 2;
+      header[one] = {{"dtype", "F16"}, {"shape", shape}, {"data_offsets", {offset, end}}};
+      offset = end;
+    }
   }
   const auto text = header.dump();
   std::string length(8, '\0');
@@ -145,6 +147,65 @@ TEST_CASE("the baseline is the workshop's, and runs from the hub's cache once th
     CHECK(job.optimizer->clip == 1);
     CHECK(job.optimizer->schedule == "linear");
     CHECK(job.sample_length == 512);
+  }
+}
+
+namespace {
+
+struct Split {
+  std::string file;
+  std::vector<int> ranks;  ///< that the exercise has
+  std::string held;        ///< by one of them, as check says; empty: everything
+  std::string trained;     ///< adapters; empty: all parameters
+};
+
+const std::vector<Split> nemo_experiments{
+    {"data_parallel/llama31_8b_lora", {1, 2, 4, 8}, "", "18,874,368"},
+    {"data_parallel/mixtral_8x7b_lora", {2, 4, 8}, "18,874,368 trainable + 24,154,214,400 non-trainable", "18,874,368"},
+    {"model_parallel/llama31_8b_tp2", {2}, "4,015,263,744 trainable", ""},
+    {"model_parallel/llama31_8b_tp4", {4}, "2,007,764,992 trainable", ""},
+    {"model_parallel/llama31_8b_tp8", {8}, "1,004,015,616 trainable", ""},
+    {"model_parallel/mixtral_8x7b_tp1_ep4", {4}, "12,879,925,248 trainable", ""},
+    {"model_parallel/mixtral_8x7b_tp2_ep2", {4}, "12,077,764,608 trainable", ""},
+    {"model_parallel/mixtral_8x7b_tp4_ep1", {4}, "11,676,684,288 trainable", ""},
+    {"model_parallel/mixtral_8x7b_tp4_ep2", {8}, "6,039,539,712 trainable", ""},
+};
+
+}  // namespace
+
+// Shapes alone: nothing of a model's size is allocated. The published configurations' sizes are the presets'.
+TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what the exercise says") {
+  const test::Folder hub;
+  const auto make = [&](const std::string& random, const std::string& id, const nlohmann::json& config) {
+    make_snapshot(hub, id, config, check(random, 1, {}, {}).job);
+  };
+  make("llama31_8b_random.toml", "meta-llama--Llama-3.1-8B",
+       {{"model_type", "llama"},
+        {"hidden_size", 4096},
+        {"num_hidden_layers", 32},
+        {"num_attention_heads", 32},
+        {"num_key_value_heads", 8},
+        {"intermediate_size", 14336},
+        {"vocab_size", 128256}});
+  make("mixtral_8x7b_random.toml", "mistralai--Mixtral-8x7B-v0.1",
+       {{"model_type", "mixtral"},
+        {"hidden_size", 4096},
+        {"num_hidden_layers", 32},
+        {"num_attention_heads", 32},
+        {"num_key_value_heads", 8},
+        {"intermediate_size", 14336},
+        {"vocab_size", 32000},
+        {"num_local_experts", 8}});
+  for (const auto& experiment : nemo_experiments) {
+    for (const auto ranks : experiment.ranks) {
+      const auto file = cat("workshop/nemo/", experiment.file, ".toml");
+      INFO(file << " on " << ranks << " ranks");
+      const auto checked = check(file, ranks, {"data.tokenizer=byte", "data.eval_samples=20"}, {hub.path(), ""});
+      CHECK(join(checked.faults, "\n") == "");
+      const auto& changes = checked.job.model_changes;
+      if (!experiment.held.empty()) CHECK_THAT(changes, Contains("this rank computes with: " + experiment.held));
+      if (!experiment.trained.empty()) CHECK_THAT(changes, Contains(cat(experiment.trained, " trainable + ")));
+    }
   }
 }
 

@@ -98,20 +98,25 @@ constexpr const char* everything = R"({
   "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 12, "loss_scale_window": 500,
            "min_loss_scale": 2, "hysteresis": 2},
   "zero_optimization": {"stage": 3, "overlap_comm": false, "reduce_bucket_size": 5e8, "contiguous_gradients": true,
-                        "offload_optimizer": {"device": "cpu", "pin_memory": true},
+                        "offload_optimizer": {"device": "cpu", "pin_memory": true, "ratio": 0.75},
                         "offload_param": {"device": "none", "pin_memory": false}}})";
 
 // What the option is called and which types it may have: the host's own schema, and the strategy's names.
 std::map<std::string, std::set<std::size_t>> known_options() {
   const auto integer = Value(std::int64_t{0}).index(), number = Value(0.0).index(), text = Value("").index(),
              boolean = Value(false).index(), numbers = Value(std::vector<double>{}).index();
-  std::map<std::string, std::set<std::size_t>> known{
-      {"strategy.zero.stage", {integer}},         {"strategy.zero.offload_optimizer", {text}},
-      {"strategy.zero.offload_param", {text}},    {"strategy.zero.pin_memory", {boolean}},
-      {"strategy.zero.bucket_size", {integer}},   {"strategy.zero.overlap", {boolean}},
-      {"strategy.zero.reduce_dtype", {text}},     {"train.loss_scale", {text}},
-      {"train.loss_scale_init", {integer}},       {"train.loss_scale_window", {integer}},
-      {"train.loss_scale_min", {integer, number}}};
+  std::map<std::string, std::set<std::size_t>> known{{"strategy.zero.stage", {integer}},
+                                                     {"strategy.zero.offload_optimizer", {text}},
+                                                     {"strategy.zero.offload_ratio", {number, integer}},
+                                                     {"strategy.zero.offload_param", {text}},
+                                                     {"strategy.zero.pin_memory", {boolean}},
+                                                     {"strategy.zero.bucket_size", {integer}},
+                                                     {"strategy.zero.overlap", {boolean}},
+                                                     {"strategy.zero.reduce_dtype", {text}},
+                                                     {"train.loss_scale", {text}},
+                                                     {"train.loss_scale_init", {integer}},
+                                                     {"train.loss_scale_window", {integer}},
+                                                     {"train.loss_scale_min", {integer, number}}};
   const std::map<config::Type, std::set<std::size_t>> types{{config::Type::boolean, {boolean}},
                                                             {config::Type::integer, {integer}},
                                                             {config::Type::number, {integer, number}},
@@ -198,6 +203,7 @@ TEST_CASE("every key that has an option of ours is taken over with its value") {
                                       {"strategy.zero.bucket_size", std::int64_t{500'000'000}},
                                       {"strategy.zero.offload_optimizer", "cpu"},
                                       {"strategy.zero.offload_param", "none"},
+                                      {"strategy.zero.offload_ratio", 0.75},
                                       {"strategy.zero.pin_memory", true}}));
   CHECK(has_note(imported, "zero_optimization.contiguous_gradients is not taken over: always so"));
   CHECK(has_note(imported, "optimizer.params.adam_w_mode is not taken over: always so"));

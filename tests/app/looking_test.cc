@@ -84,19 +84,29 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   plugin::Host host;
   const auto path = scratch.path().string();
   scratch.write("hf/config.json", R"({"model_type": "mistral"})");
-  const auto model = app::choose_model(scratch / "hf", host);
+  const auto model = app::choose_model(scratch / "hf", {}, host);
   CHECK(model.config.empty());
   CHECK(model.weights.empty());
   CHECK(model.overrides ==
         std::vector<std::string>{"model.plugin=llama", "model.path=\"" + path + "/hf\"", "run.name=\"hf\""});
+  scratch.write("hub/models--org--name/snapshots/c0ffee/config.json", R"({"model_type": "gpt2"})");
+  const auto cached = app::choose_model("org/name", {scratch / "hub", "HF_HOME=/s"}, host);
+  CHECK(cached.overrides ==
+        std::vector<std::string>{"model.plugin=gpt",
+                                 "model.path=\"" + path + "/hub/models--org--name/snapshots/c0ffee\"",
+                                 "run.name=\"name\""});
+  CHECK_THAT(error_of([&] {
+               app::choose_model("org/other", {scratch / "hub", "HF_HOME=/s"}, host);
+             }),
+             Contains("there is no folder ") && Contains("HF_HOME=/s hf download org/other"));
   scratch.write("run/config.toml", "");
   scratch.write("run/weights/manifest.json", "{}");
   scratch.write("run/checkpoints/step-1/manifest.json", "{}");
-  const auto run = app::choose_model(scratch / "run/", host);
+  const auto run = app::choose_model(scratch / "run/", {}, host);
   CHECK(run.config == path + "/run/config.toml");
   CHECK(run.weights == path + "/run/weights");
   CHECK(run.overrides.empty());
-  const auto checkpoint = app::choose_model(scratch / "run/checkpoints/step-1/", host);
+  const auto checkpoint = app::choose_model(scratch / "run/checkpoints/step-1/", {}, host);
   CHECK(checkpoint.config == run.config);
   CHECK(checkpoint.run == path + "/run");
   CHECK(checkpoint.weights == path + "/run/checkpoints/step-1/");
@@ -106,19 +116,22 @@ TEST_CASE("folders that are no model say what one is") {
   const Scratch scratch;
   plugin::Host host;
   const auto fault = [&](const std::string& name) {
-    return error_of([&] { app::choose_model(scratch / name, host); });
+    return error_of([&] { app::choose_model(scratch / name, {}, host); });
   };
   const auto at = [&](const std::string& name) { return (scratch / name).string() + ": "; };
   const std::string forms =
       "\n    fix: name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its "
       "checkpoints";
-  CHECK(fault("none") == at("none") + "there is no such folder" + forms);
+  CHECK(fault("none") ==
+        "there is no folder " + (scratch / "none").string() +
+            "\n    fix: name a Hugging Face model folder, a run's folder, one of its checkpoints, or a "
+            "model of the hub as ORGANISATION/NAME");
   std::filesystem::create_directory(scratch / "empty");
   CHECK(fault("empty") == at("empty") + "this is no model's folder" + forms);
   scratch.write("hf/config.json", R"({"model_type": "mixtrall"})");
   CHECK(fault("hf") == at("hf/config.json") +
-                           "no model plugin knows model_type 'mixtrall'\n    fix: did you mean "
-                           "'mixtral'?");
+                           "no model plugin computes models of type 'mixtrall'\n    fix: take another model; `capstan "
+                           "plugins` lists the plugins");
   scratch.write("hf/config.json", "{}");
   CHECK_THAT(fault("hf"), Contains("it names no model_type"));
   scratch.write("hf/config.json", "{");

@@ -1,4 +1,4 @@
-// The workshop's experiments, value by value: documents 003 (FSDP) and 004 (ZeRO).
+// The workshop's experiments, value by value: documents 000 and 001 (NeMo), 003 (FSDP) and 004 (ZeRO).
 #include <capstan_catch.h>
 
 #include <filesystem>
@@ -94,32 +94,86 @@ Options zero(std::int64_t stage, const Options& more = {}) {
 
 Options weak_zero(std::int64_t samples) { return with(zero(0), {{"data.train_samples", number(samples)}}); }
 
+// The NeMo exercises: 250 steps of 8 samples whatever the number of GPUs.
+Options nemo(const std::string& plugin, const std::string& path, const Options& strategies) {
+  return with({{"model.plugin", plugin},
+               {"model.path", path},
+               {"data.plugin", "squad"},
+               {"data.max_length", number(2048)},
+               {"train.max_steps", number(250)},
+               {"train.micro_batch", number(1)},
+               {"train.global_batch", number(8)},
+               {"train.precision", "bf16"},
+               {"optimizer.lr", 1e-4},
+               {"optimizer.weight_decay", 0.1},
+               {"optimizer.warmup_steps", number(50)},
+               {"optimizer.schedule", "cosine"}},
+              strategies);
+}
+
+Options llama(const Options& strategies) { return nemo("llama", "meta-llama/Llama-3.1-8B", strategies); }
+Options mixtral(const Options& strategies) { return nemo("mixtral", "mistralai/Mixtral-8x7B-v0.1", strategies); }
+
+Options experts(std::int64_t size) { return {{"strategy.expert_parallel.size", number(size)}}; }
+
+// Adapters, data parallel: the frozen model is whole on every rank.
+Options adapters(const Options& more) {
+  return with({{"strategy.fsdp.mode", "no_shard"},
+               {"strategy.lora.rank", number(32)},
+               {"strategy.lora.targets", std::vector<std::string>{"linear_qkv", "linear_proj"}}},
+              more);
+}
+
+// No adapters: the model is split.
+Options split(std::int64_t tensor, std::int64_t expert) {
+  Options options{{"strategy.fsdp.mode", "full_shard"}};
+  if (tensor > 1) {
+    options["strategy.tensor_parallel.size"] = number(tensor);
+    options["strategy.tensor_parallel.sequence_parallel"] = true;
+  }
+  return expert > 1 ? with(options, experts(expert)) : options;
+}
+
+std::map<std::string, Options> nemo_experiments() {
+  return {{"nemo/data_parallel/llama31_8b_lora.toml", llama(adapters({}))},
+          {"nemo/data_parallel/mixtral_8x7b_lora.toml", mixtral(adapters(experts(2)))},
+          {"nemo/model_parallel/llama31_8b_tp2.toml", llama(split(2, 1))},
+          {"nemo/model_parallel/llama31_8b_tp4.toml", llama(split(4, 1))},
+          {"nemo/model_parallel/llama31_8b_tp8.toml", llama(split(8, 1))},
+          {"nemo/model_parallel/mixtral_8x7b_tp1_ep4.toml", mixtral(split(1, 4))},
+          {"nemo/model_parallel/mixtral_8x7b_tp2_ep2.toml", mixtral(split(2, 2))},
+          {"nemo/model_parallel/mixtral_8x7b_tp4_ep1.toml", mixtral(split(4, 1))},
+          {"nemo/model_parallel/mixtral_8x7b_tp4_ep2.toml", mixtral(split(4, 2))}};
+}
+
 std::map<std::string, Options> experiments() {
   const Options optimizer{{"offload_optimizer", "cpu"}}, both{{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}};
   const Options pageable{{"pin_memory", false}}, pinned{{"pin_memory", true}};
-  return {{"baseline.toml", baseline()},
-          {"fsdp/full_shard.toml", fsdp({})},
-          {"fsdp/shard_grad_op.toml", fsdp({{"strategy.fsdp.mode", "shard_grad_op"}})},
-          {"fsdp/hybrid_shard.toml", fsdp({{"strategy.fsdp.mode", "hybrid_shard"}})},
-          {"fsdp/no_shard.toml", fsdp({{"strategy.fsdp.mode", "no_shard"}})},
-          {"fsdp/full_shard_cpu_offload.toml", fsdp({{"strategy.fsdp.cpu_offload", true}})},
-          {"fsdp/weak_scaling_2_gpus.toml", weak_fsdp(3, 8)},
-          {"fsdp/weak_scaling_4_gpus.toml", weak_fsdp(6, 4)},
-          {"fsdp/weak_scaling_8_gpus.toml", weak_fsdp(12, 2)},
-          {"fsdp/weak_scaling_16_gpus.toml", weak_fsdp(24, 1)},
-          {"zero/zero0.toml", zero(0)},
-          {"zero/zero1.toml", zero(1)},
-          {"zero/zero2.toml", zero(2)},
-          {"zero/zero3.toml", zero(3)},
-          {"zero/zero1_cpu_offload.toml", zero(1, with(optimizer, pageable))},
-          {"zero/zero2_cpu_offload.toml", zero(2, with(optimizer, pageable))},
-          {"zero/zero2_cpu_offload_pinned_memory.toml", zero(2, with(optimizer, pinned))},
-          {"zero/zero3_cpu_offload.toml", zero(3, with(both, pageable))},
-          {"zero/zero3_cpu_offload_pinned_memory.toml", zero(3, with(both, pinned))},
-          {"zero/weak_scaling_2_gpus.toml", weak_zero(500)},
-          {"zero/weak_scaling_4_gpus.toml", weak_zero(1000)},
-          {"zero/weak_scaling_8_gpus.toml", weak_zero(2000)},
-          {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)}};
+  std::map<std::string, Options> all{{"baseline.toml", baseline()},
+                                     {"fsdp/full_shard.toml", fsdp({})},
+                                     {"fsdp/shard_grad_op.toml", fsdp({{"strategy.fsdp.mode", "shard_grad_op"}})},
+                                     {"fsdp/hybrid_shard.toml", fsdp({{"strategy.fsdp.mode", "hybrid_shard"}})},
+                                     {"fsdp/no_shard.toml", fsdp({{"strategy.fsdp.mode", "no_shard"}})},
+                                     {"fsdp/full_shard_cpu_offload.toml", fsdp({{"strategy.fsdp.cpu_offload", true}})},
+                                     {"fsdp/weak_scaling_2_gpus.toml", weak_fsdp(3, 8)},
+                                     {"fsdp/weak_scaling_4_gpus.toml", weak_fsdp(6, 4)},
+                                     {"fsdp/weak_scaling_8_gpus.toml", weak_fsdp(12, 2)},
+                                     {"fsdp/weak_scaling_16_gpus.toml", weak_fsdp(24, 1)},
+                                     {"zero/zero0.toml", zero(0)},
+                                     {"zero/zero1.toml", zero(1)},
+                                     {"zero/zero2.toml", zero(2)},
+                                     {"zero/zero3.toml", zero(3)},
+                                     {"zero/zero1_cpu_offload.toml", zero(1, with(optimizer, pageable))},
+                                     {"zero/zero2_cpu_offload.toml", zero(2, with(optimizer, pageable))},
+                                     {"zero/zero2_cpu_offload_pinned_memory.toml", zero(2, with(optimizer, pinned))},
+                                     {"zero/zero3_cpu_offload.toml", zero(3, with(both, pageable))},
+                                     {"zero/zero3_cpu_offload_pinned_memory.toml", zero(3, with(both, pinned))},
+                                     {"zero/weak_scaling_2_gpus.toml", weak_zero(500)},
+                                     {"zero/weak_scaling_4_gpus.toml", weak_zero(1000)},
+                                     {"zero/weak_scaling_8_gpus.toml", weak_zero(2000)},
+                                     {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)}};
+  all.merge(nemo_experiments());
+  return all;
 }
 
 }  // namespace

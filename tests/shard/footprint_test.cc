@@ -75,8 +75,8 @@ void use_states(shard::Engine& engine) {
 TEST_CASE("the engine allocates what its footprint says") {
   const int world = GENERATE(1, 2, 3, 8);
   const int stage = GENERATE(0, 1, 2, 3);
-  const int offload = GENERATE(0, 1, 2);
-  if ((offload == 1 && stage == 0) || (offload == 2 && stage < 3)) return;
+  const int offload = GENERATE(0, 1, 2, 3);  // 3: as 1, of half of the parameters
+  if ((offload > 0 && stage == 0) || (offload == 2 && stage < 3)) return;
   const std::int64_t accumulation = GENERATE(1, 2);
   const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);
   const bool mixed = GENERATE(false, true);
@@ -86,7 +86,10 @@ TEST_CASE("the engine allocates what its footprint says") {
   INFO("world " << world << " stage " << stage << " offload " << offload << " accumulation " << accumulation
                 << " mixed " << mixed << " coalesce " << coalesce);
   RigOptions options{.accumulation = accumulation, .reduce = reduce, .layer2_trains = !mixed, .coalesce = coalesce};
-  options.policy = [&](strategy::ShardPolicy& policy) { set_stage(policy, stage, offload); };
+  options.policy = [&](strategy::ShardPolicy& policy) {
+    set_stage(policy, stage, offload == 3 ? 1 : offload);
+    if (offload == 3) policy.offload_ratio = 0.5;
+  };
   if (mixed) options.precision = {at::kBFloat16, at::kFloat, at::kFloat, c10::Device(c10::DeviceType::CPU)};
   Faults faults;
   const Counting counting;
@@ -157,4 +160,32 @@ TEST_CASE("a rank's footprint, by hand") {
     expect("gathered units", (2 * 3 + 1) * 64 * 8);
   });
   CHECK(faults.list() == std::vector<std::string>{});
+}
+
+TEST_CASE("offloaded, a rank's gradients need rooms on the device, and what comes back does") {
+  // Buckets of the table, layer1, layer2 and the head's own: the layers have three weights with room for 64 each.
+  const auto expect = [](std::int64_t accumulation, c10::ScalarType reduce, std::int64_t on_their_way,
+                         std::int64_t on_host) {
+    INFO("accumulation " << accumulation << " reduce " << reduce);
+    Faults faults;
+    run_in_process(2, [&](Communicator& communicator) {
+      RigOptions options{.accumulation = accumulation, .reduce = shard::ReduceWhen::micro_step};
+      options.precision = {at::kBFloat16, at::kFloat, reduce, c10::Device(c10::DeviceType::CPU)};
+      options.policy = [](strategy::ShardPolicy& policy) { set_stage(policy, 2, 1); };
+      const auto footprint = Rig(communicator, options).engine->footprint(2);
+      faults.expect(part(footprint, "gradients") == 0, "gradients stay");
+      faults.expect(part(footprint, "gradients on their way") == on_their_way,
+                    "rooms take " + std::to_string(part(footprint, "gradients on their way")));
+      faults.expect(part(footprint, "offloaded gradients") == on_host,
+                    "on the host " + std::to_string(part(footprint, "offloaded gradients")));
+    });
+    CHECK(faults.list() == std::vector<std::string>{});
+  };
+  const std::int64_t largest = 3 * 64;
+  const std::int64_t all = 8 * 64;
+  expect(1, at::kFloat, 2 * largest * 4, all * 4);
+  expect(2, at::kFloat, largest * (2 * 4 + 4), all * 4);
+  expect(1, at::kBFloat16, 2 * largest * 2, all * 2);
+  expect(2, at::kBFloat16, largest * (2 * 4 + 2), all * 4);
+  expect(3, at::kBFloat16, largest * (2 * 4 + 4), all * 4);
 }

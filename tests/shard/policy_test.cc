@@ -84,6 +84,12 @@ TEST_CASE("every stage, offload, bucket and call layout gives what whole paramet
             policy.units_per_bucket = units;
           };
           expect_same({world, accumulation, options}, reference);
+          if (offload == 0 || coalesce || units != 1) continue;
+          options.policy = [&](strategy::ShardPolicy& policy) {
+            set_stage(policy, stage, offload);
+            policy.offload_ratio = 0.5;
+          };
+          expect_same({world, accumulation, options}, reference);
         }
       }
     }

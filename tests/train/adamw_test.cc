@@ -115,3 +115,26 @@ TEST_CASE("AdamW on bfloat16: masters, gradients and state may all be, and follo
     CHECK(slices[0].master[static_cast<std::int64_t>(i)].item<float>() == Approx(reference[i].x).epsilon(8.0 / 256));
   }
 }
+
+TEST_CASE("AdamW reads narrow gradients and writes the copy, on every dtype of masters") {
+  const auto dtype = GENERATE(at::kFloat, at::kDouble);
+  const auto matrix = weight("a.weight", true);
+  const auto run = [&](bool fused, bool skips) {
+    auto slice = slice_of(matrix, doubles({1, -2, 3}).to(dtype), doubles({0.5, 0.25, -1}).to(dtype));
+    if (fused) {
+      slice.grad = slice.grad.to(at::kBFloat16);
+      slice.copy = at::zeros({3}, at::kBFloat16);
+    }
+    train::AdamW rule(setup::OptimizerOptions{});
+    CHECK(rule.is_fused());
+    auto updates = make_updates({});
+    std::vector<strategy::Slice> slices{slice};
+    rule.apply(slices, updates.next(0.1, doubles({skips ? std::nan("") : 1.3125, 1})));
+    return slices[0];
+  };
+  const auto plain = run(false, false);
+  const auto fused = run(true, false);
+  CHECK(at::equal(fused.master, plain.master));
+  CHECK(at::equal(fused.copy, plain.master.to(at::kBFloat16)));
+  CHECK(at::equal(run(true, true).master, doubles({1, -2, 3}).to(dtype)));
+}

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "support/families.h"
+#include "support/compositions.h"
 #include "support/pairwise.h"
 
 using namespace capstan;
@@ -39,16 +39,8 @@ bool allowed(const Choice& c) {
   return tp_of(c) * ep_of(c) <= world_of(c) && (c[sequence_] == 0 || tp_of(c) > 1) && !(hybrid && ep_of(c) > 1);
 }
 
-// Of a mixture, whose experts get adapters of their own, and of a dense model with dropout in front of them.
-std::string adapters(const std::string& plugin) {
-  const std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\n";
-  return table + (plugin == "mixtral" ? "targets = [\"linear_qkv\", \"linear_proj\", \"experts\", \"gate\"]\n"
-                                      : "dropout = 0.1\ntargets = [\"q_proj\", \"v_proj\", \"linear_proj\", "
-                                        "\"linear_fc1\", \"down_proj\"]\nmodules_to_save = [\"norm\"]\n");
-}
-
 std::string model_with(const Family& family, bool with_adapters) {
-  return family_config(family) + (with_adapters ? adapters(family.plugin) : "");
+  return family_config(family) + (with_adapters ? adapters_of(family) : "");
 }
 
 const Run& alone(const Family& family, bool with_adapters) {
@@ -60,9 +52,6 @@ const Run& alone(const Family& family, bool with_adapters) {
   REQUIRE(run.losses.back() < run.losses.front());
   return runs[{family.plugin, with_adapters}] = std::move(run);
 }
-
-const Family& mixture() { return families().back(); }
-const Family& dense() { return families()[2]; }
 
 void check(const Family& family, const Choice& c) {
   auto strategies = data_modes[c[data_]] + recomputes[c[again_]];

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -107,6 +108,23 @@ class Fsdp : public strategy::Strategy {
           options_.where(options_->param_dtype == "fp16" ? &FsdpOptions::param_dtype : &FsdpOptions::reduce_dtype),
           "fp16 needs a GPU, and this run is on cpu", "use bf16 or fp32");
     }
+  }
+
+  // A series of experiments changes the mode and keeps the rest, so these are said and not refused.
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> idle;
+    const auto add = [&](bool is_idle, auto member) {
+      if (is_idle && options_.is_set(member)) idle.push_back(options_.name(member));
+    };
+    add(is("no_shard"), &FsdpOptions::reshard_after_forward);
+    add(is("no_shard"), &FsdpOptions::backward_prefetch);
+    add(is("no_shard"), &FsdpOptions::forward_prefetch);
+    add(is("no_shard"), &FsdpOptions::limit_all_gathers);
+    for (auto& name : idle)
+      name.insert(0, "note: ").append(R"( has no effect with mode = "no_shard": nothing is gathered)");
+    if (!options_->cpu_offload && options_.is_set(&FsdpOptions::pin_memory))
+      idle.push_back("note: " + options_.name(&FsdpOptions::pin_memory) + " has no effect without cpu_offload = true");
+    return idle;
   }
 
   void shard(strategy::ShardPolicy& policy) override {

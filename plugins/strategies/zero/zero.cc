@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -12,6 +13,7 @@ struct ZeroOptions {
   std::int64_t stage = 2;
   std::string offload_optimizer = "none";
   std::string offload_param = "none";
+  double offload_ratio = 1;
   bool pin_memory = true;
   std::int64_t bucket_size = 0;
   bool overlap = true;
@@ -30,6 +32,12 @@ struct ZeroOptions {
     t.add("offload_param", &ZeroOptions::offload_param)
         .choices({"none", "cpu"})
         .doc("cpu: parameters' shards live in host memory; needs stage 3 and offload_optimizer = \"cpu\"");
+    t.add("offload_ratio", &ZeroOptions::offload_ratio)
+        .above(0)
+        .max(1)
+        .doc(
+            "share of the parameters that offload_optimizer and offload_param hold for, in whole buckets; the first "
+            "buckets stay on the GPU and are updated there");
     t.add("pin_memory", &ZeroOptions::pin_memory).doc("page-lock offloaded host memory, so that copies overlap");
     t.add("bucket_size", &ZeroOptions::bucket_size)
         .min(0)
@@ -67,10 +75,21 @@ class Zero : public strategy::Strategy {
           "strategy.zero.offload_param = \"cpu\" without offload_optimizer: the masters would stay on the GPU",
           "set offload_optimizer = \"cpu\" too");
     }
+    if (options_->offload_ratio < 1 && !offloads_optimizer()) {
+      diagnostics.add(options_.where(&ZeroOptions::offload_ratio),
+                      "strategy.zero.offload_ratio is a share of what is offloaded, and offload_optimizer is \"none\"",
+                      "set offload_optimizer = \"cpu\", or remove offload_ratio");
+    }
     if (options_->reduce_dtype == "fp16" && facts.device == "cpu") {
       diagnostics.add(options_.where(&ZeroOptions::reduce_dtype), "fp16 needs a GPU, and this run is on cpu",
                       "use bf16 or fp32");
     }
+  }
+
+  // A series of experiments changes the stage and keeps the rest, so this is said and not refused.
+  std::vector<std::string> notes() const override {
+    if (offloads_optimizer() || !options_.is_set(&ZeroOptions::pin_memory)) return {};
+    return {"note: " + options_.name(&ZeroOptions::pin_memory) + " has no effect without offload_optimizer = \"cpu\""};
   }
 
   void shard(strategy::ShardPolicy& policy) override {
@@ -86,6 +105,7 @@ class Zero : public strategy::Strategy {
     if (options_->reduce_dtype == "fp16") policy.reduce_dtype = c10::ScalarType::Half;
     policy.offload_optim = offloads_optimizer();
     policy.offload_param = offloads_param();
+    policy.offload_ratio = options_->offload_ratio;
     policy.pin_memory = options_->pin_memory;
     policy.owner = "zero";
   }

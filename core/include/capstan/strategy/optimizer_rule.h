@@ -19,6 +19,7 @@ struct Slice {
   at::Tensor master;              ///< [n] what is updated, in the masters' dtype
   at::Tensor grad;                ///< [n] summed over all data ranks, times the loss scale; same dtype
   std::vector<at::Tensor> state;  ///< [n] each, zero before the first update; as many as the rule asked for
+  at::Tensor copy = {};           ///< [n] compute dtype, where the updated master goes too; undefined: nowhere
 };
 
 /// One optimizer step. The tensors are 0-dim float32 on the slices' device, so that nothing waits for it.
@@ -41,6 +42,9 @@ class OptimizerRule {
   /// Each element's update depends on that element alone: a slice may then come in parts, which stay in the
   /// processor's cache for what follows.
   virtual bool is_elementwise() const { return false; }
+  /// It writes Slice::copy itself, in the same pass, and reads gradients of other dtypes than the masters'. Others get
+  /// no copy to write, and gradients in the masters' dtype.
+  virtual bool is_fused() const { return false; }
   /// Updates these slices, in place. An offloaded step calls it once a bucket, others once for all.
   virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;
 };

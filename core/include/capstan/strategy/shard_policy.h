@@ -50,6 +50,8 @@ struct ShardPolicy {
   /// Masters and optimizer state live in host memory and are updated there; the parameters' shards too.
   bool offload_optim = false;
   bool offload_param = false;
+  /// … of this share of the trained parameters. The rest, of the first buckets, stays on the device.
+  double offload_ratio = 1;
   bool pin_memory = true;
 
   std::string owner;  ///< the strategy that set it; empty: nobody did

@@ -61,7 +61,8 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what the last structure() did; printed with the model's summary.
+  /// Lines for people on what the last structure() did, and on options that do nothing here; printed with the model's
+  /// summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// Where values of records that structure() added come from; null, or for a record that the source does not have:
   /// their initialisation. `files` says where the model's own stand in its published files. Asked behind structure().

@@ -111,3 +111,31 @@ TEST_CASE("offloading more than the host has is refused before anything is alloc
   CHECK_THAT(error_of("cpu_offload = true\n", "[run]\nhost_memory = 1e-6\n"),
              Contains("offloading needs") && Contains("for the 4 ranks of a node"));
 }
+
+TEST_CASE("options that do nothing in a mode are said") {
+  const auto notes_of = [](const std::vector<std::pair<std::string, config::Value>>& entries) {
+    config::Section section{"strategy.fsdp", {}, {}};
+    for (const auto& [key, value] : entries)
+      section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", 7}});
+    Diagnostics diagnostics;
+    const Fsdp plugin{{section, diagnostics}};
+    diagnostics.throw_if_any();
+    return plugin.notes();
+  };
+  const auto nothing_gathered = [](const std::string& key) {
+    return "note: strategy.fsdp." + key + " has no effect with mode = \"no_shard\": nothing is gathered";
+  };
+  const config::Value no_shard = std::string("no_shard");
+  for (const std::string key : {"forward_prefetch", "limit_all_gathers", "reshard_after_forward"}) {
+    CHECK(notes_of({{"mode", no_shard}, {key, true}}) == std::vector<std::string>{nothing_gathered(key)});
+    CHECK(notes_of({{key, true}}).empty());
+  }
+  CHECK(notes_of({{"mode", no_shard}, {"backward_prefetch", std::string("post")}}) ==
+        std::vector<std::string>{nothing_gathered("backward_prefetch")});
+  CHECK(notes_of({{"pin_memory", true}}) ==
+        std::vector<std::string>{"note: strategy.fsdp.pin_memory has no effect without cpu_offload = true"});
+  CHECK(notes_of({{"pin_memory", false}, {"cpu_offload", true}}).empty());
+  CHECK(notes_of({{"mode", no_shard}}).empty());  // only what somebody wrote
+  // Buckets are all-reduced whole: this one counts in every mode.
+  CHECK(notes_of({{"mode", no_shard}, {"wrap", std::int64_t{2}}}).empty());
+}

@@ -52,6 +52,8 @@ TEST_CASE("other options reach the policy") {
   CHECK_FALSE(policy_of({{"offload_optimizer", std::string("cpu")}}).offload_param);
   CHECK(policy_of({{"offload_param", std::string("cpu")}}).offload_param);
   CHECK_FALSE(policy_of({{"pin_memory", false}}).pin_memory);
+  CHECK(policy_of({}).offload_ratio == 1);
+  CHECK(policy_of({{"offload_ratio", 0.75}}).offload_ratio == 0.75);
   CHECK(policy_of({{"reduce_dtype", std::string("bf16")}}).reduce_dtype == c10::ScalarType::BFloat16);
 }
 
@@ -59,6 +61,10 @@ TEST_CASE("what cannot be is refused, with the line") {
   CHECK_THAT(error_of("stage = 4\n"), Contains("strategy.zero.stage is 4, but must be between 0 and 3"));
   CHECK_THAT(error_of("stage = 0\noffload_optimizer = \"cpu\"\n"),
              Contains("offload_optimizer needs optimizer state that is cut"));
+  CHECK_THAT(error_of("stage = 2\noffload_ratio = 0.5\n"),
+             Contains("offload_ratio is a share of what is offloaded, and offload_optimizer is \"none\""));
+  CHECK_THAT(error_of("stage = 2\noffload_optimizer = \"cpu\"\noffload_ratio = 0.0\n"),
+             Contains("strategy.zero.offload_ratio is 0.0, but must be above 0 and at most 1"));
   CHECK_THAT(error_of("stage = 2\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n"),
              Contains("offload_param needs stage 3, and stage is 2"));
   CHECK_THAT(error_of("stage = 3\noffload_param = \"cpu\"\n"), Contains("without offload_optimizer"));
@@ -71,4 +77,23 @@ TEST_CASE("stage 1 accumulates whole gradients by default, stage 2 pieces: the s
         {.world = 2, .config = "[strategy.zero]\nstage = " + stage + "\n", .overrides = {"train.accumulation=2"}});
   };
   CHECK(testing::differences(run("1"), run("2"), 1e-10) == "");
+}
+
+TEST_CASE("pin_memory without offload is said to do nothing") {
+  const auto notes_of = [](const std::vector<std::pair<std::string, config::Value>>& entries) {
+    config::Section section{"strategy.zero", {}, {}};
+    for (const auto& [key, value] : entries)
+      section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", 7}});
+    Diagnostics diagnostics;
+    const Zero plugin{{section, diagnostics}};
+    diagnostics.throw_if_any();
+    return plugin.notes();
+  };
+  for (const std::int64_t stage : {0, 1, 2, 3}) {
+    CHECK(notes_of({{"stage", stage}, {"pin_memory", true}}) ==
+          std::vector<std::string>{"note: strategy.zero.pin_memory has no effect without offload_optimizer = \"cpu\""});
+    CHECK(notes_of({{"stage", stage}}).empty());
+  }
+  CHECK(
+      notes_of({{"stage", std::int64_t{1}}, {"offload_optimizer", std::string("cpu")}, {"pin_memory", true}}).empty());
 }
