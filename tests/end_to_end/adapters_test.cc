@@ -12,11 +12,12 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   const Workspace work;
   const auto base = work.write("base.toml", small_config());
   REQUIRE(work.run({"run", base}).code == 0);
-  const auto file = work.write("a.toml",
-                               "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
-                               "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[train]\nglobal_batch = 16\n"
-                               "[checkpoint]\nevery_steps = 4\n[strategy.lora]\nrank = 2\ninit = \"random\"\n"
-                               "[strategy.fsdp]\n");
+  const auto file = work.write(
+      "a.toml",
+      "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
+      "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[train]\nglobal_batch = 16\n"
+      "[checkpoint]\nevery_steps = 4\n[strategy.lora]\nrank = 2\ninit = \"random\"\nmodules_to_save = [\"ln_f\"]\n"
+      "[strategy.fsdp]\n");
   const auto ended = work.run({"run", file, "-n", "2"});
   INFO(ended.all());
   REQUIRE(ended.code == 0);
@@ -31,6 +32,8 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   REQUIRE(peft.code == 0);
   const capstan::checkpoint::SafetensorsFile adapter(work.folder() / "peft/adapter_model.safetensors");
   CHECK(adapter.has("base_model.model.transformer.h.0.attn.c_attn.lora_B.weight"));
+  CHECK(adapter.has("base_model.model.transformer.ln_f.bias"));
+  CHECK(read_json(work.folder() / "peft/adapter_config.json").at("modules_to_save") == Json{"transformer.ln_f"});
 
   CHECK_THAT(work.run({"export", "runs/adapted", "--out", "model"}).err,
              Contains("fix: write its adapters with --to peft, or add them into it with --merge"));
@@ -47,4 +50,5 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   CHECK_FALSE(same("transformer.h.0.attn.c_attn.weight"));
   CHECK(same("transformer.h.0.ln_1.weight"));
   CHECK(same("transformer.wte.weight"));
+  CHECK_FALSE(same("transformer.ln_f.weight"));
 }

@@ -1,4 +1,4 @@
-// tools/bench/sharding.py drives the real program; on CPU ranks and a tiny model here.
+// tools/bench/{sharding,models,checkpoint}.py drive the real program; on CPU ranks and tiny models here.
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -23,13 +23,12 @@ struct Ended {
   std::string text;  // standard output and error
 };
 
-// The harness with a model of a few thousand parameters.
-Ended bench(const Workspace& work, const std::string& arguments) {
-  const auto command =
-      cat("cd '", work.folder().string(), "' && OMP_NUM_THREADS=1 python3 '",
-          (source_dir() / "tools" / "bench" / "sharding.py").string(), "' --capstan '",
-          (binary_dir() / "bin" / "capstan").string(), "' --device cpu --precision fp32 --vocab 300 --hidden 12",
-          " --layers 2 --heads 3 --seq 9 --micro-batch 2 --accumulation 3 --steps 3 --warmup 1 ", arguments, " 2>&1");
+// A script of tools/bench on the CPU.
+Ended run_script(const Workspace& work, const std::string& script, const std::string& arguments) {
+  const auto command = cat("cd '", work.folder().string(), "' && OMP_NUM_THREADS=1 python3 '",
+                           (source_dir() / "tools" / "bench" / script).string(), "' --capstan '",
+                           (binary_dir() / "bin" / "capstan").string(), "' --device cpu --precision fp32 --steps 3 ",
+                           arguments, " 2>&1");
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Ended ended;
@@ -37,6 +36,21 @@ Ended bench(const Workspace& work, const std::string& arguments) {
   while (const auto read = std::fread(block.data(), 1, block.size(), pipe)) ended.text.append(block.data(), read);
   ended.code = WEXITSTATUS(::pclose(pipe));
   return ended;
+}
+
+// The sharding benchmark with a model of a few thousand parameters.
+Ended bench(const Workspace& work, const std::string& arguments) {
+  return run_script(
+      work, "sharding.py",
+      "--vocab 300 --hidden 12 --layers 2 --heads 3 --seq 9 --micro-batch 2 --accumulation 3 --warmup 1 " + arguments);
+}
+
+// The same of saves.
+Ended bench_saves(const Workspace& work, const std::string& arguments) {
+  return run_script(work, "checkpoint.py",
+                    "--layers 2 --seq 9 --save-after 4 --set model.hidden_size=16 --set model.num_heads=4"
+                    " --set model.num_kv_heads=2 --set model.ff_dim=24 --set model.vocab_size=300 " +
+                        arguments);
 }
 
 std::vector<Json> lines(const std::string& text) {
@@ -101,4 +115,71 @@ TEST_CASE("the sharding benchmark refuses cases that it does not have") {
   const auto ended = bench(work, "zero-4");
   CHECK(ended.code == 2);
   CHECK_THAT(ended.text, Contains("there is no case zero-4; --list prints them"));
+}
+
+TEST_CASE("the models benchmark measures models, strategies and a peer's script, and keeps a record") {
+  const Workspace work;
+  const std::string tiny =
+      ":model.hidden_size=16,model.num_layers=2,model.num_heads=4,model.vocab_size=300,data.max_length=9";
+  work.write("peer.py",
+             "import json, sys\n"
+             "print('RESULT ' + json.dumps(dict(step_s=1, tok_s_gpu=len(sys.argv), peak_gib=2, params=3)))\n");
+  const auto ended =
+      run_script(work, "models.py",
+                 cat("--warmup 1 --record kept.json --peer peer.py 'bloom-560m", tiny, "' 'llama-8b-lora+tp2+sp@2",
+                     tiny, ",model.num_kv_heads=2,model.ff_dim=16' peer:some-case:mb=1 'mixtral-8l+ep2@2", tiny,
+                     ",model.num_kv_heads=2,model.ff_dim=16,model.num_expert=1'"));
+  INFO(ended.text);
+  CHECK(ended.code == 1);
+  const auto results = lines(ended.text);
+  REQUIRE(results.size() == 4);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(results[i].at("gpus") == i + 1);
+    CHECK(results[i].at("tokens_per_s_per_gpu").get<double>() > 0);
+    CHECK(results[i].at("parameters").get<double>() > 3600);
+  }
+  CHECK(results[2].at("tokens_per_s_per_gpu") == 5);  // the case, mb, steps and warm
+  CHECK_THAT(results[3].at("error").get<std::string>(), Contains("did you mean 'num_experts'?"));
+  CHECK(read_json(work.folder() / "kept.json").at("results").size() == 4);
+}
+
+TEST_CASE("the models benchmark refuses models and words that it does not have") {
+  const Workspace work;
+  for (const auto* name : {"bloom-561m", "llama-8b+dp2", "llama-8b+tp"})
+    CHECK_THAT(run_script(work, "models.py", name).text, Contains(cat("there is no case ", name)));
+  CHECK_THAT(run_script(work, "models.py", "peer:x").text, Contains("--peer names no script"));
+}
+
+TEST_CASE("the checkpoint benchmark saves, kills the run, and finds what it resumes equal") {
+  const Workspace work;
+  const auto ended =
+      bench_saves(work, "--gpus 2 --record kept.json fsdp-full_shard zero-1:checkpoint.asynchronous=false");
+  INFO(ended.text);
+  REQUIRE(ended.code == 0);
+  const auto results = lines(ended.text);
+  REQUIRE(results.size() == 2);
+  for (const auto& result : results) {
+    CHECK(result.at("bit_equal") == true);
+    CHECK(result.at("compared_steps") == 3);
+    // Two embeddings of 300 x 16; in a block q and o of 16 x 16, k and v of 8 x 16, three of 24 x 16, two norms; one
+    // more.
+    CHECK(result.at("parameters") == 2 * 300 * 16 + 2 * (2 * 256 + 2 * 128 + 3 * 384 + 32) + 16);
+    for (const char* number : {"stall_s", "write_s", "step_s", "start_s", "resume_s"}) {
+      INFO(number);
+      CHECK(result.at(number) > 0);
+    }
+  }
+  CHECK(read_json(work.folder() / "kept.json").at("results") == Json(results));
+}
+
+TEST_CASE("the checkpoint benchmark says what failed, in either run") {
+  const Workspace work;
+  const auto ended = bench_saves(work, "fsdp-full_shard:train.max_stepz=1");
+  CHECK(ended.code == 1);
+  CHECK_THAT(lines(ended.text).at(0).at("error").get<std::string>(), Contains("exit code 2") && Contains("max_steps"));
+  const auto unknown = bench_saves(work, "zero-4");
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.text, Contains("there is no case zero-4; --list prints them"));
+  const auto early = bench_saves(work, "--save-after 1 none");
+  CHECK_THAT(early.text, Contains("--save-after at least 2"));
 }

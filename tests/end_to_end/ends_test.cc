@@ -1,6 +1,5 @@
 // How a run of several processes ends: when one rank fails, is killed, hangs, or all are asked to stop.
 #include <capstan/base/exit_code.h>
-#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -22,15 +21,6 @@ constexpr std::chrono::seconds limit(100);
 std::string probe(int rank, const std::string& how) {
   return cat("[monitor.probe]\nrank = ", rank, "\nstep = 2\nhow = \"", how, "\"\npath = \"",
              fixture("monitor", "probe"), "\"\n");
-}
-
-// The process of a rank among those that the launcher started.
-pid_t process_of(const Program& launcher, int rank) {
-  for (const auto child : launcher.children()) {
-    const auto environment = capstan::read_file(cat("/proc/", child, "/environ"));
-    if (environment.find(cat("CAPSTAN_RANK=", rank, '\0')) != std::string::npos) return child;
-  }
-  return -1;
 }
 
 // SQuAD with 12 questions, one of them too long for 97 tokens whatever is cut from its context.
@@ -115,7 +105,7 @@ TEST_CASE("a rank that is killed is named with its signal, and all others end") 
       "a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, "[strategy.fsdp]\nmode = \"full_shard\"\n"));
   Program program(work.folder(), {"run", file, "-n", "3"});
   REQUIRE(program.wait_for("global_step: 2 "));
-  const auto victim = process_of(program, rank);
+  const auto victim = program.rank(rank);
   REQUIRE(victim > 0);
   REQUIRE(kill(victim, SIGKILL) == 0);
   const auto ended = program.wait(limit);

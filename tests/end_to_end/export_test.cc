@@ -98,6 +98,7 @@ TEST_CASE("export writes a run again, in another dtype and smaller files; what s
   check_refused(work, {"export", "again", "--out", "x"}, "again: it holds no config.toml: this is no run's folder");
   check_refused(work, {"export", run, "--dtype", "int8"}, "--dtype");
   check_refused(work, {"export", run, "--to", "gguf"}, "--to");
+  check_refused(work, {"export", run, "--shard-gb", "0"}, "--shard-gb: 0 is no number above 0");
 }
 
 TEST_CASE("flags of other programs are answered with the option that does it") {

@@ -3,12 +3,9 @@
 #include <capstan_catch.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
-#include <memory>
 
+#include "end_to_end/gpus.h"
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
@@ -26,26 +23,6 @@ std::string config(const std::string& more) {
                        {"global_batch", "global_batch = 48"},
                        {"lr", "lr = 3e-3"}},
                       more);
-}
-
-// All that the driver shows, or those of CUDA_VISIBLE_DEVICES.
-int visible_gpus() {
-  if (const char* chosen = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const std::string list(chosen);
-    return list.empty() ? 0 : 1 + static_cast<int>(std::count(list.begin(), list.end(), ','));
-  }
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen("nvidia-smi -L 2>/dev/null", "r"), &pclose);
-  std::array<char, 512> line{};
-  int count = 0;
-  while (pipe && std::fgets(line.data(), line.size(), pipe.get()) != nullptr)
-    count += std::string(line.data()).rfind("GPU ", 0) == 0 ? 1 : 0;
-  return count;
-}
-
-bool too_few(int wanted) {
-  const int seen = visible_gpus();
-  if (seen < wanted) std::cout << "skipped: " << wanted << " GPUs are needed, " << seen << " visible" << std::endl;
-  return seen < wanted;
 }
 
 struct Result {
@@ -103,7 +80,7 @@ void check_trained(const Result& result) {
 
 TEST_CASE("one, two and four GPUs have the losses of the CPU", "[.gpu]") {
   const std::string accumulation = GENERATE(as<std::string>(), "1", "4");
-  if (too_few(1)) return;
+  if (too_few_gpus(1)) return;
   const Workspace work;
   // Without dropout attention takes the fused path, with it the unfused one; the masks are the CPU's.
   const std::vector<std::string> overrides{"train.accumulation=" + accumulation,
@@ -113,7 +90,7 @@ TEST_CASE("one, two and four GPUs have the losses of the CPU", "[.gpu]") {
   auto on_gpu = overrides;
   on_gpu.push_back("run.device=cuda");
   for (const int world : {1, 2, 4}) {
-    if (too_few(world)) continue;
+    if (too_few_gpus(world)) continue;
     for (const std::string mode : {"full_shard", "no_shard"}) {
       INFO("accumulation " << accumulation << " GPUs " << world << " " << mode);
       const auto result = run(work, cat(mode, "-", world), world, on_gpu, mode);
@@ -133,11 +110,11 @@ TEST_CASE("one, two and four GPUs have the losses of the CPU", "[.gpu]") {
 }
 
 TEST_CASE("bf16 on a GPU stays near float32", "[.gpu]") {
-  if (too_few(1)) return;
+  if (too_few_gpus(1)) return;
   const Workspace work;
   const auto reference = run(work, "cpu", 1, {"train.accumulation=4"}, "");
   for (const int world : {1, 2}) {
-    if (too_few(world)) continue;
+    if (too_few_gpus(world)) continue;
     INFO("GPUs " << world);
     const auto result = run(work, cat("bf16-", world), world,
                             {"train.accumulation=4", "train.precision=bf16", "run.device=cuda"}, "full_shard");
@@ -150,11 +127,11 @@ TEST_CASE("bf16 on a GPU stays near float32", "[.gpu]") {
 }
 
 TEST_CASE("fp16 on a GPU stays near float32, with a loss scale that moves and one that overflows at first", "[.gpu]") {
-  if (too_few(1)) return;
+  if (too_few_gpus(1)) return;
   const Workspace work;
   const auto reference = run(work, "cpu", 1, {"train.accumulation=4"}, "");
   for (const int world : {1, 2}) {
-    if (too_few(world)) continue;
+    if (too_few_gpus(world)) continue;
     INFO("GPUs " << world);
     const std::vector<std::string> fp16{"train.accumulation=4", "train.precision=fp16", "run.device=cuda"};
     auto moving = fp16;
@@ -178,7 +155,7 @@ TEST_CASE("fp16 on a GPU stays near float32, with a loss scale that moves and on
 }
 
 TEST_CASE("deterministic: full_shard and no_shard are bit-equal on two GPUs, and so is a second run", "[.gpu]") {
-  if (too_few(2)) return;
+  if (too_few_gpus(2)) return;
   const std::string precision = GENERATE(as<std::string>(), "fp32", "bf16");
   const std::string reduce = GENERATE(as<std::string>(), "step", "micro_step");
   INFO(precision << " " << reduce);
@@ -196,13 +173,13 @@ TEST_CASE("deterministic: full_shard and no_shard are bit-equal on two GPUs, and
 }
 
 TEST_CASE("deterministic: recomputed units and regions change no bit on GPUs", "[.gpu]") {
-  if (too_few(1)) return;
+  if (too_few_gpus(1)) return;
   const std::string precision = GENERATE(as<std::string>(), "fp32", "bf16");
   const Workspace work;
   const std::vector<std::string> overrides{"run.device=cuda", "run.deterministic=true", "train.accumulation=2",
                                            "model.dropout=0.1", "train.precision=" + precision};
   for (const int world : {1, 2}) {
-    if (too_few(world)) continue;
+    if (too_few_gpus(world)) continue;
     const auto plain = run(work, cat("plain-", world), world, overrides, "full_shard");
     check_trained(plain);
     int number = 0;
@@ -240,6 +217,7 @@ const std::vector<Sharding>& shardings() {
       {"zero-3-offload", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n", false},
       {"zero-3-offload-unpinned", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\npin_memory = false\n",
        false},
+      {"zero-2-offload-half", "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\noffload_ratio = 0.5\n", false},
       {"shard_grad_op", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n"},
       {"hybrid", "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 2\n", false, 4},
       {"hybrid-1", "[strategy.fsdp]\nmode = \"hybrid_shard\"\nshard_size = 1\n", false},
@@ -256,7 +234,7 @@ const std::vector<Sharding>& shardings() {
 }  // namespace
 
 TEST_CASE("every way to shard learns the same on the GPUs that are there", "[.gpu][sharding]") {
-  if (too_few(2)) return;
+  if (too_few_gpus(2)) return;
   const int world = visible_gpus() >= 4 ? 4 : 2;
   const Workspace work;
   const std::vector<std::string> overrides{"train.accumulation=4", "model.dropout=0.1"};
@@ -276,7 +254,7 @@ TEST_CASE("every way to shard learns the same on the GPUs that are there", "[.gp
 }
 
 TEST_CASE("deterministic: ways to shard are bit-equal on the GPUs that are there", "[.gpu][sharding]") {
-  if (too_few(2)) return;
+  if (too_few_gpus(2)) return;
   const int world = visible_gpus() >= 4 ? 4 : 2;
   const Workspace work;
   for (const std::string reduce : {"step", "micro_step"}) {
@@ -294,8 +272,31 @@ TEST_CASE("deterministic: ways to shard are bit-equal on the GPUs that are there
   }
 }
 
+TEST_CASE("deterministic: gradients that pass through host memory are those that stay on the GPUs",
+          "[.gpu][sharding]") {
+  if (too_few_gpus(2)) return;
+  const std::string reduce = GENERATE(as<std::string>(), "step", "micro_step");
+  const std::string dtype = GENERATE(as<std::string>(), "fp32", "bf16");
+  const std::string stage = GENERATE(as<std::string>(), "2", "3");
+  INFO("reduce " << reduce << " in " << dtype << " stage " << stage);
+  const Workspace work;
+  const std::vector<std::string> overrides{"run.device=cuda", "run.deterministic=true", "train.accumulation=3",
+                                           "train.precision=bf16", "train.reduce=" + reduce};
+  const auto table = cat("[strategy.zero]\nstage = ", stage, "\nreduce_dtype = \"", dtype, "\"\n");
+  const auto offload = table + "offload_optimizer = \"cpu\"\n";
+  const auto stays = run_with(work, "stays", 2, overrides, table);
+  const auto passes = run_with(work, "passes", 2, overrides, offload);
+  // Later steps follow another AdamW's rounding.
+  CHECK(passes.metrics.all("loss").front() == stays.metrics.all("loss").front());
+  CHECK(passes.metrics.all("grad_norm").front() == stays.metrics.all("grad_norm").front());
+  const auto again = run_with(work, "again", 2, overrides, offload);
+  CHECK(again.metrics.all("loss") == passes.metrics.all("loss"));
+  CHECK(again.metrics.all("grad_norm") == passes.metrics.all("grad_norm"));
+  CHECK(bit_equal(again.weights, passes.weights));
+}
+
 TEST_CASE("more ranks than GPUs are refused in words", "[.gpu]") {
-  if (too_few(1)) return;
+  if (too_few_gpus(1)) return;
   const Workspace work;
   const auto file = work.write("a.toml", config(""));
   const int gpus = visible_gpus();

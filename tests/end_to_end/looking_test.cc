@@ -117,5 +117,9 @@ TEST_CASE("generate refuses prompts that no model could answer") {
   CHECK(nothing.out.empty());
   const auto none = work.run({"generate", "runs/none", "a"});
   CHECK(none.code == 2);
-  CHECK_THAT(none.err, Contains("there is no such folder"));
+  CHECK_THAT(none.err, Contains("there is no folder ") && Contains("runs/none"));
+  const auto no_run = work.run({"eval", "runs/none"});
+  CHECK(no_run.code == 2);
+  CHECK_THAT(no_run.err,
+             Contains("there is no runs/none\n    fix: name a configuration (TOML), a run's folder or one of its"));
 }

@@ -155,6 +155,22 @@ std::vector<pid_t> Program::children() const {
   return out;
 }
 
+pid_t Program::rank(int number) const {
+  for (const auto child : children()) {
+    const auto variables = text_of(cat("/proc/", child, "/environ"));
+    if (variables.find(cat("CAPSTAN_RANK=", number, '\0')) != std::string::npos) return child;
+  }
+  return -1;
+}
+
+std::vector<pid_t> still_running(const std::vector<pid_t>& processes) {
+  std::vector<pid_t> out;
+  for (const auto process : processes) {
+    if (!is_zombie(std::to_string(process))) out.push_back(process);
+  }
+  return out;
+}
+
 // Children may be in process groups of their own.
 void Program::kill_all() const {
   const auto started = children();

@@ -56,6 +56,8 @@ class Program {
   Outcome wait(std::chrono::seconds limit = std::chrono::seconds(240));
   /// Processes that it started and that still run.
   std::vector<pid_t> children() const;
+  /// The process of a rank among them; -1 when there is none.
+  pid_t rank(int number) const;
 
  private:
   void kill_all() const;
@@ -65,6 +67,9 @@ class Program {
   int status_ = 0;
   bool ended_ = false;
 };
+
+/// Those of these processes that still run.
+std::vector<pid_t> still_running(const std::vector<pid_t>& processes);
 
 /// A temporary folder with the files of one test.
 class Workspace {

@@ -47,14 +47,6 @@ bool wait_for_file(const fs::path& file) {
   return true;
 }
 
-pid_t process_of(const Program& launcher, int rank) {
-  for (const auto child : launcher.children()) {
-    const auto environment = capstan::read_file(cat("/proc/", child, "/environ"));
-    if (environment.find(cat("CAPSTAN_RANK=", rank, '\0')) != std::string::npos) return child;
-  }
-  return -1;
-}
-
 // What the numbers of an uninterrupted run are.
 struct Series {
   std::vector<double> losses;
@@ -78,7 +70,7 @@ void run_and_kill(const Workspace& work, const std::string& file) {
   Program program(work.folder(), {"run", file, "-n", "3", "run.deterministic=true"});
   REQUIRE(wait_for_file(step_folder(work.folder() / "runs/small", 4) / "manifest.json"));
   REQUIRE(program.wait_for("global_step: 5 "));
-  const auto victim = process_of(program, 1);
+  const auto victim = program.rank(1);
   REQUIRE(victim > 0);
   REQUIRE(kill(victim, SIGKILL) == 0);
   const auto ended = program.wait(limit);

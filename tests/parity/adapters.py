@@ -19,9 +19,10 @@ from models import VOCAB, bloom, gpt2, llama, make_model, mixtral, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),
-    "bloom": (bloom, dict(target_modules=["query_key_value", "dense"], r=3, lora_alpha=3)),
-    "llama": (lambda: llama(num_key_value_heads=2), dict(target_modules=["q_proj", "v_proj", "up_proj"], r=5,
-                                                         lora_alpha=7, use_rslora=True)),
+    "bloom": (bloom, dict(target_modules=["query_key_value", "dense"], r=3, lora_alpha=3, bias="all")),
+    "llama": (lambda: llama(num_key_value_heads=2, tie_word_embeddings=False),
+              dict(target_modules=["q_proj", "v_proj", "up_proj"], r=5, lora_alpha=7, use_rslora=True,
+                   modules_to_save=["lm_head", "model.norm"])),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
 }
 
@@ -32,11 +33,27 @@ def logits(model):
         return {"ids": ids, "logits": model(input_ids=ids).logits.contiguous()}
 
 
+def move_whole(adapted):
+    """As if it had been trained: what is trained beside adapters is no longer the base's."""
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if parameter.requires_grad and "lora_" not in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+
+
+def of_file(state, key):
+    """peft's own tensor for a key of adapter_model.safetensors that is no adapter's."""
+    module, leaf = key.rsplit(".", 1)
+    return state[key] if key in state else state[f"{module}.modules_to_save.default.{leaf}"]
+
+
 def make(folder):
     for name, (family, options) in CASES.items():
         model = make_model(*family())
         model.save_pretrained(folder / name)
         adapted = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **options)).eval()
+        move_whole(adapted)
         adapted.save_pretrained(folder / name / "adapter")
         save_file(logits(adapted), folder / name / "adapter-reference.safetensors")
 
@@ -46,8 +63,14 @@ def load(folder, name):
         base = AutoModelForCausalLM.from_pretrained(folder / case, attn_implementation="eager").eval()
         plain = logits(base)["logits"]
         adapted = PeftModel.from_pretrained(base, folder / case / name).eval()
-        own = {key.replace(".default.", ".") for key in adapted.state_dict() if "lora_" in key}
-        assert own == set(load_file(folder / case / name / "adapter_model.safetensors")), (case, "another set of tensors")
+        state = adapted.state_dict()
+        written = load_file(folder / case / name / "adapter_model.safetensors")
+        own = {key.replace(".default.", ".") for key in state if "lora_" in key}
+        assert own == {key for key in written if "lora_" in key}, (case, "another set of tensors")
+        for key in set(written) - own:
+            assert torch.equal(of_file(state, key), written[key]), (case, key, "peft has not loaded it")
+        saved = {key.split(".modules_to_save.default.")[0] for key in state if ".modules_to_save.default." in key}
+        assert len(saved) == len(adapted.peft_config["default"].modules_to_save or []), (case, saved)
         out = logits(adapted)
         assert not torch.equal(out["logits"], plain), (case, "the adapter does nothing")
         save_file(out, folder / case / f"{name}-reference.safetensors")
@@ -56,5 +79,7 @@ def load(folder, name):
 if __name__ == "__main__":
     warnings.simplefilter("error", UserWarning)
     warnings.filterwarnings("ignore", message=".*vocabulary was not modified.*")
+    # peft says so of any lm_head in modules_to_save: it looks at the class, not at the model, whose head is its own.
+    warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True` and a tied layer is part")
     torch.set_num_threads(1)
     {"make": make, "load": load}[sys.argv[1]](pathlib.Path(sys.argv[2]), *sys.argv[3:])

@@ -48,10 +48,10 @@ inline const std::filesystem::path& folders() {
 }
 
 inline setup::Job prepare(const std::string& plugin, const std::filesystem::path& folder, const std::string& precision,
-                          const std::string& tokenizer = "byte") {
+                          const std::string& tokenizer = "byte", const std::string& device = "cpu") {
   const auto config = folder / ("job-" + precision + ".toml");
   std::ofstream(config)
-      << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
+      << "[run]\ndevice = \"" << device << "\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
       << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
       << "\"\ntrain = \"" CAPSTAN_SOURCE_DIR
          "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"

@@ -1,6 +1,7 @@
 """Writes tiny random models of every family as transformers saves them, and what transformers and PyTorch do with them.
 
     models.py FOLDER
+    models.py FOLDER SEEDS
 
 For each case of CASES, FOLDER/<case> gets config.json and model.safetensors (float32), as save_pretrained writes them,
 and for each of float32 and float64
@@ -19,6 +20,13 @@ and for each of float32 and float64
         bfloat16.logits [batch, seq, vocab]: what transformers computes in bfloat16, as float32 (float32 only)
     gradients-<dtype>/model.safetensors
         d (loss + aux_loss) / d parameter, under the names and shapes of model.safetensors
+
+With SEEDS, for GPUs: models whose sizes their kernels are made for, SEEDS times each, FOLDER/<case>-<seed>, with
+
+    reference-cuda.safetensors
+        ids             int64 [batch, seq]
+        logits          [batch, seq, vocab] in float32 on the GPU
+        bfloat16.logits [batch, seq, vocab]: in bfloat16 there, by the attention that transformers chooses itself
 
 No dropout. In float64 transformers' own float32 detours (norms, softmax, rotary angles, slopes) are float64 too.
 """
@@ -88,6 +96,16 @@ CASES = {
 }
 
 
+ON_GPU = {
+    "gpt2": lambda: gpt2(n_embd=512, n_inner=2048, n_layer=6, n_head=8),
+    "bloom": lambda: bloom(hidden_size=512, n_layer=6, n_head=8),
+    "llama": lambda: llama(num_key_value_heads=2, hidden_size=512, intermediate_size=1408, num_hidden_layers=6,
+                           num_attention_heads=8, rope_theta=500.0),
+    "mixtral": lambda: mixtral(hidden_size=512, intermediate_size=704, num_hidden_layers=6, num_attention_heads=8,
+                               num_local_experts=8),
+}
+
+
 @contextlib.contextmanager
 def double_for_float(dtype):
     """Makes code that asks for float32 by name get float64, where dtype is that."""
@@ -112,12 +130,12 @@ def masked_labels(ids):
     return labels, real
 
 
-def make_model(kind, config):
-    torch.manual_seed(11)
+def make_model(kind, config, seed=11, noise=0.1):
+    torch.manual_seed(seed)
     model = kind._from_config(config, attn_implementation="eager")
     with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+            parameter.add_(torch.randn_like(parameter), alpha=noise)
     return model.eval()
 
 
@@ -232,9 +250,30 @@ def write_case(folder, kind, config):
     assert names <= set(gradients), names - set(gradients)
 
 
+def write_on_gpu(folder, kind, config, seed):
+    model = make_model(kind, config, seed, noise=0.02)
+    model.save_pretrained(folder)
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    ids = random_ids((4, 128), seed).cuda()
+    tensors = {"ids": ids}
+    for name, dtype in (("logits", torch.float32), ("bfloat16.logits", torch.bfloat16)):
+        model = kind._from_config(config, dtype=dtype).eval()
+        model.load_state_dict(weights)
+        with torch.no_grad():
+            tensors[name] = model.cuda()(input_ids=ids).logits.float()
+    save_file(dense(tensors), folder / "reference-cuda.safetensors", {"format": "pt"})
+
+
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    if len(sys.argv) > 2:
+        for name, case in ON_GPU.items():
+            for seed in range(int(sys.argv[2])):
+                folder = pathlib.Path(sys.argv[1]) / f"{name}-{seed}"
+                folder.mkdir(parents=True)
+                write_on_gpu(folder, *case(), seed)
+        return
     for name, case in CASES.items():
         folder = pathlib.Path(sys.argv[1]) / name
         folder.mkdir(parents=True)

@@ -12,39 +12,23 @@
 #include <set>
 
 #include "parity/models.h"
+#include "parity/reference.h"
 #include "setup/session.h"
 #include "train/generate.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
 using namespace capstan;
+using parity::batch_of;
 using parity::Case;
 using parity::cases;
 using parity::folders;
+using parity::load;
+using parity::logits_of;
 using parity::prepare;
+using parity::Tensors;
 
 namespace {
-
-using Tensors = std::map<std::string, at::Tensor>;
-
-Tensors load(const std::filesystem::path& path) {
-  const checkpoint::SafetensorsFile file(path);
-  Tensors out;
-  for (const auto& [name, info] : file.tensors()) {
-    out[name] = at::empty(info.shape, at::TensorOptions(info.dtype));
-    file.read(name, layout::Box::whole(info.shape), out[name]);
-  }
-  return out;
-}
-
-nn::Batch batch_of(const at::Tensor& ids) {
-  nn::Batch batch;
-  batch.tokens = ids;
-  batch.positions = at::arange(ids.size(1), at::kLong).expand_as(ids);
-  batch.sample_ids = at::arange(ids.size(0), at::kLong);
-  batch.training = true;  // the models have no dropout
-  return batch;
-}
 
 /// transformers shifts its labels itself; ours are the target of each position.
 at::Tensor shifted(const at::Tensor& labels) {
@@ -52,18 +36,6 @@ at::Tensor shifted(const at::Tensor& labels) {
   auto out = at::full_like(labels, -100);
   out.narrow(-1, 0, length - 1).copy_(labels.narrow(-1, 1, length - 1));
   return out;
-}
-
-/// Logits of all positions, [batch, seq, vocab].
-at::Tensor logits_of(setup::Session& session, const at::Tensor& ids) {
-  const at::NoGradGuard no_grad;
-  auto batch = batch_of(ids);
-  std::vector<at::Tensor> positions;
-  for (std::int64_t t = 0; t < ids.size(1); ++t) {
-    batch.last = at::full({ids.size(0)}, t, at::kLong);
-    positions.push_back(session.runner->forward(batch).states);
-  }
-  return at::stack(positions, 1);
 }
 
 /// max|a - b| / largest, b's own maximum if not given.

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/files.h>
+#include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/peft.h>
 #include <capstan_catch.h>
 
@@ -29,12 +30,18 @@ struct Case {
 
 const Case cases[] = {
     {"gpt", "rank = 4\nalpha = 9\ntargets = [\"c_attn\", \"mlp.c_proj\"]\n",
-     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\n"},
-    {"bloom", "rank = 3\ntargets = [\"query_key_value\", \"dense\"]\n", "rank = 5\ntargets = [\"all-linear\"]\n"},
-    {"llama", "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", \"up_proj\"]\n",
-     "rank = 4\nalpha = 6\ntargets = [\"linear_qkv\", \"linear_fc1\", \"down_proj\"]\n"},
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nbias = \"lora_only\"\n"
+     "modules_to_save = [\"c_fc\", \"ln_f\"]\n"},
+    {"bloom", "rank = 3\ntargets = [\"query_key_value\", \"dense\"]\nbias = \"all\"\n",
+     "rank = 5\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"input_layernorm\"]\n"},
+    {"llama",
+     "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", \"up_proj\"]\n"
+     "modules_to_save = [\"lm_head\", \"model.norm\"]\n",
+     "rank = 4\nalpha = 6\ntargets = [\"linear_qkv\", \"linear_fc1\", \"down_proj\"]\n"
+     "modules_to_save = [\"lm_head\", \"norm\"]\n"},
     {"mixtral", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\"]\n",
-     "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\n"},
+     "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\n"
+     "modules_to_save = [\"o_proj\"]\n"},
 };
 
 const fs::path& folders() {
@@ -91,6 +98,22 @@ void check_close(const at::Tensor& a, const at::Tensor& b) {
   CHECK((a - b).abs().max().item<double>() <= 1e-5 * b.abs().max().item<double>());
 }
 
+// A model as if it had been trained: adapters are drawn, what is trained beside them has moved.
+class Trained : public layout::Source {
+ public:
+  Trained(const fs::path& folder, const layout::FileMap& files) : drawn_(9), base_(folder, files) {}
+  bool has(const layout::Param& param) const override { return base_.has(param) || drawn_.has(param); }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
+    if (!base_.has(param)) return drawn_.fill(param, box, out);
+    base_.fill(param, box, out);
+    if (param.trainable) out.mul_(1.25).add_(0.1);
+  }
+
+ private:
+  nn::InitSource drawn_;
+  checkpoint::FolderSource base_;
+};
+
 std::string error_of(const std::string& plugin, const std::string& lora) {
   try {
     const auto job = prepare(plugin, lora);
@@ -123,15 +146,23 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = setup::materialise(job, communicator);
+      const auto files = job.model.object->file_map();
+      Trained trained(folders() / one.plugin, files);
+      session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
-      std::vector<const nn::Adapter*> adapters;
-      for (const auto& unit : session.units) {
-        for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
-      }
-      nn::InitSource drawn(9);
+      std::vector<const nn::Unit*> units;
+      for (const auto& unit : session.units) units.push_back(unit.get());
+      const auto contents = checkpoint::peft_contents(units);
+      CHECK(checkpoint::not_peft(contents, files) == "");
       fs::create_directory(folders() / one.plugin / "ours");
-      checkpoint::write_peft(folders() / one.plugin / "ours", adapters, job.model.object->file_map(), drawn,
+      checkpoint::write_peft(folders() / one.plugin / "ours", contents, files, trained,
                              (folders() / one.plugin).string());
+    });
+    // And starting from that folder is where this run was.
+    const auto again = prepare(one.plugin, cat(one.ours, "adapter = \"", one.plugin, "/ours\"\n"));
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = setup::materialise(again, communicator);
+      check_close(logits_of(session, reference(one.plugin, "adapter").at("ids")), ours.at(one.plugin));
     });
   }
   run_python("adapters.py", {"load", folders().string(), "ours"});
@@ -141,7 +172,34 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
   }
 }
 
+TEST_CASE("what peft's files cannot hold is said, with what can be done") {
+  const auto reason = [](const std::string& plugin, const std::string& lora) {
+    const auto job = prepare(plugin, lora);
+    std::string text;
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = setup::materialise(job, communicator);
+      std::vector<const nn::Unit*> units;
+      for (const auto& unit : session.units) units.push_back(unit.get());
+      text = checkpoint::not_peft(checkpoint::peft_contents(units), job.model.object->file_map());
+    });
+    return text;
+  };
+  CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
+        "wte.weight was trained beside the adapters and is used twice (the head is the embedding), which peft parts: "
+        "export it merged, --to hf --merge");
+  CHECK(reason("llama", "targets = [\"q_proj\"]\nmodules_to_save = [\"layers.1.self_attn.q_proj\"]\n") ==
+        "model.layers.1.self_attn.q_proj was trained whole and has an adapter, of which peft knows one: "
+        "export it merged, --to hf --merge");
+}
+
 TEST_CASE("an adapter that does not fit is refused, with every fault") {
+  CHECK_THAT(
+      error_of("llama",
+               "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", "
+               "\"up_proj\"]\nmodules_to_save = [\"o_proj\"]\nadapter = \"llama/adapter\"\n"),
+      Contains("it has no tensor base_model.model.model.layers.0.self_attn.o_proj.weight, which this run trains") &&
+          Contains("uses: base_model.model.lm_head.weight, base_model.model.model.norm.weight") &&
+          Contains("choose strategy.lora.modules_to_save and bias as in its adapter_config.json"));
   const auto text = error_of("llama", "rank = 4\ntargets = [\"q_proj\"]\nadapter = \"llama/adapter\"\n");
   CHECK_THAT(text, Contains("its rank r is 5, strategy.lora.rank is 4"));
   CHECK_THAT(text, Contains("its lora_alpha is 7, strategy.lora.alpha is 4"));
