@@ -9,9 +9,19 @@ fail() {
   exit 2
 }
 
+# One cache for all runs; CAPSTAN_CACHE of the environment wins.
+make_cache() {
+  cache=${CAPSTAN_CACHE:-$cache}
+  [ -n "$cache" ] || return 0
+  mkdir -p "$cache" || fail "cannot make the cache $cache (cache in ${CAPSTAN_SITE:-slurm/site.sh})"
+  cache=$(cd "$cache" && pwd)
+  export CAPSTAN_CACHE=$cache
+}
+
 # How Capstan is called: on this host, or in a container that sees this folder and the cache.
 capstan=()
 if [ -n "$container" ]; then
+  make_cache   # only what is there can be bound
   [ -f "$container" ] || fail "no container image $container (container in ${CAPSTAN_SITE:-slurm/site.sh})"
   capstan=(apptainer exec "${container_options[@]}" --bind "$PWD" ${cache:+--bind "$cache"} "$container" "${program:-capstan}")
 else
@@ -24,13 +34,9 @@ load_modules() {
   [ ${#modules[@]} = 0 ] || module load "${modules[@]}"
 }
 
-# One cache for all runs; CAPSTAN_CACHE of the environment wins.
-make_cache() {
-  cache=${CAPSTAN_CACHE:-$cache}
-  [ -n "$cache" ] || return 0
-  mkdir -p "$cache" || fail "cannot make the cache $cache (cache in ${CAPSTAN_SITE:-slurm/site.sh})"
-  CAPSTAN_CACHE=$(cd "$cache" && pwd)
-  export CAPSTAN_CACHE
+# The tasks of an array run beside each other, in folders of their own.
+refuse_one_name() {
+  fail "all tasks of this array would be called ${1#run.name=}: leave run.name away, and each is called <job's name>-<its job's number>"
 }
 
 # When SLURM ends the job, for ranks in containers that cannot ask: older SLURMs don't say it in the environment.
@@ -49,12 +55,16 @@ queue_again() {
     echo "slurm: this job was started $((SLURM_RESTART_COUNT + 1)) times and is not done: not queued again (most_restarts)" >&2
     exit 1
   fi
-  if [ "$(date +%s)" -lt "${SLURM_JOB_END_TIME:-9999999999}" ]; then   # else its time limit, which no exit code undoes
-    scontrol show job --oneliner "$SLURM_JOB_ID" | grep -q ' JobState=RUNNING ' || return 0
-    if scontrol show config | grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b"; then return 0; fi
-  fi
-  local job=$SLURM_JOB_ID
+  local job=$SLURM_JOB_ID   # of an array the one task: the number of one of them is the whole array's too
   if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
+  if [ "$(date +%s)" -lt "${SLURM_JOB_END_TIME:-9999999999}" ]; then   # else its time limit, which no exit code undoes
+    # Not through a pipe: what reads it may close it early, which would look like a failure of scontrol's.
+    local said
+    said=$(scontrol show job --oneliner "$job") || return 0
+    grep -q ' JobState=RUNNING ' <<<"$said" || return 0
+    said=$(scontrol show config) || said=''
+    if grep -q "^RequeueExit  *=.*\b$requeue_exit_code\b" <<<"$said"; then return 0; fi
+  fi
   scontrol requeue "$job" || echo "slurm: SLURM refuses to queue job $job again: submit it once more with run.name=$SLURM_JOB_NAME-$SLURM_JOB_ID" >&2
 }
 

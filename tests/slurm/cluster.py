@@ -100,8 +100,8 @@ class Cluster:
             (self.folder / name).mkdir(parents=True)
         for gpu in range(4):   # SLURM wants character devices; nobody opens them
             os.mknod(self.folder / f'dev/nvidia{gpu}', 0o600 | 0o020000, os.makedev(1, 3))
-        port = free_ports(15)
-        numbers = {'port': port, 'node_port': port + 1, 'node_end': port + 4, 'reserved': port + 5, 'reserved_end': port + 14}
+        port = free_ports(65)
+        numbers = {'port': port, 'node_port': port + 1, 'node_end': port + 4, 'reserved': port + 5, 'reserved_end': port + 64}
         (self.folder / 'slurm.conf').write_text(CONF.format(host=self.host, folder=self.folder, **numbers))
         (self.folder / 'gres.conf').write_text(GRES.format(folder=self.folder))
         self.launch('slurmctld', 'slurmctld', '-D', '-i')

@@ -2,8 +2,10 @@
 import itertools
 import json
 import os
+import re
 import socket
 
+import cluster
 from bench import check, check_words
 
 QUICK = ('train.max_steps=2', 'run.save_weights=false')
@@ -81,6 +83,24 @@ def spawned(bench):
     check(ranks_of(bench) == 4, f'{ranks_of(bench)} ranks')
 
 
+def spawned_rank_dies(bench):
+    """A rank that a task of srun's has started is killed: ranks of other nodes hear who it was and of what, not that it is silent."""
+    file = bench.config('[monitor.probe]\npath = "%s"\npause_s = 0.1\n' % (bench.build / 'tests/run_fixtures/monitor/probe.so'))
+    job = bench.batch(('--nodes=2', '--ntasks-per-node=1', '--cpus-per-task=2', '--no-requeue'),
+                      f'srun --kill-on-bad-exit=0 {bench.program} run {file} --spawn-local -n 2 train.max_steps=100000\necho code $?\n')
+    bench.wait_for_text('global_step: 7 ')
+    marks = ('CAPSTAN_LOCAL_RANK=1\0', 'SLURM_NODEID=1\0', f'SLURM_JOB_ID={job}\0')
+    victims = [process for process in cluster.processes() if bench.slurm.owns(process) and
+               all(mark in cluster.read(process / 'environ') for mark in marks)]
+    check(len(victims) == 1, f'{victims}')
+    cluster.kill(victims[0])
+    bench.wait_for_text('code ')
+    output = bench.output()
+    check_words(output, 'rank 3 was killed by signal 9 (SIGKILL)')
+    check(re.search(r'rank 3 on n\d failed: it was killed by signal 9 \(SIGKILL\)', output), output)
+    check('has not been heard of' not in output and 'code 0' not in output, output)
+
+
 def without_srun(bench):
     """A batch script that forgets srun runs alone, and is told so."""
     job = bench.batch(('-n4',), f'{bench.program} run {bench.config()} {" ".join(QUICK)}\n')
@@ -127,4 +147,4 @@ def late_rank(bench):
     check_words(bench.output(), 'connected 1/2', 'rank 1 on n', 'connected 2/2')
 
 
-CASES = (headers, late_rank, four_tasks, two_nodes, uneven_tasks, spawned, without_srun, stale_variables, torchrun_inside, own_port)
+CASES = (headers, late_rank, four_tasks, two_nodes, uneven_tasks, spawned, spawned_rank_dies, without_srun, stale_variables, torchrun_inside, own_port)

@@ -6,28 +6,29 @@ from bench import ROOT, check, check_words
 
 SITE = '''
 account= partition= constraint= memory= time=5 modules=() cpus_per_rank=1
-program={program} container= container_options=() cache={folder}/cache
-gate_gbps=5 signal_s=120 requeue_exit_code={code} most_restarts=3
+program={program} container={container} container_options=(--nv) cache={folder}/cache
+gate_gbps={gate} signal_s=120 requeue_exit_code={code} most_restarts=3
 '''
 
 
-def tree(bench, code=85):
+def tree(bench, code=85, gate=5, container=''):
     """A copy of slurm/ that stands where a user's tree would, so that nothing is written into this one."""
     folder = bench.folder / 'tree'
     shutil.copytree(ROOT / 'slurm', folder / 'slurm')
-    (folder / 'site.sh').write_text(SITE.format(program=bench.program, folder=bench.folder, code=code))
+    (folder / 'site.sh').write_text(SITE.format(program=bench.program, folder=bench.folder, code=code, gate=gate, container=container))
     return folder
 
 
-def submit(bench, folder, *words, status=0):
-    done = bench.slurm.run(folder / 'slurm/submit', *words, cwd=bench.folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+def submit(bench, folder, *words, status=0, env=None):
+    done = bench.slurm.run(folder / 'slurm/submit', *words, cwd=bench.folder,
+                           env=bench.variables(CAPSTAN_SITE=folder / 'site.sh', **(env or {})))
     check(done.returncode == status, f'{words}: {done.returncode}\n{done.stdout}{done.stderr}')
     return done
 
 
-def submitted_job(bench, folder, *words):
+def submitted_job(bench, folder, *words, env=None):
     """The number of the job that slurm/submit made."""
-    return re.search(r'Submitted batch job (\d+)', submit(bench, folder, *words).stdout).group(1)
+    return re.search(r'Submitted batch job (\d+)', submit(bench, folder, *words, env=env).stdout).group(1)
 
 
 def submitted(bench):
@@ -83,6 +84,124 @@ def queued_again_by_the_script(bench):
     check_words(bench.output(log), 'capstan: stopped by SIGUSR2 after step ', ' Exit code  : 86', ' Restart    : 1', 'resuming from ', ' Exit code  : 0')
 
 
+def gate(bench):
+    """On several nodes with GPUs the job begins with the bandwidth gate: it lets a run pass, or ends it with 46."""
+    quick = '[preflight]\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n'   # what is measured here is the CPU
+    for gbps, state, code, words in ((1e-6, 'COMPLETED', 0, 'global_step: 1 '), (1e9, 'FAILED', 46, 'Bandwidth below threshold')):
+        case = bench.case(f'gate-{code}')
+        folder = tree(case, gate=f'{gbps:.6f}')
+        file = case.config(quick)
+        job = submitted_job(case, folder, '--nodes=2', '--gpus-per-node=2', file.name, 'train.max_steps=2')
+        log = f'tree/logs/small-2x2-{job}.out'
+        ended = case.wait_for_end(job)
+        output = case.output(log)
+        check(ended == state, f'{ended}\n{output}')
+        check_words(output, ' GB/s (one rank a node)\n', 'connected 4/4: 4 ranks on 2 nodes by srun', words, f' Exit code  : {code}\n')
+        check(('global_step: 1 ' in output) == (code == 0), output)
+        check(case.job(job)['Restarts'] == '0', output)
+        check((folder / f'runs/small-2x2-{job}/preflight.json').exists(), output)
+
+
+def gate_of_the_file(bench):
+    """A gate that the configuration has itself is not replaced by the site's."""
+    folder = tree(bench, gate='1000000')
+    file = bench.config('[preflight]\nbefore_run = "gate"\nmin_bus_gbps = 1e-6\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n')
+    job = submitted_job(bench, folder, '--nodes=2', '--gpus-per-node=1', file.name, 'train.max_steps=2')
+    check(bench.wait_for_end(job) == 'COMPLETED', bench.output(f'tree/logs/small-2x1-{job}.out'))
+    check_words(bench.output(f'tree/logs/small-2x1-{job}.out'), 'Measured AllReduce BW: ')
+
+
+def array(bench):
+    """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and goes on in its folder."""
+    folder = tree(bench, code=86)
+    file = bench.config('[monitor.probe]\npath = "%s"\npause_s = 0.1\n[checkpoint]\nevery_steps = 5\n' %
+                        (bench.build / 'tests/run_fixtures/monitor/probe.so'))
+    job = submitted_job(bench, folder, '--array=0-1', '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
+    bench.wait_until(lambda: len(set(tasks_of(bench, job))) == 2, 'both tasks of the array have started')
+    numbers = tasks_of(bench, job)
+    logs = [f'tree/logs/small-1x2-{number}.out' for number in numbers]
+    for log in logs:
+        bench.wait_for_text('global_step: 7 ', log)
+    bench.slurm.run('scancel', '--signal=USR2', f'{job}_1.0')
+    bench.runs = 'tree/runs'
+    for task, log in enumerate(logs):
+        check(bench.wait_for_end(f'{job}_{task}') == 'COMPLETED', bench.output(log))
+        check_words(bench.output(log), ' Exit code  : 0')
+        steps, _ = bench.metrics(f'small-1x2-{numbers[task]}')
+        check([step['step'] for step in steps] == list(range(40)), f'{steps}')
+    check_words(bench.output(logs[1]), 'capstan: stopped by SIGUSR2 after step ', ' Restart    : 1', 'resuming from ')
+    check('stopped by' not in bench.output(logs[0]), bench.output(logs[0]))
+    check(len(list((folder / 'runs').iterdir())) == 2, 'other folders than one a task')
+
+
+def tasks_of(bench, job):
+    """The numbers of an array's tasks as jobs, in the order of the tasks; all are the array's own until they start."""
+    lines = bench.slurm.run('squeue', '--array', '--noheader', '--states=all', '--format=%K %A', f'--jobs={job}').stdout.splitlines()
+    return [number for _, number in sorted(line.split() for line in lines)]
+
+
+def array_of_one_name(bench):
+    """One run.name for all tasks of an array is refused, by slurm/submit and by the job itself."""
+    folder = tree(bench)
+    file = bench.config()
+    words = 'all tasks of this array would be called mine: leave run.name away'
+    check_words(submit(bench, folder, '--array=0-1', file.name, 'run.name=mine', status=2).stderr, words)
+    check('submitted' not in submit(bench, folder, '--array=0-1', file.name, 'run.name=mine', status=2).stdout, 'submitted')
+    done = bench.slurm.run('sbatch', '--parsable', '--array=0-1', '--output=array-%a.out', 'slurm/train.sbatch', file, 'run.name=mine', cwd=folder,
+                           env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+    check(done.returncode == 0, done.stderr)
+    for task in (0, 1):
+        bench.wait_for_text(words, f'tree/array-{task}.out')
+    check(not (folder / 'runs').exists(), 'a refused task made a folder')
+
+
+# Stands where apptainer would: writes down how it was called, insists that what is bound is there, and runs the program
+# without SLURM's commands, which no container has.
+APPTAINER = '''#!/bin/bash
+printf '%s\\n' "$*" >>"{log}"
+printf 'end %s, cache %s\\n' "${{SLURM_JOB_END_TIME:-}}" "${{CAPSTAN_CACHE:-}}" >>"{log}"
+[ "$1" = exec ] || exit 255
+shift
+while [ "${{1#--}}" != "$1" ]; do
+  if [ "$1" = --bind ]; then
+    [ -d "$2" ] || {{ echo "FATAL: mount source $2 doesn't exist" >&2; exit 255; }}
+    shift
+  fi
+  shift
+done
+[ -f "$1" ] || exit 255
+shift
+PATH=/nowhere exec "$@"
+'''
+
+
+def in_a_container(bench):
+    """Ranks run by apptainer, one container each: the tree and the cache are bound, and SLURM's commands are not needed."""
+    image = bench.folder / 'capstan.sif'
+    image.write_text('an image')
+    programs = bench.folder / 'programs'
+    programs.mkdir()
+    (programs / 'apptainer').write_text(APPTAINER.format(log=bench.folder / 'apptainer.log'))
+    (programs / 'apptainer').chmod(0o755)
+    folder = tree(bench, container=image)
+    path = {'PATH': f'{programs}:{bench.slurm.environment["PATH"]}'}
+    job = submitted_job(bench, folder, '--nodes=2', '--ntasks-per-node=2', bench.config().name, 'train.max_steps=2', env=path)
+    state = bench.wait_for_end(job)
+    output = bench.output(f'tree/logs/small-2x2-{job}.out')
+    check(state == 'COMPLETED', f'{state}\n{output}')
+    check_words(output, 'connected 4/4: 4 ranks on 2 nodes by srun', ' Exit code  : 0')
+    calls = bench.output('apptainer.log').splitlines()
+    begin = f'exec --nv --bind {folder} --bind {bench.folder}/cache {image} {bench.program} '
+    check(calls[0].startswith(begin + 'check '), f'{calls}')
+    ends = [line for line in calls[2:] if line.startswith('end ')]   # behind check's two; ranks' lines come in any order
+    runs = [line for line in calls[2:] if line not in ends]
+    check([call.startswith(begin + 'run logs/small-2x2-') for call in runs] == [True] * 4, f'{calls}')
+    check([bool(re.fullmatch(rf'end \d+, cache {bench.folder}/cache', line)) for line in ends] == [True] * 4, f'{calls}')
+
+    image.unlink()
+    check_words(submit(bench, folder, 'small.toml', status=2, env=path).stderr, f'no container image {image} (container in ')
+
+
 def shellcheck(bench):
     """Nothing to say about slurm/*."""
     if not shutil.which('shellcheck'):
@@ -102,4 +221,5 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, queued_again_by_the_script)
+CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, queued_again_by_the_script, gate, gate_of_the_file, array,
+         array_of_one_name, in_a_container)
