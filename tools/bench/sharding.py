@@ -17,20 +17,15 @@ A case may carry options of the configuration behind a colon: zero-3:strategy.ze
 Cases named deepspeed-… and fsdp2… are peers: scripts given by --deepspeed and --fsdp2, started through torchrun.
 """
 import argparse
-import datetime
 import json
-import os
 import pathlib
-import platform
 import shutil
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 
+from runs import GIB, circumstances, end_on_sigterm, measure_all, read_run, run, table
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-GIB = 2**30
 
 
 def strategies(gpus):
@@ -86,14 +81,6 @@ def states(strategy, parameters, arguments):
     return parameters * ((compute if stays else 0) + whole_gradients + per_piece / ranks)
 
 
-def toml(value):
-    return json.dumps(value)  # booleans, numbers and plain strings are written alike
-
-
-def table(name, options):
-    return f'[{name}]\n' + ''.join(f'{key} = {toml(value)}\n' for key, value in options.items()) + '\n'
-
-
 def configuration(arguments, case, strategy, recompute, folder):
     """The TOML file of one of our cases."""
     steps = arguments.warmup + arguments.steps
@@ -114,52 +101,6 @@ def configuration(arguments, case, strategy, recompute, folder):
     return f'# {case}\n{text}'
 
 
-def threads(arguments):
-    return str(max(1, (os.cpu_count() or 1) // arguments.gpus))
-
-
-def run(command, arguments, log):
-    """Runs a command in a process group of its own, its output in `log`; returns what is wrong with it, or None."""
-    settings = dict(os.environ, OMP_NUM_THREADS=os.environ.get('OMP_NUM_THREADS', threads(arguments)))
-    with open(log, 'w', encoding='utf-8') as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                   start_new_session=True, env=settings)
-        try:
-            code = process.wait(timeout=arguments.timeout)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if code == 0:
-        return None
-    tail = log.read_text(encoding='utf-8', errors='replace').strip().splitlines()[-12:]
-    return '\n'.join([f'no end after {arguments.timeout} s' if code is None else f'exit code {code}', *tail])
-
-
-def read_run(folder, arguments):
-    """The numbers of one of our runs, from its metrics.jsonl and summary.json."""
-    lines = (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
-    steps = [line for line in map(json.loads, lines) if 'step_time_s' in line]
-    summary = json.loads((folder / 'summary.json').read_text(encoding='utf-8'))
-    measured = steps[arguments.warmup:]
-    step_s = statistics.median(step['step_time_s'] for step in measured)
-    memory = summary['peak_memory_bytes']
-    on_gpu = arguments.device != 'cpu'
-
-    def largest(key):
-        return round(max(rank[key] for rank in memory) / GIB, 2)
-    return {'step_s': round(step_s, 5),
-            'tokens_per_s_per_gpu': round(measured[-1]['padded_tokens'] / step_s / arguments.gpus, 1),
-            'peak_gib': largest('device') if on_gpu else None,
-            'setup_gib': largest('device_setup') if on_gpu else None,
-            'host_gib': largest('host'),
-            'parameters': summary['parameters'],
-            **({'host_update': summary['host_update']} if 'host_update' in summary else {}),
-            'last_loss': round(steps[-1]['loss'], 4)}
-
-
 def measure_ours(case, arguments, scratch):
     name, _, overrides = case.partition(':')
     base = name.removesuffix('+recompute')
@@ -169,10 +110,10 @@ def measure_ours(case, arguments, scratch):
     command = [str(arguments.capstan), 'run', str(config), *filter(None, overrides.split(',')), *arguments.set]
     if arguments.gpus > 1:
         command += ['-n', str(arguments.gpus)]
-    error = run(command, arguments, scratch / 'output.log')
+    error = run(command, scratch / 'output.log', arguments.timeout, arguments.gpus)
     if error:
         return {'error': error}
-    numbers = read_run(scratch / 'bench', arguments)
+    numbers = read_run(scratch / 'bench', arguments.warmup, arguments.gpus, arguments.device != 'cpu')
     if not overrides and not arguments.set:  # options could change what is held
         numbers['states_gib'] = float(f'{states(strategy, numbers["parameters"], arguments) / GIB:.4g}')
     return numbers
@@ -188,7 +129,7 @@ def measure_peer(case, arguments, scratch):
     command = [arguments.python, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node',
                str(arguments.gpus), str(script), *words, *(f'{key}={value}' for key, value in sizes.items())]
     log = scratch / 'output.log'
-    error = run(command, arguments, log)
+    error = run(command, log, arguments.timeout, arguments.gpus)
     results = [line for line in log.read_text(encoding='utf-8', errors='replace').splitlines() if 'RESULT {' in line]
     if error or not results:
         return {'error': error or 'it printed no RESULT line'}
@@ -205,29 +146,11 @@ def measure(case, arguments):
     return {'case': case, 'gpus': arguments.gpus, **numbers}
 
 
-def output_of(*command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ''
-
-
-def hardware():
-    """What this machine is: GPUs and driver, processor, memory."""
-    gpus = output_of('nvidia-smi', '--query-gpu=name,memory.total,driver_version', '--format=csv,noheader').splitlines()
-    with open('/proc/cpuinfo', encoding='utf-8') as info:
-        processor = next((line.split(':', 1)[1].strip() for line in info if line.startswith('model name')), '')
-    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-    return {'gpus': gpus, 'processor': processor or platform.machine(), 'cores': os.cpu_count(),
-            'memory_gib': round(memory / GIB, 1)}
-
-
 def record(arguments, results):
     """The measurement with all that it depends on."""
     model = {key: getattr(arguments, key) for key in ('vocab', 'hidden', 'layers', 'heads', 'ff', 'seq')}
     batch = {key: getattr(arguments, key) for key in ('micro_batch', 'accumulation', 'precision', 'steps', 'warmup')}
-    return {'date': datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d'),
-            'capstan': output_of(str(arguments.capstan), '--version'), 'hardware': hardware(), 'model': model,
+    return {**circumstances(arguments), 'model': model,
             'training': {**batch, 'options': arguments.set}, 'results': results}
 
 
@@ -269,17 +192,12 @@ def parse(words):
 
 
 def main(words):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a running case is ended too
+    end_on_sigterm()
     arguments = parse(words)
     if arguments.list or not arguments.cases:
         print('\n'.join(arguments.known))
         return 0
-    results = []
-    for case in arguments.cases:
-        results.append(measure(case, arguments))
-        print(json.dumps(results[-1]), flush=True)
-        if arguments.record:  # after each case: what is measured is kept whatever comes next
-            arguments.record.write_text(json.dumps(record(arguments, results), indent=2) + '\n', encoding='utf-8')
+    results = measure_all(arguments, measure, record)
     return 1 if any('error' in result for result in results) else 0
 
 
