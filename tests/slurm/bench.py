@@ -43,10 +43,18 @@ mode = "full_shard"
 {more}
 '''
 
-# A run that takes until somebody stops it, in steps of about a tenth of a second.
-SLOW = '''
+# A run that a test meets at work, however slow the machine: it waits behind step 8 until the test lets it go on, and then
+# takes a tenth of a second a step, so that what the test has done meanwhile reaches it. It saves often: little is lost.
+HELD = '''
 [monitor.probe]
-path = "{fixtures}/monitor/slow.so"
+path = "{probe}"
+pause_s = 0.1
+rank = 0
+step = 8
+how = "wait"
+until = "{until}"
+[checkpoint]
+every_steps = 5
 '''
 
 
@@ -83,6 +91,13 @@ class Bench:
         file = self.folder / name
         file.write_text(CONFIG.format(root=ROOT, more=more))
         return file
+
+    def held(self):
+        """A configuration whose run waits behind step 8 for go_on()."""
+        return self.config(HELD.format(probe=self.build / 'tests/run_fixtures/monitor/probe.so', until=self.folder / 'go-on'))
+
+    def go_on(self):
+        (self.folder / 'go-on').touch()
 
     def variables(self, **more):
         return {'OMP_NUM_THREADS': '1', **{key: str(value) for key, value in more.items()}}

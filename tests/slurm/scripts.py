@@ -74,12 +74,12 @@ def dry_run(bench):
 def queued_again_by_the_script(bench):
     """Where SLURM has no RequeueExit for the code, the job script asks for it; the run goes on in its folder."""
     folder = tree(bench, code=86)
-    file = bench.config('[monitor.probe]\npath = "%s"\npause_s = 0.1\n[checkpoint]\nevery_steps = 5\n' %
-                        (bench.build / 'tests/run_fixtures/monitor/probe.so'))
+    file = bench.held()
     job = submitted_job(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
     log = f'tree/logs/small-1x2-{job}.out'
     bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.run('scancel', '--signal=USR2', f'{job}.0')
+    bench.go_on()
     check(bench.wait_for_end(job) == 'COMPLETED', bench.output(log))
     check_words(bench.output(log), 'capstan: stopped by SIGUSR2 after step ', ' Exit code  : 86', ' Restart    : 1', 'resuming from ', ' Exit code  : 0')
 
@@ -114,8 +114,7 @@ def gate_of_the_file(bench):
 def array(bench):
     """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and goes on in its folder."""
     folder = tree(bench, code=86)
-    file = bench.config('[monitor.probe]\npath = "%s"\npause_s = 0.1\n[checkpoint]\nevery_steps = 5\n' %
-                        (bench.build / 'tests/run_fixtures/monitor/probe.so'))
+    file = bench.held()
     job = submitted_job(bench, folder, '--array=0-1', '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
     bench.wait_until(lambda: len(set(tasks_of(bench, job))) == 2, 'both tasks of the array have started')
     numbers = tasks_of(bench, job)
@@ -123,6 +122,7 @@ def array(bench):
     for log in logs:
         bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.run('scancel', '--signal=USR2', f'{job}_1.0')
+    bench.go_on()
     bench.runs = 'tree/runs'
     for task, log in enumerate(logs):
         check(bench.wait_for_end(f'{job}_{task}') == 'COMPLETED', bench.output(log))

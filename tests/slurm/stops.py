@@ -1,34 +1,23 @@
 """How runs end early, and go on: by a signal, by preemption, by the time limit, by a node that dies."""
+import concurrent.futures
 import threading
 
 import scripts
 from bench import check, check_words
 
 STEPS = 40
-# Steps of a tenth of a second, so that a signal finds the run at work; saved often, so that little is lost.
-PACED = '''
-[monitor.probe]
-path = "{probe}"
-pause_s = {pause}
-[checkpoint]
-every_steps = 5
-'''
 FOUR = ('--nodes=2', '--ntasks-per-node=2')
 lock = threading.Lock()
 straight = {}   # the uninterrupted run that all are compared with
-
-
-def config(bench, pause=0.1):
-    return bench.config(PACED.format(probe=bench.build / 'tests/run_fixtures/monitor/probe.so', pause=pause))
 
 
 def uninterrupted(bench):
     """The steps and evaluations of the same run, never stopped; made once."""
     with lock:
         if not straight:
-            file = config(bench, pause=0)
-            bench.capstan(FOUR, file, f'train.max_steps={STEPS}', 'run.name=straight', 'checkpoint.every_steps=0')
-            straight['steps'], straight['evaluations'] = bench.metrics('straight')
+            own = bench.case('straight')
+            own.capstan(FOUR, own.config(), f'train.max_steps={STEPS}')
+            straight['steps'], straight['evaluations'] = own.metrics()
     return straight
 
 
@@ -46,10 +35,9 @@ def check_as_uninterrupted(bench, run='small'):
     check(len(losses) == 1 and losses[0]['loss'] == want['evaluations'][0]['loss'], f'other evaluations: {evaluations}')
 
 
-def begin(bench, *options, script='', pause=0.1):
-    """A batch job in the middle of a run of four ranks on two nodes."""
-    file = config(bench, pause)
-    job = bench.batch((*FOUR, '--requeue', *options), script or f'srun {bench.program} run {file} train.max_steps={STEPS}\n')
+def begin(bench, *options):
+    """A batch job in the middle of a run of four ranks on two nodes, which waits there."""
+    job = bench.batch((*FOUR, '--requeue', *options), f'srun {bench.program} run {bench.held()} train.max_steps={STEPS}\n')
     bench.wait_for_text('global_step: 7 ')
     return job
 
@@ -59,6 +47,7 @@ def requeue_by_signal(bench):
     uninterrupted(bench)
     job = begin(bench)
     bench.slurm.run('scancel', '--signal=USR1', f'{job}.0')
+    bench.go_on()
     state = bench.wait_for_end(job)
     output = bench.output()
     check(state == 'COMPLETED', f'{state}\n{output}')
@@ -70,7 +59,7 @@ def requeue_by_signal(bench):
 
 def second_signal(bench):
     """A second signal, well behind the first: nothing new is saved, and all end with the same code."""
-    file = config(bench)
+    file = bench.held()
     long = bench.srun('-n2', bench.program, 'run', file, 'monitor.probe.rank=1', 'monitor.probe.step=3', 'monitor.probe.how=long',
                       'monitor.probe.pause_s=0', 'train.max_steps=4', 'checkpoint.every_steps=1000')
     check(long.returncode == 0, long.stderr)   # without signals it ends well: with a checkpoint and weights
@@ -93,6 +82,7 @@ def cancelled(bench):
     """scancel is no preemption: the run saves what it can, and nobody queues the job again."""
     job = begin(bench)
     bench.slurm.run('scancel', job)
+    bench.go_on()
     state = bench.wait_for_end(job)
     check(state == 'CANCELLED', state)
     check_words(bench.output(), 'capstan: stopped by SIGTERM after step ')
@@ -101,7 +91,8 @@ def cancelled(bench):
 
 def time_limit(bench):
     """One minute: the run asks squeue what is left, saves in time, and ends with 85 before SLURM ends it."""
-    job = begin(bench, '--time=1', '--no-requeue', script=f'srun {bench.program} run {config(bench)} train.max_steps=100000\necho code $?\n')
+    bench.go_on()
+    job = bench.batch((*FOUR, '--time=1', '--no-requeue'), f'srun {bench.program} run {bench.held()} train.max_steps=100000\necho code $?\n')
     bench.wait_for_text('code ')
     output = bench.output()
     check_words(output, "capstan: stopped since the job's time is nearly over after step ", 'code 85')
@@ -115,8 +106,11 @@ def preemption(bench):
     """A job of a higher partition takes the nodes: the run saves within the grace time, and goes on when they are free."""
     uninterrupted(bench)
     job = begin(bench, '--exclusive', '--nodelist=n1,n2')
-    taken = bench.slurm.run('srun', '--partition=high', '--exclusive', '--nodelist=n1,n2', '--nodes=2', 'sleep', '1')
-    check(taken.returncode == 0, taken.stderr)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(bench.slurm.run, 'srun', '--partition=high', '--exclusive', '--nodelist=n1,n2', '--nodes=2', 'sleep', '1')
+        bench.wait_until(lambda: bench.job(job).get('PreemptTime', 'None') != 'None', 'the job is preempted')
+        bench.go_on()
+        check(taken.result().returncode == 0, taken.result().stderr)
     state = bench.wait_for_end(job)
     output = bench.output()
     check(state == 'COMPLETED', f'{state}\n{output}')
@@ -129,11 +123,12 @@ def node_killed(bench):
     uninterrupted(bench)
     folder = scripts.tree(bench)
     bench.runs = 'tree/runs'
-    config(bench)
+    bench.held()
     job = scripts.submitted_job(bench, folder, '--nodes=2', '--ntasks-per-node=2', '--nodelist=n3,n4', 'small.toml', f'train.max_steps={STEPS}')
     log = f'tree/logs/small-2x2-{job}.out'
     bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.kill_node('n4')
+    bench.go_on()
     try:
         bench.wait_until(lambda: bench.job(job).get('Restarts') == '1', 'the job is queued again')
         bench.slurm.run('scontrol', 'update', f'JobId={job}', 'ReqNodeList=')
