@@ -2,6 +2,7 @@
 // SwiGLU. Mistral's and Qwen 2's are the same with other options.
 #include <capstan/base/text.h>
 #include <capstan/nn/decoder.h>
+#include <capstan/nn/rotary_options.h>
 
 #include "units.h"
 
@@ -9,8 +10,6 @@ namespace llama {
 namespace {
 
 using capstan::cat;
-
-constexpr std::int64_t widest_head = 512;  // ops::rotary's
 
 class Llama : public nn::Model {
  public:
@@ -44,21 +43,7 @@ class Llama : public nn::Model {
 
 void Llama::check(capstan::Diagnostics& diagnostics) const {
   const auto& o = *options_;
-  if (!o.head_dim && o.hidden_size % o.num_heads != 0) {
-    diagnostics.add(options_.where(&LlamaOptions::hidden_size),
-                    cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
-                    cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads,
-                        ", another number of heads, or set head_dim"));
-  } else if (o.dim() % 2 != 0 || o.dim() > widest_head) {
-    diagnostics.add(o.head_dim ? options_.where(&LlamaOptions::head_dim) : options_.where(&LlamaOptions::hidden_size),
-                    cat("attention heads of ", o.dim(), " numbers are not supported"),
-                    cat("use an even head_dim of at most ", widest_head));
-  }
-  if (o.num_heads % o.kv_heads() != 0) {
-    diagnostics.add(options_.where(&LlamaOptions::num_kv_heads),
-                    cat("model.num_heads ", o.num_heads, " is not divisible by model.num_kv_heads ", o.kv_heads()),
-                    "each key head serves the same number of query heads");
-  }
+  nn::check_rotary(options_, diagnostics);
   if (o.rope_type != "default" && !o.rope_factor) {
     diagnostics.add(options_.where(&LlamaOptions::rope_type),
                     cat("model.rope_type is \"", o.rope_type, "\", but model.rope_factor is not set"),
@@ -76,11 +61,6 @@ void Llama::check(capstan::Diagnostics& diagnostics) const {
         cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
             " models have no such biases"),
         "set model_type = \"llama\", or leave it away");
-  }
-  if (const auto window = o.window()) {
-    diagnostics.add(options_.where(&LlamaOptions::sliding_window),
-                    cat("model.sliding_window is ", *window, ": attention over a sliding window is not supported"),
-                    cat("set seq_length = ", *window, " (or less): up to there the window changes nothing"));
   }
 }
 

@@ -1,44 +1,16 @@
 #include "options.h"
 
+#include <capstan/nn/rotary_options.h>
+
 namespace llama {
 
 using capstan::config::OptionTable;
 
 namespace {
 
-void describe_sizes(OptionTable<LlamaOptions>& t) {
-  t.add("model_type", &LlamaOptions::model_type)
-      .choices({"llama", "mistral", "qwen2"})
-      .doc("family of the config.json; qwen2 has biases on q, k and v");
-  t.add("vocab_size", &LlamaOptions::vocab_size).min(1).doc("number of token ids");
-  t.add("hidden_size", &LlamaOptions::hidden_size).min(1).doc("width of the residual stream");
-  t.add("num_layers", &LlamaOptions::num_layers).min(1).spelling("num_hidden_layers").doc("number of blocks");
-  t.add("num_heads", &LlamaOptions::num_heads).min(1).spelling("num_attention_heads").doc("query heads");
-  t.add("num_kv_heads", &LlamaOptions::num_kv_heads)
-      .min(1)
-      .spelling("num_key_value_heads")
-      .doc("key and value heads; must divide num_heads; num_heads when not set");
-  t.add("head_dim", &LlamaOptions::head_dim)
-      .min(2)
-      .doc("width of a head, an even number; hidden_size / num_heads when not set");
-  t.add("ff_dim", &LlamaOptions::ff_dim)
-      .min(1)
-      .spelling("intermediate_size")
-      .doc("width of the gated feed-forward layer");
-  t.add("seq_length", &LlamaOptions::seq_length).min(1).spelling("max_position_embeddings").doc("the longest sequence");
-}
-
 void describe_rope(OptionTable<LlamaOptions>& t) {
-  t.add("rope_theta", &LlamaOptions::rope_theta)
-      .above(0)
-      .spelling("rope_parameters.rope_theta")
-      .doc("base of the rotary frequencies");
-  t.add("rope_type", &LlamaOptions::rope_type)
-      .choices({"default", "linear", "llama3"})
-      .spelling("rope_scaling.rope_type")
-      .spelling("rope_parameters.rope_type")
-      .spelling("rope_scaling.type")
-      .doc("how rotary frequencies are scaled: not; all divided by rope_factor; long wavelengths alone (Llama 3.1)");
+  capstan::nn::describe_rotary_positions(t, {"default", "linear", "llama3"},
+                                         "not; all divided by rope_factor; long wavelengths alone (Llama 3.1)");
   t.add("rope_factor", &LlamaOptions::rope_factor)
       .above(0)
       .spelling("rope_scaling.factor")
@@ -61,28 +33,14 @@ void describe_rope(OptionTable<LlamaOptions>& t) {
       .doc("llama3: sequence length that the unscaled model was trained on");
 }
 
-void describe_rest(OptionTable<LlamaOptions>& t) {
-  t.add("rms_norm_epsilon", &LlamaOptions::rms_norm_epsilon)
-      .above(0)
-      .spelling("rms_norm_eps")
-      .doc("added to the mean square in norms");
-  t.add("activation", &LlamaOptions::activation).choices({"silu"}).spelling("hidden_act").doc("of the gate");
+void describe_family(OptionTable<LlamaOptions>& t) {
+  t.add("model_type", &LlamaOptions::model_type)
+      .choices({"llama", "mistral", "qwen2"})
+      .doc("family of the config.json; qwen2 has biases on q, k and v");
   t.add("attention_bias", &LlamaOptions::attention_bias).doc("biases on q, k, v and the output product");
   t.add("mlp_bias", &LlamaOptions::mlp_bias).doc("biases in the feed-forward layer");
-  t.add("tie_word_embeddings", &LlamaOptions::tie_word_embeddings).doc("the head is the embedding");
-  t.add("attention_dropout", &LlamaOptions::attention_dropout)
-      .min(0)
-      .max(0.99)
-      .doc("dropout on attention probabilities, which then take the unfused path");
-  t.add("sliding_window", &LlamaOptions::sliding_window)
-      .min(1)
-      .doc("tokens that attention looks back in a config.json; refused where it is less than seq_length");
   t.add("use_sliding_window", &LlamaOptions::use_sliding_window)
       .doc("whether sliding_window is in use; when not set: not for qwen2, else yes");
-  t.add("init_std", &LlamaOptions::init_std)
-      .above(0)
-      .spelling("initializer_range")
-      .doc("standard deviation of the initial weights");
 }
 
 /// What presets differ in; the rest is the family's.
@@ -118,9 +76,10 @@ capstan::config::Preset qwen2(const Sizes& sizes, bool tied) {
 }  // namespace
 
 void LlamaOptions::describe(OptionTable<LlamaOptions>& t) {
-  describe_sizes(t);
+  describe_family(t);
+  capstan::nn::describe_rotary_sizes(t, "the gated feed-forward layer");
   describe_rope(t);
-  describe_rest(t);
+  capstan::nn::describe_rotary_rest(t);
 }
 
 // The published config.json files' numbers.

@@ -1,6 +1,7 @@
 // Mixtral's architecture (Jiang et al. 2024): Llama's attention, and experts of which each token sees the best few.
 #include <capstan/base/text.h>
 #include <capstan/nn/decoder.h>
+#include <capstan/nn/rotary_options.h>
 
 #include "units.h"
 
@@ -8,8 +9,6 @@ namespace mixtral {
 namespace {
 
 using capstan::cat;
-
-constexpr std::int64_t widest_head = 512;  // ops::rotary's
 
 class Mixtral : public nn::Model {
  public:
@@ -48,22 +47,7 @@ class Mixtral : public nn::Model {
 
 void Mixtral::check(capstan::Diagnostics& diagnostics) const {
   const auto& o = *options_;
-  if (!o.head_dim && o.hidden_size % o.num_heads != 0) {
-    diagnostics.add(options_.where(&MixtralOptions::hidden_size),
-                    cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
-                    cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads,
-                        ", another number of heads, or set head_dim"));
-  } else if (o.dim() % 2 != 0 || o.dim() > widest_head) {
-    diagnostics.add(
-        o.head_dim ? options_.where(&MixtralOptions::head_dim) : options_.where(&MixtralOptions::hidden_size),
-        cat("attention heads of ", o.dim(), " numbers are not supported"),
-        cat("use an even head_dim of at most ", widest_head));
-  }
-  if (o.num_heads % o.kv_heads() != 0) {
-    diagnostics.add(options_.where(&MixtralOptions::num_kv_heads),
-                    cat("model.num_heads ", o.num_heads, " is not divisible by model.num_kv_heads ", o.kv_heads()),
-                    "each key head serves the same number of query heads");
-  }
+  nn::check_rotary(options_, diagnostics);
   if (o.experts_per_token > o.num_experts) {
     diagnostics.add(
         options_.where(&MixtralOptions::experts_per_token),
@@ -73,12 +57,6 @@ void Mixtral::check(capstan::Diagnostics& diagnostics) const {
   if (o.router_jitter_noise != 0) {
     diagnostics.add(options_.where(&MixtralOptions::router_jitter_noise), "model.router_jitter_noise is not supported",
                     "set router_jitter_noise = 0");
-  }
-  if (o.sliding_window && *o.sliding_window < o.seq_length) {
-    diagnostics.add(
-        options_.where(&MixtralOptions::sliding_window),
-        cat("model.sliding_window is ", *o.sliding_window, ": attention over a sliding window is not supported"),
-        cat("set seq_length = ", *o.sliding_window, " (or less): up to there the window changes nothing"));
   }
 }
 

@@ -34,6 +34,10 @@ struct MixtralOptions {
 
   std::int64_t kv_heads() const { return num_kv_heads.value_or(num_heads); }
   std::int64_t dim() const { return head_dim.value_or(hidden_size / num_heads); }
+  /// The window that attention would be limited to; none where the model has none.
+  std::optional<std::int64_t> window() const {
+    return sliding_window && *sliding_window < seq_length ? sliding_window : std::nullopt;
+  }
 
   static void describe(capstan::config::OptionTable<MixtralOptions>& t);
   static capstan::config::Presets presets();
