@@ -5,6 +5,7 @@
 
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
+#include "support/sharding_cases.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -145,6 +146,33 @@ TEST_CASE("over Gloo: hybrid sharding has the losses of one rank", "[shard]") {
 TEST_CASE("over Gloo: all of it on two, three and four processes", "[.][full][shard]") {
   for (const int ranks : {2, 3, 4}) {
     for (const char* reduce : {"step", "micro_step"}) check_bits(ranks, reduce);
+  }
+}
+
+TEST_CASE("over Gloo: a pairwise cover of the sharding matrix", "[.][full][shard]") {
+  namespace matrix = capstan::testing;
+  const Workspace work;
+  const auto alone = run(work, "alone", 1, {"train.precision=fp64", "train.accumulation=2"}, "");
+  std::map<std::pair<int, std::size_t>, Result> references;  // fp32, without a strategy
+  int count = 0;
+  for (const auto& choice : matrix::pairwise(matrix::sharding_levels(), matrix::sharding_allowed)) {
+    auto way = matrix::sharding_case(choice);
+    INFO(way.name);
+    const auto with = [&](std::initializer_list<const char*> more) {
+      auto overrides = way.overrides;
+      overrides.insert(overrides.end(), more.begin(), more.end());
+      return overrides;
+    };
+    const std::string name = cat("case-", ++count);
+    check_same(run(work, name, way.world, with({"train.precision=fp64"}), way.strategy), alone);
+    if (way.hybrid) continue;
+    const auto bits = with({"train.precision=fp32", "run.deterministic=true"});
+    const std::pair key{way.world, choice[matrix::reduce_]};
+    if (references.count(key) == 0) references[key] = run(work, cat("none-", count), way.world, bits, "");
+    const auto other = run(work, name + "-bits", way.world, bits, way.strategy);
+    CHECK(other.metrics.all("loss") == references.at(key).metrics.all("loss"));
+    CHECK(other.metrics.all("grad_norm") == references.at(key).metrics.all("grad_norm"));
+    CHECK(bit_equal(other.weights, references.at(key).weights));
   }
 }
 
