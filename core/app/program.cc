@@ -19,6 +19,7 @@
 #include "app/eval_command.h"
 #include "app/export_command.h"
 #include "app/generate_command.h"
+#include "app/hub_cache.h"
 #include "app/import_deepspeed.h"
 #include "app/launch.h"
 #include "app/plugins_command.h"
@@ -112,7 +113,7 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   if (app.got_subcommand("export")) return export_command(arguments.exported, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
   if (app.got_subcommand("tokenize"))
-    return tokenize_command(arguments.tokenizer, arguments.special, std::cin, std::cout);
+    return tokenize_command(arguments.tokenizer, hub_cache(env), arguments.special, std::cin, std::cout);
   if (app.got_subcommand("checkpoint")) return checkpoint_command(arguments.checkpoint, std::cout, std::cerr);
   if (const auto code = dispatch_looking(app, arguments, argc, argv, env)) return *code;
   plugin::Host host(folders);
@@ -143,14 +144,17 @@ void add_export_arguments(CLI::App& command, ExportArguments& arguments) {
           "above 0"));
 }
 
-// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5"), each with its option here.
+// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5", "--nproc-per-node=4"), each with its
+// option here.
 std::string foreign_flags_text(const std::vector<std::string>& arguments) {
   Diagnostics faults;
   for (const auto& argument : arguments) {
     if (!argument.starts_with("--")) continue;
     const auto flag = argument.substr(0, argument.find('='));
     const auto* whole = config::find_foreign(flag);
-    const auto* foreign = whole ? whole : config::find_foreign(flag.substr(2));
+    auto name = flag.substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const auto* foreign = whole ? whole : config::find_foreign(name);
     if (foreign) {
       faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
                  config::foreign_hint(*foreign));
@@ -264,7 +268,8 @@ int program(int argc, char** argv) {
   import->add_option("file", arguments.deepspeed, "DeepSpeed's JSON file");
   auto* tokenize = app.add_subcommand(
       "tokenize", R"(read JSON lines {"text": ...} from stdin, write {"ids": [...], "decoded": ...})");
-  tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder, a tokenizer.json, or byte")->required();
+  tokenize->add_option("tokenizer", arguments.tokenizer, "a model's folder or hub id, a tokenizer.json, or byte")
+      ->required();
   tokenize->add_flag("--special", arguments.special, "with the begin and end tokens that it puts around a text");
   add_checkpoint_command(app, arguments.checkpoint);
   add_looking_commands(app, arguments);

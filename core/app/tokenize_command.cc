@@ -26,8 +26,10 @@ void append(std::vector<std::int64_t>& ids, const std::vector<std::int64_t>& mor
 
 }  // namespace
 
-int tokenize_command(const std::string& tokenizer, bool special, std::istream& in, std::ostream& out) {
-  const auto made = data::make_tokenizer(tokenizer);
+int tokenize_command(const std::string& tokenizer, const setup::HubCache& hub, bool special, std::istream& in,
+                     std::ostream& out) {
+  const auto folder = setup::find_tokenizer({tokenizer, std::filesystem::absolute(tokenizer).string(), {}}, hub);
+  const auto made = data::make_tokenizer(folder ? folder->string() : tokenizer);
   std::int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     const auto text = text_of(line, ++number);

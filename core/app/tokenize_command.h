@@ -4,13 +4,16 @@
 #include <iosfwd>
 #include <string>
 
+#include "setup/model_path.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace app {
 
 /// `capstan tokenize`: reads JSON lines {"text": …} and writes {"ids": […], "decoded": …} for each. `tokenizer` is a
-/// model folder, a tokenizer.json or "byte"; `special`: with the ids that its template puts around a text. Throws Error
-/// that names the line for one that is no such object.
-int tokenize_command(const std::string& tokenizer, bool special, std::istream& in, std::ostream& out);
+/// model folder, an id of the hub that is in its cache, a tokenizer.json or "byte"; `special`: with the ids that its
+/// template puts around a text. Throws Error that names the line for one that is no such object.
+int tokenize_command(const std::string& tokenizer, const setup::HubCache& hub, bool special, std::istream& in,
+                     std::ostream& out);
 
 }  // namespace app
 CAPSTAN_END_NAMESPACE

@@ -185,7 +185,8 @@ class Connected final : public Communicator {
   void await(const std::vector<std::string>& keys, const std::string& what) {
     const std::uint64_t ticket = log_->begin("store", "world", what, exchanges_);
     if (!wait_for(*store_, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
-      throw Error(cat(what, ": not all ranks came within the time limit"));
+      throw Error(cat(what, ": not all ranks came within the time limit"),
+                  "look for a rank that ended or stands still; comm.timeout_s lets the others wait longer");
     }
     log_->end(ticket, c10::Device(c10::kCPU));
   }

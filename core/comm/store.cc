@@ -12,17 +12,19 @@ C10_DECLARE_int(caffe2_log_level);
 namespace capstan::comm {
 namespace {
 
+constexpr auto holder_is_gone = "rank 0's process holds it: see why that ended, or whether its node can be reached";
+
 /// Runs a call of c10d's store; what it throws becomes an Error without a stack trace.
 template <class F>
 auto guarded(const F& call) -> decltype(call()) {
   try {
     return call();
   } catch (const c10::Error& error) {
-    throw Error(cat("the ranks' store does not answer: ", error.what_without_backtrace()));
+    throw Error(cat("the ranks' store does not answer: ", error.what_without_backtrace()), holder_is_gone);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(cat("the ranks' store does not answer: ", error.what()));
+    throw Error(cat("the ranks' store does not answer: ", error.what()), holder_is_gone);
   }
 }
 

@@ -30,6 +30,7 @@ std::vector<ForeignKey> all_keys() {
     all.push_back({"DeepSpeed", key.path, key.ours, why});
   }
   add("NeMo", nemo_overrides());
+  add("launchers", launcher_flags());
   return all;
 }
 
@@ -42,7 +43,8 @@ const ForeignKey* common_answer(const std::vector<const ForeignKey*>& found) {
 }  // namespace
 
 const std::vector<std::string>& foreign_programs() {
-  static const std::vector<std::string> names{"env_vars.sh", "TrainingArguments", "fsdp_config", "DeepSpeed", "NeMo"};
+  static const std::vector<std::string> names{"env_vars.sh", "TrainingArguments", "fsdp_config", "DeepSpeed",
+                                              "NeMo",        "launchers"};
   return names;
 }
 

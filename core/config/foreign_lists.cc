@@ -235,4 +235,29 @@ std::vector<ForeignLine> fsdp_config() {
 
 std::vector<ForeignLine> nemo_overrides() { return together(nemo_trainer(), nemo_rest()); }
 
+std::vector<ForeignLine> launcher_flags() {
+  constexpr auto local =
+      "`capstan run C.toml -n N` starts N ranks here; under srun SLURM's --ntasks-per-node counts them";
+  constexpr auto nodes = "SLURM's --nodes; srun tells each rank where it is";
+  constexpr auto meeting = "ranks find each other; MASTER_ADDR and MASTER_PORT in the environment win";
+  return {{"nproc_per_node", "", local},
+          {"num_processes", "", local},
+          {"num_gpus", "", local},
+          {"nnodes", "", nodes},
+          {"num_machines", "", nodes},
+          {"num_nodes", "", nodes},
+          {"node_rank", "", nodes},
+          {"machine_rank", "", nodes},
+          {"hostfile", "", nodes},
+          {"standalone", "", meeting},
+          {"rdzv_id", "", meeting},
+          {"rdzv_backend", "", meeting},
+          {"rdzv_endpoint", "", meeting},
+          {"main_process_ip", "", meeting},
+          {"main_process_port", "", meeting},
+          {"max_restarts", "", "a run that a scheduler queues again goes on by itself: docs/slurm.md"},
+          {"mixed_precision", "train.precision", "\"bf16\" or \"fp16\""},
+          {"deepspeed_config", "", "`capstan import-deepspeed FILE` prints the TOML"}};
+}
+
 }  // namespace capstan::config

@@ -19,5 +19,7 @@ std::vector<ForeignLine> training_arguments();
 std::vector<ForeignLine> fsdp_config();
 /// What follows `nemo llm finetune`: --factory and dotted overrides.
 std::vector<ForeignLine> nemo_overrides();
+/// Flags of torchrun, accelerate launch and deepspeed, without "--" and with '_' where these take '-' too.
+std::vector<ForeignLine> launcher_flags();
 
 }  // namespace capstan::config

@@ -117,7 +117,8 @@ std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, c
   const auto* entry = options.section().find("path");
   const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
   try {
-    const auto folder = find_model({written ? *written : *options->path, *options->path, where}, hub).string();
+    const auto folder =
+        find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
     options.derive(&ModelOptions::path, folder);
     return ModelFolder{folder, where};
   } catch (const Error& error) {
@@ -186,16 +187,25 @@ void place_on_mesh(Job& job, int world_size, Diagnostics& diagnostics) {
   check_strategies(job, diagnostics);
 }
 
-// A path starts at the folder of the file that names it; "auto" and "byte" are words, and so is what looks like
-// neither.
-void open_tokenizer(Job& job, Diagnostics& diagnostics) {
+// A path starts at the folder of the file that names it, a hub id means a folder of its cache; "auto" and "byte" are
+// words, and so is what looks like none of these.
+void find_tokenizer_file(Job& job, const HubCache& hub) {
+  const auto name = job.data_options->tokenizer;
+  if (name == "auto" || name == "byte") return;
   for (const auto& option : job.data_options.resolved()) {
-    const auto name = job.data_options->tokenizer;
-    if (option.spec.key != "tokenizer" || name == "auto" || name == "byte") continue;
+    if (option.spec.key != "tokenizer") continue;
     const auto path = config::absolute_path(name, option.origin);
-    if (name.find('/') != std::string::npos || std::filesystem::exists(path))
-      job.data_options.derive(&DataOptions::tokenizer, path);
+    const auto folder = find_tokenizer({name, path, option.origin.text(), "data.tokenizer"}, hub);
+    if (folder || name.find('/') != std::string::npos || std::filesystem::exists(path))
+      job.data_options.derive(&DataOptions::tokenizer, folder ? folder->string() : path);
   }
+}
+
+void open_tokenizer(Job& job, const HubCache& hub, Diagnostics& diagnostics) {
+  const auto before = diagnostics.size();
+  collect(
+      diagnostics, [&] { find_tokenizer_file(job, hub); }, "");
+  if (diagnostics.size() != before) return;
   const auto& name = job.data_options->tokenizer;
   const auto& folder = job.model_options->path;
   if (name == "auto" && folder && !job.model.object) return;  // that folder was refused already
@@ -205,7 +215,7 @@ void open_tokenizer(Job& job, Diagnostics& diagnostics) {
                                : job.data_options.where(&DataOptions::tokenizer));
 }
 
-void open_data(Job& job, Diagnostics& diagnostics) {
+void open_data(Job& job, const HubCache& hub, Diagnostics& diagnostics) {
   const bool has_data = job.purpose != Purpose::generate;
   if (has_data && !job.data.object) return;
   const auto before = diagnostics.size();
@@ -214,7 +224,7 @@ void open_data(Job& job, Diagnostics& diagnostics) {
         diagnostics, [&] { plugin::guard(job.data.name, "check", [&] { job.data.object->check(diagnostics); }); },
         job.data.where);
   }
-  open_tokenizer(job, diagnostics);
+  open_tokenizer(job, hub, diagnostics);
   if (diagnostics.size() != before || !job.model.object) return;
   const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
   std::int64_t asked = 0;
@@ -349,7 +359,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     auto data = document.section("data");
     job.data_options = config::Options<DataOptions>(take(data, config::Options<DataOptions>::schema()), diagnostics);
     job.strategies = make_all<strategy::Strategy>("strategy", document, host, diagnostics);
-    open_tokenizer(job, diagnostics);
+    open_tokenizer(job, request.hub, diagnostics);
     return job;
   }
   make_plugins(job, document, host, diagnostics);
@@ -360,7 +370,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     plugin::guard(job.model.name, "facts", [&] { job.model_facts = job.model.object->facts(); });
   }
   place_on_mesh(job, request.world_size, diagnostics);
-  open_data(job, diagnostics);
+  open_data(job, request.hub, diagnostics);
   check_checkpoints(job, diagnostics);
   if (!diagnostics.empty()) return job;
   const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))

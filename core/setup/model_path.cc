@@ -20,9 +20,8 @@ struct HubId {
   std::string revision = "main";
 };
 
-// A name without a place was typed as a command's argument, where a run's folder may stand too.
-bool is_option(const ModelName& name) { return !name.where.empty(); }
-const char* subject(const ModelName& name) { return is_option(name) ? "model.path: " : ""; }
+bool is_option(const ModelName& name) { return !name.option.empty(); }
+std::string subject(const ModelName& name) { return is_option(name) ? name.option + ": " : ""; }
 
 // Part of a repository's name on the hub: letters, digits, '-', '_', '.', no dots at its ends.
 bool is_hub_part(const std::string& text) {
@@ -121,6 +120,11 @@ std::string near_in_cache(const HubId& id, const fs::path& cache) {
               name.where);
 }
 
+// "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
+bool is_path(const HubId& id, const ModelName& name) {
+  return id.id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
+}
+
 }  // namespace
 
 std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
@@ -135,9 +139,7 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
   if (!hub.folder.empty()) {
     if (const auto folder = snapshot(*id, hub.folder)) return *folder;
   }
-  // "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
-  const bool is_path = id->id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
-  if (is_path) no_folder(name);
+  if (is_path(*id, name)) no_folder(name);
   const auto near = hub.folder.empty() ? std::string() : near_in_cache(*id, hub.folder);
   throw Error(cat(subject(name), "there is no folder ", name.absolute, ", and no model ", id->id,
                   id->revision == "main" ? std::string() : " of revision " + id->revision, " in the hub's cache ",
@@ -146,6 +148,14 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
                   "download it where there is a network: ", download_command(*id, hub),
                   " (a gated model also needs your token: docs/model-files.md)"),
               name.where);
+}
+
+std::optional<std::filesystem::path> find_tokenizer(const ModelName& name, const HubCache& hub) {
+  const auto id = hub_id(name.written);
+  if (!id || fs::exists(name.absolute)) return {};
+  const bool is_cached = !hub.folder.empty() && snapshot(*id, hub.folder);
+  if (!is_cached && is_path(*id, name)) return {};
+  return find_model(name, hub);
 }
 
 }  // namespace capstan::setup

@@ -17,7 +17,7 @@ std::string tokenized(const nlohmann::json& file, bool special, const std::strin
   write_file(scratch / "tokenizer.json", file.dump());
   std::istringstream in(input);
   std::ostringstream out;
-  const auto code = app::tokenize_command(scratch.path().string(), special, in, out);
+  const auto code = app::tokenize_command(scratch.path().string(), {}, special, in, out);
   CHECK(code == 0);
   return out.str();
 }
@@ -33,6 +33,20 @@ TEST_CASE("tokenize writes ids and their text for each line") {
   auto file = sentencepiece_file();
   file["post_processor"]["single"] = {{{"Sequence", {{"id", "A"}}}}, {{"SpecialToken", {{"id", "<s>"}}}}};
   CHECK(tokenized(file, true, "{\"text\": \"ab\"}") == "{\"ids\":[9,1],\"decoded\":\"ab\"}\n");
+}
+
+TEST_CASE("tokenize takes the hub's id of a model that is in its cache") {
+  const Scratch hub;
+  hub.write("models--org--name/refs/main", "abc");
+  hub.write("models--org--name/snapshots/abc/tokenizer.json", sentencepiece_file().dump());
+  std::istringstream in("{\"text\": \"ab\"}\n");
+  std::ostringstream out;
+  CHECK(app::tokenize_command("org/name", {hub.path()}, false, in, out) == 0);
+  CHECK(out.str() == "{\"ids\":[9],\"decoded\":\"ab\"}\n");
+  CHECK_THROWS_WITH(
+      app::tokenize_command("org/nome", {hub.path()}, false, in, out),
+      Contains("no model org/nome in the hub's cache") && Contains("did you mean 'org/name'? Or download"));
+  CHECK_THROWS_WITH(app::tokenize_command("byet", {hub.path()}, false, in, out), Contains("did you mean 'byte'"));
 }
 
 TEST_CASE("a line that is no JSON object with a text is named") {

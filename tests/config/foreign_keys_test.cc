@@ -54,6 +54,9 @@ TEST_CASE("a key of another program is found however it is typed") {
       "joins them");
   CHECK(hint("zero_optimization.stage") ==
         "did you mean 'strategy.zero.stage'? (DeepSpeed's zero_optimization.stage; absent: 0)");
+  CHECK(hint("nproc_per_node") ==
+        "not needed, launchers' nproc_per_node: `capstan run C.toml -n N` starts N ranks here; under srun SLURM's "
+        "--ntasks-per-node counts them");
   CHECK(hint("train.stage") == hint("zero_optimization.stage"));
 }
 

@@ -107,5 +107,8 @@ TEST_CASE("flags of other programs are answered with the option that does it") {
                 "command line: there is no flag --learning_rate: an option is set as table.option=value\n    fix: did "
                 "you mean 'optimizer.lr'? (TrainingArguments' learning_rate)\ncommand line: there is no flag "
                 "--deepspeed: ");
+  check_refused(work, {"run", "a.toml", "--nproc-per-node=4"},
+                "there is no flag --nproc-per-node: an option is set as table.option=value\n    fix: not needed, "
+                "launchers' nproc_per_node: `capstan run C.toml -n N` starts N ranks here");
   check_refused(work, {"run", "--factory", "llama31_8b"}, "did you mean 'model.path'? (NeMo's --factory; a recipe is");
 }

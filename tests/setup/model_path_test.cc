@@ -16,7 +16,7 @@ struct Place {
 
   std::string find(const std::string& written) const {
     const auto absolute = (scratch.path() / "work" / written).lexically_normal().string();
-    return setup::find_model({written, absolute, "a.toml:3"}, hub).string();
+    return setup::find_model({written, absolute, "a.toml:3", "model.path"}, hub).string();
   }
   std::string fault(const std::string& written) const {
     return fault_of([&] { find(written); });
@@ -55,6 +55,26 @@ TEST_CASE("the snapshot is the one that the ref names, else the only one; a revi
             "--include \"*.[js]*\" (a gated model also needs your token: docs/model-files.md)");
   place.scratch.write("hub/models--gpt2/snapshots/ccc/config.json", "{}");
   CHECK(place.find("gpt2") == place.at("hub/models--gpt2/snapshots/ccc"));
+}
+
+TEST_CASE("a tokenizer is a path that is there, a word of its own, or a model of the cache") {
+  const Place place;
+  place.scratch.write("hub/models--org--name/refs/main", "abc");
+  place.scratch.write("hub/models--org--name/snapshots/abc/tokenizer.json", "{}");
+  const auto find = [&](const std::string& written) {
+    const auto absolute = place.at("work/" + written);
+    return setup::find_tokenizer({written, absolute, "a.toml:3", "data.tokenizer"}, place.hub);
+  };
+  CHECK(find("org/name") == std::filesystem::path(place.at("hub/models--org--name/snapshots/abc")));
+  place.scratch.write("work/here/tokenizer.json", "{}");
+  for (const char* path : {"here", "here/tokenizer.json", "here/other.json", "../elsewhere/tokenizer.json", "byte"}) {
+    INFO(path);
+    CHECK_FALSE(find(path));
+  }
+  CHECK_THAT(fault_of([&] { find("org/other"); }), Catch::StartsWith("a.toml:3: data.tokenizer: there is no folder ") &&
+                                                       Catch::Contains("hf download org/other --include"));
+  place.scratch.write("work/org/name", "a file wins over the hub");
+  CHECK_FALSE(find("org/name"));
 }
 
 TEST_CASE("an id that is not in the cache is answered with the command that downloads it") {
