@@ -74,8 +74,8 @@ struct Saved {
   std::int64_t step = 0;
   std::int64_t bytes = 0;       ///< of all ranks' tensors
   std::int64_t rank_bytes = 0;  ///< of this rank's
-  double stall_s = 0;           ///< how long training waited: in start(), and on a GPU before the update behind it
-  double write_s = 0;           ///< from then to the commit; copies from a GPU are in it
+  double stall_s = 0;           ///< how long training waited: in start(), and before the update behind it
+  double write_s = 0;           ///< from then to the commit; copies beside training are in it
 };
 
 /// Writes a checkpoint to exactly `path` (one that stands there is replaced) and returns when it is committed: the
@@ -101,11 +101,11 @@ struct WriterOptions {
   AtPoint at_point;  ///< called on the thread that writes; for crash tests
 };
 
-/// Saves checkpoints beside training, one at a time. start() copies what is saved to host memory: from host memory at
-/// once, from a GPU on a stream beside training's, so that the next step's forward and backward run meanwhile; only the
-/// update behind them waits for what is left (before_update()). A thread of the writer's own then writes, syncs and
-/// hashes, agrees with the other ranks over a group of its own, and rank 0 commits. Temporary folders that a crash left
-/// are removed when the next save begins.
+/// Saves checkpoints beside training, one at a time. What is saved is copied beside training's next forward and
+/// backward, from a GPU on a stream of its own, from host memory by a thread of the writer's own; only the update
+/// behind them waits for what is left (before_update()). That thread then writes, syncs and hashes, agrees with the
+/// other ranks over a group of its own, and rank 0 commits. Temporary folders that a crash left are removed when the
+/// next save begins.
 ///
 /// All ranks call start() with the same step, in the same order. A failure of any rank (a full disk, an error of the
 /// file system) becomes the same Error on all of them, thrown by whichever of start(), wait() and poll() comes next;
@@ -123,11 +123,11 @@ class Writer {
   /// save does not wait for it. Otherwise the first start() does.
   void reserve(const std::vector<TensorBox>& boxes);
   /// Waits for the save before (and throws its failure), begins to copy, and returns while the rest goes on. Returns
-  /// the save before, if nobody was told it yet. Of boxes on a GPU those with `until_update` stay as they are until
-  /// before_update() was called; the current stream goes on behind the copies of the others.
+  /// the save before, if nobody was told it yet. Boxes with `until_update` stay as they are until before_update()
+  /// has returned; the others are copied before this returns, or on a GPU before what the current stream is given next.
   std::optional<Saved> start(Meta meta, const std::vector<TensorBox>& boxes);
-  /// To be called before each optimizer update: what the current stream is given from now on runs behind the copies.
-  /// The host does not wait.
+  /// To be called before each optimizer update: what is done from now on, on the host and on the current stream, comes
+  /// behind the copies. The host waits for those of host memory alone.
   void before_update();
   /// Waits for the save under way. Its result, if nobody was told it yet.
   std::optional<Saved> wait();

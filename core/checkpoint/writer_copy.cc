@@ -9,7 +9,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <utility>
 
 #include "checkpoint/commit.h"
 
@@ -68,7 +70,7 @@ struct HostCopy::Flight {
     sources = from;
     for (const bool until_update : {false, true}) {
       for (std::size_t i = 0; i < to.size(); ++i) {
-        if (from[i].until_update == until_update) copy_box(to[i], from[i]);
+        if (!from[i].data.is_cpu() && from[i].until_update == until_update) copy_box(to[i], from[i]);
       }
       copied.record(stream);
       if (!until_update) copied.block(current);
@@ -113,13 +115,40 @@ std::vector<TensorBox> HostCopy::begin(const std::vector<TensorBox>& boxes) {
       flight_.reset();
       throw;
     }
-  } else {
-    for (std::size_t i = 0; i < boxes.size(); ++i) copy_box(copies[i], boxes[i]);
   }
+  leave(copies, boxes);
   return copies;
 }
 
+// What is in host memory and stays as it is for a while is left to finish().
+void HostCopy::leave(const std::vector<TensorBox>& to, const std::vector<TensorBox>& from) {
+  host_held_s_ = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (!from[i].data.is_cpu()) continue;
+    if (from[i].until_update) {
+      left_.emplace_back(to[i], from[i]);
+    } else {
+      copy_box(to[i], from[i]);
+    }
+  }
+  left_wait_ = left_done_.emplace().get_future();
+}
+
+void HostCopy::finish() {
+  {
+    const auto done = std::exchange(left_done_, std::nullopt);  // hold() goes on when this goes, by an exception too
+    for (const auto& [to, from] : std::exchange(left_, {})) copy_box(to, from);
+  }
+  if (flight_) flight_->copied.synchronize();
+}
+
 void HostCopy::hold() {
+  if (left_wait_.valid()) {
+    const auto begin = std::chrono::steady_clock::now();
+    left_wait_.wait();
+    left_wait_ = {};
+    host_held_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
   if (!flight_ || flight_->released.was_marked_for_recording()) return;
   const auto current = current_on(flight_->device);
   flight_->held.record(current);
@@ -127,16 +156,12 @@ void HostCopy::hold() {
   flight_->released.record(current);
 }
 
-void HostCopy::wait() const {
-  if (flight_) flight_->copied.synchronize();
-}
-
 bool HostCopy::is_settled() const { return !flight_ || flight_->released.query(); }
 
 double HostCopy::held_s() const {
-  if (!flight_ || !flight_->released.was_marked_for_recording()) return 0;
+  if (!flight_ || !flight_->released.was_marked_for_recording()) return host_held_s_;
   flight_->released.synchronize();
-  return flight_->held.elapsedTime(flight_->released) / 1000;
+  return host_held_s_ + flight_->held.elapsedTime(flight_->released) / 1000;
 }
 
 }  // namespace capstan::checkpoint

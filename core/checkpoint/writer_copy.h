@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <future>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -23,25 +26,32 @@ class HostCopy {
 
   /// Allocates for boxes like these. Throws Error where the system does not give so much.
   void reserve(const std::vector<TensorBox>& boxes);
-  /// The boxes with their data in this buffer, valid until the next call. What is in host memory is there when this
-  /// returns. What is on a GPU is when wait() returns: it is copied on a stream of its own, behind what the current
-  /// one has queued, and the current one goes on beside it, but for boxes that may change at any time.
+  /// The boxes with their data in this buffer, valid until the next call; it is all there when finish() returns. What
+  /// is on a GPU is copied on a stream of its own, behind what the current one has queued, and the current one goes on
+  /// beside it. What is in host memory is copied by finish(). Boxes that may change at any time are copied at once.
   std::vector<TensorBox> begin(const std::vector<TensorBox>& boxes);
-  /// What the current stream is given from now on starts behind the copies. The host does not wait.
+  /// Copies what is left in host memory and waits for the copies from a GPU. Once behind each begin(), on any thread.
+  void finish();
+  /// Nothing that the caller does from now on, on the host or on the current stream, comes before the copies. Waits
+  /// for those of host memory; for the others the stream does.
   void hold();
-  /// The host waits for the copies; on any thread.
-  void wait() const;
 
   /// Is it known how long hold() made the GPU wait? Nothing waits here.
   bool is_settled() const;
-  /// How long that was, in seconds. Waits until it is known.
+  /// How long the host and the GPU waited in hold(), in seconds. Waits until it is known.
   double held_s() const;
 
  private:
   struct Flight;
+  void leave(const std::vector<TensorBox>& to, const std::vector<TensorBox>& from);
+
   bool pinned_;
-  at::Tensor buffer_;               ///< [bytes] uint8
-  std::unique_ptr<Flight> flight_;  ///< the last copies from a GPU
+  at::Tensor buffer_;                                  ///< [bytes] uint8
+  std::unique_ptr<Flight> flight_;                     ///< the last copies from a GPU
+  std::vector<std::pair<TensorBox, TensorBox>> left_;  ///< to, from: in host memory, for finish()
+  std::optional<std::promise<void>> left_done_;        ///< goes when finish() has copied these
+  std::future<void> left_wait_;                        ///< for hold(); invalid: nothing to wait for
+  double host_held_s_ = 0;
 };
 
 }  // namespace checkpoint

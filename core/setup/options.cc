@@ -227,8 +227,8 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
           "set: so where model.path has them, else all");
   t.add("asynchronous", &CheckpointOptions::asynchronous)
       .doc(
-          "what is saved is copied to host memory, from a GPU beside the next step's forward and backward, and written "
-          "beside training; false: training waits until it is on disk");
+          "what is saved is copied to host memory beside the next step's forward and backward, and written beside "
+          "training; false: training waits until it is on disk");
   t.add("resume", &CheckpointOptions::resume)
       .doc(
           "none; auto: go on in the run's own folder from its newest valid checkpoint, if there is one; or the folder "

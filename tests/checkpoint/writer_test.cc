@@ -9,6 +9,7 @@
 #include "checkpoint/faults.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
+#include "checkpoint/writer_copy.h"
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -78,6 +79,51 @@ TEST_CASE("training goes on while a checkpoint is written, and does not change i
     CHECK_FALSE(writer.poll().has_value());
   });
   CHECK(holds(step_folder(options.folder, 5), 3));
+}
+
+TEST_CASE("what stays as it is until the update is copied beside training, and the update waits for that") {
+  const auto stays = at::ones({100}), changes = at::ones({100});
+  const auto box_of = [](const char* name, const at::Tensor& data, bool until_update) {
+    return TensorBox{name, {100}, Box::whole({100}), data, until_update};
+  };
+  HostCopy copy(/*pinned=*/false);
+  for (int save = 0; save < 2; ++save) {
+    const auto copies = copy.begin({box_of("stays", stays, true), box_of("changes", changes, false)});
+    changes.fill_(2);
+    stays.fill_(3);  // which nobody may do: it shows that begin() has not copied it
+    std::thread writer([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      copy.finish();
+    });
+    copy.hold();
+    stays.fill_(4);
+    copy.hold();  // the next update: nothing is left to wait for
+    writer.join();
+    CHECK(copies[0].data.eq(3).all().item<bool>());
+    CHECK(copies[1].data.eq(save == 0 ? 1 : 2).all().item<bool>());
+    CHECK(copy.held_s() > 0);
+  }
+}
+
+TEST_CASE("saves of host memory hold what was there before the update") {
+  const Scratch scratch;
+  WriterOptions options;
+  options.folder = scratch / "checkpoints";
+  on_ranks(1, [&](const auto& group) {
+    Writer writer(options, group);
+    auto all = records(0);
+    auto boxes = boxes_of(all, Mesh(), 0);
+    for (auto& box : boxes) box.until_update = true;
+    for (int step = 1; step <= 5; ++step) {
+      const auto next = records(step);
+      for (std::size_t i = 0; i < all.size(); ++i) all[i].value.copy_(next[i].value);
+      writer.start(at_step(step), boxes);
+      writer.before_update();
+      for (const auto& one : all) one.value.zero_();
+    }
+    writer.wait();
+  });
+  for (int step = 1; step <= 5; ++step) CHECK(holds(step_folder(options.folder, step), step));
 }
 
 TEST_CASE("one save is in flight: the next waits for it and tells how it went") {

@@ -63,10 +63,12 @@ TEST_CASE(
       meta.step = step;
       writer.start(meta, boxes);
       own.fill_(-1);
-      host.fill_(-1);
       queue_work(matrix);
-      if (step < 4) writer.before_update();  // behind the last one no update comes
-      if (step < 4) parameter.fill_(-1);
+      if (step < 4) {  // behind the last one no update comes
+        writer.before_update();
+        parameter.fill_(-1);
+        host.fill_(-1);
+      }
       const auto saved = writer.wait();
       REQUIRE(saved.has_value());
       CHECK(saved->stall_s > 0);
