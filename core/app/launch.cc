@@ -36,9 +36,10 @@ void read_torchrun(const Reader& env, Launch& launch) {
   world.nodes = env.number("GROUP_WORLD_SIZE", world.local_size > 0 ? world.size / world.local_size : 1);
   check_world(world, "RANK", "WORLD_SIZE");
   read_master(env, launch);
-  if (launch.host.empty())
+  if (launch.host.empty()) {
     throw Error("torchrun's RANK is set, but MASTER_ADDR and MASTER_PORT are not",
                 "start with torchrun, or unset RANK, WORLD_SIZE, LOCAL_RANK and TORCHELASTIC_RUN_ID to run without it");
+  }
   launch.store_exists = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   launch.key = cat(env.has("TORCHELASTIC_RUN_ID") ? env.text("TORCHELASTIC_RUN_ID") : "torchrun", ".",
                    env.number("TORCHELASTIC_RESTART_COUNT", 0));

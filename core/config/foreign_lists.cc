@@ -45,8 +45,8 @@ Lines optimizer() {
 }
 
 Lines precision_and_speed() {
-  return {{"fp16", "train.precision", "\"fp16\""},
-          {"bf16", "train.precision", "\"bf16\""},
+  return {{"fp16", "train.precision", R"("fp16")"},
+          {"bf16", "train.precision", R"("bf16")"},
           {"half_precision_backend", "", "there is one"},
           {"tf32", "", "matrix products are in train.precision"},
           {"torch_compile", "", "operations are fused already"},
@@ -68,13 +68,13 @@ Lines evaluation_and_saving() {
           {"do_train", "", "`capstan run` trains"},
           {"do_eval", "", "a configuration with data.eval is evaluated"},
           {"predict_with_generate", "train.generate_samples", "questions answered and scored by EM and F1"},
-          {"save_strategy", "checkpoint.every_epoch", "\"epoch\": true; \"steps\": checkpoint.every_steps"},
+          {"save_strategy", "checkpoint.every_epoch", R"("epoch": true; "steps": checkpoint.every_steps)"},
           {"save_steps", "checkpoint.every_steps", ""},
           {"save_total_limit", "checkpoint.keep", ""},
           {"load_best_model_at_end", "checkpoint.keep_best", "the best one is kept beside the newest"},
           {"metric_for_best_model", "checkpoint.metric", ""},
-          {"greater_is_better", "checkpoint.mode", "\"max\" or \"min\""},
-          {"resume_from_checkpoint", "checkpoint.resume", "\"auto\", or a folder"},
+          {"greater_is_better", "checkpoint.mode", R"("max" or "min")"},
+          {"resume_from_checkpoint", "checkpoint.resume", R"("auto", or a folder)"},
           {"save_safetensors", "", "always so"},
           {"save_only_model", "run.save_weights", "the final weights are apart from checkpoints"}};
 }
@@ -86,12 +86,12 @@ Lines names_and_logs() {
           {"seed", "run.seed", ""},
           {"data_seed", "run.seed", "one seed keys everything"},
           {"full_determinism", "run.deterministic", ""},
-          {"use_cpu", "run.device", "\"cpu\""},
+          {"use_cpu", "run.device", R"("cpu")"},
           {"logging_steps", "monitor.console.every", "metrics.jsonl holds every step"},
           {"logging_strategy", "monitor.console.every", ""},
           {"logging_first_step", "", "the first step is always said"},
           {"logging_dir", "run.dir", "each run's folder holds its logs"},
-          {"disable_tqdm", "monitor.console.bar", "\"off\""},
+          {"disable_tqdm", "monitor.console.bar", R"("off")"},
           {"log_level", "", "every rank's log is in the run's folder"},
           {"report_to", "", "metrics.jsonl and summary.json are always written; monitors are tables: [monitor.NAME]"},
           {"skip_memory_metrics", "", "summary.json holds every rank's peak"},
@@ -115,8 +115,8 @@ Lines model_variables() {
           {"GRAD_ACC", "train.accumulation", ""},
           {"LEARNING_RATE", "optimizer.lr", ""},
           {"WEIGHT_DECAY", "optimizer.weight_decay", ""},
-          {"FP16", "train.precision", "\"fp16\""},
-          {"BF16", "train.precision", "\"bf16\""},
+          {"FP16", "train.precision", R"("fp16")"},
+          {"BF16", "train.precision", R"("bf16")"},
           {"EXPERIMENT_NAME", "run.name", ""},
           {"OUTPUT_DIR", "run.dir", "each run makes its own folder in it"},
           {"LOG_DIR", "run.dir", "each run's folder holds its logs"}};
@@ -158,8 +158,8 @@ Lines nemo_trainer() {
           {"trainer.log_every_n_steps", "monitor.console.every", ""},
           {"trainer.accumulate_grad_batches", "train.accumulation", ""},
           {"trainer.gradient_clip_val", "optimizer.clip", ""},
-          {"trainer.precision", "train.precision", "\"bf16-mixed\": \"bf16\""},
-          {"trainer.plugins.precision", "train.precision", "\"bf16-mixed\": \"bf16\""},
+          {"trainer.precision", "train.precision", R"("bf16-mixed": "bf16")"},
+          {"trainer.plugins.precision", "train.precision", R"("bf16-mixed": "bf16")"},
           {"trainer.strategy.tensor_model_parallel_size", "strategy.tensor_parallel.size", ""},
           {"trainer.strategy.expert_model_parallel_size", "strategy.expert_parallel.size", ""},
           {"trainer.strategy.sequence_parallel", "strategy.tensor_parallel.sequence_parallel", ""},
@@ -182,7 +182,7 @@ Lines nemo_rest() {
           {"optim.config.adam_beta1", "optimizer.betas", "the first of two"},
           {"optim.config.adam_beta2", "optimizer.betas", "the second of two"},
           {"optim.config.clip_grad", "optimizer.clip", ""},
-          {"optim.config.bf16", "train.precision", "\"bf16\""},
+          {"optim.config.bf16", "train.precision", R"("bf16")"},
           {"optim.lr_scheduler.warmup_steps", "optimizer.warmup_steps", ""},
           {"optim.lr_scheduler.max_steps", "train.max_steps", "the schedule ends with the run"},
           {"optim.lr_scheduler.min_lr", "optimizer.min_lr", ""},
@@ -196,7 +196,7 @@ Lines nemo_rest() {
           {"model.config.hidden_size", "model.hidden_size", ""},
           {"model.config.seq_length", "model.seq_length", ""},
           {"resume.restore_config.path", "model.path", "Hugging Face's folder; nothing is converted"},
-          {"resume.resume_if_exists", "checkpoint.resume", "\"auto\""},
+          {"resume.resume_if_exists", "checkpoint.resume", R"("auto")"},
           {"log.log_dir", "run.dir", ""},
           {"log.name", "run.name", ""},
           {"log.ckpt.save_top_k", "checkpoint.keep", ""},
@@ -217,7 +217,7 @@ std::vector<ForeignLine> training_arguments() {
 }
 
 std::vector<ForeignLine> fsdp_config() {
-  return {{"fsdp_config.backward_prefetch", "strategy.fsdp.backward_prefetch", "\"pre\", \"post\" or \"none\""},
+  return {{"fsdp_config.backward_prefetch", "strategy.fsdp.backward_prefetch", R"("pre", "post" or "none")"},
           {"fsdp_config.forward_prefetch", "strategy.fsdp.forward_prefetch", ""},
           {"fsdp_config.sync_module_states", "strategy.fsdp.sync_module_states", ""},
           {"fsdp_config.limit_all_gathers", "strategy.fsdp.limit_all_gathers", ""},
@@ -256,7 +256,7 @@ std::vector<ForeignLine> launcher_flags() {
           {"main_process_ip", "", meeting},
           {"main_process_port", "", meeting},
           {"max_restarts", "", "a run that a scheduler queues again goes on by itself: docs/slurm.md"},
-          {"mixed_precision", "train.precision", "\"bf16\" or \"fp16\""},
+          {"mixed_precision", "train.precision", R"("bf16" or "fp16")"},
           {"deepspeed_config", "", "`capstan import-deepspeed FILE` prints the TOML"}};
 }
 

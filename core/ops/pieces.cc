@@ -42,7 +42,7 @@ Piece piece_of(std::int64_t full, int size, int rank) {
 }
 
 at::Tensor sum_over(comm::Group& group, const at::Tensor& x, std::string_view label) {
-  const at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
+  at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
   group.all_reduce(out, comm::ReduceOp::sum, label);
   return out;
 }

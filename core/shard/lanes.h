@@ -7,7 +7,6 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
 using comm::Lane;
-using comm::Mark;
 
 /// The engine's lanes. Work of one kind is in order, so that it can share buffers.
 struct Lanes {

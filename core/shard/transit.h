@@ -12,6 +12,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
+using comm::Mark;
+
 /// Summed gradients of buckets whose optimizer state is in host memory. On the device there is room for a few pieces at
 /// a time: each is summed, measured and sent, and lies in host memory from then on. Where micro-steps add up, the
 /// earlier ones' sum comes back for the next one's reduction, ahead of it and in the order in which it went: what PCIe

@@ -88,13 +88,13 @@ TEST_CASE("typed in a file: in a table of ours, in a table of theirs, in none") 
           "unknown option learning_rate | did you mean 'optimizer.lr'? (TrainingArguments' learning_rate)",
           "unknown table [trainer] | it is NeMo's; docs/from-the-workshop.md has what its keys are here",
           "unknown option trainer.max_steps | did you mean 'train.max_steps'? (NeMo's trainer.max_steps)",
-          "unknown option trainer.strategy.expert_model_parallel_size | did you mean 'strategy.expert_parallel.size'? "
-          "(NeMo's trainer.strategy.expert_model_parallel_size)",
+          ("unknown option trainer.strategy.expert_model_parallel_size | did you mean 'strategy.expert_parallel.size'? "
+           "(NeMo's trainer.strategy.expert_model_parallel_size)"),
           "unknown table [zero_optimization] | it is DeepSpeed's; docs/from-the-workshop.md has what its keys are here",
-          "unknown option zero_optimization.stage | did you mean 'strategy.zero.stage'? (DeepSpeed's "
-          "zero_optimization.stage; absent: 0)",
-          "unknown option train.gradient_accumulation_steps | did you mean 'train.accumulation'? (TrainingArguments' "
-          "gradient_accumulation_steps; or give train.global_batch and leave it away)"});
+          ("unknown option zero_optimization.stage | did you mean 'strategy.zero.stage'? (DeepSpeed's "
+           "zero_optimization.stage; absent: 0)"),
+          ("unknown option train.gradient_accumulation_steps | did you mean 'train.accumulation'? (TrainingArguments' "
+           "gradient_accumulation_steps; or give train.global_batch and leave it away)")});
 }
 
 TEST_CASE("typed on the command line, with and without a table") {

@@ -8,7 +8,6 @@
 #include "end_to_end/results.h"
 
 using namespace end_to_end;
-using capstan::cat;
 using capstan::ExitCode;
 using capstan::read_file;
 using Catch::Matchers::Contains;

@@ -88,7 +88,7 @@ TEST_CASE("one, two and four GPUs have the losses of the CPU", "[.gpu]") {
   const auto reference = run(work, "cpu", 1, overrides, "");
   check_trained(reference);
   auto on_gpu = overrides;
-  on_gpu.push_back("run.device=cuda");
+  on_gpu.emplace_back("run.device=cuda");
   for (const int world : {1, 2, 4}) {
     if (too_few_gpus(world)) continue;
     for (const std::string mode : {"full_shard", "no_shard"}) {
@@ -240,7 +240,7 @@ TEST_CASE("every way to shard learns the same on the GPUs that are there", "[.gp
   const std::vector<std::string> overrides{"train.accumulation=4", "model.dropout=0.1"};
   const auto reference = run(work, "cpu", 1, overrides, "");
   auto on_gpu = overrides;
-  on_gpu.push_back("run.device=cuda");
+  on_gpu.emplace_back("run.device=cuda");
   double worst = 0;
   for (const auto& sharding : shardings()) {
     if (world < sharding.least_gpus) continue;

@@ -40,7 +40,7 @@ inline const std::vector<Case> cases{
 inline const std::filesystem::path& folders() {
   static const Scratch scratch;
   static const std::filesystem::path made = [] {
-    const auto path = scratch.path() / "models";
+    auto path = scratch.path() / "models";
     run_python("models.py", {path.string()});
     return path;
   }();

@@ -122,10 +122,10 @@ TEST_CASE("what is gathered at once is what the footprint says") {
       look();
       unit->after_forward();
     }
-    for (auto unit = hooks.rbegin(); unit != hooks.rend(); ++unit) {
-      (*unit)->before_backward();
+    for (std::size_t i = hooks.size(); i-- > 0;) {
+      hooks[i]->before_backward();
       look();
-      (*unit)->after_backward();
+      hooks[i]->after_backward();
     }
     faults.expect(live == before, "something is left");
     const auto said = part(rig.engine->footprint(2), "gathered units");
@@ -139,9 +139,9 @@ TEST_CASE("a rank's footprint, by hand") {
   // gradients, which have no padding.
   run_in_process(1, [](Communicator& communicator) {
     const auto footprint = Rig(communicator, {}).engine->footprint(2);
-    CHECK(part(footprint, "parameters") == 8 * 64 * 8);
-    CHECK(part(footprint, "gradients") == 230 * 8);
-    CHECK(part(footprint, "optimizer state") == 2 * 230 * 8);
+    CHECK(part(footprint, "parameters") == std::int64_t{64} * 8 * 8);
+    CHECK(part(footprint, "gradients") == std::int64_t{230} * 8);
+    CHECK(part(footprint, "optimizer state") == std::int64_t{230} * 2 * 8);
     CHECK(part(footprint, "collective buffers") == 0);
     CHECK(part(footprint, "gathered units") == 0);
   });
@@ -152,12 +152,12 @@ TEST_CASE("a rank's footprint, by hand") {
     const auto expect = [&](const std::string& name, std::int64_t bytes) {
       faults.expect(part(footprint, name) == bytes, name + " is " + std::to_string(part(footprint, name)));
     };
-    expect("parameters", 8 * 64 * 8);
-    expect("gradients", 8 * 64 * 8);
-    expect("optimizer state", 2 * 8 * 64 * 8);
-    expect("collective buffers", (2 + 2) * 3 * 64 * 8);
+    expect("parameters", std::int64_t{64} * 8 * 8);
+    expect("gradients", std::int64_t{64} * 8 * 8);
+    expect("optimizer state", std::int64_t{64} * 2 * 8 * 8);
+    expect("collective buffers", std::int64_t{64} * (2 + 2) * 3 * 8);
     // Two layers at once, one of them ahead; of the second, 5 rows of 11 have room for 2 x 3 rows: 66 elements.
-    expect("gathered units", (2 * 3 + 1) * 64 * 8);
+    expect("gathered units", std::int64_t{64} * (2 * 3 + 1) * 8);
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
@@ -181,8 +181,8 @@ TEST_CASE("offloaded, a rank's gradients need rooms on the device, and what come
     });
     CHECK(faults.list() == std::vector<std::string>{});
   };
-  const std::int64_t largest = 3 * 64;
-  const std::int64_t all = 8 * 64;
+  const std::int64_t largest = std::int64_t{64} * 3;
+  const std::int64_t all = std::int64_t{64} * 8;
   expect(1, at::kFloat, 2 * largest * 4, all * 4);
   expect(2, at::kFloat, largest * (2 * 4 + 4), all * 4);
   expect(1, at::kBFloat16, 2 * largest * 2, all * 2);

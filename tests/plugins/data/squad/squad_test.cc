@@ -24,12 +24,12 @@ constexpr const char* good = R"({"version": "1.1", "data": [
     {"context": "Bob read it.", "qas": [
       {"id": "q3", "question": "Who read it?", "answers": [{"text": "Bob", "answer_start": 0}]}]}]}]})";
 
-config::Options<SquadOptions> options(std::vector<std::pair<std::string, config::Value>> values) {
+config::Options<SquadOptions> options(const std::vector<std::pair<std::string, config::Value>>& values) {
   config::Section section;
   section.path = "data";
   section.origin = {config::Origin::Layer::file, "a.toml", 1};
   int line = 1;
-  for (auto& [key, value] : values) {
+  for (const auto& [key, value] : values) {
     section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", ++line}});
   }
   Diagnostics diagnostics;
@@ -38,9 +38,9 @@ config::Options<SquadOptions> options(std::vector<std::pair<std::string, config:
   return made;
 }
 
-std::vector<std::string> faults(std::vector<std::pair<std::string, config::Value>> values) {
+std::vector<std::string> faults(const std::vector<std::pair<std::string, config::Value>>& values) {
   Diagnostics diagnostics;
-  SquadData(options(std::move(values))).check(diagnostics);
+  SquadData(options(values)).check(diagnostics);
   std::vector<std::string> texts;
   for (const auto& diagnostic : diagnostics.list()) texts.push_back(diagnostic.text());
   return texts;

@@ -83,7 +83,7 @@ Trace backward(const How& how) {
     const auto rank = communicator.world().rank;
     auto& trace = traces[static_cast<std::size_t>(rank)];
     const layout::Mesh mesh({1, 1, 1, 2});
-    const auto group = std::make_shared<NotedGroup>(communicator.group("tp", {0, 1}, at::kCPU), trace);
+    auto group = std::make_shared<NotedGroup>(communicator.group("tp", {0, 1}, at::kCPU), trace);
     Small unit;
     unit.up().weight()->records().front().trainable = !how.frozen;
     const auto strategy = plugin(how);
