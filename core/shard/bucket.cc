@@ -234,7 +234,7 @@ void Bucket::start(bool keep) {
     shared_.updated.wait(shared_.device());
     take_memory();
   }
-  if (gathers_in_place(shared_.options)) {
+  if (gathers_in_place(plan_, shared_.options)) {
     gather_in_place();
   } else {
     gather_through_scratch(keep);

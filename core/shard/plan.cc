@@ -247,7 +247,9 @@ bool reshards(const BucketPlan& bucket, const strategy::ShardPolicy& policy) {
   return bucket.cut_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0;
 }
 
-bool gathers_in_place(const EngineOptions& options) { return options.coalesce && options.policy.reshard_size == 0; }
+bool gathers_in_place(const BucketPlan& bucket, const EngineOptions& options) {
+  return options.coalesce && !reshards(bucket, options.policy);
+}
 
 bool reduces_in_place(const EngineOptions& options, bool waited) {
   const auto& precision = options.precision;
@@ -305,7 +307,7 @@ ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
       for (const auto& record : partial.records) elements += bucket.summed_elements(record);
       sizes.partial = std::max(sizes.partial, elements);
     }
-    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, gathers_in_place(options) ? out_of_place : all);
+    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, gathers_in_place(bucket, options) ? out_of_place : all);
     if (!bucket.reduces()) continue;
     const bool in_slabs = bucket.cut_optim || options.deterministic;
     const bool in_place = bucket.cut_optim && reduces_in_place(options, options.waits());

@@ -97,7 +97,7 @@ bool reshards(const BucketPlan& bucket, const strategy::ShardPolicy& policy);
 
 /// Elements of the buffers that collectives pass through, shared by all buckets.
 /// All-gathers write the whole weights themselves; only weights that are no rows of equal pieces pass through scratch.
-bool gathers_in_place(const EngineOptions& options);
+bool gathers_in_place(const BucketPlan& bucket, const EngineOptions& options);
 /// The same for what is read by reductions of accumulators (`waited`) or of autograd's own gradients.
 bool reduces_in_place(const EngineOptions& options, bool waited);
 

@@ -97,10 +97,15 @@ class Fsdp : public strategy::Strategy {
                           std::to_string(ranks) + " ranks",
                       "give a divisor of " + std::to_string(ranks));
     }
+    if (part == 1) {
+      diagnostics.add(options_.where(&FsdpOptions::reshard_size),
+                      "strategy.fsdp.reshard_size is 1: one rank alone would keep all parameters whole",
+                      "set reshard_after_forward = false, which does that, and remove reshard_size");
+    }
     if (options_->param_dtype == "fp16" && facts.precision != "fp16") {
       diagnostics.add(options_.where(&FsdpOptions::param_dtype),
                       R"(strategy.fsdp.param_dtype is "fp16", but train.precision is ")" + facts.precision +
-                          R"(", which does not scale the loss)",
+                          R"(": its gradients would be summed without fp16's loss scale)",
                       R"(set train.precision = "fp16" and leave param_dtype out)");
     }
     if ((options_->param_dtype == "fp16" || options_->reduce_dtype == "fp16") && facts.device == "cpu") {
@@ -122,6 +127,7 @@ class Fsdp : public strategy::Strategy {
     add(is("no_shard"), &FsdpOptions::limit_all_gathers);
     for (auto& name : idle)
       name.insert(0, "note: ").append(R"( has no effect with mode = "no_shard": nothing is gathered)");
+    add_of_kept(idle);
     if (!options_->cpu_offload && options_.is_set(&FsdpOptions::pin_memory))
       idle.push_back("note: " + options_.name(&FsdpOptions::pin_memory) + " has no effect without cpu_offload = true");
     return idle;
@@ -146,6 +152,18 @@ class Fsdp : public strategy::Strategy {
   }
 
  private:
+  // Gathered parameters that stay from forward to backward: backward gathers nothing.
+  void add_of_kept(std::vector<std::string>& notes) const {
+    const bool is_mode = is("shard_grad_op");
+    if (is("no_shard") || !(is_mode || !options_->reshard_after_forward)) return;
+    const std::string why = is_mode ? R"( with mode = "shard_grad_op")" : " with reshard_after_forward = false";
+    const std::string stay = ": gathered parameters stay from forward to backward";
+    if (is_mode && options_->reshard_after_forward && options_.is_set(&FsdpOptions::reshard_after_forward))
+      notes.push_back("note: strategy.fsdp.reshard_after_forward = true has no effect" + why + stay);
+    if (options_.is_set(&FsdpOptions::backward_prefetch))
+      notes.push_back("note: strategy.fsdp.backward_prefetch has no effect" + why + stay);
+  }
+
   bool is(const char* mode) const { return options_->mode == mode; }
 
   // An option that this mode would read and ignore is a misunderstanding.

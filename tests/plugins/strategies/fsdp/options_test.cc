@@ -101,9 +101,11 @@ TEST_CASE("what would have no effect is refused, with the line") {
              Contains(":") && Contains("shard_size has no effect with mode = \"full_shard\""));
   CHECK_THAT(error_of("mode = \"no_shard\"\nreshard_size = 2\n"), Contains("reshard_size has no effect"));
   CHECK_THAT(error_of("mode = \"no_shard\"\ncpu_offload = true\n"), Contains("cpu_offload = true has no effect"));
+  CHECK_THAT(error_of("reshard_size = 1\n"),
+             Contains("reshard_size is 1") && Contains("set reshard_after_forward = false"));
   CHECK_THAT(error_of("reshard_size = 3\n"), Contains("reshard_size is 3, but parameters are cut over 4 ranks"));
   CHECK_THAT(error_of("param_dtype = \"fp16\"\n"),
-             Contains("fp16 needs a GPU") && Contains("which does not scale the loss"));
+             Contains("fp16 needs a GPU") && Contains("without fp16's loss scale"));
   CHECK_THAT(error_of("", "[strategy.zero]\n"), Contains("parameter storage") && Contains("fsdp") && Contains("zero"));
 }
 
@@ -136,6 +138,17 @@ TEST_CASE("options that do nothing in a mode are said") {
         std::vector<std::string>{"note: strategy.fsdp.pin_memory has no effect without cpu_offload = true"});
   CHECK(notes_of({{"pin_memory", false}, {"cpu_offload", true}}).empty());
   CHECK(notes_of({{"mode", no_shard}}).empty());  // only what somebody wrote
+  const config::Value grad_op = std::string("shard_grad_op"), post = std::string("post");
+  const std::string stay = ": gathered parameters stay from forward to backward";
+  CHECK(notes_of({{"mode", grad_op}, {"reshard_after_forward", true}, {"backward_prefetch", post}}) ==
+        std::vector<std::string>{
+            R"(note: strategy.fsdp.reshard_after_forward = true has no effect with mode = "shard_grad_op")" + stay,
+            R"(note: strategy.fsdp.backward_prefetch has no effect with mode = "shard_grad_op")" + stay});
+  CHECK(notes_of({{"mode", grad_op}}).empty());
+  CHECK(notes_of({{"reshard_after_forward", false}, {"backward_prefetch", post}}) ==
+        std::vector<std::string>{"note: strategy.fsdp.backward_prefetch has no effect with reshard_after_forward = "
+                                 "false" +
+                                 stay});
   // Buckets are all-reduced whole: this one counts in every mode.
   CHECK(notes_of({{"mode", no_shard}, {"wrap", std::int64_t{2}}}).empty());
 }
