@@ -47,6 +47,7 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   request.hub = hub_cache(env);
   request.world_size = arguments.ranks > 0 ? arguments.ranks : 1;
   request.activations = true;
+  request.may_move = true;
   std::optional<Gpu> gpu;
   if (!arguments.gpu.empty()) {
     gpu = gpu_named(arguments.gpu);
@@ -57,6 +58,8 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   diagnostics.throw_if_any();
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
   std::fputs(job.text().c_str(), stdout);
+  if (job.device != "cpu" && request.device == "cpu" && job.run->device == "auto")
+    std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
   std::printf("%s: no faults found\n", arguments.config.c_str());
   if (!gpu) return static_cast<int>(ExitCode::success);
   const auto fit =

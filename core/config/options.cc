@@ -22,12 +22,17 @@ bool means(const OptionSpec& spec, const std::string& key) {
   return spec.key == key || std::find(spec.spellings.begin(), spec.spellings.end(), key) != spec.spellings.end();
 }
 
-void refuse_unknown(const Schema& schema, const Section& section, Diagnostics& diagnostics) {
+bool is_known(const Schema& schema, const Entry& entry) {
+  return entry.origin.layer == Origin::Layer::model_file ||
+         std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); });
+}
+
+// `more`: what the table takes besides.
+void say_unknown(const Schema& schema, const Section& section, const std::vector<std::string>& more,
+                 Diagnostics& diagnostics) {
   for (const auto& entry : section.entries) {
-    if (entry.origin.layer == Origin::Layer::model_file) continue;
-    if (std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); })) continue;
-    std::vector<std::string> keys;
-    keys.reserve(schema.size());
+    if (is_known(schema, entry)) continue;
+    auto keys = more;
     for (const auto& spec : schema) keys.push_back(spec.key);
     const auto name = full_name(section, entry.key);
     if (const auto* foreign = find_foreign(name)) {
@@ -265,8 +270,14 @@ std::string limits_text(const OptionSpec& spec) {
   return out;
 }
 
+void refuse_unknown(Section& section, const Schema& schema, const std::vector<std::string>& more,
+                    Diagnostics& diagnostics) {
+  say_unknown(schema, section, more, diagnostics);
+  std::erase_if(section.entries, [&](const auto& entry) { return !is_known(schema, entry); });
+}
+
 std::vector<Resolved> resolve(const Schema& schema, const Section& section, Diagnostics& diagnostics) {
-  refuse_unknown(schema, section, diagnostics);
+  say_unknown(schema, section, {}, diagnostics);
   std::vector<Resolved> out;
   out.reserve(schema.size());
   for (const auto& spec : schema) out.push_back(resolve_one(spec, section, diagnostics));

@@ -26,5 +26,10 @@ PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
 /// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
 const Schema& host_options(const std::string& kind);
 
+/// Says which options of a plugin's table its schema does not know, each with what may be meant, of the schema or of
+/// `more` (the host's own, which are taken out already), and takes them out.
+void refuse_unknown(Section& section, const Schema& schema, const std::vector<std::string>& more,
+                    Diagnostics& diagnostics);
+
 }  // namespace config
 CAPSTAN_END_NAMESPACE

@@ -38,6 +38,18 @@ config::Section take(config::Section& section, const config::Schema& schema) {
   return taken;
 }
 
+// What the host itself reads from the tables of this kind of plugin.
+std::vector<std::string> host_keys(const std::string& kind) {
+  std::vector<std::string> keys;
+  const auto add = [&](const config::Schema& schema) {
+    for (const auto& spec : schema) keys.push_back(spec.key);
+  };
+  if (kind == "model") add(config::Options<ModelOptions>::schema());
+  if (kind == "data") add(config::Options<DataOptions>::schema());
+  add(config::host_options(kind));
+  return keys;
+}
+
 // Loads the plugin that a table names and makes its object from the table.
 template <class Interface>
 Made<Interface> make(const std::string& kind, const config::PluginTable& table, config::Section section,
@@ -56,6 +68,7 @@ Made<Interface> make(const std::string& kind, const config::PluginTable& table, 
         if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
         if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
         Diagnostics own;
+        config::refuse_unknown(section, registration.schema, host_keys(kind), own);
         made.options = config::resolve(registration.schema, section, own);
         const bool usable = own.empty();
         for (const auto& diagnostic : own.list()) diagnostics.add(diagnostic);
@@ -127,9 +140,25 @@ std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, c
   }
 }
 
+// A folder and a preset both say what the model is, and would mix: of two the command line's counts.
+void settle_start(config::Section& section, Diagnostics& diagnostics) {
+  const auto* path = section.find("path");
+  const auto* preset = section.find("preset");
+  if (!path || !preset) return;
+  if (path->origin.layer == preset->origin.layer) {
+    diagnostics.add(preset->origin.text(),
+                    cat("model.preset and model.path (", path->origin.text(), ") both say what the model is"),
+                    "keep one: path for a folder's weights, preset for its sizes with random ones");
+    return;
+  }
+  const std::string weaker = path->origin.layer < preset->origin.layer ? "path" : "preset";
+  std::erase_if(section.entries, [&](const auto& entry) { return entry.key == weaker; });
+}
+
 void make_model(Job& job, const config::Document& document, plugin::Host& host, const HubCache& hub,
                 Diagnostics& diagnostics) {
   auto model = config::chosen_plugin(document.section("model"), diagnostics);
+  settle_start(model.section, diagnostics);
   job.model_options =
       config::Options<ModelOptions>(take(model.section, config::Options<ModelOptions>::schema()), diagnostics);
   auto& options = job.model_options;
@@ -351,6 +380,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   read_host_tables(job, document, diagnostics);
   job.name = job.run->name.value_or(std::filesystem::path(request.file).stem().string());
   job.device = job.run->device == "auto" ? request.device : job.run->device;
+  if (request.may_move && job.run->device == "auto" && job.train->precision == "fp16") job.device = "cuda";
   job.gpu = request.gpu;
   job.cache = job.run->cache.value_or(request.cache);
   check_precision(job.train, job.device, diagnostics);

@@ -49,6 +49,7 @@ struct JobRequest {
   int world_size = 1;
   int rank = 0;
   std::string device = "cpu";  ///< what run.device = "auto" means here
+  bool may_move = false;       ///< check: where that cannot compute what is asked for, it means a GPU elsewhere
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;

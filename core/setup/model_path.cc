@@ -5,6 +5,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -125,6 +126,34 @@ bool is_path(const HubId& id, const ModelName& name) {
   return id.id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
 }
 
+// The first file of weights that a download has not brought: of those that the index names, or all; "" when none is.
+// Folders of *.bin are another matter.
+std::string lacking_weights(const fs::path& folder) {
+  const auto index = folder / "model.safetensors.index.json";
+  if (fs::exists(index)) {
+    const auto json = nlohmann::json::parse(read_file(index), nullptr, false);
+    if (!json.is_object() || !json.contains("weight_map")) return {};
+    for (const auto& [tensor, file] : json.at("weight_map").items()) {
+      if (file.is_string() && !fs::exists(folder / file.get<std::string>())) return file;
+    }
+    return {};
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto type = entry.path().extension();
+    if (type == ".safetensors" || type == ".bin") return {};
+  }
+  return "model.safetensors";
+}
+
+// What a download that was not finished has left out.
+void refuse_lacking(const fs::path& folder, const std::string& file, const HubId& id, const ModelName& name,
+                    const HubCache& hub) {
+  if (file.empty() || fs::exists(folder / file)) return;
+  throw Error(
+      cat(subject(name), id.id, " is in the hub's cache only in part: ", (folder / file).string(), " is not there"),
+      cat("download the rest where there is a network: ", download_command(id, hub)), name.where);
+}
+
 }  // namespace
 
 std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
@@ -137,7 +166,11 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
   const auto id = hub_id(name.written);
   if (!id) no_folder(name);
   if (!hub.folder.empty()) {
-    if (const auto folder = snapshot(*id, hub.folder)) return *folder;
+    if (const auto folder = snapshot(*id, hub.folder)) {
+      refuse_lacking(*folder, "config.json", *id, name, hub);
+      refuse_lacking(*folder, lacking_weights(*folder), *id, name, hub);
+      return *folder;
+    }
   }
   if (is_path(*id, name)) no_folder(name);
   const auto near = hub.folder.empty() ? std::string() : near_in_cache(*id, hub.folder);
@@ -155,7 +188,10 @@ std::optional<std::filesystem::path> find_tokenizer(const ModelName& name, const
   if (!id || fs::exists(name.absolute)) return {};
   const bool is_cached = !hub.folder.empty() && snapshot(*id, hub.folder);
   if (!is_cached && is_path(*id, name)) return {};
-  return find_model(name, hub);
+  if (!is_cached) return find_model(name, hub);  // which says how to get it
+  const auto folder = snapshot(*id, hub.folder);
+  refuse_lacking(*folder, "tokenizer.json", *id, name, hub);
+  return folder;
 }
 
 }  // namespace capstan::setup

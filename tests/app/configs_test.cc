@@ -226,3 +226,28 @@ TEST_CASE("check finds what is wrong with the files of a model, all of it") {
   fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 1);
   CHECK_THAT(faults({}), Contains("1 tensor is cut off: "));
 }
+
+TEST_CASE("a folder and a preset do not mix: the command line's counts, of one layer's neither") {
+  const auto preset = check("llama31_8b.toml", 1, {"model.preset=llama3.1-8b", "data.tokenizer=byte"}, {});
+  CHECK(join(preset.faults, "\n") == "");
+  CHECK_FALSE(preset.job.model_options->path.has_value());
+  const test::Folder folder;
+  folder.write("config.json", R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})");
+  const auto path = check("llama31_8b_random.toml", 1, {"model.path=" + folder.path().string()}, {});
+  CHECK_FALSE(path.job.model_options->preset.has_value());
+  CHECK_THAT(join(path.faults, "\n"), Contains("its weights are missing") && !Contains("preset"));
+  const auto both =
+      check("llama31_8b.toml", 1, {"model.preset=llama3.1-8b", "model.path=" + folder.path().string()}, {});
+  CHECK_THAT(join(both.faults, "\n"),
+             Contains("command line: model.preset and model.path (command line) both say what"));
+}
+
+TEST_CASE("the host's options of a plugin's table are among what may have been meant") {
+  const auto fault = [](const std::string& typed) {
+    return join(check("llama31_8b_random.toml", 1, {typed}, {}).faults, "\n");
+  };
+  CHECK_THAT(fault("model.presett=x"), Contains("unknown option model.presett\n    fix: did you mean 'preset'?"));
+  CHECK_THAT(fault("data.tokeniser=byte"),
+             Contains("unknown option data.tokeniser\n    fix: did you mean 'tokenizer'?"));
+  CHECK_THAT(fault("model.nonsense=1"), Contains("one of: path, preset, plugin, "));
+}

@@ -90,6 +90,7 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   CHECK(model.overrides ==
         std::vector<std::string>{"model.plugin=llama", "model.path=\"" + path + "/hf\"", "run.name=\"hf\""});
   scratch.write("hub/models--org--name/snapshots/c0ffee/config.json", R"({"model_type": "gpt2"})");
+  scratch.write("hub/models--org--name/snapshots/c0ffee/model.safetensors", "");
   const auto cached = app::choose_model("org/name", {scratch / "hub", "HF_HOME=/s"}, host);
   CHECK(cached.overrides ==
         std::vector<std::string>{"model.plugin=gpt",

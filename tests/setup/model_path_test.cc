@@ -21,6 +21,11 @@ struct Place {
   std::string fault(const std::string& written) const {
     return fault_of([&] { find(written); });
   }
+  // A model of the cache as a whole download leaves it.
+  void write_model(const std::string& snapshot) const {
+    scratch.write(snapshot + "/config.json", "{}");
+    scratch.write(snapshot + "/model.safetensors", "");
+  }
   std::string at(const std::string& name) const { return (scratch / name).string(); }
 };
 
@@ -29,7 +34,7 @@ struct Place {
 TEST_CASE("a folder wins over a hub id of the same name") {
   const Place place;
   place.scratch.write("hub/models--org--name/refs/main", "c0ffee");
-  place.scratch.write("hub/models--org--name/snapshots/c0ffee/config.json", "{}");
+  place.write_model("hub/models--org--name/snapshots/c0ffee");
   CHECK(place.find("org/name") == place.at("hub/models--org--name/snapshots/c0ffee"));
   place.scratch.write("work/org/name/config.json", "{}");
   CHECK(place.find("org/name") == place.at("work/org/name"));
@@ -39,9 +44,9 @@ TEST_CASE("a folder wins over a hub id of the same name") {
 TEST_CASE("the snapshot is the one that the ref names, else the only one; a revision may be asked for") {
   const Place place;
   const auto snapshots = place.at("hub/models--org--name.v2/snapshots/");
-  place.scratch.write("hub/models--org--name.v2/snapshots/aaa/config.json", "{}");
+  place.write_model("hub/models--org--name.v2/snapshots/aaa");
   CHECK(place.find("org/name.v2") == snapshots + "aaa");  // downloaded by its hash: there is no ref
-  place.scratch.write("hub/models--org--name.v2/snapshots/bbb/config.json", "{}");
+  place.write_model("hub/models--org--name.v2/snapshots/bbb");
   CHECK_THAT(place.fault("org/name.v2"), Catch::Contains("no model org/name.v2 in the hub's cache"));
   place.scratch.write("hub/models--org--name.v2/refs/main", "bbb\n");
   place.scratch.write("hub/models--org--name.v2/refs/old", "aaa");
@@ -53,7 +58,7 @@ TEST_CASE("the snapshot is the one that the ref names, else the only one; a revi
             ", and no model org/name.v2 of revision new in the hub's cache " + place.at("hub") +
             "\n    fix: download it where there is a network: HF_HOME=/s hf download org/name.v2 --revision new "
             "--include \"*.[js]*\" (a gated model also needs your token: docs/model-files.md)");
-  place.scratch.write("hub/models--gpt2/snapshots/ccc/config.json", "{}");
+  place.write_model("hub/models--gpt2/snapshots/ccc");
   CHECK(place.find("gpt2") == place.at("hub/models--gpt2/snapshots/ccc"));
 }
 
@@ -91,6 +96,33 @@ TEST_CASE("an id that is not in the cache is answered with the command that down
   place.hub = {};
   CHECK_THAT(place.fault("org/name"), Catch::Contains("in the hub's cache (HOME and HF_HOME are not set)") &&
                                           Catch::Contains("network: hf download org/name"));
+}
+
+TEST_CASE("a download that was not finished is answered with the command that goes on with it") {
+  const Place place;
+  const std::string snapshot = "hub/models--org--name/snapshots/abc";
+  const auto fault = [&](const std::string& file) {
+    return "a.toml:3: model.path: org/name is in the hub's cache only in part: " + place.at(snapshot + "/" + file) +
+           " is not there\n    fix: download the rest where there is a network: HF_HOME=/s hf download org/name "
+           "--include \"*.[js]*\"";
+  };
+  place.scratch.write("hub/models--org--name/refs/main", "abc");
+  place.scratch.write(snapshot + "/tokenizer.json", "{}");
+  CHECK(place.fault("org/name") == fault("config.json"));
+  place.scratch.write(snapshot + "/config.json", "{}");
+  CHECK(place.fault("org/name") == fault("model.safetensors"));
+  place.scratch.write(snapshot + "/model.safetensors.index.json",
+                      R"({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})");
+  place.scratch.write(snapshot + "/model-1.safetensors", "");
+  CHECK(place.fault("org/name") == fault("model-2.safetensors"));
+  place.scratch.write(snapshot + "/model-2.safetensors", "");
+  CHECK(place.find("org/name") == place.at(snapshot));
+  const auto tokenizer = place.at("hub/models--org--name/snapshots/abc/tokenizer.json");
+  std::filesystem::remove(tokenizer);
+  CHECK_THAT(fault_of([&] {
+               setup::find_tokenizer({"org/name", "/none/org/name", "a.toml:4", "data.tokenizer"}, place.hub);
+             }),
+             Catch::StartsWith("a.toml:4: data.tokenizer: org/name is in the hub's cache only in part: " + tokenizer));
 }
 
 TEST_CASE("a path that leads nowhere is answered as a path") {
