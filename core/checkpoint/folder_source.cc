@@ -48,6 +48,15 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
                   fix);
 }
 
+// Names that are not there are said as the model has them: without the prefix that those of this folder have.
+std::string missing_without(const std::vector<std::string>& prefixes, const std::set<std::string>& names) {
+  for (const auto& prefix : prefixes) {
+    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return name.starts_with(prefix); }))
+      return cat("missing (said without the \"", prefix, "\" of this folder's names)");
+  }
+  return "missing";
+}
+
 }  // namespace
 
 FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map)
@@ -123,7 +132,7 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     if (!used.contains(name) && !is_ignored(name)) unexpected.push_back(std::move(name));
   }
   const auto where = path_.string();
-  add_list(diagnostics, where, missing, "missing", "is it a folder of this model's family?");
+  add_list(diagnostics, where, missing, missing_without(map_.prefixes, used), "is it a folder of this model's family?");
   add_list(diagnostics, where, wrong, "of another kind", "take the model's sizes from its config.json");
   add_list(diagnostics, where, unexpected, "that the model does not have",
            "take the model's sizes from its config.json");

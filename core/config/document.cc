@@ -70,7 +70,14 @@ class Merger {
     names.insert(names.end(), group_names().begin(), group_names().end());
     diagnostics_.add(item.origin.text(),
                      cat("unknown table [", top, "]", is_override ? " in " + join(item.path, ".") : std::string()),
-                     suggestion(top, names));
+                     unknown_table_fix(top, names));
+  }
+
+  // Core knows no plugin by name: what is like no table may be one.
+  static std::string unknown_table_fix(const std::string& top, const std::vector<std::string>& names) {
+    const auto near = suggestion(top, names);
+    if (!nearest_name(top, names).empty()) return near;
+    return cat(near, "; a strategy's table is written [strategy.", top, "], a monitor's [monitor.", top, "]");
   }
 
   void refuse_value(const Item& item, std::size_t depth) {

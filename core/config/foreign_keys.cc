@@ -60,7 +60,9 @@ const ForeignKey* find_foreign(const std::string& typed) {
     const ForeignKey* near = nullptr;
     for (const auto& key : foreign_keys()) {
       if (key.key == rest) return &key;
-      if (!near && lower(key.key) == lower(rest)) near = &key;
+      // In a table "rank" is no environment's RANK, which nobody needs.
+      const bool is_other = key.ours.empty() && rest != typed;
+      if (!near && !is_other && lower(key.key) == lower(rest)) near = &key;
     }
     if (near) return near;
     const auto dot = rest.find('.');
@@ -69,7 +71,8 @@ const ForeignKey* find_foreign(const std::string& typed) {
   // The end of a key that stands in a table there, if it can be one thing only.
   std::vector<const ForeignKey*> found;
   for (const auto& key : foreign_keys()) {
-    if (last_part(lower(key.key)) == last_part(name)) found.push_back(&key);
+    const bool in_table = key.key.find('.') != std::string::npos;
+    if (in_table && last_part(lower(key.key)) == last_part(name)) found.push_back(&key);
   }
   return common_answer(found);
 }

@@ -27,7 +27,11 @@ Lines batch_and_length() {
           {"group_by_length", "", "rows are padded to the longest of their micro-batch only"},
           {"dataloader_num_workers", "", "samples are read one step ahead, beside the device's work"},
           {"dataloader_pin_memory", "", "always so"},
-          {"remove_unused_columns", "", "a data plugin reads what it needs"}};
+          {"remove_unused_columns", "", "a data plugin reads what it needs"},
+          {"model_name_or_path", "model.path", ""},
+          {"pretrained_model_name_or_path", "model.path", ""},
+          {"torch_dtype", "train.precision", ""},
+          {"attn_implementation", "", "attention takes the fastest kernel that the model and the device allow"}};
 }
 
 Lines optimizer() {

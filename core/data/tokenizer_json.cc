@@ -318,6 +318,10 @@ TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) 
   } catch (const nlohmann::json::exception& error) {
     throw Error(cat("it is no JSON: ", error.what()), "download it again", file);
   }
+  if (!json.is_object() || !json.contains("model")) {
+    throw Error("it is no tokenizer.json: it has no \"model\"",
+                "name the tokenizer.json that the `tokenizers` package writes, or the folder that holds one", file);
+  }
   Diagnostics diagnostics;
   const JsonPart part(json, "", file, diagnostics);
   part.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",

@@ -167,7 +167,8 @@ TEST_CASE("a record that stacks tensors takes every box from each of them") {
   map.tensors["down"].stack[1] = "gone.w2";
   CHECK(faults_of(FolderSource(scratch.path(), map), params) ==
         std::vector<std::string>{
-            scratch.path().string() + ": 1 tensor missing: gone.w2\n    fix: is it a folder of this model's family?",
+            scratch.path().string() + ": 1 tensor missing (said without the \"model.\" of this folder's names): "
+                                      "gone.w2\n    fix: is it a folder of this model's family?",
             scratch.path().string() + ": 1 tensor that the model does not have: model.1.w2\n    fix: take the model's "
                                       "sizes from its config.json"});
   FolderSource broken(scratch.path(), map);

@@ -62,6 +62,7 @@ TEST_CASE("a key of another program is found however it is typed") {
 
 TEST_CASE("what could be several things, or is nobody's, gets no such hint") {
   CHECK(hint("train.enabled") == "");  // of fp16, of bf16, …
+  CHECK(hint("lora.rank") == "");      // no environment's RANK
   CHECK(hint("train.micro_batches") == "");
   CHECK(hint("") == "");
 }
@@ -95,6 +96,14 @@ TEST_CASE("typed in a file: in a table of ours, in a table of theirs, in none") 
            "zero_optimization.stage; absent: 0)"),
           ("unknown option train.gradient_accumulation_steps | did you mean 'train.accumulation'? (TrainingArguments' "
            "gradient_accumulation_steps; or give train.global_batch and leave it away)")});
+}
+
+TEST_CASE("a plugin's table without its group") {
+  const auto faults = faults_of("[train]\n[lora]\nrank = 8\n[trian]\nmicro_batch = 2\n");
+  REQUIRE(faults.size() == 2);
+  CHECK(faults[0].starts_with("unknown table [lora] | one of: "));
+  CHECK(faults[0].ends_with("; a strategy's table is written [strategy.lora], a monitor's [monitor.lora]"));
+  CHECK(faults[1] == "unknown table [trian] | did you mean 'train'?");
 }
 
 TEST_CASE("typed on the command line, with and without a table") {
