@@ -160,10 +160,13 @@ struct RankState {
   std::optional<setup::Session> session;
 };
 
+Command command_of(const RunArguments& arguments) { return {arguments.config, arguments.overrides}; }
+
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
 RunArguments with_restart(RunArguments arguments, const Environment& env, const Rank& rank) {
   std::string found;
-  if (rank.first()) found = join(find_restarted(env, rank.early.run, rank.early.checkpoint, arguments.config), "\n");
+  if (rank.first())
+    found = join(find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
   for (auto& override : split(rank.communicator->exchange(found).front(), '\n'))
     arguments.overrides.push_back(override);
   return arguments;
@@ -197,7 +200,7 @@ int load(const RunArguments& arguments, const Environment& env, const Rank& rank
   state.folder.emplace(train::shared_run_folder(job, communicator), world.rank);
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
   state.folder->write_config(job);
-  if (rank.first()) note_job(env, state.folder->path());
+  if (rank.first()) note_job(env, command_of(arguments), state.folder->path());
   record_start(rank, state.folder->path());
   warn_of_offload(job, rank);
   if (const int code = preflight_of_run(rank, state.folder->path()); code != 0) return code;

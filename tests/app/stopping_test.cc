@@ -1,16 +1,11 @@
 #include "app/stopping.h"
 
 #include <capstan/base/exit_code.h>
-#include <capstan/base/files.h>
 #include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
 
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-
-#include "app/restart.h"
-#include "support/folder.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
@@ -92,61 +87,4 @@ TEST_CASE("a requeue exit code of 0 is said as what it is") {
     CHECK(ending.message ==
           "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto goes on from its newest checkpoint\n");
   }
-}
-
-TEST_CASE("a job that SLURM starts again finds the run that it began") {
-  const test::Folder folder;
-  const auto dir = folder.path() / "runs";
-  const auto job = app::environment({{"SLURM_JOB_ID", "4711"}});
-  const auto again = app::environment({{"SLURM_JOB_ID", "4711"}, {"SLURM_RESTART_COUNT", "1"}});
-  for (const char* name : {"x", "x-2", "x-3"}) std::filesystem::create_directories(dir / name);
-  app::note_job(app::environment({{"SLURM_JOB_ID", "4000"}}), dir / "x");
-  app::note_job(job, dir / "x-2");
-  app::note_job(app::environment({}), dir / "x-3");
-  setup::RunOptions run;
-  run.dir = dir.string();
-  setup::CheckpointOptions checkpoint;
-  checkpoint.every_steps = 10;
-
-  const std::vector<std::string> goes_on{"run.name=\"x-2\"", "checkpoint.resume=auto"};
-  CHECK(app::find_restarted(again, run, checkpoint, "configs/x.toml") == goes_on);
-  run.name = "x";
-  CHECK(app::find_restarted(again, run, checkpoint, "configs/other.toml") == goes_on);
-  // Not on a first start, not another job's, not without checkpoints, not a run that never began.
-  CHECK(app::find_restarted(job, run, checkpoint, "x.toml").empty());
-  CHECK(app::find_restarted(app::environment({{"SLURM_JOB_ID", "1"}, {"SLURM_RESTART_COUNT", "1"}}), run, checkpoint,
-                            "x.toml")
-            .empty());
-  CHECK(app::find_restarted(again, run, {}, "x.toml").empty());
-  run.name = "y";
-  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
-
-  // A checkpoint of another run, by name, is what it starts from until it has one of its own.
-  run.name = "x";
-  checkpoint.resume = "/somewhere/else";
-  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
-  std::filesystem::create_directories(dir / "x-2/checkpoints/step-00000010.tmp-4711.0");
-  CHECK(app::find_restarted(again, run, checkpoint, "x.toml").empty());
-  std::filesystem::create_directories(dir / "x-2/checkpoints/step-00000010");
-  CHECK(app::find_restarted(again, run, checkpoint, "x.toml") == goes_on);
-}
-
-TEST_CASE("tasks of an array are told apart") {
-  const test::Folder folder;
-  const auto dir = folder.path() / "runs";
-  std::filesystem::create_directories(dir / "x");
-  const auto task = [](const char* index, const char* restarts) {
-    return app::environment({{"SLURM_JOB_ID", "5000"},
-                             {"SLURM_ARRAY_JOB_ID", "4711"},
-                             {"SLURM_ARRAY_TASK_ID", index},
-                             {"SLURM_RESTART_COUNT", restarts}});
-  };
-  app::note_job(task("3", "0"), dir / "x");
-  CHECK(read_file(dir / "x/slurm-job") == "4711_3\n");
-  setup::RunOptions run;
-  run.dir = dir.string();
-  setup::CheckpointOptions checkpoint;
-  checkpoint.every_minutes = 1;
-  CHECK(app::find_restarted(task("3", "2"), run, checkpoint, "x.toml").size() == 2);
-  CHECK(app::find_restarted(task("4", "2"), run, checkpoint, "x.toml").empty());
 }

@@ -57,6 +57,27 @@ def requeue_by_signal(bench):
     check_as_uninterrupted(bench)
 
 
+def two_commands(bench):
+    """A script of two runs, stopped in its second: the first has ended and stays as it is, the second goes on."""
+    want = uninterrupted(bench)
+    (bench.folder / 'gone-on').touch()
+    run = f'srun {bench.program} run {bench.held()} train.max_steps={STEPS}'
+    job = bench.batch((*FOUR, '--requeue'), f'{run} monitor.probe.until={bench.folder / "gone-on"} || exit $?\n{run} optimizer.lr=2e-2\n')
+    bench.wait_until(lambda: 'global_step: 7 ' in bench.output().partition('run folder: runs/small-2')[2], 'the second run is at work')
+    bench.slurm.run('scancel', '--signal=USR1', f'{job}.1')
+    bench.go_on()
+    state = bench.wait_for_end(job)
+    output = bench.output()
+    check(state == 'COMPLETED', f'{state}\n{output}')
+    check_words(output, f'runs/small/checkpoints/step-{STEPS:08}, behind step {STEPS} of {STEPS}', 'resuming from runs/small-2/checkpoints/step-')
+    check(not (bench.folder / 'runs/small-3').exists(), 'a run that went on made a folder of its own')
+    check_as_uninterrupted(bench)
+    second, _ = bench.metrics('small-2')
+    check([line['step'] for line in second] == list(range(STEPS)), f'other steps: {second}')
+    doubled = all(abs(line['lr'] - 2 * one['lr']) <= 1e-12 for line, one in zip(second, want['steps']))
+    check(doubled, f'the runs were mixed: {second}')
+
+
 def second_signal(bench):
     """A second signal, well behind the first: nothing new is saved, and all end with the same code."""
     file = bench.held()
@@ -141,5 +162,5 @@ def node_killed(bench):
     check_as_uninterrupted(bench, f'small-2x2-{job}')
 
 
-CASES = (requeue_by_signal, second_signal, cancelled, time_limit, preemption, node_killed)
+CASES = (requeue_by_signal, two_commands, second_signal, cancelled, time_limit, preemption, node_killed)
 ALONE = (preemption, node_killed)
