@@ -113,7 +113,8 @@ monitor::RunEnded Loop::run() {
   const MemoryWatch memory(session_.device);
   last_report_ = Clock::now();
   std::int64_t step = started_.first_step;
-  if (step > 0 && evaluates_after(step - 1) && !is_evaluated(step)) evaluate(step);
+  // Stopped inside that evaluation: the checkpoint that it left has no metric, by which this step may be the best.
+  if (step > 0 && evaluates_after(step - 1) && !is_evaluated(step)) pass_boundary(step);
   for (; step < job_.plan.steps && !stopped_; ++step) {
     take_step(step);
     if (stopped_) break;

@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -93,6 +94,15 @@ std::size_t checkpoints(const fs::path& run) {
   return count;
 }
 
+std::vector<std::string> checkpoint_names(const fs::path& run) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::string probe(const std::string& options) {
   return cat("[monitor.probe]\npath = \"", fixture("monitor", "probe"), "\"\n", options,
              "\n[checkpoint]\nevery_steps = 1000\n");
@@ -134,6 +144,40 @@ TEST_CASE("a SIGTERM to one rank, whatever it is at, ends all with the code that
   CHECK(read_metrics(run).all("loss") == read_metrics(work.folder() / "runs/straight").all("loss"));
   CHECK(evaluations(run) == evaluations(work.folder() / "runs/straight"));
   CHECK(bit_equal(read_weights(run), read_weights(work.folder() / "runs/straight")));
+}
+
+TEST_CASE("a run that is stopped inside the evaluation of its best step keeps that step") {
+  // Samples of three steps have been drawn by then; the loss falls, so the largest is the first that is evaluated.
+  const Place place{"data", "get", 14, "after step 2", "train.max_steps=6"};
+  const Workspace work;
+  const auto file = work.write("a.toml", config(place));
+  const std::vector<std::string> best{"train.eval_every=2", "checkpoint.keep=1", "checkpoint.keep_best=true",
+                                      "checkpoint.mode=max"};
+  const auto with_best = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), best.begin(), best.end());
+    return arguments(file, place, more);
+  };
+  const auto stopped = Program(work.folder(), with_best({})).wait(limit);
+  INFO(stopped.out << stopped.err);
+  REQUIRE(stopped.code == requeue);
+  CHECK_THAT(stopped.err, Contains("capstan: stopped by SIGTERM after step 2;"));
+  const auto run = work.folder() / "runs/small";
+  REQUIRE(checkpoint_names(run) == std::vector<std::string>{"step-00000002"});
+
+  const auto straight = work.run(with_best({harmless(place), "run.name=straight"}));
+  const auto resumed = work.run(with_best({harmless(place), "checkpoint.resume=auto"}));
+  INFO(straight.all() << resumed.all());
+  REQUIRE(straight.code == 0);
+  REQUIRE(resumed.code == 0);
+  CHECK(checkpoint_names(run) == std::vector<std::string>{"step-00000002", "step-00000006"});
+  CHECK(checkpoint_names(run) == checkpoint_names(work.folder() / "runs/straight"));
+  const auto best_of = [](const fs::path& folder) {
+    auto saved = read_json(folder / "summary.json").at("checkpoints").at("best");
+    saved.erase("path");
+    return saved;
+  };
+  CHECK(best_of(run) == best_of(work.folder() / "runs/straight"));
+  CHECK(evaluations(run) == evaluations(work.folder() / "runs/straight"));
 }
 
 TEST_CASE("a SIGTERM while parameters are made stops there") {
