@@ -71,6 +71,18 @@ void make_snapshot(const test::Folder& hub, const std::string& name, const nlohm
   fs::resize_file(file, 8 + text.size() + offset);
 }
 
+// BLOOM-560M, in the published file's own spellings.
+void make_bloom(const test::Folder& hub, const setup::Job& random) {
+  make_snapshot(hub, "bigscience--bloom-560m",
+                {{"model_type", "bloom"},
+                 {"vocab_size", 250880},
+                 {"n_embed", 1024},
+                 {"n_layer", 24},
+                 {"num_attention_heads", 16},
+                 {"torch_dtype", "float16"}},
+                random);
+}
+
 struct Fate {
   int ranks;
   std::string hub_id;  ///< that is missing; empty: nothing is
@@ -119,15 +131,7 @@ TEST_CASE("the baseline is the workshop's, and runs from the hub's cache once th
   const test::Folder hub;
   const auto random = check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {});
   REQUIRE(random.faults.empty());
-  // The published file's own spellings.
-  make_snapshot(hub, "bigscience--bloom-560m",
-                {{"model_type", "bloom"},
-                 {"vocab_size", 250880},
-                 {"n_embed", 1024},
-                 {"n_layer", 24},
-                 {"num_attention_heads", 16},
-                 {"torch_dtype", "float16"}},
-                random.job);
+  make_bloom(hub, random.job);
   for (const auto& [file, precision] :
        {std::pair{"bloom560m_baseline.toml", "fp16"}, {"bloom560m_baseline_bf16.toml", "bf16"}}) {
     INFO(file);
@@ -206,6 +210,45 @@ TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what 
       if (!experiment.held.empty()) CHECK_THAT(changes, Contains("this rank computes with: " + experiment.held));
       if (!experiment.trained.empty()) CHECK_THAT(changes, Contains(cat(experiment.trained, " trainable + ")));
     }
+  }
+}
+
+TEST_CASE("the workshop's FSDP and ZeRO experiments pass check on the published BLOOM, or say how to download it") {
+  const test::Folder hub, empty;
+  make_bloom(hub, check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {}).job);
+  const std::vector<std::string> few{"data.train_samples=300", "data.eval_samples=20"};
+  auto bytes = few;  // the snapshot has no tokenizer.json
+  bytes.emplace_back("data.tokenizer=byte");
+  for (const char* file : {"baseline", "fsdp/full_shard", "fsdp/hybrid_shard", "fsdp/full_shard_cpu_offload",
+                           "zero/zero0", "zero/zero2_cpu_offload", "zero/zero3_cpu_offload_pinned_memory"}) {
+    INFO(file);
+    const auto name = cat("workshop/", file, ".toml");
+    const auto checked = check(name, 2, bytes, {hub.path(), ""});
+    CHECK(join(checked.faults, "\n") == "");
+    CHECK_THAT(checked.job.model_summary(), Contains("559,214,592"));
+    CHECK_THAT(join(check(name, 2, few, {empty.path(), "HF_HOME=/scratch"}).faults, "\n"),
+               Contains(R"(HF_HOME=/scratch hf download bigscience/bloom-560m --include "*.[js]*")"));
+  }
+  for (const char* file : {"custom_gpt", "fsdp/custom_gpt", "fsdp/weak_scaling_2_gpus"}) {
+    const auto checked = check(cat("workshop/", file, ".toml"), 2, few, {empty.path(), ""});
+    INFO(file);
+    CHECK(join(checked.faults, "\n") == "");
+    CHECK_THAT(checked.job.model_summary(), Contains("254,527,488"));
+  }
+}
+
+TEST_CASE("the workshop's trainings pass check with BLOOM-560M's size and random weights") {
+  const test::Folder work, empty;
+  for (const char* training : {"baseline", "fsdp"}) {
+    INFO(training);
+    const auto part = [&](const char* name) {
+      return cat('"', (configs / "workshop/base" / name).string(), ".toml\"");
+    };
+    const auto file = work.write("a.toml", cat("extends = [", part(training), ", ", part("bloom_random"), "]\n"));
+    const auto checked =
+        check(file, 2, {"data.tokenizer=byte", "data.train_samples=300", "data.eval_samples=20"}, {empty.path(), ""});
+    CHECK(join(checked.faults, "\n") == "");
+    CHECK_THAT(checked.job.model_summary(), Contains("559,214,592"));
   }
 }
 

@@ -36,16 +36,9 @@ Options options_of(const std::string& file) {
 
 Value number(std::int64_t value) { return value; }
 
-// What both exercises say of model and training.
+// What both exercises say of the training.
 Options shared() {
-  return {{"model.plugin", "gpt"},
-          {"model.vocab_size", number(50000)},
-          {"model.hidden_size", number(2048)},
-          {"model.num_layers", number(3)},
-          {"model.num_heads", number(16)},
-          {"model.ff_dim", number(8192)},
-          {"model.seq_length", number(512)},
-          {"data.plugin", "squad"},
+  return {{"data.plugin", "squad"},
           {"data.max_length", number(512)},
           {"data.train_samples", number(500)},
           {"train.precision", "fp16"},
@@ -56,37 +49,48 @@ Options shared() {
           {"optimizer.clip", 1.0}};
 }
 
+// The model of both, with its own tokenizer: these are all of its options, and data.tokenizer is not set.
+Options bloom() { return {{"model.plugin", "bloom"}, {"model.path", "bigscience/bloom-560m"}}; }
+
+// The custom model of the FSDP exercise.
+Options custom() {
+  return {{"model.plugin", "gpt"},           {"model.vocab_size", number(50000)}, {"model.hidden_size", number(2048)},
+          {"model.num_layers", number(3)},   {"model.num_heads", number(16)},     {"model.ff_dim", number(8192)},
+          {"model.seq_length", number(512)}, {"model.attention_dropout", 0.0},    {"data.tokenizer", "byte"}};
+}
+
 Options with(Options options, const Options& more) {
   for (const auto& [key, value] : more) options[key] = value;
   return options;
 }
 
-Options fsdp(const Options& more) {
-  return with(with(shared(), {{"data.eval_samples", number(100)},
-                              {"train.epochs", number(5)},
-                              {"train.micro_batch", number(1)},
-                              {"train.accumulation", number(4)},
-                              {"strategy.fsdp.mode", "full_shard"},
-                              {"strategy.fsdp.backward_prefetch", "post"},
-                              {"strategy.fsdp.forward_prefetch", true},
-                              {"strategy.fsdp.sync_module_states", true}}),
+Options fsdp(const Options& model, const Options& more = {}) {
+  return with(with(with(shared(), model), {{"data.eval_samples", number(100)},
+                                           {"train.epochs", number(5)},
+                                           {"train.micro_batch", number(1)},
+                                           {"train.accumulation", number(4)},
+                                           {"strategy.fsdp.mode", "full_shard"},
+                                           {"strategy.fsdp.backward_prefetch", "post"},
+                                           {"strategy.fsdp.forward_prefetch", true},
+                                           {"strategy.fsdp.sync_module_states", true}}),
               more);
 }
 
 Options weak_fsdp(std::int64_t layers, std::int64_t batch) {
   return fsdp(
+      custom(),
       {{"model.num_layers", number(layers)}, {"train.micro_batch", number(batch)}, {"train.accumulation", number(1)}});
 }
 
-Options baseline() {
-  return with(shared(), {{"data.eval_samples", number(50)},
-                         {"train.epochs", number(3)},
-                         {"train.micro_batch", number(4)},
-                         {"train.accumulation", number(4)}});
+Options baseline(const Options& model) {
+  return with(with(shared(), model), {{"data.eval_samples", number(50)},
+                                      {"train.epochs", number(3)},
+                                      {"train.micro_batch", number(4)},
+                                      {"train.accumulation", number(4)}});
 }
 
 Options zero(std::int64_t stage, const Options& more = {}) {
-  auto options = baseline();
+  auto options = baseline(bloom());
   options["strategy.zero.stage"] = number(stage);
   for (const auto& [key, value] : more) options["strategy.zero." + key] = value;
   return options;
@@ -112,7 +116,9 @@ Options nemo(const std::string& plugin, const std::string& path, const Options& 
 }
 
 Options llama(const Options& strategies) { return nemo("llama", "meta-llama/Llama-3.1-8B", strategies); }
-Options mixtral(const Options& strategies) { return nemo("mixtral", "mistralai/Mixtral-8x7B-v0.1", strategies); }
+Options mixtral(const Options& strategies) {
+  return with(nemo("mixtral", "mistralai/Mixtral-8x7B-v0.1", strategies), {{"model.router_aux_loss", true}});
+}
 
 Options experts(std::int64_t size) { return {{"strategy.expert_parallel.size", number(size)}}; }
 
@@ -146,33 +152,43 @@ std::map<std::string, Options> nemo_experiments() {
           {"nemo/model_parallel/mixtral_8x7b_tp4_ep2.toml", mixtral(split(4, 2))}};
 }
 
-std::map<std::string, Options> experiments() {
+std::map<std::string, Options> fsdp_experiments() {
+  const auto of_bloom = [](const std::string& option, const Value& value) {
+    return fsdp(bloom(), {{"strategy.fsdp." + option, value}});
+  };
+  return {{"fsdp/full_shard.toml", fsdp(bloom())},
+          {"fsdp/shard_grad_op.toml", of_bloom("mode", "shard_grad_op")},
+          {"fsdp/hybrid_shard.toml", of_bloom("mode", "hybrid_shard")},
+          {"fsdp/no_shard.toml", of_bloom("mode", "no_shard")},
+          {"fsdp/full_shard_cpu_offload.toml", of_bloom("cpu_offload", true)},
+          {"fsdp/custom_gpt.toml", fsdp(custom())},
+          {"fsdp/weak_scaling_2_gpus.toml", weak_fsdp(3, 8)},
+          {"fsdp/weak_scaling_4_gpus.toml", weak_fsdp(6, 4)},
+          {"fsdp/weak_scaling_8_gpus.toml", weak_fsdp(12, 2)},
+          {"fsdp/weak_scaling_16_gpus.toml", weak_fsdp(24, 1)}};
+}
+
+std::map<std::string, Options> zero_experiments() {
   const Options optimizer{{"offload_optimizer", "cpu"}}, both{{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}};
   const Options pageable{{"pin_memory", false}}, pinned{{"pin_memory", true}};
-  std::map<std::string, Options> all{{"baseline.toml", baseline()},
-                                     {"fsdp/full_shard.toml", fsdp({})},
-                                     {"fsdp/shard_grad_op.toml", fsdp({{"strategy.fsdp.mode", "shard_grad_op"}})},
-                                     {"fsdp/hybrid_shard.toml", fsdp({{"strategy.fsdp.mode", "hybrid_shard"}})},
-                                     {"fsdp/no_shard.toml", fsdp({{"strategy.fsdp.mode", "no_shard"}})},
-                                     {"fsdp/full_shard_cpu_offload.toml", fsdp({{"strategy.fsdp.cpu_offload", true}})},
-                                     {"fsdp/weak_scaling_2_gpus.toml", weak_fsdp(3, 8)},
-                                     {"fsdp/weak_scaling_4_gpus.toml", weak_fsdp(6, 4)},
-                                     {"fsdp/weak_scaling_8_gpus.toml", weak_fsdp(12, 2)},
-                                     {"fsdp/weak_scaling_16_gpus.toml", weak_fsdp(24, 1)},
-                                     {"zero/zero0.toml", zero(0)},
-                                     {"zero/zero1.toml", zero(1)},
-                                     {"zero/zero2.toml", zero(2)},
-                                     {"zero/zero3.toml", zero(3)},
-                                     {"zero/zero1_cpu_offload.toml", zero(1, with(optimizer, pageable))},
-                                     {"zero/zero2_cpu_offload.toml", zero(2, with(optimizer, pageable))},
-                                     {"zero/zero2_cpu_offload_pinned_memory.toml", zero(2, with(optimizer, pinned))},
-                                     {"zero/zero3_cpu_offload.toml", zero(3, with(both, pageable))},
-                                     {"zero/zero3_cpu_offload_pinned_memory.toml", zero(3, with(both, pinned))},
-                                     {"zero/weak_scaling_2_gpus.toml", weak_zero(500)},
-                                     {"zero/weak_scaling_4_gpus.toml", weak_zero(1000)},
-                                     {"zero/weak_scaling_8_gpus.toml", weak_zero(2000)},
-                                     {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)}};
-  all.merge(nemo_experiments());
+  return {{"zero/zero0.toml", zero(0)},
+          {"zero/zero1.toml", zero(1)},
+          {"zero/zero2.toml", zero(2)},
+          {"zero/zero3.toml", zero(3)},
+          {"zero/zero1_cpu_offload.toml", zero(1, with(optimizer, pageable))},
+          {"zero/zero2_cpu_offload.toml", zero(2, with(optimizer, pageable))},
+          {"zero/zero2_cpu_offload_pinned_memory.toml", zero(2, with(optimizer, pinned))},
+          {"zero/zero3_cpu_offload.toml", zero(3, with(both, pageable))},
+          {"zero/zero3_cpu_offload_pinned_memory.toml", zero(3, with(both, pinned))},
+          {"zero/weak_scaling_2_gpus.toml", weak_zero(500)},
+          {"zero/weak_scaling_4_gpus.toml", weak_zero(1000)},
+          {"zero/weak_scaling_8_gpus.toml", weak_zero(2000)},
+          {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)}};
+}
+
+std::map<std::string, Options> experiments() {
+  std::map<std::string, Options> all{{"baseline.toml", baseline(bloom())}, {"custom_gpt.toml", baseline(custom())}};
+  for (auto&& part : {fsdp_experiments(), zero_experiments(), nemo_experiments()}) all.insert(part.begin(), part.end());
   return all;
 }
 
@@ -186,10 +202,11 @@ TEST_CASE("each experiment of the workshop has a configuration with its values")
       REQUIRE(options.contains(name));
       CHECK(config::value_text(options.at(name)) == config::value_text(value));
     }
-    // A strategy's option that is not expected would change the experiment.
+    // An option of the model or of a strategy that is not expected would change the experiment.
     for (const auto& [name, value] : options) {
       INFO(file << ": " << name << " = " << config::value_text(value));
-      CHECK((!name.starts_with("strategy.") || expected.contains(name)));
+      const bool counts = name.starts_with("strategy.") || name.starts_with("model.") || name == "data.tokenizer";
+      CHECK((!counts || expected.contains(name)));
     }
   }
 }

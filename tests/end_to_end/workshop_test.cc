@@ -15,8 +15,9 @@ namespace {
 
 std::vector<std::filesystem::path> files_of(const std::string& folder) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "configs/workshop" / folder))
-    files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "configs/workshop" / folder)) {
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  }
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -49,13 +50,14 @@ void check_runs(const Workspace& work, const std::vector<std::string>& arguments
   CHECK(!metrics.evaluations.empty());
 }
 
-// A finished run's model/, which the NeMo experiments start from.
-std::string model_of(const Workspace& work, const std::string& plugin, const std::string& more) {
-  const auto file = work.write(plugin + ".toml", small_config({{"plugin = \"gpt\"", "plugin = \"" + plugin + "\""},
-                                                               {"hidden_size", "hidden_size = 32"},
-                                                               {"num_heads", "num_heads = 8"},
-                                                               {"max_steps", "max_steps = 1"},
-                                                               {"dropout", more}}));
+// A finished run's model/, which the experiments of published models start from.
+std::string model_of(const Workspace& work, const std::string& plugin,
+                     std::vector<std::pair<std::string, std::string>> changes) {
+  changes.insert(changes.end(), {{"plugin = \"gpt\"", "plugin = \"" + plugin + "\""},
+                                 {"hidden_size", "hidden_size = 32"},
+                                 {"num_heads", "num_heads = 8"},
+                                 {"max_steps", "max_steps = 1"}});
+  const auto file = work.write(plugin + ".toml", small_config(changes));
   const auto ended = work.run({"run", file, "run.name=" + plugin});
   INFO(ended.all());
   REQUIRE(ended.code == 0);
@@ -66,22 +68,30 @@ std::string model_of(const Workspace& work, const std::string& plugin, const std
 
 TEST_CASE("the workshop's FSDP and ZeRO experiments run", "[workshop]") {
   const Workspace work;
-  for (const std::string folder : {"fsdp", "zero"}) {
+  const auto bloom = model_of(work, "bloom", {{"ff_dim", ""}});
+  const std::vector<std::string> tiny{"model.hidden_size=16", "model.num_layers=1", "model.num_heads=2",
+                                      "model.ff_dim=20", "model.vocab_size=300"};
+  for (const std::string folder : {".", "fsdp", "zero"}) {
     for (const auto& file : files_of(folder)) {
-      auto arguments = small(file, 2);
-      for (const auto* size : {"hidden_size=16", "num_layers=1", "num_heads=2", "ff_dim=20", "vocab_size=300"})
-        arguments.push_back(cat("model.", size));
+      const auto name = file.stem().string();
+      const bool custom = name == "custom_gpt" || (folder == "fsdp" && name.starts_with("weak_scaling"));
+      auto arguments = small(file, folder == "." ? 1 : 2);
+      if (custom) {
+        arguments.insert(arguments.end(), tiny.begin(), tiny.end());
+      } else {
+        arguments.push_back(bloom);
+      }
       arguments.emplace_back("train.epochs=1");
       check_runs(work, arguments, file);
-      std::filesystem::remove_all(work.folder() / "runs");
+      std::filesystem::remove_all(work.folder() / "runs" / name);
     }
   }
 }
 
 TEST_CASE("the workshop's NeMo experiments run", "[workshop]") {
   const Workspace work;
-  const auto llama = model_of(work, "llama", "num_kv_heads = 4");
-  const auto mixtral = model_of(work, "mixtral", "num_kv_heads = 4\nnum_experts = 8");
+  const auto llama = model_of(work, "llama", {{"dropout", "num_kv_heads = 4"}});
+  const auto mixtral = model_of(work, "mixtral", {{"dropout", "num_kv_heads = 4\nnum_experts = 8"}});
   for (const std::string folder : {"nemo/data_parallel", "nemo/model_parallel"}) {
     for (const auto& file : files_of(folder)) {
       const auto name = file.stem().string();
