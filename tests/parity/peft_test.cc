@@ -187,8 +187,8 @@ TEST_CASE("what peft's files cannot hold is said, with what can be done") {
   CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
         "wte.weight was trained beside the adapters and is used twice (the head is the embedding), which peft parts: "
         "export it merged, --to hf --merge");
-  CHECK(reason("llama", "targets = [\"q_proj\"]\nmodules_to_save = [\"layers.1.self_attn.q_proj\"]\n") ==
-        "model.layers.1.self_attn.q_proj was trained whole and has an adapter, of which peft knows one: "
+  CHECK(reason("llama", "targets = [\"o_proj\"]\nmodules_to_save = [\"layers.1.self_attn.o_proj\"]\n") ==
+        "model.layers.1.self_attn.o_proj was trained whole and has an adapter, of which peft knows one: "
         "export it merged, --to hf --merge");
 }
 

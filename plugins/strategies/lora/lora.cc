@@ -17,8 +17,6 @@ namespace {
 
 constexpr const char* everything = "all-linear";
 
-std::string leaf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
 std::string without(const std::string& name, const std::string& end) {
   return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
 }
@@ -27,10 +25,6 @@ std::string without(const std::string& name, const std::string& end) {
 std::string parent_module(const std::string& record) {
   const auto module = without(record, ".weight");
   return module.substr(0, module.rfind('.'));
-}
-
-bool names_module(const std::string& target, const std::string& module) {
-  return !module.empty() && (module == target || module.ends_with("." + target));
 }
 
 layout::Init even_within_root(std::int64_t inputs) {
@@ -42,32 +36,31 @@ layout::Init even_within_root(std::int64_t inputs) {
 
 void Lora::claim(strategy::Claims& claims) const { claims.exclusive("which parameters are trained"); }
 
-bool Lora::is_target(const std::string& name) {
-  const auto found = used_.find(name);
-  if (found == used_.end()) return false;
-  return found->second = true;
-}
-
 void Lora::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
-  used_.clear();
+  targets_ = Names(options_->targets);
+  whole_ = Names(options_->modules_to_save);
   of_linear_.clear();
   of_experts_.clear();
   notes_.clear();
   adapted_units_.clear();
-  for (const auto& name : options_->targets) used_[name] = false;
-  for (const auto& name : options_->modules_to_save) used_[name] = false;
   for (auto& unit : units) {
     for (const auto& weight : unit->weights()) {
       for (auto& record : weight->records()) record.trainable = false;
     }
   }
+  Diagnostics faults;
   for (auto& unit : units) {
     adapt_linears(*unit);
     adapt_experts(*unit);
     adapted_units_.push_back(unit.get());
   }
-  unfreeze(units);
-  refuse_unused(units);
+  for (auto& unit : units) {
+    train_biases(*unit, faults);
+    train_whole(*unit, faults);
+  }
+  refuse_unused(units, faults);
+  if (faults.empty()) refuse_nothing_trained(units, faults);
+  faults.throw_if_any();
 }
 
 // Which records of the layer's weight get an adapter together.
@@ -76,18 +69,15 @@ std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linea
   std::vector<std::size_t> all(records.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
   std::vector<std::vector<std::size_t>> chosen;
-  if (is_target(linear.name())) chosen.push_back(all);
+  if (targets_.take(linear.name())) chosen.push_back(all);
   std::vector<std::string> modules;  // in the order of their first record
   for (const auto& record : records) {
     if (!record.module.empty() && std::find(modules.begin(), modules.end(), record.module) == modules.end())
       modules.push_back(record.module);
   }
   for (const auto& module : modules) {
-    bool wanted = linear.may_split() != nn::Split::none && is_target(everything);
-    for (const auto& target : options_->targets) {
-      if (target != everything && names_module(target, module)) wanted = is_target(target);
-    }
-    if (!wanted) continue;
+    const bool is_one_of_all = linear.may_split() != nn::Split::none && targets_.take(everything);
+    if (!targets_.take_module(module) && !is_one_of_all) continue;
     std::vector<std::size_t> parts;
     for (const auto i : all) {
       if (records[i].module == module) parts.push_back(i);
@@ -156,22 +146,19 @@ void Lora::adapt_linears(nn::Unit& unit) {
           std::find(options_->targets.begin(), options_->targets.end(), linear->name()) != options_->targets.end();
       add(unit, make_adapter(is_role ? linear->name() : module, linear->weight(), std::move(parts), 0));
     }
-    if (options_->bias == "lora_only" && of_linear_.contains(linear) && linear->bias()) {
-      for (auto& record : linear->bias()->records()) record.trainable = true;
-    }
   }
 }
 
 void Lora::adapt_experts(nn::Unit& unit) {
   constexpr auto none = static_cast<std::size_t>(-1);
   for (auto* experts : unit.experts()) {
-    const bool all = is_target("experts");
+    const bool all = targets_.take("experts");
     auto& at = of_experts_[experts] = {none, none};
-    if (is_target("linear_fc1") || all) {
+    if (targets_.take("linear_fc1") || all) {
       at.first = unit.adapters().size();
       add(unit, make_adapter("gate_up", experts->gate_up(), {0}, 1));
     }
-    if (is_target("linear_fc2") || all) {
+    if (targets_.take("linear_fc2") || all) {
       at.second = unit.adapters().size();
       add(unit, make_adapter("down", experts->down(), {0}, 1));
     }
@@ -179,45 +166,24 @@ void Lora::adapt_experts(nn::Unit& unit) {
   }
 }
 
-void Lora::unfreeze(const std::vector<std::unique_ptr<nn::Unit>>& units) {
-  for (const auto& unit : units) {
-    for (const auto& weight : unit->weights()) {
-      bool wanted = options_->bias == "all" && weight->records().front().name.ends_with(".bias");
-      for (const auto& record : weight->records()) {
-        for (const auto& name : options_->modules_to_save) {
-          if (names_module(name, record.module)) wanted = is_target(name);
-        }
-      }
-      for (auto& record : weight->records()) record.trainable = record.trainable || wanted;
-    }
+void Lora::refuse_unused(const Units& units, Diagnostics& faults) const {
+  const Known known(units);
+  const auto targets = options_.name(&LoraOptions::targets), whole = options_.name(&LoraOptions::modules_to_save);
+  for (const auto& name : targets_.unused()) {
+    const auto [why, fix] = refuse_target(name, known, whole);
+    faults.add(options_.where(&LoraOptions::targets), cat(targets, " names \"", name, "\", ", why), fix);
+  }
+  for (const auto& name : whole_.unused()) {
+    const auto [why, fix] = refuse_whole(name, known);
+    faults.add(options_.where(&LoraOptions::modules_to_save), cat(whole, " names \"", name, "\", ", why), fix);
   }
 }
 
-void Lora::refuse_unused(const std::vector<std::unique_ptr<nn::Unit>>& units) const {
-  std::vector<std::string> known{everything};
-  const auto learn = [&](const std::string& name) {
-    if (!name.empty() && std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
-  };
-  for (const auto& unit : units) {
-    for (const auto* linear : unit->linears()) learn(linear->name());
-    if (!unit->experts().empty()) learn("experts");
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) learn(leaf(record.module));
-    }
-  }
-  Diagnostics diagnostics;
-  const auto judge = [&](const std::vector<std::string>& names, const std::string& option, const std::string& where) {
-    for (const auto& name : names) {
-      if (used_.at(name)) continue;
-      auto fix = suggestion(name, known);
-      if (name == "w1" || name == "w2" || name == "w3") fix = "use \"experts\": each expert gets adapters of its own";
-      diagnostics.add(where, cat(option, " names \"", name, "\", but the model has: ", join(known)), fix);
-    }
-  };
-  judge(options_->targets, options_.name(&LoraOptions::targets), options_.where(&LoraOptions::targets));
-  judge(options_->modules_to_save, options_.name(&LoraOptions::modules_to_save),
-        options_.where(&LoraOptions::modules_to_save));
-  diagnostics.throw_if_any();
+void Lora::refuse_nothing_trained(const Units& units, Diagnostics& faults) const {
+  if (std::any_of(units.begin(), units.end(), [](const auto& unit) { return unit->trainable(); })) return;
+  faults.add(options_.where(&LoraOptions::targets),
+             cat(options_.name(&LoraOptions::targets), " is empty, so that nothing would be trained"),
+             "name layers, such as [\"linear_qkv\", \"linear_proj\"], or what modules_to_save is to train whole");
 }
 
 void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {

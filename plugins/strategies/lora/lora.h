@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "names.h"
 #include "options.h"
 
 namespace lora {
@@ -16,7 +17,7 @@ class Lora : public capstan::strategy::Strategy {
  public:
   explicit Lora(capstan::config::Options<LoraOptions> options) : options_(std::move(options)) {}
   void claim(capstan::strategy::Claims& claims) const override;
-  /// Throws Error that lists every target that no layer of the model has.
+  /// Throws Error that lists every name that means nothing in the model, and all that cannot be trained as asked.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
@@ -29,12 +30,14 @@ class Lora : public capstan::strategy::Strategy {
   capstan::nn::Adapter make_adapter(const std::string& layer, const capstan::nn::WeightPtr& base,
                                     std::vector<std::size_t> parts, std::size_t stacked) const;
   const capstan::nn::Adapter* add(capstan::nn::Unit& unit, capstan::nn::Adapter adapter);
-  bool is_target(const std::string& name);
-  void unfreeze(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units);
-  void refuse_unused(const std::vector<std::unique_ptr<capstan::nn::Unit>>& units) const;
+  void train_biases(const capstan::nn::Unit& unit, capstan::Diagnostics& faults);
+  void train_whole(const capstan::nn::Unit& unit, capstan::Diagnostics& faults);
+  void refuse_unused(const Units& units, capstan::Diagnostics& faults) const;
+  void refuse_nothing_trained(const Units& units, capstan::Diagnostics& faults) const;
 
   capstan::config::Options<LoraOptions> options_;
-  std::map<std::string, bool> used_;  // targets and modules_to_save: did they match anything?
+  Names targets_;
+  Names whole_;  // of modules_to_save: apart, since what is trained whole gets no adapter
   // By layer of the units at hand, which live in their unit; structure() starts anew.
   std::map<const capstan::nn::Linear*, std::vector<std::size_t>> of_linear_;
   std::map<const capstan::nn::Experts*, std::pair<std::size_t, std::size_t>> of_experts_;

@@ -45,15 +45,6 @@ const std::vector<Case> cases{
     {"mixtral, experts, dropout", mixtral + lora("targets = [\"experts\"]\ndropout = 0.3\n")},
 };
 
-std::string error_of(const std::string& config) {
-  try {
-    testing::train({.world = 1, .config = config, .steps = 1});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// A job on one of `world` ranks that is never run.
 setup::Job planned(const std::string& model_and_lora, int world = 1) {
   const Scratch scratch;
@@ -63,6 +54,15 @@ setup::Job planned(const std::string& model_and_lora, int world = 1) {
                       << "[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\n"
                          "global_batch = 8\n";
   return testing::prepare_small(file.string(), {}, world, 0);
+}
+
+std::string refusal(const std::string& model_and_lora) {
+  try {
+    planned(model_and_lora);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace
@@ -169,12 +169,65 @@ TEST_CASE("Llama-3.1-8B's adapters count as NeMo's and as PEFT's do") {
              Contains("27,262,976 trainable + 8,030,261,248 non-trainable"));
 }
 
-TEST_CASE("targets that the model does not have are refused, all at once") {
-  const auto text = error_of(llama + lora("targets = [\"linear_qvk\", \"w1\"]\nmodules_to_save = [\"head\"]\n"));
-  CHECK_THAT(text, Contains("strategy.lora.targets names \"linear_qvk\", but the model has: "));
+TEST_CASE("what is to be trained whole gets no adapter, under any of its names") {
+  const auto changes = [](const std::string& model, const std::string& target, const std::string& whole) {
+    return planned(model + lora("targets = [\"" + target + "\"]\nmodules_to_save = [" + whole + "]\n")).model_changes;
+  };
+  const auto experts = changes(mixtral, "linear_proj", "\"experts\"");
+  CHECK_THAT(experts, Contains("with strategies: 3,456 trainable + "));  // 2 · 108 beside o_proj, and 2 · 1,620
+  CHECK_THAT(experts, !Contains("Adding lora to: model.layers.0.block_sparse_moe"));
+  CHECK_THAT(changes(mixtral, "linear_proj", "\"linear_fc1\""), Contains("with strategies: 2,376 trainable + "));
+  for (const char* router : {"\"router\"", "\"gate\"", "\"block_sparse_moe.gate\""})
+    CHECK_THAT(changes(mixtral, "linear_proj", router), Contains("with strategies: 324 trainable + "));
+  for (const char* whole : {"\"linear_qkv\"", "\"q_proj\", \"k_proj\", \"v_proj\""}) {
+    const auto text = changes(llama, "down_proj", whole);
+    CHECK_THAT(text, Contains("with strategies: 1,320 trainable + "));  // 2 · 120 beside down_proj, and 2 · 540
+    CHECK_THAT(text, !Contains("Adding lora to: model.layers.0.self_attn"));
+  }
+}
+
+TEST_CASE("a part of what is stored as one is not trained alone, nor in silence with the rest") {
+  const auto text =
+      refusal(llama + lora("targets = [\"down_proj\"]\nmodules_to_save = [\"q_proj\", \"mlp.up_proj\"]\n"));
+  CHECK_THAT(text, Contains("modules_to_save names q_proj, stored and trained together with k_proj and v_proj") &&
+                       Contains("fix: name all of them: \"q_proj\", \"k_proj\", \"v_proj\"") &&
+                       Contains("modules_to_save names up_proj, stored and trained together with gate_proj"));
+  const auto biased = llama + "attention_bias = true\n";
+  CHECK_THAT(
+      refusal(biased + lora("targets = [\"q_proj\"]\nbias = \"lora_only\"\n")),
+      Contains("strategy.lora.bias is \"lora_only\", and of \"q_proj\", \"k_proj\", \"v_proj\", whose biases are "
+               "stored and trained together, only q_proj has adapters") &&
+          Contains("or the role \"linear_qkv\""));
+  // Two layers: A 3 · 18, B 30 · 3, and 30 biases.
+  CHECK_THAT(planned(biased + lora("targets = [\"linear_qkv\"]\nbias = \"lora_only\"\n")).model_changes,
+             Contains("with strategies: 348 trainable + "));
+}
+
+TEST_CASE("a run that would train nothing is refused") {
+  CHECK_THAT(refusal(llama + lora("targets = []\n")), Contains("strategy.lora.targets is empty") && Contains(".toml:"));
+  CHECK_THAT(planned(llama + lora("targets = []\nmodules_to_save = [\"norm\"]\n")).model_changes,
+             Contains("with strategies: 18 trainable + "));
+}
+
+TEST_CASE("names that mean nothing in the model are refused, all at once, with what can be named there") {
+  const auto text = refusal(mixtral + lora("targets = [\"linear_qvk\", \"w1\", \"lm_head\", \"model.norm\"]\n"
+                                           "modules_to_save = [\"head\", \"w2\", \"all-linear\"]\n"));
+  CHECK_THAT(text,
+             Contains("strategy.lora.targets names \"linear_qvk\", but the model has: all-linear, linear_qkv, "
+                      "q_proj, k_proj, v_proj, linear_proj, o_proj, router, gate, linear_fc1, linear_fc2, experts\n"));
   CHECK_THAT(text, Contains("did you mean 'linear_qkv'?"));
-  CHECK_THAT(text, Contains("use \"experts\""));
-  CHECK_THAT(text, Contains("strategy.lora.modules_to_save names \"head\""));
-  CHECK_THAT(error_of(llama + lora("targets = [\"linear_qkv\", \"q_proj\"]\n")),
+  CHECK_THAT(text, Contains("use \"experts\": each expert gets") && Contains("use \"experts\", which trains them all"));
+  CHECK_THAT(text, Contains("names \"lm_head\", which gets no adapter") &&
+                       Contains("fix: train it whole: strategy.lora.modules_to_save = [\"lm_head\"]\n") &&
+                       Contains("strategy.lora.modules_to_save = [\"norm\"]"));
+  CHECK_THAT(text,
+             Contains("strategy.lora.modules_to_save names \"head\", but the model has: embed_tokens, ") &&
+                 Contains("strategy.lora.modules_to_save names \"all-linear\", but the model has: embed_tokens, "));
+  CHECK_THAT(refusal(gpt + lora("modules_to_save = [\"lm_head\"]\n")),
+             Contains("names \"lm_head\", but this model's head is its embedding") &&
+                 Contains("fix: name \"wte\", which trains both"));
+  CHECK_THAT(refusal(gpt + lora("targets = [\"lm_head\"]\n")),
+             Contains("modules_to_save = [\"wte\"], since this model's head is its embedding"));
+  CHECK_THAT(refusal(llama + lora("targets = [\"linear_qkv\", \"q_proj\"]\n")),
              Contains("names model.layers.0.self_attn.q_proj.weight twice"));
 }
