@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <ostream>
 
 namespace capstan::layout {
@@ -121,10 +122,43 @@ Requests settle(const MeshSpec& spec, Diagnostics& diagnostics) {
   return settled;
 }
 
-// "6 or 8": the multiples of `unit` around `world`.
-std::string nearest_worlds(std::int64_t world, std::int64_t unit) {
-  const auto below = world / unit * unit;
-  return below == 0 ? std::to_string(unit) : cat(below, " or ", below + unit);
+// The axes that hold the model once between them.
+struct Split {
+  std::optional<std::int64_t> ranks = 1;  // none: more than can be counted
+  std::vector<std::string> factors;       // "tp 2"
+  std::vector<std::string> askers;        // "tp by strategy.tensor_parallel (a.toml:3)"
+
+  // "ep 2 x tp 2 = 4", "tp 3".
+  std::string arithmetic() const {
+    return cat(join(factors, " x "), factors.size() > 1 && ranks ? cat(" = ", *ranks) : "");
+  }
+};
+
+Split split_of(const Requests& settled) {
+  Split split;
+  for (const Axis axis : {Axis::pp, Axis::ep, Axis::tp}) {
+    const auto found = settled.find(axis);
+    if (found == settled.end() || found->second.size == 1) continue;
+    const auto size = found->second.size;
+    std::int64_t product = 0;
+    const bool too_many = !split.ranks || __builtin_mul_overflow(*split.ranks, size, &product);
+    split.ranks = too_many ? std::nullopt : std::optional(product);
+    split.factors.push_back(cat(axis, " ", size));
+    split.askers.push_back(cat(axis, " by ", said_by(found->second)));
+  }
+  return split;
+}
+
+// A world that is no multiple of the split, with the multiples of it around the world: "start 4 or 8 ranks".
+void refuse_world(std::int64_t world, const Split& split, Diagnostics& diagnostics) {
+  std::string fix = "change these sizes";
+  if (split.ranks) {
+    const auto below = world / *split.ranks * *split.ranks;
+    const auto counts = below == 0 ? std::to_string(*split.ranks) : cat(below, " or ", below + *split.ranks);
+    fix = cat("start ", counts, " ranks, or ", fix);
+  }
+  diagnostics.add({}, cat("world ", world, " is no multiple of ", split.arithmetic(), " (", join(split.askers), ")"),
+                  fix);
 }
 
 // How many copies the ranks of data parallelism hold: dp / size of a copy.
@@ -157,28 +191,18 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
   }
   if (diagnostics.size() != faults) return {};
 
-  std::int64_t unit = 1;
-  std::vector<std::string> factors;
-  std::vector<std::string> askers;
-  for (const Axis axis : all_axes) {
-    if (axis == Axis::dp || axis == Axis::replicate || asked(axis) == 1) continue;
-    // A product beyond every world is as indivisible as any other; stopping there keeps it from overflowing.
-    if (unit <= world) unit *= asked(axis);
-    factors.push_back(cat(axis, " ", asked(axis)));
-    askers.push_back(cat(axis, " by ", said_by(settled.at(axis))));
-  }
-  if (unit > world || world % unit != 0) {
-    diagnostics.add(
-        {}, cat("world ", world, " is no multiple of ", join(factors, " x "), " = ", unit, " (", join(askers), ")"),
-        cat("start ", nearest_worlds(world, unit), " ranks, or change these sizes"));
+  const auto split = split_of(settled);
+  if (!split.ranks || world % *split.ranks != 0) {
+    refuse_world(world, split, diagnostics);
     return {};
   }
+  const auto unit = *split.ranks;
   const auto dp = world / unit;
   if (settled.contains(Axis::dp) && asked(Axis::dp) != dp) {
     const auto& request = settled.at(Axis::dp);
     diagnostics.add(request.where,
                     cat(request.who, " asks for dp = ", request.size, ", but world ", world, " leaves dp = ", dp,
-                        factors.empty() ? "" : " beside " + join(factors, " x ")),
+                        split.factors.empty() ? "" : " beside " + join(split.factors, " x ")),
                     cat("start ", request.size * unit, " ranks, or leave dp out"));
     return {};
   }

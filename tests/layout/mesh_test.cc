@@ -1,3 +1,4 @@
+#include <capstan/base/text.h>
 #include <capstan/layout/mesh.h>
 #include <capstan_catch.h>
 
@@ -90,9 +91,30 @@ TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
   SECTION("too small a world") {
     MeshSpec spec(2);
     spec.set(Axis::tp, 4, "strategy.tensor_parallel", "a.toml:3");
-    CHECK(faults_of(spec) == std::vector<std::string>{
-                                 "world 2 is no multiple of tp 4 = 4 (tp by strategy.tensor_parallel (a.toml:3))\n    "
-                                 "fix: start 4 ranks, or change these sizes"});
+    CHECK(faults_of(spec) ==
+          std::vector<std::string>{"world 2 is no multiple of tp 4 (tp by strategy.tensor_parallel (a.toml:3))\n    "
+                                   "fix: start 4 ranks, or change these sizes"});
+  }
+  SECTION("a world that is smaller than one of the factors, or than all of them together") {
+    for (const int world : {1, 2, 3}) {
+      MeshSpec spec(world);
+      spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
+      spec.set(Axis::ep, 2, "strategy.expert_parallel", "a.toml:5");
+      CHECK(faults_of(spec) ==
+            std::vector<std::string>{cat("world ", world,
+                                         " is no multiple of ep 2 x tp 2 = 4 (ep by strategy.expert_parallel "
+                                         "(a.toml:5), tp by strategy.tensor_parallel (a.toml:3))\n    fix: start 4 "
+                                         "ranks, or change these sizes")});
+    }
+  }
+  SECTION("sizes whose product no number holds") {
+    MeshSpec spec(8);
+    spec.set(Axis::tp, 1LL << 32, "strategy.tensor_parallel", "a.toml:3");
+    spec.set(Axis::ep, 1LL << 32, "strategy.expert_parallel", "a.toml:5");
+    CHECK(faults_of(spec) ==
+          std::vector<std::string>{"world 8 is no multiple of ep 4294967296 x tp 4294967296 (ep by "
+                                   "strategy.expert_parallel (a.toml:5), tp by strategy.tensor_parallel (a.toml:3))\n"
+                                   "    fix: change these sizes"});
   }
   SECTION("two sizes, one below 1 and a pipeline: all said at once") {
     MeshSpec spec(8);
