@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 
 #include "app/preflight_links.h"
 #include "app/preflight_rank.h"
@@ -85,6 +86,12 @@ void measure_collectives(const Rank& rank, const setup::PreflightOptions& option
 
 void measure_gate(const setup::PreflightOptions& options, LinkMeasures& links, bool first, PreflightReport& report) {
   if (options.min_bus_gbps <= 0) return;
+  if (first) {
+    std::printf("measuring the all-reduce bandwidth, %lld times %s …\n",
+                static_cast<long long>(options.gate_warmup + options.gate_iterations),
+                bytes_text(static_cast<double>(options.gate_mib * mib)).c_str());
+    std::fflush(stdout);
+  }
   report.gate = links.gate(options.gate_mib * mib, options.gate_warmup, options.gate_iterations);
   if (!first) return;
   const auto say = [](const char* who, const std::optional<Bandwidth>& measured) {
@@ -95,15 +102,18 @@ void measure_gate(const setup::PreflightOptions& options, LinkMeasures& links, b
   std::fflush(stdout);
 }
 
-PreflightReport measure_all(const Rank& rank, const setup::PreflightOptions& options, bool everything) {
+/// `between` is called between the parts, on all ranks alike, and may throw.
+PreflightReport measure_all(const Rank& rank, const setup::PreflightOptions& options, bool everything,
+                            const std::function<void()>& between) {
   PreflightReport report;
   auto& communicator = *rank.communicator;
   const auto device = device_of(rank);
   if (rank.launch.world.size > 1) {
-    LinkMeasures links(communicator, device);
+    LinkMeasures links(communicator, device, between);
     measure_gate(options, links, rank.first(), report);
     if (everything) measure_collectives(rank, options, links, report);
   }
+  between();
   RankMeasures own;
   own.host = rank.launch.world.host;
   if (everything) own = measure_rank(rank, options);
@@ -136,9 +146,10 @@ int conclude(const Rank& rank, const setup::PreflightOptions& options, const Pre
 void check_tables(const RunArguments& arguments) {
   Diagnostics diagnostics;
   const auto document = config::load(arguments.config, arguments.overrides, diagnostics);
-  (void)config::Options<setup::RunOptions>(document.section("run"), diagnostics);
+  setup::check_run(config::Options<setup::RunOptions>(document.section("run"), diagnostics), diagnostics);
   (void)config::Options<setup::CommOptions>(document.section("comm"), diagnostics);
-  (void)config::Options<setup::PreflightOptions>(document.section("preflight"), diagnostics);
+  setup::check_preflight(config::Options<setup::PreflightOptions>(document.section("preflight"), diagnostics),
+                         diagnostics);
   diagnostics.throw_if_any();
 }
 
@@ -171,16 +182,16 @@ int preflight_command(const RunArguments& arguments, const Environment& env) {
     const auto made = rank.first() ? train::RunFolder::make(rank.early.run.dir, name).string() : "";
     const fs::path folder = rank.communicator->exchange(made).front();
     record_start(rank, folder);
-    const auto report = measure_all(rank, options, /*everything=*/true);
+    const auto report = measure_all(rank, options, /*everything=*/true, [] {});  // signals end it at once
     return conclude(rank, options, report, /*everything=*/true, folder);
   });
 }
 
-int preflight_of_run(const Rank& rank, const fs::path& folder) {
+int preflight_of_run(const Rank& rank, const fs::path& folder, const train::StopAgreement& stop) {
   const auto& options = rank.early.preflight;
+  if (!options.measures_before_run()) return 0;
   const bool everything = options.before_run == "full";
-  if (options.before_run == "off" || (!everything && options.min_bus_gbps <= 0)) return 0;
-  const auto report = measure_all(rank, options, everything);
+  const auto report = measure_all(rank, options, everything, [&] { stop.check(); });
   return conclude(rank, options, report, everything, folder);
 }
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "app/start.h"
+#include "train/stop.h"
 
 namespace capstan::app {
 
@@ -10,7 +11,8 @@ namespace capstan::app {
 int preflight_command(const RunArguments& arguments, const Environment& env);
 
 /// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
-/// code that the run is to end with, the same on all ranks; 0 to go on. Collective.
-int preflight_of_run(const Rank& rank, const std::filesystem::path& folder);
+/// code that the run is to end with, the same on all ranks; 0 to go on. Throws train::Stopped on all ranks when one is
+/// asked to stop meanwhile. Collective.
+int preflight_of_run(const Rank& rank, const std::filesystem::path& folder, const train::StopAgreement& stop);
 
 }  // namespace capstan::app

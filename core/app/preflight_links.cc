@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int most_rounds = 63;
 constexpr int pair_repeats = 3;
+constexpr std::int64_t part_bytes = 256LL << 20U;  // so many are moved between two looks at whether to go on
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -68,31 +69,50 @@ bool values_are_right(comm::Group& group, const std::string& operation, const Bu
 
 }  // namespace
 
-LinkMeasures::LinkMeasures(comm::Communicator& communicator, c10::Device device)
+LinkMeasures::LinkMeasures(comm::Communicator& communicator, c10::Device device, Between between)
     : communicator_(communicator),
       device_(device),
+      between_(std::move(between)),
       world_(communicator.group("preflight", all_ranks(communicator.world().size), device)) {}
 
 void LinkMeasures::synchronize() const {
   if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
 }
 
-Bandwidth LinkMeasures::measure(comm::Group& group, const std::string& operation, std::int64_t bytes,
+double LinkMeasures::in_parts(std::int64_t iterations, std::int64_t bytes, comm::Group* group,
+                              const std::function<void(std::int64_t)>& repeat) {
+  const std::int64_t at_once = std::max<std::int64_t>(1, part_bytes / std::max<std::int64_t>(1, bytes));
+  double seconds = 0;
+  for (std::int64_t done = 0; done < iterations; done += at_once) {
+    if (group != nullptr) {
+      group->barrier("preflight: measure");
+      const auto start = Clock::now();
+      repeat(std::min(at_once, iterations - done));
+      synchronize();
+      seconds += seconds_since(start);
+    }
+    between_();
+  }
+  return seconds;
+}
+
+Bandwidth LinkMeasures::measure(comm::Group* group, const std::string& operation, std::int64_t bytes,
                                 std::int64_t warmup, std::int64_t iterations) {
-  const auto buffers = allocate(bytes, group.size(), device_, operation != "all-reduce");
-  for (std::int64_t i = 0; i < warmup; ++i) call(group, operation, buffers);
-  synchronize();
-  group.barrier("preflight: measure");
-  const auto start = Clock::now();
-  for (std::int64_t i = 0; i < iterations; ++i) call(group, operation, buffers);
-  synchronize();
-  const at::Tensor slowest = at::full({1}, seconds_since(start) / static_cast<double>(iterations),
-                                      at::TensorOptions().dtype(at::kDouble).device(device_));
-  const bool right = values_are_right(group, operation, buffers);
-  group.all_reduce(slowest, comm::ReduceOp::max, "preflight: time");
+  Buffers buffers;
+  if (group != nullptr) buffers = allocate(bytes, group->size(), device_, operation != "all-reduce");
+  const auto repeat = [&](std::int64_t times) {
+    for (std::int64_t i = 0; i < times; ++i) call(*group, operation, buffers);
+  };
+  (void)in_parts(warmup, bytes, group, repeat);
+  const double seconds = in_parts(iterations, bytes, group, repeat);
+  if (group == nullptr) return {operation, 0, 0, 0, 0, {}};
+  const at::Tensor slowest =
+      at::full({1}, seconds / static_cast<double>(iterations), at::TensorOptions().dtype(at::kDouble).device(device_));
+  const bool right = values_are_right(*group, operation, buffers);
+  group->all_reduce(slowest, comm::ReduceOp::max, "preflight: time");
   Bandwidth measured{
-      operation, static_cast<std::int64_t>(buffers.whole.nbytes()), group.size(), slowest.item<double>(), 0, {}};
-  measured.bus_gbps = bus_bandwidth(operation, measured.bytes, group.size(), measured.seconds);
+      operation, static_cast<std::int64_t>(buffers.whole.nbytes()), group->size(), slowest.item<double>(), 0, {}};
+  measured.bus_gbps = bus_bandwidth(operation, measured.bytes, group->size(), measured.seconds);
   if (!right) measured.wrong.push_back(communicator_.world().rank);
   return measured;
 }
@@ -116,7 +136,7 @@ Bandwidth LinkMeasures::shared(const Bandwidth& mine) {
 
 Bandwidth LinkMeasures::collective(const std::string& operation, std::int64_t bytes, std::int64_t warmup,
                                    std::int64_t iterations) {
-  return shared(measure(*world_, operation, bytes, warmup, iterations));
+  return shared(measure(world_.get(), operation, bytes, warmup, iterations));
 }
 
 Gate LinkMeasures::gate(std::int64_t bytes, std::int64_t warmup, std::int64_t iterations) {
@@ -137,12 +157,9 @@ Gate LinkMeasures::gate(std::int64_t bytes, std::int64_t warmup, std::int64_t it
   }
   if (!gate.problem.empty() || world.size == 1) return gate;
   if (firsts.size() > 1 && firsts.size() < texts.size()) {
-    Bandwidth mine{"all-reduce", 0, 0, 0, 0, {}};
-    if (world.local_rank == 0) {
-      const auto group = communicator_.group("preflight one a node", firsts, device_);
-      mine = measure(*group, "all-reduce", bytes, warmup, iterations);
-    }
-    gate.one_a_node = shared(mine);
+    std::shared_ptr<comm::Group> group;
+    if (world.local_rank == 0) group = communicator_.group("preflight one a node", firsts, device_);
+    gate.one_a_node = shared(measure(group.get(), "all-reduce", bytes, warmup, iterations));
   }
   gate.all = collective("all-reduce", bytes, warmup, iterations);
   return gate;
@@ -169,6 +186,7 @@ std::vector<PairBandwidth> LinkMeasures::pairs(std::int64_t bytes) {
     synchronize();
     const double each = seconds_since(start) / pair_repeats;
     if (rank < peer) own += cat(peer, " ", number_text(static_cast<double>(in.nbytes()) / each / 1e9), "\n");
+    between_();
   }
   std::vector<PairBandwidth> all;
   const auto texts = communicator_.exchange(own);

@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,10 @@ namespace app {
 /// order and gets the same results.
 class LinkMeasures {
  public:
-  LinkMeasures(comm::Communicator& communicator, c10::Device device);
+  /// Called by all ranks alike between parts that take about a second; may throw.
+  using Between = std::function<void()>;
+  LinkMeasures(
+      comm::Communicator& communicator, c10::Device device, Between between = [] {});
 
   /// The mean over `iterations` calls behind `warmup`, of the slowest rank; then once more with values that are
   /// checked. "all-reduce", "reduce-scatter" or "all-gather" of about `bytes`, float32.
@@ -26,14 +30,20 @@ class LinkMeasures {
   Gate gate(std::int64_t bytes, std::int64_t warmup, std::int64_t iterations);
 
  private:
-  Bandwidth measure(comm::Group& group, const std::string& operation, std::int64_t bytes, std::int64_t warmup,
+  /// `group`: null on ranks outside of it, which come along for `between`.
+  Bandwidth measure(comm::Group* group, const std::string& operation, std::int64_t bytes, std::int64_t warmup,
                     std::int64_t iterations);
+  /// Calls repeat(n) until `iterations` are done, with `between` behind each part; the seconds that this took without
+  /// that.
+  double in_parts(std::int64_t iterations, std::int64_t bytes, comm::Group* group,
+                  const std::function<void(std::int64_t)>& repeat);
   void synchronize() const;
   /// What rank 0 of the world has, on all.
   Bandwidth shared(const Bandwidth& mine);
 
   comm::Communicator& communicator_;
   const c10::Device device_;
+  const Between between_;
   std::shared_ptr<comm::Group> world_;
 };
 

@@ -203,7 +203,9 @@ int load(const RunArguments& arguments, const Environment& env, const Rank& rank
   if (rank.first()) note_job(env, command_of(arguments), state.folder->path());
   record_start(rank, state.folder->path());
   warn_of_offload(job, rank);
-  if (const int code = preflight_of_run(rank, state.folder->path()); code != 0) return code;
+  phase = "in the pre-flight";
+  if (const int code = preflight_of_run(rank, state.folder->path(), agreement); code != 0) return code;
+  phase = "while loading the model";
   state.resume = train::resume_run(job, communicator, *state.folder);
   agreement.check();
   const auto show = rank.first() ? fill_progress() : nullptr;

@@ -107,6 +107,8 @@ void read_host_tables(Job& job, const config::Document& document, Diagnostics& d
   job.checkpoint = config::Options<CheckpointOptions>(document.section("checkpoint"), diagnostics);
   job.comm = config::Options<CommOptions>(document.section("comm"), diagnostics);
   job.preflight = config::Options<PreflightOptions>(document.section("preflight"), diagnostics);
+  check_run(job.run, diagnostics);
+  check_preflight(job.preflight, diagnostics);
   const auto& betas = job.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
     diagnostics.add(job.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),

@@ -1,5 +1,8 @@
 #include "setup/options.h"
 
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+
 namespace capstan::setup {
 
 void RunOptions::describe(config::OptionTable<RunOptions>& t) {
@@ -19,10 +22,11 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
   t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
   t.add("requeue_exit_code", &RunOptions::requeue_exit_code)
       .min(0)
-      .max(255)
+      .max(128)  // above: ended by a signal
       .doc(
           "what a run that can go on later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's time "
-          "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended");
+          "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended. Not one that a run that failed "
+          "ends with");
   t.add("cache", &RunOptions::cache)
       .path()
       .doc(
@@ -170,10 +174,10 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
 
 void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {
   t.add("before_run", &PreflightOptions::before_run)
-      .choices({"off", "gate", "full"})
+      .choices({"auto", "off", "gate", "full"})
       .doc(
           "what `run` measures before it builds the model. gate: all-reduce bandwidth against min_bus_gbps; full: all "
-          "that `capstan preflight` does; a FAIL ends the run");
+          "that `capstan preflight` does; a FAIL ends the run. auto: gate where min_bus_gbps is set, else off");
   t.add("min_bus_gbps", &PreflightOptions::min_bus_gbps)
       .min(0)
       .doc(
@@ -236,6 +240,24 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("verify", &CheckpointOptions::verify)
       .choices({"hashes", "structure"})
       .doc("how far a checkpoint is looked at before a run goes on from it: every byte, or files and their sizes");
+}
+
+void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics) {
+  const auto code = options->requeue_exit_code;
+  for (const auto taken : {ExitCode::failure, ExitCode::usage, ExitCode::bandwidth_unmeasurable,
+                           ExitCode::bandwidth_low, ExitCode::bug, ExitCode::peer_failed}) {
+    if (code != static_cast<int>(taken)) continue;
+    diagnostics.add(options.where(&RunOptions::requeue_exit_code),
+                    cat("run.requeue_exit_code is ", code, ", with which runs that failed end"),
+                    "take a number that means nothing else, such as 85, or 0");
+  }
+}
+
+void check_preflight(const config::Options<PreflightOptions>& options, Diagnostics& diagnostics) {
+  if (options->before_run != "gate" || options->min_bus_gbps > 0) return;
+  diagnostics.add(options.where(&PreflightOptions::before_run),
+                  "preflight.before_run is \"gate\", but there is no threshold to measure against",
+                  "set preflight.min_bus_gbps, such as 5, or preflight.before_run = \"off\"");
 }
 
 std::vector<std::pair<std::string, config::Schema>> host_schemas() {

@@ -197,6 +197,24 @@ TEST_CASE("preflight: collectives are measured with their values checked, pairs 
   }
 }
 
+TEST_CASE("preflight: all ranks look between the same parts, and may stop there") {
+  run_in_process(3, [](Communicator& c) {
+    struct Enough {};
+    int looks = 0;
+    LinkMeasures links(c, cpu, [&] {
+      if (++looks == 5) throw Enough();
+    });
+    (void)links.collective("all-reduce", 100'000, 1, 20);  // of these, many are one part
+    if (looks != 2) throw std::runtime_error(cat(looks, " looks"));
+    try {
+      (void)links.collective("all-reduce", 130LL << 20U, 1, 100);
+      throw std::runtime_error("it went on");
+    } catch (const Enough&) {
+      if (looks != 5) throw std::runtime_error(cat(looks, " looks"));
+    }
+  });
+}
+
 TEST_CASE("preflight: a gate that cannot be allocated says on which rank") {
   run_in_process(2, [](Communicator& c) {
     const auto gate = LinkMeasures(c, cpu).gate(1LL << 60U, 0, 1);

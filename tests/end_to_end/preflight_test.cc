@@ -2,6 +2,8 @@
 #include <capstan/base/exit_code.h>
 #include <capstan_catch.h>
 
+#include <csignal>
+
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
@@ -60,6 +62,43 @@ TEST_CASE("the gate ends preflight and run with exit code 46 below the threshold
   INFO(low.all());
   CHECK(low.code == 0);
   CHECK_THAT(low.out, Contains("Measured AllReduce BW: "));
+}
+
+TEST_CASE("a threshold is a gate of the run, whatever else is said; a gate needs a threshold") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1"}}, quick));
+  const auto below = work.run({"run", file, "-n", "2", "preflight.min_bus_gbps=1e9"});
+  INFO(below.all());
+  CHECK(below.code == 46);
+  CHECK_THAT(below.out, Contains("measuring the all-reduce bandwidth, 3 times 1.00 MiB …\nMeasured AllReduce BW: "));
+  const auto off = work.run({"run", file, "-n", "2", "preflight.min_bus_gbps=1e9", "preflight.before_run=off"});
+  INFO(off.all());
+  CHECK(off.code == 0);
+  CHECK_THAT(off.out, !Contains("Measured AllReduce BW: "));
+  for (const char* command : {"check", "run", "preflight"}) {
+    const auto refused = work.run({command, file, "preflight.before_run=gate"});
+    INFO(refused.all());
+    CHECK(refused.code == static_cast<int>(capstan::ExitCode::usage));
+    CHECK_THAT(refused.err, Contains("command line: preflight.before_run is \"gate\", but there is no threshold to "
+                                     "measure against\n    fix: set preflight.min_bus_gbps, such as 5"));
+  }
+}
+
+TEST_CASE("a stop is heard in the pre-flight of a run") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({},
+                                        "[preflight]\nmin_bus_gbps = 1e-6\ngate_mib = 64\ngate_iterations = 100000\n"
+                                        "[checkpoint]\nevery_steps = 5\n"));
+  Program program(work.folder(), {"run", file, "-n", "2", "run.name=a", "train.global_batch=8"});
+  REQUIRE(program.wait_for("measuring the all-reduce bandwidth, "));
+  program.signal(SIGTERM);
+  const auto ended = program.wait(std::chrono::seconds(60));
+  INFO(ended.all());
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == 85);
+  CHECK_THAT(ended.err,
+             Contains("capstan: stopped by SIGTERM in the pre-flight; exit code 85 asks to be queued again"));
 }
 
 TEST_CASE("preflight refuses faults of its own tables, whatever the model's are") {
