@@ -16,6 +16,6 @@ container_options=(--nv)
 cache=.cache        # folder that all runs share, for tokenized samples and compiled kernels; not under a small $HOME
 
 gate_gbps=5         # on several nodes: all-reduce bus bandwidth, GB/s, without which a run does not start; 0: no gate
-signal_s=120        # SIGUSR1 so long before the time limit, where a run cannot ask for it itself
-requeue_exit_code=85   # run.requeue_exit_code
+signal_s=120        # SIGUSR1 so long before the time limit (a quarter of it at most), besides what a run asks itself
+requeue_exit_code=85   # run.requeue_exit_code, where the configuration does not set it
 most_restarts=100   # then a job that is still not done fails instead of being queued again

@@ -61,6 +61,17 @@ def refused_on_the_login_node(bench):
     check_words(done.stderr, 'one rank a GPU; leave --ntasks-per-node away')
     done = submit(bench, folder, 'none.toml', status=2)
     check_words(done.stderr, 'no configuration ', 'none.toml')
+    for words, said in (
+            (('--nodes', '2', file.name), 'write --nodes=2 if that is --nodes\'s, before the file'),
+            ((file.name, '--nodes=2'), '--nodes=2 stands behind the file: write --nodes=2 before it'),
+            ((file.name, 'train.max_steps=2', '--nodes', '2'), '--nodes stands behind the file: write --nodes=2, before the file'),
+            (('--gpus=2', file.name), '--gpus=2: write --gpus-per-node=2: one rank a GPU'),
+            (('--gpus-per-task=1', file.name), '--gpus-per-task=1: write --gpus-per-node=1'),
+            (('--ntasks=2', file.name), '--ntasks=2: write --gpus-per-node=2, one rank a GPU, or without GPUs --ntasks-per-node=2'),
+            (('--gres=gpu:2', '--ntasks-per-node=1', file.name), '--ntasks-per-node=1 with --gpus-per-node=2: one rank a GPU'),
+            ((file.name, 'run.requeue_exit_code=75'), 'run.requeue_exit_code is 75, with which runs that failed end'),
+            ((file.name, 'preflight.before_run=gate'), 'preflight.before_run is "gate", but there is no threshold')):
+        check_words(submit(bench, folder, '--dry-run', *words, status=2).stderr, said)
 
 
 def dry_run(bench):
@@ -71,11 +82,65 @@ def dry_run(bench):
     check(not list((folder / 'logs').iterdir()), 'a dry run left files')
 
 
+def dry_runs_of_gres(bench):
+    """GPUs asked for by --gres are ranks too; what else is in the list stays."""
+    folder = tree(bench)
+    file = bench.config()
+    for gres, words in (('gpu:2', ('--ntasks-per-node=2', '--gpus-per-node=2 ')), ('gpu', ('--ntasks-per-node=1', '--gpus-per-node=1 ')),
+                        ('gpu:a100:4,nvme:1', ('--ntasks-per-node=4', '--gpus-per-node=a100:4 ', '--gres=nvme:1')),
+                        ('gpu:a100', ('--ntasks-per-node=1', '--gpus-per-node=a100:1 '))):
+        check_words(submit(bench, folder, '--dry-run', f'--gres={gres}', file.name).stdout, *words)
+    check_words(submit(bench, folder, '--dry-run', '--gpus-per-node=a100:2', file.name).stdout, '--ntasks-per-node=2', '--gpus-per-node=a100:2 ')
+
+
+def dry_runs_of_times(bench):
+    """A signal that would come as soon as a short job begins comes later, or not at all."""
+    folder = tree(bench)
+    file = bench.config()
+    for asked, signal, said in (('8', 120, ''), ('07:59', 119, 'SIGUSR1 comes 119 s before the end, not 120'), ('0-00:05', 75, 'comes 75 s'),
+                               ('4', 60, 'comes 60 s'), ('3', 0, 'no SIGUSR1 before the end: --time=3 is too short'), ('0:00:59', 0, 'no SIGUSR1'),
+                               ('1-0', 120, ''), ('01:00:00', 120, ''), ('UNLIMITED', 120, ''), ('0', 120, '')):
+        done = submit(bench, folder, '--dry-run', f'--time={asked}', file.name)
+        check_words(done.stdout, f' --signal=USR1@{signal} ', f' --time={asked} ')
+        check_words(done.stderr, said)
+        check(said or not done.stderr, done.stderr)
+    done = submit(bench, folder, '--dry-run', '--time=2', '--signal=USR2@90', file.name)
+    check(' --signal=USR2@90 ' in done.stdout and not done.stderr, f'{done}')
+
+
+def short_time(bench):
+    """A job that may take no longer than signal_s is left alone: SLURM's signal would end it as soon as it begins."""
+    folder = tree(bench)
+    probe = bench.build / 'tests/run_fixtures/monitor/probe.so'
+    file = bench.config(f'[monitor.probe]\npath = "{probe}"\npause_s = 0.5\n[checkpoint]\nevery_steps = 5\n')
+    job = submitted_job(bench, folder, '--time=2', file.name, 'train.max_steps=80')   # SLURM looks for whom to signal every 30 s
+    log = f'tree/logs/small-1x1-{job}.out'
+    check(bench.wait_for_end(job) == 'COMPLETED', bench.output(log))
+    check('stopped by' not in bench.output(log), bench.output(log))
+    check(bench.job(job)['Restarts'] == '0', bench.output(log))
+
+
+def tasks_that_are_not_the_ranks(bench):
+    """The job script says so where tasks and GPUs do not agree, instead of training on fewer than it writes down."""
+    folder = tree(bench)
+    file = bench.config()
+    for name, options, status in (('one', ('--gres=gpu:2', '--ntasks-per-node=1'), 2), ('two', ('--gres=gpu:2', '--ntasks-per-node=2'), 0),
+                                  ('gpus', ('--gpus-per-node=2', '--cpus-per-task=2'), 0), ('tasks', ('--ntasks=2',), 2)):
+        done = bench.slurm.run('sbatch', '--wait', f'--output={name}.out', '--time=5', '--nodes=1', *options, 'slurm/train.sbatch', file,
+                               'train.max_steps=2', cwd=folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+        output = bench.output(f'tree/{name}.out')
+        check(done.returncode == status, f'{options}: {done.returncode}\n{output}\n{done.stderr}')
+        if status == 0:
+            check_words(output, ', 2 rank(s) each', 'connected 2/2: ')
+        else:
+            check_words(output, 'task(s) on 1 node(s)', 'ask for --nodes=N --gpus-per-node=G alone')
+
+
 def queued_again_by_the_script(bench):
     """Where SLURM has no RequeueExit for the code, the job script asks for it; the run goes on in its folder."""
-    folder = tree(bench, code=86)
+    folder = tree(bench, code=86)   # what the run is not told, it is told by the job script
     file = bench.held()
-    job = submitted_job(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
+    job = submitted_job(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40')
     log = f'tree/logs/small-1x2-{job}.out'
     bench.wait_for_text('global_step: 7 ', log)
     bench.slurm.run('scancel', '--signal=USR2', f'{job}.0')
@@ -105,15 +170,17 @@ def gate(bench):
 def gate_of_the_file(bench):
     """A gate that the configuration has itself is not replaced by the site's."""
     folder = tree(bench, gate='1000000')
-    file = bench.config('[preflight]\nbefore_run = "gate"\nmin_bus_gbps = 1e-6\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n')
-    job = submitted_job(bench, folder, '--nodes=2', '--gpus-per-node=1', file.name, 'train.max_steps=2')
-    check(bench.wait_for_end(job) == 'COMPLETED', bench.output(f'tree/logs/small-2x1-{job}.out'))
-    check_words(bench.output(f'tree/logs/small-2x1-{job}.out'), 'Measured AllReduce BW: ')
+    for own, measures in (('before_run = "gate"\nmin_bus_gbps = 1e-6', True), ('min_bus_gbps = 1e-6', True), ('before_run = "off"', False)):
+        file = bench.config(f'[preflight]\n{own}\ngate_mib = 1\ngate_warmup = 1\ngate_iterations = 2\n')
+        job = submitted_job(bench, folder, '--nodes=2', '--gpus-per-node=1', file.name, 'train.max_steps=2')
+        output = f'tree/logs/small-2x1-{job}.out'
+        check(bench.wait_for_end(job) == 'COMPLETED', f'{own}\n{bench.output(output)}')
+        check(('Measured AllReduce BW: ' in bench.output(output)) == measures, f'{own}\n{bench.output(output)}')
 
 
 def array(bench):
     """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and goes on in its folder."""
-    folder = tree(bench, code=86)
+    folder = tree(bench, code=87)   # the configuration's own code counts
     file = bench.held()
     job = submitted_job(bench, folder, '--array=0-1', '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
     bench.wait_until(lambda: len(set(tasks_of(bench, job))) == 2, 'both tasks of the array have started')
@@ -221,5 +288,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, queued_again_by_the_script, gate, gate_of_the_file, array,
+CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, dry_runs_of_gres, dry_runs_of_times, short_time,
+         tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)
