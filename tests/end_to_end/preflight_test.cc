@@ -67,11 +67,11 @@ TEST_CASE("the gate ends preflight and run with exit code 46 below the threshold
 TEST_CASE("a threshold is a gate of the run, whatever else is said; a gate needs a threshold") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1"}}, quick));
-  const auto below = work.run({"run", file, "-n", "2", "preflight.min_bus_gbps=1e9"});
+  const auto below = work.run({"run", file, "-n", "3", "preflight.min_bus_gbps=1e9"});
   INFO(below.all());
   CHECK(below.code == 46);
   CHECK_THAT(below.out, Contains("measuring the all-reduce bandwidth, 3 times 1.00 MiB …\nMeasured AllReduce BW: "));
-  const auto off = work.run({"run", file, "-n", "2", "preflight.min_bus_gbps=1e9", "preflight.before_run=off"});
+  const auto off = work.run({"run", file, "-n", "3", "preflight.min_bus_gbps=1e9", "preflight.before_run=off"});
   INFO(off.all());
   CHECK(off.code == 0);
   CHECK_THAT(off.out, !Contains("Measured AllReduce BW: "));
