@@ -137,17 +137,25 @@ void print_start(const setup::Job& job, const train::RunFolder& folder, const se
   std::fflush(stdout);
 }
 
-// What checkpoints are told of the process. CAPSTAN_CRASH_AT=7, for crash tests, ends it at this point of a commit as
-// kill -9 would.
+// CAPSTAN_CRASH_AT=7, for crash tests, ends the process at this point of a commit as kill -9 would.
+checkpoint::AtPoint crash_at(const std::string& text) {
+  constexpr auto last = static_cast<int>(checkpoint::CommitPoint::retention);
+  for (int number = 1; number <= last; ++number) {
+    if (text != std::to_string(number)) continue;
+    return [number](int point) {
+      if (point == number) ::kill(::getpid(), SIGKILL);
+    };
+  }
+  throw Error(cat("CAPSTAN_CRASH_AT is '", text, "', not a point of a commit"),
+              cat("unset it, or give a number from 1 to ", last));
+}
+
+// What checkpoints are told of the process.
 train::SaveSetting save_setting(const Environment& env, const setup::Resume& resume) {
   train::SaveSetting setting;
   setting.resume = &resume;
   if (const auto job = env("SLURM_JOB_ID")) setting.attempt = cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0"));
-  if (const auto crash = env("CAPSTAN_CRASH_AT")) {
-    setting.at_point = [at = *crash](int point) {
-      if (std::to_string(point) == at) ::kill(::getpid(), SIGKILL);
-    };
-  }
+  if (const auto crash = env("CAPSTAN_CRASH_AT")) setting.at_point = crash_at(*crash);
   return setting;
 }
 

@@ -20,6 +20,7 @@
 #include "app/rank_table.h"
 #include "app/shared_folders.h"
 #include "app/stopping.h"
+#include "comm/failure.h"
 #include "config/document.h"
 
 namespace capstan::app {
@@ -74,8 +75,7 @@ comm::ConnectOptions connect_options(const Launch& launch, const Early& early, c
   options.connect_timeout = milliseconds(early.comm.connect_timeout_s);
   options.timeout = milliseconds(early.comm.timeout_s);
   options.silence = milliseconds(early.comm.silence_s);
-  options.on_stuck = [](const std::string& first_error) {
-    std::fprintf(stderr, "%s\n", first_error.c_str());
+  options.on_stuck = [](const std::string&) {  // it is said already
     std::_Exit(static_cast<int>(ExitCode::peer_failed));
   };
   return options;
@@ -89,6 +89,14 @@ void say_warnings(const Rank& rank) {
   }
   const FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache), rank.launch.in_slurm};
   for (const auto& warning : folder_warnings(folders, rank.launch.home)) log::warning(warning);
+}
+
+// What this rank was about when another failed. The first error itself is comm's to say.
+void say_where(const comm::PeerFailed& failure, const Rank& rank) {
+  const int own = rank.launch.world.rank;
+  log::debug(failure.what());
+  if (own != (comm::Failure{failure.rank(), {}, {}}.teller())) return;
+  for (const auto& context : failure.context()) log::error(cat("rank ", own, " ended while ", context));
 }
 
 // Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
@@ -200,7 +208,7 @@ int run_as_rank(const RunArguments& arguments, const Environment& env, const std
   try {
     return body(rank);
   } catch (const comm::PeerFailed& failure) {
-    log::error(failure.what());
+    say_where(failure, rank);
     end_failed_rank(std::move(rank.communicator), static_cast<int>(ExitCode::peer_failed));
   } catch (std::exception& error) {
     rank.communicator->report_failure(error.what());  // its receivers learn the rank beside it

@@ -15,6 +15,14 @@ std::string Failure::text() const {
   return cat("rank ", rank, host.empty() ? "" : " on ", host, " failed: ", message);
 }
 
+std::string Failure::brief() const {
+  const std::string whole = text();
+  const auto end = whole.find('\n');
+  if (end == std::string::npos) return whole;
+  const bool colon = end > 0 && whole[end - 1] == ':';
+  return cat(whole.substr(0, colon ? end - 1 : end), " (rank ", teller(), " says more)");
+}
+
 std::string Failure::serialized() const { return cat(rank, '\n', host, '\n', message); }
 
 Failure Failure::parse(std::string_view text) {

@@ -21,6 +21,10 @@ struct Failure {
 
   /// "rank 3 on node7 failed: message".
   std::string text() const;
+  /// Its first line, for all ranks but the teller.
+  std::string brief() const;
+  /// The rank that says it whole, so that it stands once in what many ranks print: the lowest that has not failed.
+  int teller() const { return rank == 0 ? 1 : 0; }
   /// For the store; parse() takes it back.
   std::string serialized() const;
   static Failure parse(std::string_view text);

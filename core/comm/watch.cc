@@ -57,7 +57,7 @@ void Watch::run() {
     if (!failure) continue;
     if (!failed) {
       failed = now;
-      announce(failure->text(), failure->rank);
+      announce(*failure);
     }
     if (!told && setup_.on_stuck && stuck(now - *failed)) {
       told = true;
@@ -65,16 +65,22 @@ void Watch::run() {
       setup_.on_stuck(failure->text());
     }
   }
+  const auto failure = failure_->failure();
+  if (failure && !failed) announce(*failure);  // it came while the main thread wound up
 }
 
-void Watch::announce(const std::string& first_error, int failed_rank) {
-  if (failed_rank == setup_.rank) return;  // the main thread prints it itself
-  log::error(cat("first error: ", first_error));
+void Watch::announce(const Failure& failure) {
+  if (failure.rank == setup_.rank) return;  // the main thread prints it itself
+  const bool tells = failure.teller() == setup_.rank;
+  if (!tells) log::error(cat("first error: ", failure.brief()));
+  // What is no error is in the rank's log file only.
+  const auto level = tells ? log::Level::error : log::Level::debug;
+  log::write(level, cat("first error: ", failure.text()));
   std::set<std::string> groups;
   for (const Call& call : log_->in_flight()) {
     if (!groups.insert(call.group).second) continue;  // the oldest of a group is the one that the others wait behind
-    log::error(cat("rank ", setup_.rank, " was in ", call.text(), ", for ",
-                   number_text(std::round(call.seconds() * 10) / 10), " s"));
+    log::write(level, cat("rank ", setup_.rank, " was in ", call.text(), ", for ",
+                          number_text(std::round(call.seconds() * 10) / 10), " s"));
   }
 }
 

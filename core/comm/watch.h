@@ -14,6 +14,7 @@ namespace comm {
 
 class CallLog;
 class FailureState;
+struct Failure;
 class Pulse;
 
 struct WatchSetup {
@@ -25,8 +26,8 @@ struct WatchSetup {
 };
 
 /// The thread that acts on a failure and never talks to anybody, so that nothing can block it: it logs the first
-/// error and what this rank was doing, and calls on_stuck when the main thread does not notice. It also notices
-/// that the store itself fell silent.
+/// error (whole on one rank, else its first line) and what this rank was doing, and calls on_stuck when the main thread
+/// does not notice. It also notices that the store itself fell silent.
 class Watch {
  public:
   Watch(WatchSetup setup, std::shared_ptr<const Pulse> pulse, std::shared_ptr<CallLog> log,
@@ -37,7 +38,7 @@ class Watch {
 
  private:
   void run();
-  void announce(const std::string& first_error, int failed_rank);
+  void announce(const Failure& failure);
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
   const WatchSetup setup_;

@@ -84,6 +84,17 @@ TEST_CASE("failure: the first one counts, and travels as text") {
   }
 }
 
+TEST_CASE("failure: one rank says it whole, the others its first line") {
+  const Failure hang{-1, {}, "all-gather has not ended for 6 s:\n    it waits for rank 1"};
+  CHECK(hang.teller() == 0);
+  CHECK(hang.brief() == "all-gather has not ended for 6 s (rank 0 says more)");
+  const Failure first{0, "n1", "the disk is full\n    fix: free some space"};
+  CHECK(first.teller() == 1);
+  CHECK(first.brief() == "rank 0 on n1 failed: the disk is full (rank 1 says more)");
+  const Failure silent{3, "n2", "it has not been heard of for 10 s"};
+  CHECK(silent.brief() == silent.text());
+}
+
 TEST_CASE("failure: a wait ends with it") {
   FailureState state(0);
   std::thread other([&] { state.fail({1, "a", "b"}); });

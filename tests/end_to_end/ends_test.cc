@@ -1,5 +1,6 @@
 // How a run of several processes ends: when one rank fails, is killed, hangs, or all are asked to stop.
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -134,8 +135,14 @@ TEST_CASE("a rank that hangs is reported with what the others wait for") {
   const auto ended = program.wait(limit);
   INFO(ended.err);
   REQUIRE_FALSE(ended.timed_out);
-  CHECK(ended.code != 0);
-  CHECK_THAT(ended.err, Contains("rank 1"));
+  CHECK(ended.code == static_cast<int>(ExitCode::peer_failed));
+  CHECK(count(ended.err, "it waits for rank 1\n") == 1);  // not once a rank
+  CHECK(count(ended.err, " is in no collective; its last was ") == 1);
+  CHECK_THAT(ended.err, Contains("\n    ranks 0, 2 wait in it\n    rank 1 on "));
+  CHECK(count(ended.err, "[rank 2] ") == 1);
+  CHECK_THAT(ended.err,
+             Contains("[rank 2] capstan error: first error: all-reduce '") && Contains(" s (rank 0 says more)\n"));
+  CHECK_THAT(capstan::read_file(work.folder() / "runs/small/logs/rank-2.log"), Contains("it waits for rank 1\n"));
   CHECK(program.children().empty());
 }
 
@@ -158,4 +165,36 @@ TEST_CASE("a signal to the launcher stops all ranks after the same step") {
   CHECK(manifest.at("step") == steps);
   CHECK(manifest.at("world_size") == 3);
   CHECK(read_weights(run).size() > 10);
+}
+
+TEST_CASE("a run that is killed at any point of a save goes on to the same losses") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({{"max_steps", "max_steps = 4"}}, "[checkpoint]\nevery_steps = 2\nkeep = 1\n"));
+  const auto run = [&](const std::string& name, const Variables& variables) {
+    return work.run({"run", file, "-n", "3", "run.deterministic=true", "checkpoint.resume=auto", "run.name=" + name},
+                    variables);
+  };
+  const auto losses = [&](const std::string& name) {
+    std::vector<double> all;
+    for (const auto& step : read_metrics(work.folder() / "runs" / name).steps) all.push_back(step.at("loss"));
+    return all;
+  };
+  REQUIRE(run("straight", {}).code == 0);
+  for (const int point : {1, 2, 3, 4, 5, 7, 8, 9, 10}) {  // 6 is where a checkpoint is replaced
+    INFO("point " << point);
+    const auto name = cat("at-", point);
+    const auto killed = run(name, {{"CAPSTAN_CRASH_AT", std::to_string(point)}});
+    INFO(killed.all());
+    CHECK(killed.code != 0);
+    CHECK_THAT(killed.err, Contains("was killed by signal 9 (SIGKILL)"));
+    const auto ended = run(name, {});
+    INFO(ended.all());
+    CHECK(ended.code == 0);
+    CHECK(count(ended.out, "resuming from ") == (point < 7 ? 0 : 1));  // from there on it has its name
+    CHECK(losses(name) == losses("straight"));
+  }
+  const auto refused = run("banana", {{"CAPSTAN_CRASH_AT", "banana"}});
+  CHECK(refused.code == static_cast<int>(ExitCode::failure));
+  CHECK_THAT(refused.err, Contains("CAPSTAN_CRASH_AT is 'banana', not a point of a commit"));
 }

@@ -54,12 +54,6 @@ std::string config(const Place& place, int rank) {
                       cat("[", kind, ".thrower]\npath = \"", fixture(kind, "thrower"), "\"\n", table(place, rank)));
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 Outcome run(const Place& place, int rank, const std::vector<std::string>& more = {}) {
   const Workspace work;
   std::vector<std::string> arguments{"run", work.write("a.toml", config(place, rank)), "-n", "2"};

@@ -211,6 +211,12 @@ Outcome Workspace::run(const std::vector<std::string>& arguments, const Variable
   return Program(folder(), arguments, variables).wait();
 }
 
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
 std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes, const std::string& more) {
   std::vector<std::string> lines{
       "[run]",

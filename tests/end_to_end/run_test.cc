@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 // The table that check prints, without the origins: "option value".
 std::vector<std::string> options_of(const std::string& table) {
   std::vector<std::string> out;
