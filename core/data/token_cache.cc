@@ -151,10 +151,13 @@ class CachedSource final : public DataSource {
       fail();
     return sample;
   }
+  // Its tokens depend on more than the file's key says.
+  Sample question(std::int64_t index, std::int64_t most) const override { return source_->question(index, most); }
   monitor::Values score(const Sample& sample, const std::string& text) const override {
     return source_->score(sample, text);
   }
   std::size_t answer_end(std::string_view text) const override { return source_->answer_end(text); }
+  std::vector<std::int64_t> end_ids() const override { return source_->end_ids(); }
 
  private:
   [[noreturn]] void fail() const {

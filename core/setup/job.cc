@@ -370,6 +370,11 @@ data::Sample Job::sample(const data::DataSource& source, std::int64_t index) con
   return plugin::guard(data.name, cat("get of sample ", index), [&] { return source.get(index); });
 }
 
+data::Sample Job::question(const data::DataSource& source, std::int64_t index) const {
+  const auto most = model_facts.max_positions - train->max_new_tokens;
+  return plugin::guard(data.name, cat("question of sample ", index), [&] { return source.question(index, most); });
+}
+
 Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnostics) {
   const auto document = config::load(request.file, request.overrides, diagnostics);
   Job job;

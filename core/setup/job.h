@@ -108,6 +108,8 @@ struct Job {
 
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;
+  /// The same to be asked, with room for train.max_new_tokens tokens in the model's positions behind its prompt.
+  data::Sample question(const data::DataSource& source, std::int64_t index) const;
   /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
   std::vector<config::ResolvedTable> tables() const;
   /// The tables for people (option, value, origin), then arithmetic().

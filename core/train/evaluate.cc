@@ -96,6 +96,13 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
   return evaluation;
 }
 
+AnswerEnd Evaluator::end_of(const data::DataSource& source) const {
+  const auto text_end = [this, &source](std::string_view text) {
+    return plugin::guard(job_.data.name, "answer_end", [&] { return source.answer_end(text); });
+  };
+  return {text_end, plugin::guard(job_.data.name, "end_ids", [&] { return source.end_ids(); })};
+}
+
 // One batch of questions, -1 for none, the same number of them on every rank.
 std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::vector<std::int64_t>& rows,
                                    Scores& scores) {
@@ -104,14 +111,13 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::ve
   std::vector<Prompt> prompts;
   for (const auto row : rows) {
     if (row < 0) continue;
-    auto sample = job_.sample(source, row);
-    if (sample.prompt_length < 1) continue;
+    auto sample = job_.question(source, row);
+    // An expected answer without a prompt is a question that is missed, and counts.
+    if (sample.prompt_length < 1 && sample.references.empty()) continue;
     prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
     samples.push_back(std::move(sample));
   }
-  const auto texts = generator_.answer(prompts, [&](std::string_view text) {
-    return plugin::guard(job_.data.name, "answer_end", [&] { return source.answer_end(text); });
-  });
+  const auto texts = generator_.answer(prompts, end_of(source));
   std::vector<Answer> answers;
   for (std::size_t k = 0; k < samples.size(); ++k) {
     const auto& sample = samples[k];

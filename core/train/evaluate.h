@@ -40,12 +40,14 @@ class Evaluator {
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
   Evaluation loss(const data::DataSource& source);
-  /// Answers to the first `samples` questions (-1: all), and their scores. Samples without a prompt are no questions.
+  /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
+  /// question, unless it has references: it counts then, with an empty answer.
   Evaluation answers(const data::DataSource& source, std::int64_t samples);
 
  private:
   struct Scores;
   std::vector<Answer> ask(const data::DataSource& source, const std::vector<std::int64_t>& rows, Scores& scores);
+  AnswerEnd end_of(const data::DataSource& source) const;
   void gather(const Scores& scores, Evaluation& evaluation);
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);

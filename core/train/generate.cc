@@ -73,14 +73,14 @@ at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<Row>& r
   return choose_tokens(logits, sampling_, draws);
 }
 
-void Generator::append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& answer_end) const {
+void Generator::append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const {
   if (!row.alive) return;
-  if (job_.tokenizer->is_end(token)) {
+  if (job_.tokenizer->is_end(token) || std::find(end.ids.begin(), end.ids.end(), token) != end.ids.end()) {
     row.alive = false;
     return;
   }
   row.answer.push_back(token);
-  const bool complete = answer_end && answer_end(job_.tokenizer->decode(row.answer)) != std::string::npos;
+  const bool complete = end.text && end.text(job_.tokenizer->decode(row.answer)) != std::string::npos;
   row.alive = !complete && row.length < capacity;
   if (row.alive) ++row.length;
 }
@@ -92,8 +92,7 @@ bool Generator::anyone_alive(const std::vector<Row>& rows) {
   return flag.item<std::int64_t>() > 0;
 }
 
-std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts,
-                                                         const AnswerEnd& answer_end) {
+std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
   const at::NoGradGuard no_grad;
   std::vector<Row> rows;
   auto batch = first_batch(prompts, rows);
@@ -103,7 +102,7 @@ std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Promp
     const auto chosen = choose(session_.runner->forward(batch, &cache).states, rows);
     cache.set_filled();
     const auto* ids = chosen.const_data_ptr<std::int64_t>();
-    for (std::size_t i = 0; i < rows.size(); ++i) append(rows[i], ids[i], cache.capacity(), answer_end);
+    for (std::size_t i = 0; i < rows.size(); ++i) append(rows[i], ids[i], cache.capacity(), end);
     batch = next_batch(chosen, rows);
   }
   std::vector<std::vector<std::int64_t>> answers;
@@ -111,11 +110,11 @@ std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Promp
   return answers;
 }
 
-std::vector<std::string> Generator::answer(const std::vector<Prompt>& prompts, const AnswerEnd& answer_end) {
+std::vector<std::string> Generator::answer(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
   std::vector<std::string> texts;
-  for (const auto& ids : tokens(prompts, answer_end)) {
+  for (const auto& ids : tokens(prompts, end)) {
     texts.push_back(job_.tokenizer->decode(ids));
-    if (answer_end) texts.back().resize(std::min(texts.back().size(), answer_end(texts.back())));
+    if (end.text) texts.back().resize(std::min(texts.back().size(), end.text(texts.back())));
   }
   return texts;
 }

@@ -19,8 +19,11 @@ struct Prompt {
   std::int64_t id = 0;  ///< run-wide; what draws are keyed by
 };
 
-/// Where an answer's text ends, or npos: DataSource::answer_end.
-using AnswerEnd = std::function<std::size_t(std::string_view text)>;
+/// What ends an answer, besides the tokenizer's end tokens.
+struct AnswerEnd {
+  std::function<std::size_t(std::string_view text)> text;  ///< where, or npos: DataSource::answer_end; may be null
+  std::vector<std::int64_t> ids;                           ///< DataSource::end_ids
+};
 
 /// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
 /// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
@@ -29,12 +32,12 @@ class Generator {
  public:
   /// Options are the job's: train.max_new_tokens, temperature, top_p; draws are keyed by run.seed.
   Generator(const setup::Job& job, setup::Session& session);
-  /// The answers' texts, without the end token and without what stands behind `answer_end`. A prompt that is empty, or
+  /// The answers' texts, without the token or text that ends them and what stands behind. A prompt that is empty, or
   /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
   /// none too.
-  std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& answer_end = {});
-  /// The same as tokens; what stands behind `answer_end` is still there.
-  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& answer_end = {});
+  std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  /// The same as tokens; a text that ends an answer is still there.
+  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
   /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
   /// rank. Collective over the world.
   std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
@@ -50,7 +53,7 @@ class Generator {
   nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
   nn::Batch next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const;
   at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows) const;
-  void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& answer_end) const;
+  void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const;
   bool anyone_alive(const std::vector<Row>& rows);
 
   const setup::Job& job_;

@@ -31,7 +31,14 @@ class Samples final : public DataSource {
     sample.references.assign(static_cast<std::size_t>(index), "référence");
     return sample;
   }
+  Sample question(std::int64_t index, std::int64_t most) const override {
+    Sample sample;
+    sample.tokens = {index, most};
+    return sample;
+  }
   monitor::Values score(const Sample&, const std::string&) const override { return {{"f1", 50.0}}; }
+  std::size_t answer_end(std::string_view text) const override { return text.size() + 1; }
+  std::vector<std::int64_t> end_ids() const override { return {7}; }
   mutable int asked = 0;
   std::int64_t fails_at = -1;
 };
@@ -60,6 +67,10 @@ TEST_CASE("a token cache gives the source's samples and asks it only once") {
     CHECK(sample.references == expected.references);
   }
   CHECK(cached->score({}, "").at(0).second == 50.0);
+  // What is asked, and where answers end, is the source's to say.
+  CHECK(cached->question(3, 17).tokens == std::vector<std::int64_t>{3, 17});
+  CHECK(cached->answer_end("ab") == 3);
+  CHECK(cached->end_ids() == std::vector<std::int64_t>{7});
   CHECK(TokenCacheBuilder(source, cache).advance(whole));  // there already
   CHECK(source->asked == 5);
 }

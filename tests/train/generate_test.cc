@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/small_run.h"
@@ -168,9 +169,62 @@ TEST_CASE("a generator skips prompts that are empty or too long, and stops where
     CHECK(generator.answer({}).empty());
     // Where it first has the character that stands sixth.
     const auto end = [&](std::string_view text) { return text.find(texts[0][5]); };
-    const auto cut = generator.answer({good}, end).front();
+    const auto cut = generator.answer({good}, {end, {}}).front();
     CHECK(cut == texts[0].substr(0, texts[0].find(texts[0][5])));
+    // Where it first has the token that stands sixth, which is no end token of the tokenizer.
+    const auto ids = generator.tokens({good}).front();
+    const auto stopped = generator.tokens({good}, {{}, {1000, ids[5]}}).front();
+    CHECK(stopped == std::vector<std::int64_t>(ids.begin(), std::find(ids.begin(), ids.end(), ids[5])));
     CHECK(generator.answer_all({good, full, good}) == std::vector<std::string>{texts[0], texts[3], texts[0]});
+  });
+}
+
+TEST_CASE("questions leave room for a whole answer, so that none shows how long the expected one is") {
+  const auto job = prepare_small(
+      small_config(), {eval_file, "data.max_length=130", "train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
+  std::int64_t cut = 0;
+  for (std::int64_t i = 0; i < job.eval_data->size(); ++i) {
+    const auto question = job.question(*job.eval_data, i);
+    CHECK(question.prompt_length + 40 <= 130);
+    CHECK(question.references == job.sample(*job.eval_data, i).references);
+    cut += question.prompt_length + 40 == 130 ? 1 : 0;
+  }
+  CHECK(cut > 0);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = setup::materialise(job, communicator);
+    const train::Feed feed(job, 0);
+    const auto answers = train::Evaluator(job, session, feed).answers(*job.eval_data, 5).answers;
+    REQUIRE(answers.size() == 5);
+    for (const auto& answer : answers) {
+      const auto asked = job.question(*job.eval_data, answer.index);
+      CHECK(answer.prompt == job.tokenizer->decode(asked.tokens));
+    }
+  });
+}
+
+TEST_CASE("an expected answer without a prompt is a question that is missed") {
+  class Source final : public data::DataSource {
+   public:
+    std::int64_t size() const override { return 3; }
+    data::Sample get(std::int64_t index) const override {
+      if (index == 0) return {{65, 66}, {false, true}, 1, "asked", {"x"}};
+      if (index == 1) return {{65, 66}, {true, true}, 0, "missed", {"y"}};
+      return {{65, 66}, {true, true}, 0, "a text", {}};
+    }
+    monitor::Values score(const data::Sample& sample, const std::string& text) const override {
+      return {{"asked", sample.id == "asked" ? 100.0 : 0.0}, {"empty", text.empty() ? 100.0 : 0.0}};
+    }
+  };
+  const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = setup::materialise(job, communicator);
+    const train::Feed feed(job, 0);
+    const auto result = train::Evaluator(job, session, feed).answers(Source(), -1);
+    CHECK(result.samples == 2);
+    CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});
+    REQUIRE(result.answers.size() == 2);
+    CHECK(result.answers[1].id == "missed");
+    CHECK(result.answers[1].text.empty());
   });
 }
 

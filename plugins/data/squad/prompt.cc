@@ -4,11 +4,14 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 namespace squad {
 namespace {
 
+using capstan::cat;
+using capstan::Error;
 using capstan::data::Sample;
 using capstan::data::Tokenizer;
 using Ids = std::vector<std::int64_t>;
@@ -57,23 +60,18 @@ class Joined {
   std::string answer_;
 };
 
-// Bytes of the context that fit. The number of tokens grows with the text but for a merge at the cut, so the search
-// may stop a character early; what it returns has been tried and fits.
-std::size_t fitting_context(const Joined& joined, const Question& question, const std::string& context,
-                            std::size_t max_length) {
-  if (joined.ids(context.size()).size() <= max_length) return context.size();
-  const auto least = joined.ids(0).size();
-  if (least > max_length) {
-    throw capstan::Error(capstan::cat("question '", question.id, "' needs ", least,
-                                      " tokens without any context, max_length is ", max_length),
-                         capstan::cat("raise max_length to ", least, " or more, or take the question out"));
-  }
+// Bytes of the context that fit; none where it does not fit without any. The number of tokens grows with the text but
+// for a merge at the cut, so the search may stop a character early; what it returns has been tried and fits.
+std::optional<std::size_t> fitting_context(const Joined& joined, const std::string& context, std::int64_t most) {
+  const auto fit = [&](std::size_t bytes) { return static_cast<std::int64_t>(joined.ids(bytes).size()) <= most; };
+  if (fit(context.size())) return context.size();
+  if (!fit(0)) return {};
   const auto places = cuts(context);
   std::size_t fits = 0;
   std::size_t too_long = places.size() - 1;
   while (too_long - fits > 1) {
     const auto middle = fits + (too_long - fits) / 2;
-    (joined.ids(places[middle]).size() <= max_length ? fits : too_long) = middle;
+    (fit(places[middle]) ? fits : too_long) = middle;
   }
   return places[fits];
 }
@@ -87,21 +85,51 @@ std::string prompt_text(const std::string& question, const std::string& context)
 Sample make_sample(const Question& question, const std::string& context, const Tokenizer& tokenizer,
                    std::int64_t max_length, Loss loss) {
   const Joined joined(question, context, tokenizer);
-  const auto kept = fitting_context(joined, question, context, static_cast<std::size_t>(max_length));
+  const auto kept = fitting_context(joined, context, max_length);
+  if (!kept) {
+    const auto least = joined.ids(0).size();
+    throw Error(
+        cat("question '", question.id, "' needs ", least, " tokens without any context, max_length is ", max_length),
+        cat("raise max_length to ", least, " or more, or take the question out"));
+  }
   Sample sample;
   sample.id = question.id;
   sample.references = question.answers;
-  sample.tokens = joined.ids(kept);
+  sample.tokens = joined.ids(*kept);
   if (question.answers.empty()) {
     sample.prompt_length = static_cast<std::int64_t>(sample.tokens.size());
     sample.is_target.assign(sample.tokens.size(), false);
     return sample;
   }
-  const auto prompt = first_ids(tokenizer, joined.prompt(kept));
+  const auto prompt = first_ids(tokenizer, joined.prompt(*kept));
   const auto differs = std::mismatch(prompt.begin(), prompt.end(), sample.tokens.begin(), sample.tokens.end()).first;
   sample.prompt_length = differs - prompt.begin();
   sample.is_target.assign(sample.tokens.size(), true);
   if (loss == Loss::answer) std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
+  return sample;
+}
+
+Sample make_prompt(const Question& question, const std::string& context, const Tokenizer& tokenizer,
+                   std::int64_t most) {
+  const Question open{question.id, question.text, question.context, {}};
+  const Joined joined(open, context, tokenizer);
+  const auto kept = fitting_context(joined, context, most);
+  if (!kept) {
+    throw Error(
+        cat("question '", question.id, "' needs ", joined.ids(0).size(),
+            " tokens without any context; beside an answer there is room for ", std::max<std::int64_t>(0, most)),
+        "lower train.max_new_tokens, raise data.max_length, or take the question out");
+  }
+  // Every answer begins with a space; a token that spans it and the prompt's end is the answer's, as in training.
+  const auto prompt = joined.ids(*kept);
+  const auto followed = first_ids(tokenizer, joined.prompt(*kept) + " ");
+  const auto same = std::mismatch(prompt.begin(), prompt.end(), followed.begin(), followed.end()).first;
+  Sample sample;
+  sample.id = question.id;
+  sample.references = question.answers;
+  sample.tokens.assign(prompt.begin(), same);
+  sample.is_target.assign(sample.tokens.size(), false);
+  sample.prompt_length = static_cast<std::int64_t>(sample.tokens.size());
   return sample;
 }
 

@@ -4,6 +4,7 @@
 
 #include <capstan/base/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace squad {
@@ -19,6 +20,13 @@ data::Sample SquadSource::get(std::int64_t index) const {
   CAPSTAN_ASSERT(index >= 0 && index < size());
   const auto& question = file_.questions[static_cast<std::size_t>(index)];
   return make_sample(question, file_.contexts[question.context], *request_.tokenizer, request_.max_length, loss_);
+}
+
+data::Sample SquadSource::question(std::int64_t index, std::int64_t most) const {
+  CAPSTAN_ASSERT(index >= 0 && index < size());
+  const auto& question = file_.questions[static_cast<std::size_t>(index)];
+  return make_prompt(question, file_.contexts[question.context], *request_.tokenizer,
+                     std::min(most, request_.max_length));
 }
 
 monitor::Values SquadSource::score(const data::Sample& sample, const std::string& text) const {

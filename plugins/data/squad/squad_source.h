@@ -15,6 +15,7 @@ class SquadSource final : public capstan::data::DataSource {
   SquadSource(SquadFile file, capstan::data::OpenRequest request, Loss loss);
   std::int64_t size() const override { return static_cast<std::int64_t>(file_.questions.size()); }
   capstan::data::Sample get(std::int64_t index) const override;
+  capstan::data::Sample question(std::int64_t index, std::int64_t most) const override;
   /// The official exact_match and f1; none for a question without answers.
   capstan::monitor::Values score(const capstan::data::Sample& sample, const std::string& text) const override;
   /// The first line is the answer.

@@ -128,3 +128,43 @@ TEST_CASE("a question without answers is a prompt without a target") {
     CHECK(sample.references.empty());
   }
 }
+
+TEST_CASE("what is asked is the prompt, cut to leave room, and the same whatever the answers are") {
+  const Question longer{"q1", "Who?", 0, {"Ada Lovelace, Countess of Lovelace"}};
+  const Question open{"q1", "Who?", 0, {}};
+  const std::string whole = "Question: Who? Context: Ada wrote it. Answer:";
+  const auto most = static_cast<std::int64_t>(whole.size());
+  for (std::int64_t cut = 0; cut <= static_cast<std::int64_t>(context.size()); ++cut) {
+    const auto asked = make_prompt(question, context, ByteTokenizer(), most - cut);
+    CHECK(asked.prompt_length == most - cut);
+    CHECK(text(asked) ==
+          "Question: Who? Context: " + context.substr(0, context.size() - static_cast<std::size_t>(cut)) + " Answer:");
+    CHECK(make_prompt(longer, context, ByteTokenizer(), most - cut).tokens == asked.tokens);
+    CHECK(make_prompt(open, context, ByteTokenizer(), most - cut).tokens == asked.tokens);
+  }
+  const auto asked = make_prompt(question, context, ByteTokenizer(), most + 9);
+  CHECK(text(asked) == whole);
+  CHECK(asked.id == "q1");
+  CHECK(asked.references == question.answers);
+  CHECK(asked.is_target == std::vector<bool>(asked.tokens.size(), false));
+}
+
+TEST_CASE("what is asked begins and ends as in training") {
+  const MergingTokenizer merging;
+  const BeginningTokenizer beginning;
+  for (const capstan::data::Tokenizer* tokenizer : {static_cast<const capstan::data::Tokenizer*>(&merging),
+                                                    static_cast<const capstan::data::Tokenizer*>(&beginning)}) {
+    auto trained = make_sample(question, context, *tokenizer, 512, Loss::answer);
+    trained.tokens.resize(static_cast<std::size_t>(trained.prompt_length));
+    CHECK(make_prompt(question, context, *tokenizer, 512).tokens == trained.tokens);
+  }
+}
+
+TEST_CASE("a question that leaves no room for an answer is named") {
+  CHECK_NOTHROW(make_prompt(question, context, ByteTokenizer(), 32));
+  CHECK_THROWS_WITH(make_prompt(question, context, ByteTokenizer(), 31),
+                    "question 'q1' needs 32 tokens without any context; beside an answer there is room for 31\n"
+                    "    fix: lower train.max_new_tokens, raise data.max_length, or take the question out");
+  CHECK_THROWS_WITH(make_prompt(question, context, ByteTokenizer(), -7),
+                    Catch::Matchers::Contains("there is room for 0\n"));
+}
