@@ -38,6 +38,27 @@ TEST_CASE("data prints samples with what bears no loss marked, and counts") {
         "less\n");
 }
 
+TEST_CASE("a conversation that is known by heart is answered exactly, and no further") {
+  const Workspace work;
+  work.write("chat.jsonl",
+             R"({"id": "two", "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, )"
+             R"({"role": "user", "content": "And"}, {"role": "assistant", "content": "So"}]})"
+             "\n");
+  const auto file = work.write(
+      "a.toml",
+      "[run]\nname = \"chat\"\ndevice = \"cpu\"\n[model]\nplugin = \"gpt\"\nvocab_size = 258\nhidden_size = 32\n"
+      "num_layers = 1\nnum_heads = 2\nseq_length = 160\ndropout = 0.0\n[data]\nplugin = \"jsonl\"\n"
+      "train = \"chat.jsonl\"\neval = \"chat.jsonl\"\nturn = \"<|im_start|>{role}\\n{content}<|im_end|>\\n\"\n"
+      "[train]\nmax_steps = 60\nmicro_batch = 1\nglobal_batch = 1\ngenerate_samples = -1\nmax_new_tokens = 40\n"
+      "[optimizer]\nlr = 1e-2\nweight_decay = 0.0\n");
+  const auto ran = work.run({"run", file});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  const auto run = work.folder() / "runs/chat";
+  CHECK(read_json(run / "predictions-eval.json").at("two") == "So");
+  CHECK(read_json(run / "summary.json").at("evaluations").back().at("exact_match") == 100.0);
+}
+
 TEST_CASE("eval of a run gives the numbers that the run ended with, on any number of ranks") {
   const Workspace work;
   train(work);

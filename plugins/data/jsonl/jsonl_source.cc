@@ -21,6 +21,10 @@ Ids first_ids(const data::Tokenizer& tokenizer, const std::string& text) {
   return ids;
 }
 
+void append_end(const Record& record, const data::Tokenizer& tokenizer, Ids& ids) {
+  if (record.needs_end && tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
+}
+
 // Which tokens belong to answers, and where the last answer begins.
 void mark_answers(const Record& record, const data::Tokenizer& tokenizer, data::Sample& sample) {
   sample.is_target.assign(sample.tokens.size(), false);
@@ -42,6 +46,54 @@ void mark_answers(const Record& record, const data::Tokenizer& tokenizer, data::
   }
 }
 
+// Where prompt and answer as one text begin with the same token, nothing of the prompt is left to start from: they are
+// tokenised apart.
+void part_prompt(const Record& record, const data::Tokenizer& tokenizer, data::Sample& sample) {
+  std::string prompt;
+  for (const auto& piece : record.pieces) {
+    if (&piece != &record.pieces.back()) prompt += piece.text;
+  }
+  const bool is_left = sample.prompt_length > static_cast<std::int64_t>(tokenizer.prefix_ids().size());
+  if (record.reference.empty() || prompt.empty() || is_left) return;
+  sample.tokens = first_ids(tokenizer, prompt);
+  sample.prompt_length = static_cast<std::int64_t>(sample.tokens.size());
+  const auto answer = tokenizer.encode(record.pieces.back().text);
+  sample.tokens.insert(sample.tokens.end(), answer.begin(), answer.end());
+  append_end(record, tokenizer, sample.tokens);
+  sample.is_target.assign(sample.tokens.size(), true);
+  std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
+}
+
+// All of a record, however long.
+data::Sample whole_sample(const Record& record, const data::Tokenizer& tokenizer) {
+  std::string text;
+  for (const auto& piece : record.pieces) text += piece.text;
+  data::Sample sample;
+  sample.id = record.id;
+  sample.tokens = first_ids(tokenizer, text);
+  append_end(record, tokenizer, sample.tokens);
+  mark_answers(record, tokenizer, sample);
+  part_prompt(record, tokenizer, sample);
+  if (!record.reference.empty()) sample.references = {record.reference};
+  return sample;
+}
+
+[[noreturn]] void refuse_too_long(const data::Sample& sample, std::int64_t most, const std::string& where) {
+  throw Error(cat("the line has ", sample.tokens.size(), " tokens, max_length is ", most),
+              R"(raise data.max_length, take the line out, or set data.too_long = "cut")", where);
+}
+
+// Takes out the first tokens behind the tokenizer's own.
+void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix) {
+  const auto erase = [&](auto& list) {
+    const auto from = list.begin() + static_cast<std::ptrdiff_t>(prefix);
+    list.erase(from, from + static_cast<std::ptrdiff_t>(count));
+  };
+  erase(sample.tokens);
+  erase(sample.is_target);
+  sample.prompt_length -= static_cast<std::int64_t>(count);
+}
+
 // Takes tokens out of a sample that has too many, as make_sample says.
 void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefix, const std::string& where) {
   const auto all = sample.tokens.size();
@@ -57,37 +109,49 @@ void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefi
     throw Error(cat("the last answer alone has ", answer, " tokens, max_length is ", most),
                 cat("raise data.max_length to ", answer, " or more, or take the line out"), where);
   }
-  const auto erase = [&](auto& list) {
-    list.erase(list.begin() + static_cast<std::ptrdiff_t>(prefix), list.begin() + static_cast<std::ptrdiff_t>(from));
-  };
-  erase(sample.tokens);
-  erase(sample.is_target);
-  sample.prompt_length -= static_cast<std::int64_t>(removed);
+  drop_beginning(sample, removed, prefix);
+}
+
+bool has_conversations(const LineFile& file, std::int64_t lines) {
+  for (std::int64_t i = 0; i < lines; ++i) {
+    // Inside of a text the quotation marks have backslashes.
+    if (file.line(i).find(R"("messages")") != std::string_view::npos) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
 data::Sample make_sample(const Record& record, const std::string& where, const data::OpenRequest& request,
                          const SampleOptions& options) {
-  const auto& tokenizer = *request.tokenizer;
-  std::string text;
-  for (const auto& piece : record.pieces) text += piece.text;
-  data::Sample sample;
-  sample.id = record.id;
-  sample.tokens = first_ids(tokenizer, text);
-  if (record.needs_end && tokenizer.end_id() >= 0) sample.tokens.push_back(tokenizer.end_id());
-  mark_answers(record, tokenizer, sample);
+  auto sample = whole_sample(record, *request.tokenizer);
   const auto most = static_cast<std::size_t>(request.max_length);
   if (sample.tokens.size() > most) {
-    if (!options.cut) {
-      throw Error(cat("the line has ", sample.tokens.size(), " tokens, max_length is ", most),
-                  R"(raise data.max_length, take the line out, or set data.too_long = "cut")", where);
-    }
-    cut(sample, record.is_text, most, tokenizer.prefix_ids().size(), where);
+    if (!options.cut) refuse_too_long(sample, request.max_length, where);
+    cut(sample, record.is_text, most, request.tokenizer->prefix_ids().size(), where);
   }
   if (options.whole_sequence) sample.is_target.assign(sample.tokens.size(), true);
   if (record.reference.empty()) sample.prompt_length = 0;
-  if (!record.reference.empty()) sample.references = {record.reference};
+  return sample;
+}
+
+data::Sample make_question(const Record& record, const std::string& where, const data::OpenRequest& request,
+                           const SampleOptions& options, std::int64_t most) {
+  auto sample = whole_sample(record, *request.tokenizer);
+  if (!options.cut && static_cast<std::int64_t>(sample.tokens.size()) > request.max_length)
+    refuse_too_long(sample, request.max_length, where);
+  if (record.reference.empty()) sample.prompt_length = 0;
+  sample.tokens.resize(static_cast<std::size_t>(sample.prompt_length));
+  sample.is_target.resize(sample.tokens.size());
+  const auto room = std::min(most, request.max_length);
+  if (!options.cut || sample.prompt_length <= room) return sample;
+  const auto prefix = request.tokenizer->prefix_ids().size();
+  if (room <= static_cast<std::int64_t>(prefix)) {
+    throw Error(
+        cat("beside an answer there is room for ", std::max<std::int64_t>(0, room), " tokens: none of a prompt"),
+        "lower train.max_new_tokens, or raise data.max_length", where);
+  }
+  drop_beginning(sample, static_cast<std::size_t>(sample.prompt_length - room), prefix);
   return sample;
 }
 
@@ -99,10 +163,16 @@ JsonlSource::JsonlSource(std::shared_ptr<const LineFile> file, std::int64_t samp
       request_(std::move(request)),
       options_(options) {
   CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0 && samples_ <= file_->size());
+  const auto end = turns_.assistant_end();
+  if (!end.empty() && has_conversations(*file_, samples_)) end_ = turn_end(end, *request_.tokenizer);
 }
 
 data::Sample JsonlSource::get(std::int64_t index) const {
   return make_sample(read_record(*file_, index, turns_), file_->where(index), request_, options_);
+}
+
+data::Sample JsonlSource::question(std::int64_t index, std::int64_t most) const {
+  return make_question(read_record(*file_, index, turns_), file_->where(index), request_, options_, most);
 }
 
 monitor::Values JsonlSource::score(const data::Sample& sample, const std::string& text) const {

@@ -30,4 +30,9 @@ Turns::Parts Turns::parts(const Message& message) const {
           message.content + with_role(text.substr(at + mark.size()), message.role)};
 }
 
+std::string Turns::assistant_end() const {
+  if ((assistant ? *assistant : any).empty()) return {};
+  return parts({"assistant", ""}).after;
+}
+
 }  // namespace jsonl

@@ -27,6 +27,8 @@ struct Turns {
     std::string after;
   };
   Parts parts(const Message& message) const;
+  /// What stands behind the assistant's content; empty, too, where no template is for the assistant.
+  std::string assistant_end() const;
 };
 
 }  // namespace jsonl

@@ -4,6 +4,8 @@
 
 #include <capstan_catch.h>
 
+#include <algorithm>
+
 #include "support/errors.h"
 #include "support/folder.h"
 
@@ -40,9 +42,51 @@ std::vector<std::string> faults(const Values& values) {
   return texts;
 }
 
-std::shared_ptr<data::DataSource> opened(const Values& values, std::int64_t max_length = 100,
-                                         data::Split split = data::Split::train) {
-  return JsonlData(options(values)).open({split, std::make_shared<data::ByteTokenizer>(), max_length, 258});
+// Bytes, but "[end]" is a special token, and "ab" and ":a" are one token each.
+class PiecesTokenizer final : public data::Tokenizer {
+ public:
+  explicit PiecesTokenizer(bool begins = false) : begins_(begins) {}
+  std::string name() const override { return "pieces"; }
+  std::int64_t vocab_size() const override { return 400; }
+  std::vector<std::int64_t> encode(std::string_view text) const override {
+    std::vector<std::int64_t> ids;
+    while (!text.empty()) {
+      const auto found =
+          std::find_if(pieces.begin(), pieces.end(), [&](const auto& piece) { return text.starts_with(piece.first); });
+      ids.push_back(found != pieces.end() ? found->second : static_cast<unsigned char>(text.front()));
+      text.remove_prefix(found != pieces.end() ? found->first.size() : 1);
+    }
+    return ids;
+  }
+  std::string decode(const std::vector<std::int64_t>& ids) const override {
+    std::string text;
+    for (const auto id : ids) {
+      if (id < 256) text += static_cast<char>(id);
+      for (const auto& [piece, its] : pieces) text += id == its && its != special ? piece : "";
+    }
+    return text;
+  }
+  std::vector<std::int64_t> prefix_ids() const override {
+    return begins_ ? std::vector<std::int64_t>{303} : std::vector<std::int64_t>{};
+  }
+  std::int64_t end_id() const override { return -1; }
+  std::int64_t pad_id() const override { return -1; }
+
+  static constexpr std::int64_t special = 300;
+
+ private:
+  const std::vector<std::pair<std::string, std::int64_t>> pieces{{"[end]", special}, {"ab", 301}, {":a", 302}};
+  bool begins_;
+};
+
+std::shared_ptr<data::DataSource> opened(
+    const Values& values, std::int64_t max_length = 100, data::Split split = data::Split::train,
+    const std::shared_ptr<const data::Tokenizer>& tokenizer = std::make_shared<data::ByteTokenizer>()) {
+  return JsonlData(options(values)).open({split, tokenizer, max_length, 258});
+}
+
+std::shared_ptr<data::DataSource> opened_in_pieces(const Values& values, bool begins = false) {
+  return opened(values, 100, data::Split::train, std::make_shared<PiecesTokenizer>(begins));
 }
 
 // The sample's text, with what bears loss in brackets and the end token as '.'.
@@ -158,6 +202,116 @@ TEST_CASE("a line that is too long is an error, or is cut where it hurts least")
       path +
           ":3: the last answer alone has 11 tokens, max_length is 8\n    fix: raise data.max_length to 11 or more, or "
           "take the line out");
+}
+
+TEST_CASE("an answer ends where the template ends the assistant's turn") {
+  const Folder folder;
+  const auto path = folder.write("a.jsonl", R"({"messages": [{"role": "user", "content": "q"}, )"
+                                            R"({"role": "assistant", "content": "a"}]})"
+                                            "\n");
+  const auto end_of = [&](const std::string& turn, const std::string& text) {
+    const auto source = opened({{"train", path}, {"turn", turn}});
+    CHECK(source->end_ids().empty());
+    return source->answer_end(text);
+  };
+  const auto none = std::string::npos;
+  const std::string chat = "<|im_start|>{role}\n{content}<|im_end|>\n";
+  CHECK(end_of(chat, "So<|im_end|>\nYo") == 2);
+  CHECK(end_of(chat, "So<|im_end|>") == 2);  // the white space behind it need not have come
+  CHECK(end_of(chat, "So\nYo<|im_end") == none);
+  CHECK(end_of("{role}: {content} </{role}>", "user </user> </assistant>") == 13);
+  // White space alone: a line break is an end, a space is in many answers.
+  CHECK(end_of("{role}: {content}\n", "So\nuser: ") == 2);
+  CHECK(end_of("{role}: {content}\n\n", "a\nb\n\nuser: ") == 3);
+  CHECK(end_of("{role}: {content} ", "So long") == none);
+  CHECK(end_of("{role}: {content}", "So\n") == none);
+  // The assistant's own template counts.
+  const auto own = opened({{"train", path}, {"turn", "{content}|"}, {"assistant_turn", "{content}#"}});
+  CHECK(own->answer_end("a|b#") == 3);
+}
+
+TEST_CASE("a special token that ends the assistant's turn ends an answer, though it has no text") {
+  const Folder folder;
+  const auto path = folder.write("a.jsonl", R"({"text": "t"})"
+                                            "\n"
+                                            R"({"messages": [{"role": "assistant", "content": "a"}]})"
+                                            "\n");
+  const std::vector<std::int64_t> special{PiecesTokenizer::special};
+  const auto source = opened_in_pieces({{"train", path}, {"turn", "{content}\n[end]\n"}});
+  CHECK(source->end_ids() == special);
+  CHECK(source->answer_end("anything at all\n") == std::string::npos);
+  // Text before it comes first.
+  const auto both = opened_in_pieces({{"train", path}, {"turn", "{content} ## [end]"}});
+  CHECK(both->end_ids() == special);
+  CHECK(both->answer_end("a ##") == 2);
+}
+
+TEST_CASE("only in a file with conversations does a template end answers") {
+  const Folder folder;
+  const auto path =
+      folder.write("a.jsonl", "{\"prompt\": \"\\\"messages\\\"\", \"completion\": \"one\\ntwo\"}\n{\"text\": \"b\"}\n");
+  const auto source = opened_in_pieces({{"train", path}, {"turn", "{content}\n"}});
+  CHECK(source->answer_end("one\ntwo") == std::string::npos);
+  CHECK(opened_in_pieces({{"train", path}, {"turn", "{content}[end]"}})->end_ids().empty());
+}
+
+TEST_CASE("what is asked is a sample's prompt") {
+  const Folder folder;
+  const auto path = folder.write("a.jsonl",
+                                 "{\"prompt\": \"2+2=\", \"completion\": \"4\"}\n{\"text\": \"a\"}\n"
+                                 "{\"prompt\": \"p\", \"completion\": \"0123456789\"}\n");
+  const auto source = opened({{"train", path}}, 8);
+  const auto question = source->question(0, 1);  // nothing is to be cut, whatever room there is
+  CHECK(shown(question) == "2+2=");
+  CHECK(question.prompt_length == 4);
+  CHECK(question.id == "1");
+  CHECK(question.references == std::vector<std::string>{"4"});
+  CHECK(source->question(1, 8).prompt_length == 0);
+  CHECK(error_of([&] { source->question(2, 8); }) == error_of([&] { source->get(2); }));
+}
+
+TEST_CASE("a prompt that is cut does not show how long the answer is") {
+  const Folder folder;
+  const auto path = folder.write("a.jsonl",
+                                 "{\"prompt\": \"0123456789\", \"completion\": \"a\"}\n"
+                                 "{\"prompt\": \"0123456789\", \"completion\": \"abcdefghijklmnopqrst\"}\n"
+                                 "{\"prompt\": \"0123\", \"completion\": \"abcd\"}\n");
+  const Values values{{"train", path}, {"too_long", "cut"}};
+  const auto source = opened(values, 8);
+  CHECK(shown(source->question(0, 6)) == "456789");
+  CHECK(shown(source->question(1, 6)) == "456789");
+  CHECK(shown(source->question(0, 20)) == "23456789");  // max_length
+  CHECK(shown(source->question(2, 6)) == "0123");
+  CHECK(
+      error_of([&] { source->question(1, 0); }) ==
+      path +
+          ":2: beside an answer there is room for 0 tokens: none of a prompt\n    fix: lower train.max_new_tokens, or "
+          "raise data.max_length");
+}
+
+TEST_CASE("a prompt that its answer would swallow is tokenised apart") {
+  const Folder folder;
+  const auto path = folder.write("a.jsonl",
+                                 "{\"prompt\": \"a\", \"completion\": \"bc\"}\n"
+                                 "{\"prompt\": \"q:\", \"completion\": \"a\"}\n"
+                                 "{\"prompt\": \"\", \"completion\": \"ab\"}\n");
+  for (const bool begins : {false, true}) {
+    INFO(begins);
+    const auto source = opened_in_pieces({{"train", path}}, begins);
+    const std::int64_t more = begins ? 1 : 0;
+    std::vector<std::int64_t> expected{'a', 'b', 'c'};
+    if (begins) expected.insert(expected.begin(), 303);
+    const auto apart = source->get(0);
+    CHECK(apart.tokens == expected);
+    CHECK(apart.prompt_length == 1 + more);
+    CHECK(std::count(apart.is_target.begin(), apart.is_target.end(), true) == 2);
+    CHECK(source->question(0, 100).prompt_length == 1 + more);
+    // Where something of it is left, all is one text.
+    CHECK(source->get(1).tokens.back() == 302);
+    CHECK(source->get(1).prompt_length == 1 + more);
+    CHECK(source->get(2).prompt_length == more);
+    CHECK(source->get(2).references == std::vector<std::string>{"ab"});
+  }
 }
 
 TEST_CASE("lines that are wrong are named with what is wrong and what a line may be") {
