@@ -94,10 +94,13 @@ void UnitRunner::add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks) {
 
 void UnitRunner::set_recompute(std::size_t unit, bool recompute) { links_.at(unit)->recompute = recompute; }
 
-nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache) {
+nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
   nn::Hidden hidden;
   for (auto& link : links_) link->in_backward = false;  // a backward that failed may have left some inside
-  for (auto& link : links_) hidden = run(*link, std::move(hidden), batch, cache);
+  for (auto& link : links_) {
+    hidden = run(*link, std::move(hidden), batch, cache);
+    if (seen) seen(link->index, hidden);
+  }
   return hidden;
 }
 

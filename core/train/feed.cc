@@ -121,4 +121,12 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   return batch;
 }
 
+nn::Batch training_batch(const setup::Job& job, const data::HostBatch& host, std::int64_t step, c10::Device device) {
+  auto batch = to_device(host, device);
+  batch.seed = static_cast<std::uint64_t>(job.run->seed);
+  batch.step = step;
+  batch.training = true;
+  return batch;
+}
+
 }  // namespace capstan::train

@@ -46,6 +46,8 @@ class Feed {
 
 /// The batch as tensors on the device.
 nn::Batch to_device(const data::HostBatch& host, c10::Device device);
+/// The same as a micro-step trains on it: dropout acts, with the masks of this step.
+nn::Batch training_batch(const setup::Job& job, const data::HostBatch& host, std::int64_t step, c10::Device device);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -217,7 +217,7 @@ void Loop::take_step(std::int64_t step) {
     flight.arrived = std::make_shared<c10::Event>(session_.device.type());
     flight.arrived->record(c10::impl::VirtualGuardImpl(session_.device.type()).getStream(session_.device));
   }
-  if (nonfinite_.wants_batch()) flight.input = std::move(input);
+  flight.input = std::move(input);
   in_flight_.push_back(std::move(flight));
   const std::int64_t following = step + 1;
   if (following < job_.plan.steps) next_ = feed_.draw(following);

@@ -40,7 +40,7 @@ class Loop {
   struct InFlight {
     monitor::StepEnded event;
     StepResult result;
-    StepInput input;  // only where a step that fails is to show it
+    StepInput input;  // a step that fails is run again, and shown
     at::Tensor host;
     std::shared_ptr<c10::Event> arrived;
   };

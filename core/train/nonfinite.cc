@@ -59,6 +59,18 @@ std::vector<std::string> gather_texts(comm::Group& group, const std::string& min
   return result;
 }
 
+// "a, b, or c".
+std::string alternatives(std::vector<std::string> ways) {
+  if (ways.size() > 1) ways.back() = cat("or ", ways.back());
+  return join(ways);
+}
+
+// The precision with more range, or at the same range more digits; "" when there is none.
+std::string wider(const std::string& precision) {
+  if (precision == "fp16") return "bf16";
+  return precision == "bf16" || precision == "bf16_pure" ? "fp32" : "";
+}
+
 // A number as a person writes it; nan has no sign.
 std::string plain_text(double number) { return std::isnan(number) ? "nan" : number_text(number); }
 
@@ -99,6 +111,7 @@ std::string NonFinite::text() const {
     return cat("parameter ", values.front().parameter, " of unit ", values.front().unit, " itself holds nan or inf",
                values.size() > 1 ? cat(", and so do ", values.size() - 1, " more") : "");
   }
+  if (output) return output->text();
   if (gradients.empty()) return "each gradient by itself is finite";
   const auto& first = gradients.front();
   const auto& last = gradients.back();
@@ -149,7 +162,10 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& resu
     }
     return;
   }
-  const auto found = find_nonfinite(session_, result.norms, scale);
+  auto found = find_nonfinite(session_, result.norms, scale);
+  // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm; the
+  // loss they all know.
+  if (session_.local_axes.empty() || !std::isfinite(event.loss)) found.output = find_bad_output(job_, session_, input);
   const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
                         plain_text(event.grad_norm), "; ", found.text());
   if (job_.train->on_nonfinite == "skip") {
@@ -157,10 +173,21 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& resu
     return;
   }
   const auto file = job_.train->on_nonfinite == "dump" ? dump(event, found, input) : std::string();
-  throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file),
-              scale_.on() ? "use a smaller train.loss_scale or loss_scale_min, lower optimizer.lr, or use "
-                            "train.precision = \"bf16\""
-                          : "lower optimizer.lr, add warm-up, or use train.precision = \"fp32\"");
+  throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file), fix(found));
+}
+
+std::string NonFiniteSteps::fix(const NonFinite& found) const {
+  std::vector<std::string> ways;
+  if (!found.values.empty()) {
+    ways = {"start from weights that are finite, such as an earlier checkpoint", "lower optimizer.lr"};
+    return alternatives(ways);
+  }
+  if (scale_.on() && !found.output) ways.emplace_back("use a smaller train.loss_scale or loss_scale_min");
+  ways.emplace_back("lower optimizer.lr");
+  ways.emplace_back("add warm-up");
+  if (const auto precision = wider(job_.train->precision); !precision.empty())
+    ways.push_back(cat("use train.precision = \"", precision, "\""));
+  return alternatives(ways);
 }
 
 void NonFiniteSteps::skip(const std::string& what) {
@@ -185,6 +212,10 @@ std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinit
             {"lr", event.lr}};
   if (event.loss_scale) json["loss_scale"] = *event.loss_scale;
   json["parameters"] = json_of(found.values, false);
+  if (found.output) {
+    const auto& output = *found.output;
+    json["output"] = {{"unit", output.unit}, {"rank", output.rank}, {"micro_batch", output.micro_batch}};
+  }
   json["gradients"] = json_of(found.gradients, true);
   for (const auto& batch : batches) json["ranks"].push_back(Json::parse(batch));
   write_file(file, json.dump(2) + "\n");

@@ -3,10 +3,12 @@
 #include <capstan/monitor/monitor.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "setup/session.h"
+#include "train/bad_output.h"
 #include "train/feed.h"
 #include "train/loss_scale.h"
 #include "train/step.h"
@@ -24,6 +26,7 @@ struct BadWeight {
 /// Where numbers are not finite, over all ranks; lists in forward order, the same on each.
 struct NonFinite {
   std::vector<BadWeight> values;     ///< parameters that themselves hold nan or inf
+  std::optional<BadOutput> output;   ///< the first of forward
   std::vector<BadWeight> gradients;  ///< weights whose gradient does
   std::size_t trainable = 0;         ///< weights that have a gradient
   /// The first place, in words.
@@ -31,7 +34,7 @@ struct NonFinite {
 };
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
-/// the loss scale in them. Waits for the device. Collective over the ranks that share a norm.
+/// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
 NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
@@ -44,8 +47,6 @@ class NonFiniteSteps {
   NonFiniteSteps(const setup::Job& job, setup::Session& session, const LossScale& scale, std::filesystem::path folder)
       : job_(job), session_(session), scale_(scale), folder_(std::move(folder)) {}
 
-  /// A step's batch is wanted in bad(): the others need not be kept.
-  bool wants_batch() const { return job_.train->on_nonfinite == "dump"; }
   void good() { in_a_row_ = 0; }
   /// How many of the last steps were bad; a checkpoint keeps it.
   int in_a_row() const { return in_a_row_; }
@@ -56,6 +57,7 @@ class NonFiniteSteps {
   void bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input);
 
  private:
+  std::string fix(const NonFinite& found) const;
   void skip(const std::string& what);
   std::string dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input);
 

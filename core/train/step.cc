@@ -26,10 +26,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
   for (std::size_t i = 0; i < input.micro.size(); ++i) {
     session_.engine->begin_micro_step(static_cast<std::int64_t>(i));
-    auto batch = to_device(input.micro[i], session_.device);
-    batch.seed = static_cast<std::uint64_t>(job_.run->seed);
-    batch.step = input.step;
-    batch.training = true;
+    const auto batch = training_batch(job_, input.micro[i], input.step, session_.device);
     const auto hidden = session_.runner->forward(batch);
     const auto& loss = hidden.states;
     backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation, updates_.loss_scale());

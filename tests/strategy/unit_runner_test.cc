@@ -81,6 +81,27 @@ Events backward_part(const Events& events) {
 
 }  // namespace
 
+TEST_CASE("who asks sees what comes out of each unit, in order, with and without gradients") {
+  const auto chain = make_chain({{true, true, true}});
+  UnitRunner runner(pointers(chain));
+  const at::AutoGradMode mode(GENERATE(false, true));
+  std::vector<std::size_t> order;
+  std::vector<at::Tensor> seen;
+  const auto last = runner.forward(tiny_batch(0), nullptr, [&](std::size_t unit, const nn::Hidden& output) {
+    order.push_back(unit);
+    seen.push_back(output.states.detach());
+  });
+  CHECK(order == std::vector<std::size_t>{0, 1, 2});
+  REQUIRE(seen.size() == 3);
+  CHECK(at::equal(seen.back(), last.states.detach()));
+  nn::Hidden by_hand;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < 3; ++i) {
+    by_hand = chain[i]->forward(std::move(by_hand), tiny_batch(0), nullptr);
+    CHECK(at::equal(seen[i], by_hand.states));
+  }
+}
+
 TEST_CASE("hooks: order over three units with two owners, the first added outermost") {
   const auto chain = make_chain({{true, true, true}});
   UnitRunner runner(pointers(chain));
