@@ -1,8 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
-#include <set>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace capstan::testing {
@@ -21,41 +20,61 @@ inline void each_choice(const std::vector<std::size_t>& levels, const std::funct
   }
 }
 
+/// Every pair of levels of two factors as a number: looked up often, so no set.
+struct Pairs {
+  std::vector<std::size_t> levels;
+  std::vector<std::size_t> first;  ///< of the pairs of factors (0, 1), (0, 2), … (1, 2), …
+  std::size_t count = 0;
+
+  std::vector<std::size_t> of(const Choice& choice) const {
+    std::vector<std::size_t> numbers;
+    for (std::size_t a = 0; a < levels.size(); ++a) {
+      for (std::size_t b = a + 1; b < levels.size(); ++b)
+        numbers.push_back(first[numbers.size()] + choice[a] * levels[b] + choice[b]);
+    }
+    return numbers;
+  }
+};
+
+inline Pairs number_pairs(const std::vector<std::size_t>& levels) {
+  Pairs pairs{levels, {}, 0};
+  for (std::size_t a = 0; a < levels.size(); ++a) {
+    for (std::size_t b = a + 1; b < levels.size(); ++b) {
+      pairs.first.push_back(pairs.count);
+      pairs.count += levels[a] * levels[b];
+    }
+  }
+  return pairs;
+}
+
 /// Few choices among the allowed ones such that every pair of levels of two factors that occurs in an allowed choice
 /// occurs in one of them: each next one is the choice that covers most of what is left.
 inline std::vector<Choice> pairwise(const std::vector<std::size_t>& levels,
                                     const std::function<bool(const Choice&)>& allowed) {
-  using Pair = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
-  const auto pairs_of = [&](const Choice& choice) {
-    std::vector<Pair> pairs;
-    for (std::size_t a = 0; a < choice.size(); ++a) {
-      for (std::size_t b = a + 1; b < choice.size(); ++b) pairs.emplace_back(a, choice[a], b, choice[b]);
-    }
-    return pairs;
-  };
-  std::vector<Choice> candidates;
-  std::set<Pair> left;
+  const auto pairs = number_pairs(levels);
+  std::vector<std::pair<Choice, std::vector<std::size_t>>> candidates;
+  std::vector<char> left(pairs.count, 0);
   each_choice(levels, [&](const Choice& choice) {
     if (!allowed(choice)) return;
-    candidates.push_back(choice);
-    for (const auto& pair : pairs_of(choice)) left.insert(pair);
+    candidates.emplace_back(choice, pairs.of(choice));
+    for (const auto pair : candidates.back().second) left[pair] = 1;
   });
   std::vector<Choice> chosen;
-  while (!left.empty()) {
+  while (true) {
     std::size_t most = 0;
-    const Choice* best = nullptr;
+    const std::pair<Choice, std::vector<std::size_t>>* best = nullptr;
     for (const auto& candidate : candidates) {
       std::size_t covers = 0;
-      for (const auto& pair : pairs_of(candidate)) covers += left.count(pair);
+      for (const auto pair : candidate.second) covers += static_cast<std::size_t>(left[pair]);
       if (covers > most) {
         most = covers;
         best = &candidate;
       }
     }
-    chosen.push_back(*best);
-    for (const auto& pair : pairs_of(*best)) left.erase(pair);
+    if (!best) return chosen;
+    chosen.push_back(best->first);
+    for (const auto pair : best->second) left[pair] = 0;
   }
-  return chosen;
 }
 
 }  // namespace capstan::testing

@@ -77,11 +77,13 @@ struct Trace {
   }
 };
 
+std::string fsdp(const std::string& mode) { return "[strategy.fsdp]\nmode = \"" + mode + "\"\n"; }
+
 // `body` on two in-process ranks.
-std::vector<Trace> trace_two(const std::string& mode, const std::vector<std::string>& overrides,
+std::vector<Trace> trace_two(const std::string& strategy, const std::vector<std::string>& overrides,
                              const std::function<void(Rank&, Trace&)>& body) {
   at::set_num_threads(1);
-  const auto file = testing::small_config("[strategy.fsdp]\nmode = \"" + mode + "\"\n");
+  const auto file = testing::small_config(strategy);
   std::vector<Trace> traces(2);
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     Rank rank(file, overrides, communicator);
@@ -100,7 +102,7 @@ TEST_CASE("a power of two as loss scale changes no bit, with clipping, accumulat
   const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
   if (world == 1 && mode == "no_shard") return;
   INFO(precision << " world " << world << " " << mode);
-  const std::string more = "[strategy.fsdp]\nmode = \"" + mode + "\"\n";
+  const std::string more = fsdp(mode);
   std::vector<std::string> overrides{"train.precision=" + precision, "train.accumulation=2", "optimizer.clip=0.3"};
   const auto plain = run_small(world, overrides, 6, more);
   CHECK(*std::max_element(plain.norms.begin(), plain.norms.end()) > 0.3);  // clipping acts
@@ -122,16 +124,19 @@ TEST_CASE("a power of two as loss scale changes no bit, with clipping, accumulat
 }
 
 TEST_CASE("a scale that overflows skips the step on every rank and halves; then the step is as without a scale") {
-  const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
-  INFO(mode);
+  const std::string strategy =
+      GENERATE(fsdp("full_shard"), fsdp("no_shard"), fsdp("full_shard") + "cpu_offload = true\n",
+               "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\noffload_ratio = 0.5\n");
+  INFO(strategy);
   const double initial = std::ldexp(1.0, 140);  // divided by the step's tokens no float32
   const auto traces = trace_two(
-      mode, {"train.precision=fp32", "train.loss_scale=dynamic", "train.loss_scale_init=" + number_text(initial)},
+      strategy, {"train.precision=fp32", "train.loss_scale=dynamic", "train.loss_scale_init=" + number_text(initial)},
       [](Rank& rank, Trace& trace) {
         do trace.take_step(rank);
         while (trace.steps.back().skipped == 1 && trace.steps.size() < 100);
       });
-  const auto plain = trace_two(mode, {"train.precision=fp32"}, [](Rank& rank, Trace& trace) { trace.take_step(rank); });
+  const auto plain =
+      trace_two(strategy, {"train.precision=fp32"}, [](Rank& rank, Trace& trace) { trace.take_step(rank); });
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const auto& steps = traces[rank].steps;
     REQUIRE(steps.size() >= 2);
@@ -159,10 +164,10 @@ TEST_CASE("a scale that overflows skips the step on every rank and halves; then 
 }
 
 TEST_CASE("an infinite gradient on one rank skips the step on all of them") {
-  const std::string mode = GENERATE(as<std::string>(), "full_shard", "no_shard");
-  INFO(mode);
+  const std::string strategy = GENERATE(fsdp("full_shard"), fsdp("no_shard"));
+  INFO(strategy);
   const auto traces =
-      trace_two(mode, {"train.precision=fp32", "train.loss_scale=dynamic"}, [](Rank& rank, Trace& trace) {
+      trace_two(strategy, {"train.precision=fp32", "train.loss_scale=dynamic"}, [](Rank& rank, Trace& trace) {
         bool poison = rank.job.rank == 1;
         rank.session.units[2]->linears()[3]->after.fill("test", [&](const at::Tensor& y) {
           if (!poison || !y.requires_grad()) return y;

@@ -78,7 +78,7 @@ bool always(const Choice& /*choice*/) { return true; }
 }  // namespace
 
 TEST_CASE("resume is bit-equal on a pairwise cover of the sharding matrix", "[resume]") {
-  for (const auto& choice : pairwise(sharding_levels(), sharding_allowed)) check_bits(choice);
+  for (const auto& choice : pairwise(unscaled_levels(), sharding_allowed)) check_bits(choice);
 }
 
 TEST_CASE("any layout goes on from what any layout saved: a pairwise cover", "[resume]") {
@@ -86,7 +86,7 @@ TEST_CASE("any layout goes on from what any layout saved: a pairwise cover", "[r
 }
 
 TEST_CASE("resume: the whole sharding matrix, and every way from one layout to another", "[.][full][resume]") {
-  each_choice(sharding_levels(), [](const Choice& choice) {
+  each_choice(unscaled_levels(), [](const Choice& choice) {
     if (sharding_allowed(choice)) check_bits(choice);
   });
   each_choice(reload_levels(), check_reload);

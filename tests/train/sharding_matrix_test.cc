@@ -1,8 +1,12 @@
-// The same run under every mode of fsdp, every stage of zero, with and without offload, recompute and prefetch.
+// The same run under every mode of fsdp, every stage of zero, with and without offload, recompute, prefetch and loss
+// scale.
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <tuple>
 
 #include "support/sharding_cases.h"
 
@@ -20,27 +24,62 @@ const std::string model =
     "[model]\nplugin = \"gpt\"\nvocab_size = 261\nhidden_size = 12\nnum_layers = 2\nnum_heads = 3\nff_dim = 3\n"
     "seq_length = 24\ninit_std = 0.2\ndropout = 0.1\n";
 
+using Overrides = std::vector<std::string>;
+
+Overrides both(Overrides a, const Overrides& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A fixed scale shows in the gradients alone, so they are compared without it. Where steps overflow there is nothing to
+// compare in them, and a norm that is not finite says no more than that.
+Run comparable(Run run, std::size_t scale) {
+  if (scale == 1) {
+    for (auto& [name, gradient] : run.gradients) gradient = gradient / fixed_loss_scale;
+  } else if (scale == 2) {
+    run.gradients.clear();
+    std::erase_if(run.disagreements, [](const auto& copy) { return copy.first.rfind("gradient", 0) == 0; });
+    std::replace_if(
+        run.norms.begin(), run.norms.end(), [](double norm) { return !std::isfinite(norm); }, 0.0);
+  }
+  return run;
+}
+
+// Without a strategy. A power of two is compared with no scale at all; skipped steps with steps skipped alike.
+Run train_reference(int world, Overrides overrides, const ShardingCase& c, std::size_t scale) {
+  const Setting plain{.world = world, .config = model, .overrides = overrides, .steps = steps};
+  if (scale < 2) return train(plain);
+  const auto run = comparable(
+      train({.world = world, .config = model, .overrides = both(std::move(overrides), c.scaling), .steps = steps}), 2);
+  CHECK(differences(run, comparable(train(plain), 2), tolerance) != "");  // steps were skipped
+  CHECK(run.losses.back() < run.losses.front());                          // and not all of them
+  return run;
+}
+
 void check_float64(const Choice& choice) {
-  static const Run reference = train({.config = model, .steps = steps});
+  static std::map<bool, Run> references;
   const auto c = sharding_case(choice);
   INFO(c.name);
-  const auto run = train({.world = c.world, .config = model + c.strategy, .overrides = c.overrides, .steps = steps});
-  CHECK(differences(run, reference, tolerance) == "");
+  const bool overflows = choice[scale_] == 2;
+  if (references.count(overflows) == 0) references[overflows] = train_reference(1, {}, c, choice[scale_]);
+  const auto run = train(
+      {.world = c.world, .config = model + c.strategy, .overrides = both(c.overrides, c.scaling), .steps = steps});
+  CHECK(differences(comparable(run, choice[scale_]), references[overflows], tolerance) == "");
 }
 
 // Bits are promised between modes with the same number of ranks and the same `reduce`, except hybrid's sum in two
 // levels. The reference is the run without any strategy.
 void check_bits(const Choice& choice) {
-  auto c = sharding_case(choice);
+  const auto c = sharding_case(choice);
   if (c.hybrid) return;
   INFO(c.name);
-  for (const char* more : {"train.precision=fp32", "run.deterministic=true"}) c.overrides.emplace_back(more);
-  static std::map<std::pair<int, std::size_t>, Run> references;
-  auto& reference = references[{c.world, choice[reduce_]}];
-  if (reference.losses.empty())
-    reference = train({.world = c.world, .config = model, .overrides = c.overrides, .steps = steps});
-  const auto run = train({.world = c.world, .config = model + c.strategy, .overrides = c.overrides, .steps = steps});
-  CHECK(differences(run, reference, 0) == "");
+  const auto overrides = both(c.overrides, {"train.precision=fp32", "run.deterministic=true"});
+  static std::map<std::tuple<int, std::size_t, bool>, Run> references;
+  auto& reference = references[{c.world, choice[reduce_], choice[scale_] == 2}];
+  if (reference.losses.empty()) reference = train_reference(c.world, overrides, c, choice[scale_]);
+  const auto run =
+      train({.world = c.world, .config = model + c.strategy, .overrides = both(overrides, c.scaling), .steps = steps});
+  CHECK(differences(comparable(run, choice[scale_]), reference, 0) == "");
 }
 
 }  // namespace
