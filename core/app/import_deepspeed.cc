@@ -6,15 +6,14 @@
 #include <capstan/config/value.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "app/deepspeed_json.h"
 #include "config/deepspeed_keys.h"
+#include "config/lower.h"
 
 namespace capstan::app {
 namespace {
@@ -23,89 +22,7 @@ using config::deepspeed_keys;
 using config::DeepSpeedKey;
 using config::JsonType;
 using config::Take;
-
-using Json = nlohmann::ordered_json;
 using config::Value;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-std::string type_words(JsonType type) {
-  switch (type) {
-    case JsonType::boolean:
-      return "true or false";
-    case JsonType::integer:
-      return "an integer";
-    case JsonType::number:
-      return "a number";
-    case JsonType::text:
-      return "a string";
-    case JsonType::numbers:
-      return "a list of numbers";
-    case JsonType::anything:
-      return "a table";
-  }
-  assertion_failed("a JSON type", __FILE__, __LINE__);
-}
-
-// 5e8 is an integer too, as DeepSpeed's own examples write bucket sizes.
-bool is_integer(const Json& value) {
-  constexpr double exact = 9007199254740992.0;  // 2^53
-  return value.is_number() && std::floor(value.get<double>()) == value.get<double>() &&
-         std::abs(value.get<double>()) <= exact;
-}
-
-bool has_type(const Json& value, JsonType type) {
-  switch (type) {
-    case JsonType::boolean:
-      return value.is_boolean();
-    case JsonType::integer:
-      return is_integer(value);
-    case JsonType::number:
-      return value.is_number();
-    case JsonType::text:
-      return value.is_string();
-    case JsonType::numbers:
-      return value.is_array() &&
-             std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number(); });
-    case JsonType::anything:
-      return true;
-  }
-  assertion_failed("a JSON type", __FILE__, __LINE__);
-}
-
-Value plain_value(const Json& value, JsonType type) {
-  if (type == JsonType::boolean) return value.get<bool>();
-  if (type == JsonType::integer) return static_cast<std::int64_t>(value.get<double>());
-  if (type == JsonType::number && (value.is_number_float() || !is_integer(value))) return value.get<double>();
-  if (type == JsonType::number) return value.get<std::int64_t>();
-  if (type == JsonType::numbers) return value.get<std::vector<double>>();
-  return value.get<std::string>();
-}
-
-// The keys of a JSON text; nlohmann keeps the last of two that are alike.
-Json parse(const std::string& file, const std::string& text, Diagnostics& faults) {
-  std::vector<std::set<std::string>> open;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
-      faults.add(file, cat("the key ", parsed.dump(), " stands twice in one table"), "remove one of the two");
-    return true;
-  };
-  try {
-    return Json::parse(text, watch, /*allow_exceptions=*/true, /*ignore_comments=*/true);
-  } catch (const Json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    const std::string what = error.what();
-    const auto reason = what.find("syntax error");
-    throw Error(cat("this is no JSON: ", reason == std::string::npos ? what : what.substr(reason)),
-                "give the file that deepspeed.initialize or the Trainer reads",
-                cat(file, ":", 1 + std::count(text.begin(), end, '\n')));
-  }
-}
 
 // What one file says, in our options.
 class Import {
@@ -131,11 +48,17 @@ class Import {
   void unknown(const std::string& path, const std::string& prefix);
   void take(const DeepSpeedKey& key, const Json& value);
   void take_value(const DeepSpeedKey& key, const Json& value);
+  void take_betas(const DeepSpeedKey& key, const Json& value);
+  void take_dtype(const DeepSpeedKey& key, const std::string& dtype);
   void take_device(const DeepSpeedKey& key, const std::string& device);
   void take_schedule(const DeepSpeedKey& key, const std::string& name);
   void set(const DeepSpeedKey& key, const Value& value);
   void set_default(const std::string& ours, Value value, const std::string& from);
+  void drop(const std::string& ours, const std::string& why);
   void finish_precision();
+  void finish_loss_scale(bool fp16);
+  void finish_schedule();
+  void finish_peak();
   void finish_offload();
   void fault(const std::string& path, const std::string& what, const std::string& fix) {
     faults.add(file_, path + " " + what, fix);
@@ -153,6 +76,7 @@ class Import {
   std::set<std::string> seen_;     // paths of the file
   std::set<std::string> enabled_;  // "fp16", "bf16"
   bool precision_is_auto_ = false;
+  std::string scheduler_;  // "WarmupLR"
   std::map<std::string, Setting> settings_;
   std::vector<std::string> order_;  // of settings_
   std::vector<std::string> notes_;
@@ -201,8 +125,8 @@ void Import::take(const DeepSpeedKey& key, const Json& value) {
     }
   } else if (!has_type(value, key.type)) {
     fault(key.path, cat("is ", value.dump(), ", expected ", type_words(key.type)), "change it");
-  } else if (value.is_number() && value.get<double>() < key.least) {
-    fault(key.path, cat("is ", value.dump(), ", expected at least ", number_text(key.least)), "change it");
+  } else if (value.is_number() && !key.takes(value.get<double>())) {
+    fault(key.path, cat("is ", value.dump(), ", expected ", key.limits()), "change it");
   } else {
     take_value(key, value);
   }
@@ -220,7 +144,7 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
       return fault(key.path, cat("is ", value.dump(), ", which Capstan does not offer: ", key.why),
                    cat("use ", key.required, ", or remove it"));
     case Take::adamw:
-      if (const auto name = lower(value.get<std::string>()); name == "adamw" || name == "adam") return;
+      if (const auto name = config::lower(value.get<std::string>()); name == "adamw" || name == "adam") return;
       return fault(key.path, cat("is ", value.dump(), ", Capstan trains with AdamW"), "use \"AdamW\"");
     case Take::precision:
       if (value.get<bool>()) enabled_.insert(key.path.substr(0, key.path.find('.')));
@@ -230,6 +154,10 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
     case Take::scale_power:
       if (value.get<double>() > 62) return fault(key.path, cat("is ", value.dump()), "use 16, which gives 65536");
       return set(key, std::int64_t{1} << value.get<std::int64_t>());
+    case Take::betas:
+      return take_betas(key, value);
+    case Take::dtype:
+      return take_dtype(key, value.get<std::string>());
     case Take::schedule:
       return take_schedule(key, value.get<std::string>());
     case Take::offload:
@@ -237,6 +165,20 @@ void Import::take_value(const DeepSpeedKey& key, const Json& value) {
     case Take::offload_flag:
       return set(key, value.get<bool>() ? "cpu" : "none");
   }
+}
+
+void Import::take_betas(const DeepSpeedKey& key, const Json& value) {
+  const auto is_rate = [](const Json& one) { return one.get<double>() >= 0 && one.get<double>() < 1; };
+  if (value.size() == 2 && std::all_of(value.begin(), value.end(), is_rate))
+    return set(key, plain_value(value, key.type));
+  fault(key.path, cat("is ", value.dump()), "give two numbers in [0, 1), such as [0.9, 0.999]");
+}
+
+void Import::take_dtype(const DeepSpeedKey& key, const std::string& dtype) {
+  static const std::vector<std::string> known{"fp32", "fp16", "bf16"};
+  const auto name = config::lower(dtype);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return set(key, name);
+  fault(key.path, cat("is \"", dtype, "\""), suggestion(name, known));
 }
 
 void Import::take_device(const DeepSpeedKey& key, const std::string& device) {
@@ -252,6 +194,7 @@ void Import::take_schedule(const DeepSpeedKey& key, const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [theirs, ours] : schedules) {
     if (theirs == name) {
+      scheduler_ = name;
       set(key, ours);
       return set_default("optimizer.warmup_from_zero", true, key.path);
     }
@@ -279,9 +222,16 @@ void Import::set_default(const std::string& ours, Value value, const std::string
   if (settings_.try_emplace(ours, Setting{std::move(value), from}).second) order_.push_back(ours);
 }
 
+void Import::drop(const std::string& ours, const std::string& why) {
+  const auto found = settings_.find(ours);
+  if (found == settings_.end()) return;
+  notes_.push_back(cat(found->second.from, " is not taken over: ", why));
+  order_.erase(std::find(order_.begin(), order_.end(), ours));
+  settings_.erase(found);
+}
+
 void Import::finish_precision() {
   if (enabled_.size() > 1) fault("fp16.enabled and bf16.enabled", "are both true", "choose one");
-  const bool fp16 = enabled_.contains("fp16");
   if (!enabled_.empty()) {
     set_default("train.precision", *enabled_.begin(), *enabled_.begin() + ".enabled");
   } else if (precision_is_auto_) {
@@ -289,15 +239,59 @@ void Import::finish_precision() {
   } else {
     set_default("train.precision", "fp32", "neither fp16 nor bf16 is enabled");
   }
-  if (fp16) set_default("train.loss_scale_window", std::int64_t{1000}, "DeepSpeed's default");
-  if (fp16 || precision_is_auto_) return;
-  for (const char* name : {"loss_scale", "loss_scale_init", "loss_scale_window", "loss_scale_min"}) {
-    const auto found = settings_.find(cat("train.", name));
-    if (found == settings_.end()) continue;
-    notes_.push_back(cat(found->second.from, " is not taken over: fp16 is not enabled"));
-    order_.erase(std::find(order_.begin(), order_.end(), found->first));
-    settings_.erase(found);
+  finish_loss_scale(enabled_.contains("fp16"));
+}
+
+void Import::finish_loss_scale(bool fp16) {
+  const auto scale = get<std::string>("train.loss_scale");
+  const bool fixed = scale && *scale != "auto", off = !fp16 && !precision_is_auto_;
+  if (off) drop("train.loss_scale", "fp16 is not enabled");
+  if (off || fixed) {
+    for (const char* name : {"loss_scale_init", "loss_scale_window", "loss_scale_min"})
+      drop(cat("train.", name), off ? "fp16 is not enabled" : "fp16.loss_scale is fixed");
+    return;
   }
+  if (fp16) set_default("train.loss_scale_window", std::int64_t{1000}, "DeepSpeed's default");
+  const auto least = settings_.find("train.loss_scale_min");
+  if (least == settings_.end() || std::holds_alternative<std::monostate>(least->second.value)) return;
+  const auto* whole = std::get_if<std::int64_t>(&least->second.value);
+  const auto number = whole ? static_cast<double>(*whole) : std::get<double>(least->second.value);
+  constexpr std::int64_t default_initial = 65536;  // theirs, and ours
+  const auto initial = get<std::int64_t>("train.loss_scale_init").value_or(default_initial);
+  if (number > static_cast<double>(initial)) {
+    fault(least->second.from, cat("is ", number_text(number), ", above the first scale, ", initial),
+          "lower it, or raise fp16.initial_scale_power");
+  }
+}
+
+// What a scheduler does where its parameters are absent.
+void Import::finish_schedule() {
+  if (scheduler_.empty()) return;
+  set_default("optimizer.warmup_steps", std::int64_t{1000}, "DeepSpeed's default");
+  finish_peak();
+  if (!seen_.contains("scheduler.params.warmup_type"))
+    notes_.emplace_back("scheduler.params.warmup_type is absent, \"log\" for DeepSpeed: the warm-up is linear");
+  if (scheduler_ == "WarmupCosineLR" && !seen_.contains("scheduler.params.cos_min_ratio")) {
+    notes_.emplace_back(
+        "scheduler.params.cos_min_ratio is absent, 0.0001 for DeepSpeed: see optimizer.min_lr, a learning rate");
+  }
+}
+
+// WarmupDecayLR goes up to a rate of its own; so did WarmupLR before DeepSpeed let it take the optimizer's.
+void Import::finish_peak() {
+  if (scheduler_ == "WarmupCosineLR" || seen_.contains("scheduler.params.warmup_max_lr")) return;
+  constexpr double theirs = 1e-3;
+  const auto lr = settings_.find("optimizer.lr");
+  if (lr == settings_.end()) return set_default("optimizer.lr", theirs, "DeepSpeed's default");
+  if (lr->second.value == Value(theirs)) return;
+  if (scheduler_ == "WarmupLR") {
+    notes_.push_back(cat("scheduler.params.warmup_max_lr is absent: the warm-up ends at ", lr->second.from,
+                         ", in DeepSpeed's older versions at 0.001"));
+    return;
+  }
+  notes_.push_back(cat(lr->second.from, " is not taken over: ", scheduler_,
+                       " goes up to scheduler.params.warmup_max_lr, which is absent, 0.001 for DeepSpeed"));
+  lr->second = {theirs, "DeepSpeed's default of scheduler.params.warmup_max_lr"};
 }
 
 void Import::finish_offload() {
@@ -319,6 +313,12 @@ void Import::finish_offload() {
           "offloads the optimizer, but zero_optimization.stage is 0, where nothing is cut",
           "use stage 1 or higher, or remove offload_optimizer");
   }
+  if (on_cpu("strategy.zero.offload_param") && stage >= 3 && !on_cpu("strategy.zero.offload_optimizer")) {
+    fault(from.at("strategy.zero.offload_param").from,
+          "offloads the parameters and not the optimizer, which Capstan does not offer",
+          R"(add "offload_optimizer": {"device": "cpu"}, or remove offload_param)");
+  }
+  if (!on_cpu("strategy.zero.offload_optimizer")) drop("strategy.zero.offload_ratio", "the optimizer is not offloaded");
 }
 
 void Import::finish() {
@@ -329,6 +329,7 @@ void Import::finish() {
     set_default("optimizer.lr", 1e-3, "DeepSpeed's default");
     set_default("optimizer.weight_decay", 0.0, "DeepSpeed's default");
   }
+  finish_schedule();
   finish_offload();
 }
 
@@ -365,7 +366,7 @@ ImportedConfig Import::result() const {
 
 ImportedConfig import_deepspeed(const std::string& file, const std::string& json) {
   Import import(file);
-  import.read(parse(file, json, import.faults));
+  import.read(parse_deepspeed(file, json, import.faults));
   import.finish();
   import.faults.throw_if_any();
   return import.result();

@@ -1,6 +1,7 @@
 #include "config/deepspeed_keys.h"
 
 #include <capstan/base/text.h>
+#include <capstan/config/options.h>
 
 namespace capstan::config {
 namespace {
@@ -9,6 +10,16 @@ using Keys = std::vector<DeepSpeedKey>;
 
 DeepSpeedKey copied(std::string path, JsonType type, std::string ours, double least = 0, std::string why = {}) {
   return {std::move(path), type, Take::copied, std::move(ours), std::move(why), true, least};
+}
+
+DeepSpeedKey above_0(DeepSpeedKey key) {
+  key.is_above = true;
+  return key;
+}
+
+DeepSpeedKey at_most(double most, DeepSpeedKey key) {
+  key.most = most;
+  return key;
 }
 
 // Its "auto", where Hugging Face writes one, says no more than its values do.
@@ -28,7 +39,7 @@ Keys training() {
       copied("train_micro_batch_size_per_gpu", JsonType::integer, "train.micro_batch", 1),
       copied("gradient_accumulation_steps", JsonType::integer, "train.accumulation", 1),
       copied("gradient_clipping", JsonType::number, "optimizer.clip", 0, "absent: 0, no clipping"),
-      {"communication_data_type", JsonType::text, Take::copied, "strategy.zero.reduce_dtype", "", true},
+      {"communication_data_type", JsonType::text, Take::dtype, "strategy.zero.reduce_dtype", "", true},
       ignored("prescale_gradients", JsonType::boolean, "gradients are summed, and divided once by the target tokens"),
       ignored("gradient_predivide_factor", JsonType::number,
               "gradients are summed, and divided once by the target tokens"),
@@ -46,8 +57,8 @@ Keys optimizer() {
   Keys keys{
       {"optimizer.type", JsonType::text, Take::adamw, "", R"(only "AdamW" and "Adam", which is AdamW there)"},
       copied("optimizer.params.lr", JsonType::number, "optimizer.lr", 0, "absent: 0.001"),
-      copied("optimizer.params.betas", JsonType::numbers, "optimizer.betas", 0, "absent: 0.9, 0.999"),
-      copied("optimizer.params.eps", JsonType::number, "optimizer.eps", 0, "absent: 1e-8"),
+      {"optimizer.params.betas", JsonType::numbers, Take::betas, "optimizer.betas", "absent: 0.9, 0.999", true},
+      above_0(copied("optimizer.params.eps", JsonType::number, "optimizer.eps", 0, "absent: 1e-8")),
       copied("optimizer.params.weight_decay", JsonType::number, "optimizer.weight_decay", 0, "absent: 0"),
       {"optimizer.params.adam_w_mode", JsonType::boolean, Take::required, "", "always so", false, 0, "true"},
       {"optimizer.params.bias_correction", JsonType::boolean, Take::required, "", "always so", false, 0, "true"},
@@ -55,8 +66,9 @@ Keys optimizer() {
       {"optimizer.legacy_fusion", JsonType::boolean, Take::ignored, "", "AdamW is fused"},
       {"scheduler.type", JsonType::text, Take::schedule, "optimizer.schedule",
        "WarmupLR: constant, WarmupDecayLR: linear, WarmupCosineLR: cosine; with optimizer.warmup_from_zero"},
-      copied("scheduler.params.warmup_max_lr", JsonType::number, "optimizer.lr"),
-      copied("scheduler.params.warmup_num_steps", JsonType::integer, "optimizer.warmup_steps"),
+      copied("scheduler.params.warmup_max_lr", JsonType::number, "optimizer.lr", 0,
+             "absent: 0.001 for WarmupDecayLR, the optimizer's for the others"),
+      copied("scheduler.params.warmup_num_steps", JsonType::integer, "optimizer.warmup_steps", 0, "absent: 1000"),
       copied("scheduler.params.total_num_steps", JsonType::integer, "train.max_steps", 1),
       ignored("scheduler.params.warmup_min_lr", JsonType::number, "the warm-up starts at 0"),
       ignored("scheduler.params.warmup_min_ratio", JsonType::number, "the warm-up starts at 0"),
@@ -71,9 +83,11 @@ Keys precision() {
       {"fp16.enabled", JsonType::boolean, Take::precision, "train.precision", "\"fp16\"", true},
       {"fp16.loss_scale", JsonType::number, Take::loss_scale, "train.loss_scale", "0: \"auto\", dynamic for fp16",
        true},
-      {"fp16.initial_scale_power", JsonType::integer, Take::scale_power, "train.loss_scale_init", "n: 2^n", true},
-      copied("fp16.loss_scale_window", JsonType::integer, "train.loss_scale_window", 1, "absent: 1000"),
-      copied("fp16.min_loss_scale", JsonType::number, "train.loss_scale_min"),
+      {"fp16.initial_scale_power", JsonType::integer, Take::scale_power, "train.loss_scale_init",
+       "n: 2^n; of a dynamic scale", true},
+      copied("fp16.loss_scale_window", JsonType::integer, "train.loss_scale_window", 1,
+             "absent: 1000; of a dynamic scale"),
+      above_0(copied("fp16.min_loss_scale", JsonType::number, "train.loss_scale_min", 0, "of a dynamic scale")),
       ignored("fp16.hysteresis", JsonType::integer, "the scale is halved by every step that overflows"),
       ignored("fp16.consecutive_hysteresis", JsonType::boolean, "the scale is halved by every step that overflows"),
       ignored("fp16.auto_cast", JsonType::boolean, "inputs are token ids"),
@@ -102,7 +116,7 @@ Keys zero() {
       {z + "offload_optimizer.device", JsonType::text, Take::offload, "strategy.zero.offload_optimizer",
        "\"nvme\" is refused"},
       {z + "offload_param.device", JsonType::text, Take::offload, "strategy.zero.offload_param",
-       "at stage 3; \"nvme\" is refused"},
+       "at stage 3 and with offload_optimizer; \"nvme\" is refused"},
       {z + "offload_optimizer.pin_memory", JsonType::boolean, Take::copied, "strategy.zero.pin_memory",
        "true for both where one of them is"},
       {z + "offload_param.pin_memory", JsonType::boolean, Take::copied, "strategy.zero.pin_memory",
@@ -126,8 +140,8 @@ Keys zero_details() {
     keys.push_back(ignored(z + "offload_optimizer." + flag, JsonType::boolean, "nothing is offloaded to disks"));
   }
   add(keys,
-      {{z + "offload_optimizer.ratio", JsonType::number, Take::copied, "strategy.zero.offload_ratio",
-        "in whole buckets"},
+      {at_most(1, above_0({z + "offload_optimizer.ratio", JsonType::number, Take::copied, "strategy.zero.offload_ratio",
+                           "in whole buckets"})),
        ignored(z + "offload_param.max_in_cpu", JsonType::integer, "all of them are in host memory"),
        ignored(z + "sub_group_size", JsonType::integer, "the update goes bucket by bucket"),
        ignored(z + "stage3_prefetch_bucket_size", JsonType::integer, "the next bucket is always gathered ahead"),
@@ -171,6 +185,18 @@ std::string cell(const DeepSpeedKey& key) {
 }
 
 }  // namespace
+
+std::string DeepSpeedKey::limits() const {
+  OptionSpec spec;
+  spec.min = least;
+  spec.min_is_exclusive = is_above;
+  spec.max = most;
+  return limits_text(spec);
+}
+
+bool DeepSpeedKey::takes(double number) const {
+  return (is_above ? number > least : number >= least) && (!most || number <= *most);
+}
 
 const std::vector<DeepSpeedKey>& deepspeed_keys() {
   static const auto keys = [] {

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ enum class Take {
   precision,     ///< an `enabled`: train.precision
   loss_scale,    ///< 0: dynamic
   scale_power,   ///< n: 2^n
+  betas,         ///< Adam's two decay rates
+  dtype,         ///< what travels between ranks: "fp32", "fp16" or "bf16", in any letters
   schedule,      ///< a scheduler's name
   offload,       ///< a device: "none" or "cpu"
   offload_flag,  ///< true: "cpu"
@@ -33,6 +36,12 @@ struct DeepSpeedKey {
   bool may_be_auto = false;   ///< "auto" leaves our option out
   double least = 0;           ///< numbers are at least this
   std::string required = {};  ///< for Take::required, as JSON
+  bool is_above = false;      ///< numbers are above `least`
+  std::optional<double> most = {};
+
+  /// "above 0 and at most 1": which numbers it takes.
+  std::string limits() const;
+  bool takes(double number) const;
 };
 
 /// Every key that `capstan import-deepspeed` knows, in DeepSpeed's order.

@@ -6,14 +6,10 @@
 
 #include "config/deepspeed_keys.h"
 #include "config/foreign_lists.h"
+#include "config/lower.h"
 
 namespace capstan::config {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 std::string last_part(const std::string& dotted) { return dotted.substr(dotted.rfind('.') + 1); }
 

@@ -95,7 +95,7 @@ constexpr const char* everything = R"({
                                            "adam_w_mode": true}},
   "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": 1e-4, "warmup_num_steps": 50,
                                                     "total_num_steps": 250, "warmup_min_lr": 0}},
-  "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 12, "loss_scale_window": 500,
+  "fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500,
            "min_loss_scale": 2, "hysteresis": 2},
   "zero_optimization": {"stage": 3, "overlap_comm": false, "reduce_bucket_size": 5e8, "contiguous_gradients": true,
                         "offload_optimizer": {"device": "cpu", "pin_memory": true, "ratio": 0.75},
@@ -185,7 +185,7 @@ TEST_CASE("every key that has an option of ours is taken over with its value") {
                                       {"train.accumulation", std::int64_t{4}},
                                       {"train.max_steps", std::int64_t{250}},
                                       {"train.precision", "fp16"},
-                                      {"train.loss_scale", "128"},
+                                      {"train.loss_scale", "auto"},
                                       {"train.loss_scale_init", std::int64_t{4096}},
                                       {"train.loss_scale_window", std::int64_t{500}},
                                       {"train.loss_scale_min", std::int64_t{2}},
@@ -208,7 +208,7 @@ TEST_CASE("every key that has an option of ours is taken over with its value") {
   CHECK(has_note(imported, "zero_optimization.contiguous_gradients is not taken over: always so"));
   CHECK(has_note(imported, "optimizer.params.adam_w_mode is not taken over: always so"));
   CHECK(has_note(imported, "fp16.hysteresis is not taken over: the scale is halved by every step that overflows"));
-  CHECK(imported.notes.size() == 4);  // and warmup_min_lr
+  CHECK(imported.notes.size() == 5);  // and warmup_min_lr, warmup_type
 }
 
 TEST_CASE("what DeepSpeed does without a key is written out where ours would differ") {
@@ -246,6 +246,67 @@ TEST_CASE("details of fp16 are not taken over where fp16 is off") {
   const auto imported = import_text(R"({"fp16": {"enabled": false, "loss_scale": 128}, "bf16": {"enabled": true}})");
   CHECK_FALSE(options_of(imported.toml).contains("train.loss_scale"));
   CHECK(has_note(imported, "fp16.loss_scale is not taken over: fp16 is not enabled"));
+}
+
+TEST_CASE("what belongs to a dynamic loss scale is not taken over beside a fixed one, and no default is added") {
+  const auto imported = import_text(R"({"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 12,
+    "loss_scale_window": 500, "min_loss_scale": 2}})");
+  CHECK(text(options_of(imported.toml)) ==
+        "optimizer.clip = 0.0\nstrategy.zero.stage = 0\ntrain.loss_scale = \"128\"\ntrain.precision = \"fp16\"\n");
+  for (const char* key : {"initial_scale_power", "loss_scale_window", "min_loss_scale"})
+    CHECK(has_note(imported, cat("fp16.", key, " is not taken over: fp16.loss_scale is fixed")));
+}
+
+TEST_CASE("a share of the optimizer is not taken over where it is not offloaded; dtypes in any letters") {
+  const auto imported = import_text(
+      R"({"communication_data_type": "FP16", "zero_optimization": {"stage": 2, "offload_optimizer": {"ratio": 0.5}}})");
+  CHECK(text(options_of(imported.toml)) ==
+        "optimizer.clip = 0.0\nstrategy.zero.reduce_dtype = \"fp16\"\nstrategy.zero.stage = 2\n"
+        "train.precision = \"fp32\"\n");
+  CHECK(has_note(imported,
+                 "zero_optimization.offload_optimizer.ratio is not taken over: the optimizer is not offloaded"));
+}
+
+TEST_CASE("a scheduler's absent parameters are DeepSpeed's defaults, and what differs is said") {
+  const auto scheduled = [](const std::string& scheduler) {
+    return import_text(
+        cat(R"({"optimizer": {"type": "AdamW", "params": {"lr": 5e-5}}, "scheduler": )", scheduler, "}"));
+  };
+  const auto option = [](const app::ImportedConfig& imported, const char* name) {
+    return config::value_text(options_of(imported.toml).at(cat("optimizer.", name)));
+  };
+  const std::string linear = R"(scheduler.params.warmup_type is absent, "log" for DeepSpeed: the warm-up is linear)";
+
+  const auto warmup = scheduled(R"({"type": "WarmupLR"})");
+  CHECK(option(warmup, "schedule") == "\"constant\"");
+  CHECK(option(warmup, "warmup_steps") == "1000");
+  CHECK(option(warmup, "lr") == "5e-05");
+  CHECK(has_note(warmup, linear));
+  CHECK(has_note(warmup,
+                 "scheduler.params.warmup_max_lr is absent: the warm-up ends at optimizer.params.lr, in "
+                 "DeepSpeed's older versions at 0.001"));
+  CHECK(option(import_text(R"({"scheduler": {"type": "WarmupLR"}})"), "lr") == "0.001");
+
+  const auto decay = scheduled(R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 20}})");
+  CHECK(option(decay, "warmup_steps") == "1000");
+  CHECK(option(decay, "lr") == "0.001");
+  CHECK(has_note(decay,
+                 "optimizer.params.lr is not taken over: WarmupDecayLR goes up to scheduler.params.warmup_max_lr, "
+                 "which is absent, 0.001 for DeepSpeed"));
+
+  const auto cosine = scheduled(R"({"type": "WarmupCosineLR", "params": {"total_num_steps": 20}})");
+  CHECK(option(cosine, "lr") == "5e-05");
+  CHECK(option(cosine, "warmup_steps") == "1000");
+  CHECK(has_note(cosine, linear));
+  CHECK(has_note(cosine,
+                 "scheduler.params.cos_min_ratio is absent, 0.0001 for DeepSpeed: see optimizer.min_lr, a "
+                 "learning rate"));
+
+  const auto said = import_text(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-4,
+    "warmup_num_steps": 7, "warmup_type": "linear"}}})");
+  CHECK(option(said, "lr") == "1e-04");
+  CHECK(option(said, "warmup_steps") == "7");
+  CHECK(said.notes.size() == 1);  // warmup_type is not taken over
 }
 
 TEST_CASE("what Capstan does not do is refused with file, key and what to do") {
