@@ -221,12 +221,15 @@ std::vector<ForeignLine> training_arguments() {
 }
 
 std::vector<ForeignLine> fsdp_config() {
-  return {{"fsdp_config.backward_prefetch", "strategy.fsdp.backward_prefetch", R"("pre", "post" or "none")"},
+  constexpr auto of_units = "every block is a unit; strategy.fsdp.wrap joins them";
+  return {{"fsdp_config.sharding_strategy", "strategy.fsdp.mode", R"("full_shard" for FULL_SHARD, and so on)"},
+          {"fsdp_config.auto_wrap_policy", "", of_units},
+          {"fsdp_config.backward_prefetch", "strategy.fsdp.backward_prefetch", R"("pre", "post" or "none")"},
           {"fsdp_config.forward_prefetch", "strategy.fsdp.forward_prefetch", ""},
           {"fsdp_config.sync_module_states", "strategy.fsdp.sync_module_states", ""},
           {"fsdp_config.limit_all_gathers", "strategy.fsdp.limit_all_gathers", ""},
           {"fsdp_config.reshard_after_forward", "strategy.fsdp.reshard_after_forward", ""},
-          {"fsdp_config.transformer_layer_cls_to_wrap", "", "every block is a unit; strategy.fsdp.wrap joins them"},
+          {"fsdp_config.transformer_layer_cls_to_wrap", "", of_units},
           {"fsdp_config.min_num_params", "strategy.fsdp.wrap", ""},
           {"fsdp_config.activation_checkpointing", "strategy.recompute.every", "1 for every block"},
           {"fsdp_config.use_orig_params", "", "parameters keep their shapes and names"},

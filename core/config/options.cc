@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "config/foreign_keys.h"
+#include "config/nearest_choice.h"
 #include "config/paths.h"
 
 namespace capstan::config {
@@ -35,7 +36,7 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
     auto keys = more;
     for (const auto& spec : schema) keys.push_back(spec.key);
     const auto name = full_name(section, entry.key);
-    if (const auto* foreign = find_foreign(name)) {
+    if (const auto* foreign = find_foreign(name); foreign && foreign->ours != name) {
       diagnostics.add(place(entry.origin), "unknown option " + name, foreign_hint(*foreign));
       continue;
     }
@@ -182,7 +183,7 @@ std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec&
   if (spec.choices.empty()) return std::nullopt;
   for (const auto& text : strings_in(value)) {
     if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) continue;
-    const auto near = nearest_name(text, spec.choices);
+    const auto near = nearest_choice(text, spec.choices);
     return std::pair{"must be " + limits_text(spec), near.empty() ? near : "did you mean '" + near + "'?"};
   }
   return std::nullopt;

@@ -8,6 +8,7 @@
 
 #include "config/document.h"
 #include "config/foreign_keys.h"
+#include "config/lower.h"
 #include "config/plugin_table.h"
 #include "plugin/host.h"
 #include "setup/options.h"
@@ -50,6 +51,32 @@ TEST_CASE("every option that another program's key leads to exists") {
     ++found;
   }
   CHECK(found > 80);
+}
+
+// What the fsdp plugin's own table says of an option.
+std::string fsdp_fault(const std::string& key, const std::string& value) {
+  plugin::Host host;
+  Diagnostics diagnostics;
+  for (const auto& found : host.discover()) {
+    if (!found.registration || found.registration->name != "fsdp") continue;
+    config::Section section;
+    section.path = "strategy.fsdp";
+    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", 3}});
+    config::resolve(found.registration->schema, section, diagnostics);
+  }
+  return diagnostics.empty() ? "" : diagnostics.list().front().fix;
+}
+
+TEST_CASE("the workshop's own FSDP values are answered with ours") {
+  CHECK(fsdp_fault("backward_prefetch", "backward_post") == "did you mean 'post'?");
+  CHECK(fsdp_fault("backward_prefetch", "backward_pre") == "did you mean 'pre'?");
+  for (const char* mode : {"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "NO_SHARD"})
+    CHECK(fsdp_fault("mode", mode) == cat("did you mean '", config::lower(mode), "'?"));
+  CHECK(fsdp_fault("mode", "full_shard auto_wrap") == "did you mean 'full_shard'?");
+  CHECK_THAT(fsdp_fault("sharding_strategy", "FULL_SHARD"),
+             Catch::Matchers::StartsWith("did you mean 'strategy.fsdp.mode'?"));
+  CHECK_THAT(fsdp_fault("auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
+             Catch::Matchers::Contains("every block is a unit; strategy.fsdp.wrap joins them"));
 }
 
 TEST_CASE("docs/from-the-workshop.md holds each program's table") {

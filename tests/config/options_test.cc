@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "config/nearest_choice.h"
+
 using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::config;
@@ -134,6 +136,32 @@ TEST_CASE("a value out of its range or choices is refused in words") {
         "c/a.toml:3: train.schedule is \"cosin\", but must be one of \"cosine\", \"linear\"\n"
         "    fix: did you mean 'cosine'?\n");
   CHECK_THAT(fault("targets", std::vector<std::string>{"qkv", "x"}), Contains("but must be one of \"qkv\", \"proj\""));
+}
+
+TEST_CASE("a choice in another program's words") {
+  const std::vector<std::string> modes{"full_shard", "shard_grad_op", "no_shard"}, when{"pre", "post", "none"},
+      precision{"fp32", "bf16", "fp16", "bf16_pure"};
+  CHECK(nearest_choice("FULL_SHARD", modes) == "full_shard");
+  CHECK(nearest_choice("ShardingStrategy.SHARD_GRAD_OP", modes) == "shard_grad_op");
+  CHECK(nearest_choice("full", modes) == "full_shard");
+  CHECK(nearest_choice("full_shrad", modes) == "full_shard");
+  CHECK(nearest_choice("backward_post", when) == "post");
+  CHECK(nearest_choice("bf16-mixed", precision) == "bf16");
+  CHECK(nearest_choice("bf16-pure-mixed", precision) == "bf16_pure");
+  CHECK(nearest_choice("shard", {"shard_a", "shard_b"}) == "");  // which of the two?
+  CHECK(nearest_choice("amp", precision) == "");
+  CHECK(nearest_choice("", precision) == "");
+}
+
+TEST_CASE("an option of ours that this plugin lacks is not answered with itself") {
+  Section model = section({entry("ff_dim", std::int64_t{1})});
+  model.path = "model";
+  Diagnostics diagnostics;
+  OptionSpec other;
+  other.key = "vocab_size";
+  resolve({other}, model, diagnostics);
+  REQUIRE(diagnostics.list().size() == 1);
+  CHECK(diagnostics.list().front().fix == "one of: vocab_size");
 }
 
 TEST_CASE("bounds are inclusive unless said otherwise") {
