@@ -3,7 +3,6 @@
 #include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -15,9 +14,6 @@ namespace {
 
 using layout::Box;
 using Json = nlohmann::json;
-
-const char* const tensors_file = "adapter_model.safetensors";
-const char* const config_file = "adapter_config.json";
 
 std::string key_of(const std::string& module, const char* matrix) {
   return cat("base_model.model.", module, ".", matrix, ".weight");
@@ -90,12 +86,6 @@ void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::
     add("lora_A", down, adapter.stacked, index / each);
     add("lora_B", up, dims, index);
   }
-}
-
-at::Tensor narrowed(at::Tensor tensor, const Box& box) {
-  for (std::size_t d = 0; d < box.size.size(); ++d)
-    tensor = tensor.narrow(static_cast<std::int64_t>(d), box.offset[d], box.size[d]);
-  return tensor;
 }
 
 // Every module of the model's files that has a matrix.
@@ -182,119 +172,8 @@ void write_peft(const std::filesystem::path& folder, const PeftContents& content
   weights.values = &source;
   weights.dtype = at::kFloat;
   for (auto& value : HfWriter(weights).values()) values.push_back(std::move(value));
-  write_safetensors(folder / tensors_file, values);
-  write_file(folder / config_file, config_text(*contents.adapters.front(), tensors, whole, files, base));
-}
-
-PeftSource::PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files)
-    : folder_(std::move(folder)) {
-  Diagnostics diagnostics;
-  const auto& adapters = contents.adapters;
-  if (!adapters.empty()) check_config(*adapters.front(), diagnostics);
-  const SafetensorsFile file(folder_ / tensors_file);
-  std::set<std::string> used;
-  for (const auto& tensor : peft_tensors(adapters, files)) {
-    used.insert(tensor.key);
-    read(tensor, file, diagnostics);
-  }
-  if (!contents.trained.empty()) open_whole(contents, files, file, used, diagnostics);
-  std::vector<std::string> unused;
-  for (const auto& [name, info] : file.tensors()) {
-    if (!used.contains(name)) unused.push_back(name);
-  }
-  if (!unused.empty()) {
-    diagnostics.add(file.path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
-                    "choose strategy.lora.targets, modules_to_save and bias as in its adapter_config.json");
-  }
-  diagnostics.throw_if_any();
-}
-
-void PeftSource::check_config(const nn::Adapter& adapter, Diagnostics& diagnostics) const {
-  const auto path = (folder_ / config_file).string();
-  const auto json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    diagnostics.add(path, "it is no JSON object", "copy or download the adapter again");
-    return;
-  }
-  const auto number = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
-  };
-  if (number("r") != static_cast<double>(adapter.rank)) {
-    diagnostics.add(path, cat("its rank r is ", number("r"), ", strategy.lora.rank is ", adapter.rank),
-                    cat("set rank = ", number("r")));
-  }
-  if (number("lora_alpha") != adapter.alpha) {
-    diagnostics.add(path, cat("its lora_alpha is ", number("lora_alpha"), ", strategy.lora.alpha is ", adapter.alpha),
-                    cat("set alpha = ", number("lora_alpha")));
-  }
-  const bool stabilised = json.value("use_rslora", false);
-  if (stabilised != adapter.rank_stabilised) {
-    diagnostics.add(path, cat("its use_rslora is ", stabilised, ", strategy.lora.rank_stabilised is not"),
-                    cat("set rank_stabilised = ", stabilised ? "true" : "false"));
-  }
-}
-
-void PeftSource::read(const PeftTensor& tensor, const SafetensorsFile& file, Diagnostics& diagnostics) {
-  const auto where = file.path().string();
-  if (!file.has(tensor.key)) {
-    diagnostics.add(where, cat("it has no tensor ", tensor.key),
-                    "choose strategy.lora.targets as in its adapter_config.json");
-    return;
-  }
-  const auto& info = file.info(tensor.key);
-  if (info.shape != tensor.shape) {
-    diagnostics.add(where, cat(tensor.key, " is ", layout::shape_text(info.shape), ", this run needs ",
-                               layout::shape_text(tensor.shape)));
-    return;
-  }
-  const auto value = at::empty(info.shape, at::kFloat);
-  file.read(tensor.key, Box::whole(info.shape), value);
-  for (const auto& part : tensor.parts) {
-    auto& record = values_[part.record->name];
-    if (!record.defined()) record = at::full(part.record->shape, std::nan(""), at::kFloat);
-    auto place = narrowed(record, part.box);
-    const auto rows = value.narrow(0, part.first_row, part.box.numel() / tensor.shape.back()).view(place.sizes());
-    const bool is_new = place.isnan().all().item<bool>();
-    if (!is_new && !at::equal(place, rows)) {
-      diagnostics.add(where, cat(tensor.key, " differs from the A of the modules that share ", part.record->name),
-                      "name the modules themselves in strategy.lora.targets (q_proj, …) instead of their role");
-      continue;
-    }
-    place.copy_(rows);
-  }
-}
-
-void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap& files, const SafetensorsFile& file,
-                            std::set<std::string>& used, Diagnostics& diagnostics) {
-  auto map = peft_whole(contents, files).map;
-  const auto judge = [&](std::string& name, const layout::Shape& expected) {
-    constexpr std::string_view wrapped = ".base_layer.";  // as newer versions of peft name it
-    if (const auto at = name.find(wrapped); at != std::string::npos && !file.has(name)) {
-      auto older = name;
-      if (older.replace(at, wrapped.size(), "."); file.has(older)) name = older;
-    }
-    if (!used.insert(name).second) return;  // a fused tensor is judged once
-    if (!file.has(name)) {
-      diagnostics.add(file.path().string(), cat("it has no tensor ", name, ", which this run trains"),
-                      "choose strategy.lora.modules_to_save and bias as in its adapter_config.json");
-    } else if (file.info(name).shape != expected) {
-      diagnostics.add(file.path().string(), cat(name, " is ", layout::shape_text(file.info(name).shape),
-                                                ", this run needs ", layout::shape_text(expected)));
-    }
-  };
-  for (const auto* record : contents.trained) {
-    auto& tensor = map.tensors.at(record->name);
-    const auto expected = tensor.expected_shape(record->shape);
-    if (tensor.stack.empty()) judge(tensor.name, expected);
-    for (auto& name : tensor.stack) judge(name, expected);
-  }
-  whole_ = std::make_unique<FolderSource>(folder_, std::move(map), tensors_file);
-}
-
-void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
-  if (!values_.contains(param.name)) return whole_->fill(param, box, out);
-  out.view(box.size).copy_(narrowed(values_.at(param.name), box));
+  write_safetensors(folder / peft_tensors_file, values);
+  write_file(folder / peft_config_file, config_text(*contents.adapters.front(), tensors, whole, files, base));
 }
 
 MergedSource::MergedSource(layout::Source& base, layout::Source& trained,

@@ -8,6 +8,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
+inline constexpr const char* peft_tensors_file = "adapter_model.safetensors";
+inline constexpr const char* peft_config_file = "adapter_config.json";
+
 /// Where the model's own records stand in a PEFT file that were trained beside adapters: modules that were trained
 /// whole (peft's modules_to_save) and biases.
 ///

@@ -2,7 +2,6 @@
 
 #include <capstan/base/host_memory.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/folder_source.h>
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "setup/model_file.h"
 #include "setup/precision.h"
 #include "setup/resume.h"
+#include "setup/start_values.h"
 
 namespace capstan::setup {
 namespace {
@@ -337,19 +337,6 @@ void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diag
                   "run.host_memory if this is not the node");
 }
 
-// What is wrong with the files that the weights come from: known before a rank reads them.
-void check_model_files(const Job& job, Diagnostics& diagnostics) {
-  if (!job.model_options->path) return;
-  const auto units = build_units(job);
-  const auto map = job.model.object->file_map();
-  auto records = records_of(pointers(units));
-  // What a strategy added to the model is in no file.
-  records.erase(std::remove_if(records.begin(), records.end(),
-                               [&](const auto* record) { return !map.tensors.contains(record->name); }),
-                records.end());
-  checkpoint::FolderSource(*job.model_options->path, map).check(records, diagnostics);
-}
-
 }  // namespace
 
 strategy::Facts Job::facts() const {
@@ -412,6 +399,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   if (!diagnostics.empty()) return job;
   const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
                                                     : available_host_memory();
+  bool fits_together = false;
   collect(diagnostics, [&] {
     settle_saving(job);
     auto prediction = predict(job, train_states);
@@ -419,11 +407,16 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     job.model_changes = std::move(prediction.changes);
     job.activations = prediction.activations;
     job.activations_note = std::move(prediction.activations_note);
+    fits_together = true;
   });
   collect(diagnostics, [&] { check_model_files(job, diagnostics); });
   check_host_memory(job, host_memory, diagnostics);
+  if (!fits_together) return job;  // what follows puts the units together again
+  bool from_start = job.weights.empty();
   collect(
-      diagnostics, [&] { judge_resume(job, diagnostics); }, job.checkpoint.where(&CheckpointOptions::resume));
+      diagnostics, [&] { from_start = !judge_resume(job, diagnostics) && from_start; },
+      job.checkpoint.where(&CheckpointOptions::resume));
+  if (from_start) collect(diagnostics, [&] { check_added_files(job); });
   return job;
 }
 

@@ -177,14 +177,15 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
                   "a run goes on from a checkpoint; to start from weights, set model.path to a model's folder");
 }
 
-void judge_resume(const Job& job, Diagnostics& diagnostics) {
+bool judge_resume(const Job& job, Diagnostics& diagnostics) {
   const auto resume = find_resume(job, checkpoint::Depth::structure);
-  if (!resume.reader) return;
+  if (!resume.reader) return false;
   const auto units = assemble(job, [&](const auto& axes) {
     return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes),
                                c10::Device(c10::DeviceType::CPU));
   });
   check_resume(job, *resume.reader, pointers(units), diagnostics);
+  return true;
 }
 
 std::string cursor_section(const Job& job, std::int64_t steps_done) { return cursor_of(job, steps_done).dump(); }

@@ -36,8 +36,8 @@ Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group =
 /// the run. `units` are assembled.
 void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                   Diagnostics& diagnostics);
-/// All of it before anything is allocated, for `check`: hashes are not looked at.
-void judge_resume(const Job& job, Diagnostics& diagnostics);
+/// All of it before anything is allocated, for `check`: hashes are not looked at. False: there is nothing to resume.
+bool judge_resume(const Job& job, Diagnostics& diagnostics);
 
 /// The section "cursor": where the data stands behind so many steps, in samples, and what makes the order of samples.
 std::string cursor_section(const Job& job, std::int64_t steps_done);

@@ -24,7 +24,7 @@ void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
     check_resume(job, *resumed, units, faults);
     faults.throw_if_any();
   }
-  const auto source = start_values(job, units);
+  const auto source = start_values(job, units, resumed);
   if (resumed) {
     ResumedSource values(*resumed, job, *source);
     session.engine->resume(values, progress);

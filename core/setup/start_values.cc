@@ -9,6 +9,7 @@
 
 #include "nn/init_source.h"
 #include "setup/assemble.h"
+#include "setup/resume.h"
 #include "setup/weights.h"
 
 namespace capstan::setup {
@@ -65,9 +66,16 @@ std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
   return source;
 }
 
+bool is_given(const Job& job, const Records& added, const checkpoint::Reader* resumed) {
+  if (!job.weights.empty()) return true;  // which open_weights has seen to
+  return resumed && std::all_of(added.begin(), added.end(),
+                                [&](const auto* record) { return resumed->has(saved_name("model", record->name, 0)); });
+}
+
 }  // namespace
 
-std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units) {
+std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units,
+                                             const checkpoint::Reader* resumed) {
   const auto [own, added] = records_of(job, units);
   std::vector<std::shared_ptr<layout::Source>> sources;
   const auto files = job.model.object->file_map();
@@ -77,12 +85,30 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<n
     if (!job.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
     sources.push_back(open_weights(job.weights, files, needed));
   }
-  each_strategy(job, "values", [&](strategy::Strategy& strategy) {
-    if (auto source = strategy.values(files)) sources.push_back(std::move(source));
-  });
+  if (!is_given(job, added, resumed)) {
+    each_strategy(job, "values", [&](strategy::Strategy& strategy) {
+      if (auto source = strategy.values(files)) sources.push_back(std::move(source));
+    });
+  }
   if (job.model_options->path) sources.push_back(folder(job, own));
   sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.run->seed)));
   return std::make_unique<FirstOf>(std::move(sources));
+}
+
+void check_model_files(const Job& job, Diagnostics& diagnostics) {
+  if (!job.model_options->path) return;
+  // As the model makes them: what a strategy adds is in no file, and what it finds wrong has been said.
+  const auto units = plugin::guard(job.model.name, "build", [&] { return job.model.object->build(); });
+  const auto map = job.model.object->file_map();
+  auto records = records_of(pointers(units));
+  std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
+  checkpoint::FolderSource(*job.model_options->path, map).check(records, diagnostics);
+}
+
+void check_added_files(const Job& job) {
+  const auto units = build_units(job);
+  const auto files = job.model.object->file_map();
+  each_strategy(job, "values", [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
 }
 
 }  // namespace capstan::setup

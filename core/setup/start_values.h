@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
@@ -6,14 +7,22 @@
 #include <memory>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "setup/job.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
 /// Where the parameters of assembled units begin: the model's own in its folder (every fault of which is in one Error)
-/// or their initialisation; what strategies added, in what they say, or else its initialisation.
-std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units);
+/// or their initialisation; what strategies added, in what they say, or else its initialisation. Strategies are not
+/// asked where the run's weights, or the checkpoint that it goes on from, have all that they added.
+std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units,
+                                             const checkpoint::Reader* resumed = nullptr);
+
+/// What is wrong with the files that the model's own weights come from: known before a rank reads them.
+void check_model_files(const Job& job, Diagnostics& diagnostics);
+/// The same of files from which strategies take what they added: throws what they say when they open them.
+void check_added_files(const Job& job);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

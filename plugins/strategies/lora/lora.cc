@@ -76,8 +76,8 @@ std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linea
       modules.push_back(record.module);
   }
   for (const auto& module : modules) {
-    const bool is_one_of_all = linear.may_split() != nn::Split::none && targets_.take(everything);
-    if (!targets_.take_module(module) && !is_one_of_all) continue;
+    const bool is_named = targets_.take_module(module);
+    if (!targets_.take(everything) && !is_named) continue;
     std::vector<std::size_t> parts;
     for (const auto i : all) {
       if (records[i].module == module) parts.push_back(i);
@@ -152,7 +152,8 @@ void Lora::adapt_linears(nn::Unit& unit) {
 void Lora::adapt_experts(nn::Unit& unit) {
   constexpr auto none = static_cast<std::size_t>(-1);
   for (auto* experts : unit.experts()) {
-    const bool all = targets_.take("experts");
+    const bool is_named = targets_.take("experts");
+    const bool all = targets_.take(everything) || is_named;
     auto& at = of_experts_[experts] = {none, none};
     if (targets_.take("linear_fc1") || all) {
       at.first = unit.adapters().size();
@@ -224,7 +225,16 @@ void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
 std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
   if (!options_->adapter) return nullptr;
   const auto contents = checkpoint::peft_contents(adapted_units_);
-  return std::make_shared<checkpoint::PeftSource>(*options_->adapter, contents, files);
+  try {
+    return std::make_shared<checkpoint::PeftSource>(*options_->adapter, contents, files);
+  } catch (const Error& error) {
+    auto faults = error.diagnostics();
+    for (auto& fault : faults) {
+      fault.what = cat(options_.name(&LoraOptions::adapter), ": ", fault.where, ": ", fault.what);
+      fault.where = options_.where(&LoraOptions::adapter);
+    }
+    throw Error(std::move(faults));
+  }
 }
 
 }  // namespace lora

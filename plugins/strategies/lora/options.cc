@@ -18,7 +18,7 @@ void LoraOptions::describe(capstan::config::OptionTable<LoraOptions>& t) {
       .doc(
           "layers that get adapters, by NeMo's roles (linear_qkv: one adapter for q, k and v; linear_proj; linear_fc1; "
           "linear_fc2; experts: each expert its own) or by Hugging Face's module names (q_proj: an adapter of its own; "
-          "the end of a name is enough), or \"all-linear\"");
+          "the end of a name is enough), or \"all-linear\": every module of a block, routers and experts too");
   t.add("init", &LoraOptions::init)
       .choices({"kaiming", "random"})
       .spelling("init_lora_weights")
@@ -32,7 +32,7 @@ void LoraOptions::describe(capstan::config::OptionTable<LoraOptions>& t) {
       .choices({"none", "all", "lora_only"})
       .doc("which of the model's biases are trained too: none, all, or those of layers with adapters");
   t.add("modules_to_save", &LoraOptions::modules_to_save)
-      .doc("modules that are trained whole beside the adapters, such as [\"lm_head\"]");
+      .doc("modules, or layers by their role, that are trained whole beside the adapters, such as [\"lm_head\"]");
   t.add("adapter", &LoraOptions::adapter)
       .path()
       .doc("folder of a PEFT adapter (adapter_model.safetensors) to start from");

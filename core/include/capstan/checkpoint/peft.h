@@ -54,23 +54,37 @@ void write_peft(const std::filesystem::path& folder, const PeftContents& content
 /// Values of adapters, and of what is trained beside them, from a PEFT folder.
 class PeftSource : public layout::Source {
  public:
-  /// Reads the folder's files and compares them with the contents: every fault at once, in one Error (rank or scale of
-  /// another kind, tensors that are missing, of another shape, or that the run does not use; an A that is not shared).
+  /// Compares the folder's files with the contents: every fault at once, in one Error (no such files, what adapters
+  /// here do not know, rank or scale of another kind, tensors that are missing, of another shape, or that the run does
+  /// not use; an A that is not shared). Reads headers, and of values only an A that several modules share.
   PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files);
 
   bool has(const layout::Param& param) const override {
-    return values_.contains(param.name) || (whole_ && whole_->has(param));
+    return adapters_.contains(param.name) || (whole_ && whole_->has(param));
   }
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
  private:
-  void check_config(const nn::Adapter& adapter, Diagnostics& diagnostics) const;
-  void read(const PeftTensor& tensor, const SafetensorsFile& file, Diagnostics& diagnostics);
-  void open_whole(const PeftContents& contents, const layout::FileMap& files, const SafetensorsFile& file,
-                  std::set<std::string>& used, Diagnostics& diagnostics);
+  // Rows of a tensor of the file, and which elements of a record they are.
+  struct Piece {
+    std::string key;
+    layout::Box box;
+    std::int64_t first_row = 0;
+  };
+  struct Record {
+    layout::Shape shape;
+    std::vector<Piece> pieces;
+    std::vector<Piece> repeated;  // those of other modules that share the record
+  };
+  void find(const PeftTensor& tensor, Diagnostics& diagnostics);
+  void open_whole(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
+                  Diagnostics& diagnostics);
+  void check_shared(Diagnostics& diagnostics) const;
+  at::Tensor read(const Piece& piece) const;
   std::filesystem::path folder_;
-  std::map<std::string, at::Tensor> values_;  // whole records: adapters are small
-  std::unique_ptr<FolderSource> whole_;       // of the model's own records
+  std::unique_ptr<const SafetensorsFile> file_;
+  std::map<std::string, Record> adapters_;
+  std::unique_ptr<FolderSource> whole_;  // of the model's own records
 };
 
 /// Base values with adapters merged in: W + scale · B A, computed in float32 (float64 for float64).

@@ -8,12 +8,15 @@
 
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
+#include "setup/assemble.h"
 #include "support/small_run.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
 
 namespace {
+
+namespace fs = std::filesystem;
 
 // float64 sums in another order, amplified by AdamW: what the project promises.
 constexpr double tolerance = 1e-10;
@@ -54,6 +57,27 @@ setup::Job planned(const std::string& model_and_lora, int world = 1) {
                       << "[data]\nplugin = \"synthetic\"\n[train]\nmax_steps = 1\n"
                          "global_batch = 8\n";
   return testing::prepare_small(file.string(), {}, world, 0);
+}
+
+/// An adapter as a run of this configuration writes it, with drawn values.
+void write_drawn_adapter(const std::string& config, const fs::path& folder) {
+  const auto job = planned(config);
+  const auto built = setup::build_units(job);
+  std::vector<const nn::Unit*> units;
+  for (const auto& unit : built) units.push_back(unit.get());
+  nn::InitSource drawn(5);
+  fs::create_directories(folder);
+  checkpoint::write_peft(folder, checkpoint::peft_contents(units), job.model.object->file_map(), drawn, "");
+}
+
+std::vector<checkpoint::NamedTensor> read_all(const fs::path& path) {
+  const checkpoint::SafetensorsFile file(path);
+  std::vector<checkpoint::NamedTensor> tensors;
+  for (const auto& [name, info] : file.tensors()) {
+    tensors.push_back({name, at::empty(info.shape, at::TensorOptions(info.dtype))});
+    file.read(name, layout::Box::whole(info.shape), tensors.back().tensor);
+  }
+  return tensors;
 }
 
 std::string refusal(const std::string& model_and_lora) {
@@ -203,6 +227,19 @@ TEST_CASE("a part of what is stored as one is not trained alone, nor in silence 
              Contains("with strategies: 348 trainable + "));
 }
 
+TEST_CASE("all-linear is every module of a block, a mixture's router and experts too") {
+  const auto text = planned(mixtral + lora("targets = [\"all-linear\"]\n")).model_changes;
+  for (const char* module :
+       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "block_sparse_moe.gate",
+        "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj"}) {
+    CHECK_THAT(text, Contains(cat("Adding lora to: model.layers.1.", module, "\n")));
+  }
+  CHECK_THAT(text, !Contains("lm_head"));
+  // Rank 3 in two layers: q, k, v, o 108 each; router 3 · (18 + 3); three experts with gate and up 3 · (18 + 20), down
+  // 3 · (10 + 18).
+  CHECK_THAT(text, Contains("with strategies: 2,178 trainable + "));
+}
+
 TEST_CASE("a run that would train nothing is refused") {
   CHECK_THAT(refusal(llama + lora("targets = []\n")), Contains("strategy.lora.targets is empty") && Contains(".toml:"));
   CHECK_THAT(planned(llama + lora("targets = []\nmodules_to_save = [\"norm\"]\n")).model_changes,
@@ -230,4 +267,60 @@ TEST_CASE("names that mean nothing in the model are refused, all at once, with w
              Contains("modules_to_save = [\"wte\"], since this model's head is its embedding"));
   CHECK_THAT(refusal(llama + lora("targets = [\"linear_qkv\", \"q_proj\"]\n")),
              Contains("names model.layers.0.self_attn.q_proj.weight twice"));
+}
+
+TEST_CASE("an adapter to start from is judged before the run, at the option that names it") {
+  const Scratch scratch;
+  const auto config = mixtral + lora("targets = [\"experts\"]\nalpha = 6\n");
+  const auto start = [&](const fs::path& folder) {
+    return refusal(config + "adapter = \"" + folder.string() + "\"\n");
+  };
+  CHECK_THAT(start(scratch.path() / "nowhere"),
+             Contains(".toml:") && Contains("strategy.lora.adapter: ") && Contains("there is no such folder") &&
+                 Contains("fix: name a folder with adapter_config.json and adapter_model.safetensors"));
+  fs::create_directories(scratch.path() / "model");
+  std::ofstream(scratch.path() / "model/adapter_config.json") << "{}";
+  CHECK_THAT(start(scratch.path() / "model"), Contains("it has no adapter_model.safetensors"));
+
+  const auto right = scratch.path() / "right";
+  write_drawn_adapter(config, right);
+  CHECK(start(right) == "");
+  CHECK_THAT(refusal(config + "rank_stabilised = true\nadapter = \"" + right.string() + "\"\n"),
+             Contains("its use_rslora is false, strategy.lora.rank_stabilised is true") &&
+                 Contains("fix: set strategy.lora.rank_stabilised = false"));
+
+  const auto unshared = scratch.path() / "unshared";
+  fs::create_directories(unshared);
+  fs::copy_file(right / "adapter_config.json", unshared / "adapter_config.json");
+  auto tensors = read_all(right / "adapter_model.safetensors");
+  for (auto& [name, value] : tensors) {
+    if (name.ends_with("w3.lora_A.weight")) value.add_(1);
+  }
+  checkpoint::write_safetensors(unshared / "adapter_model.safetensors", tensors);
+  CHECK_THAT(start(unshared), Contains("w3.lora_A.weight differs from the A of the modules that share") &&
+                                  Contains("each expert's w1 and w3 have an A of their own there") &&
+                                  Contains("such an adapter cannot be loaded: let peft merge it"));
+}
+
+TEST_CASE("what peft's adapters may be and ours are not is refused by its name") {
+  const Scratch scratch;
+  std::ofstream(scratch.path() / "adapter_model.safetensors") << "never read";
+  const auto refusal_of = [&](const std::string& json) {
+    std::ofstream(scratch.path() / "adapter_config.json") << json;
+    return refusal(llama + lora("adapter = \"" + scratch.path().string() + "\"\n"));
+  };
+  const std::vector<std::pair<std::string, std::string>> features{{"alpha_pattern", R"({"q_proj":32})"},
+                                                                  {"rank_pattern", R"({"q_proj":2})"},
+                                                                  {"use_dora", "true"},
+                                                                  {"lora_bias", "true"},
+                                                                  {"layer_replication", "[[0,2]]"},
+                                                                  {"peft_type", "\"LOHA\""}};
+  for (const auto& [key, value] : features) {
+    CHECK_THAT(refusal_of(cat(R"({"r": 3, "lora_alpha": 3, ")", key, "\": ", value, "}")),
+               Contains(cat("adapter_config.json: its ", key, " is ", value)) && Contains("merge_and_unload"));
+  }
+  // What peft writes where they are off: the fault is another.
+  CHECK_THAT(refusal_of(R"({"r": 3, "lora_alpha": 3, "peft_type": "LORA", "alpha_pattern": {}, "rank_pattern": {},
+                           "use_dora": false, "lora_bias": false, "layer_replication": null})"),
+             Contains("adapter_model.safetensors") && !Contains("Capstan does not know"));
 }
