@@ -128,8 +128,7 @@ std::function<void(std::int64_t, std::int64_t)> fill_progress() {
 }
 
 void print_start(const setup::Job& job, const train::RunFolder& folder, const setup::Resume& resume) {
-  std::printf("%s%s\nrun folder: %s\n", job.model_summary().c_str(), job.mesh.arithmetic().c_str(),
-              folder.path().c_str());
+  std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
   if (resume.reader) {
     std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
                 static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.plan.steps));

@@ -118,6 +118,8 @@ struct Job {
   std::string arithmetic() const;
   /// The model's parameters and its floating-point operations, a line each.
   std::string model_summary() const;
+  /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.
+  std::string ranks_summary() const;
 };
 
 /// Faults of any kind are added to `diagnostics`; the job is only usable when there are none. Throws Error where

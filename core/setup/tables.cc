@@ -49,11 +49,15 @@ std::string Job::model_summary() const {
              model_changes);
 }
 
-std::string Job::arithmetic() const {
-  auto text = model_summary() + cat(mesh.arithmetic(), " on ", device, "\n");
+std::string Job::ranks_summary() const {
+  auto text = cat(mesh.arithmetic(), " on ", device, "\n");
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
-  text += cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
-              batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
+  return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
+                    batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
+}
+
+std::string Job::arithmetic() const {
+  auto text = model_summary() + ranks_summary();
   text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
               thousands(plan.steps), " steps in all\n");
   if (!footprints.empty()) {

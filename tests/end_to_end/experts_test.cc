@@ -9,6 +9,7 @@
 
 using namespace end_to_end;
 using capstan::cat;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -42,6 +43,7 @@ const std::vector<std::string> overrides{"train.precision=fp64", "train.accumula
 struct Result {
   Metrics metrics;
   std::map<std::string, at::Tensor> weights;
+  std::string out;
 };
 
 Result run(const Workspace& work, const std::string& name, int ranks, const std::string& strategies) {
@@ -53,7 +55,7 @@ Result run(const Workspace& work, const std::string& name, int ranks, const std:
   INFO(ran.all());
   REQUIRE(ran.code == 0);
   const auto folder = work.folder() / "runs" / name;
-  return {read_metrics(folder), read_weights(folder)};
+  return {read_metrics(folder), read_weights(folder), ran.out};
 }
 
 }  // namespace
@@ -66,6 +68,13 @@ TEST_CASE("over Gloo: experts on 2 and 4 processes train, evaluate and answer as
     const auto spread =
         run(work, cat("ep-", ep), 4,
             cat("[strategy.expert_parallel]\nsize = ", ep, "\n[strategy.fsdp]\n[strategy.recompute]\n"));
+    // A run says who does what, as check does.
+    CHECK_THAT(spread.out,
+               Contains(cat("world 4 = pp 1 x dp ", 4 / ep, " x ep ", ep, " x tp 1 on cpu\nep ", ep,
+                            " ranks hold the model once, and what is left over goes to data parallelism: "
+                            "dp = 4 / ",
+                            ep, " = ", 4 / ep,
+                            "\nglobal batch 24 = micro-batch 3 x accumulation 2 x data-parallel size 4\n")));
     CHECK(distance(spread.metrics.all("loss"), alone.metrics.all("loss")) < tolerance);
     CHECK(distance(spread.metrics.all("grad_norm"), alone.metrics.all("grad_norm")) < tolerance);
     REQUIRE(spread.metrics.evaluations.size() == alone.metrics.evaluations.size());
