@@ -29,6 +29,7 @@
 #include "setup/token_caches.h"
 #include "train/loop.h"
 #include "train/resume.h"
+#include "train/run_lock.h"
 
 namespace capstan::app {
 namespace {
@@ -149,17 +150,24 @@ checkpoint::AtPoint crash_at(const std::string& text) {
               cat("unset it, or give a number from 1 to ", last));
 }
 
+// SLURM's number of this job and of its start, "4711.0"; empty outside of it.
+std::string start_of_job(const Environment& env) {
+  const auto job = env("SLURM_JOB_ID");
+  return job ? cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0")) : "";
+}
+
 // What checkpoints are told of the process.
 train::SaveSetting save_setting(const Environment& env, const setup::Resume& resume) {
   train::SaveSetting setting;
   setting.resume = &resume;
-  if (const auto job = env("SLURM_JOB_ID")) setting.attempt = cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0"));
+  if (const auto job = start_of_job(env); !job.empty()) setting.attempt = job;
   if (const auto crash = env("CAPSTAN_CRASH_AT")) setting.at_point = crash_at(*crash);
   return setting;
 }
 
 // What a rank holds while it trains. Kept outside of train_rank so that a failure can leave it as it is.
 struct RankState {
+  std::unique_ptr<train::RunLock> lock;
   std::optional<plugin::Host> host;
   std::optional<setup::Job> job;
   std::optional<train::RunFolder> folder;
@@ -204,7 +212,9 @@ int load(const RunArguments& arguments, const Environment& env, const Rank& rank
   build_caches(*state.job, stop, communicator);
   phase = "while loading the model";
   const auto& job = *state.job;
-  state.folder.emplace(train::shared_run_folder(job, communicator), world.rank);
+  const auto folder = train::shared_run_folder(job, communicator);
+  state.lock = train::hold_run_folder(folder, start_of_job(env), communicator, agreement);
+  state.folder.emplace(folder, world.rank);
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
   state.folder->write_config(job);
   if (rank.first()) note_job(env, command_of(arguments), state.folder->path());
@@ -271,6 +281,9 @@ int run_rank(const RunArguments& arguments, const Environment& env, const RankMa
       code = rank_main(rank, *state);
     } catch (const ConfigurationRefused& refused) {
       if (rank.first()) std::fputs(refused.what(), stderr);
+    } catch (...) {
+      state->lock.reset();  // all else stays as it is; another process may go on with the run at once
+      throw;
     }
     state.reset();  // before the communicator goes
     return code;

@@ -1,0 +1,135 @@
+// Who may write to a run's folder, and who is taken for gone.
+#include "train/run_lock.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/folder.h"
+
+using namespace capstan;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using train::LockHolder;
+using train::RunLock;
+
+namespace {
+
+constexpr RunLock::Patience hasty{20ms, 400ms, 300000ms};
+
+LockHolder here(const std::string& job = "") { return RunLock::this_process("n1", job); }
+
+// A process of another machine, of which nothing can be asked here.
+LockHolder elsewhere(const std::string& job = "") { return {"n2", 77, "other", "1", job, here().since - 65}; }
+
+// Asks until there is an answer.
+bool take_in_time(RunLock& lock) {
+  for (int i = 0; i < 200; ++i) {
+    if (lock.take()) return true;
+    std::this_thread::sleep_for(10ms);
+  }
+  return false;
+}
+
+// The number of a process that was.
+pid_t dead_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  return child;
+}
+
+}  // namespace
+
+TEST_CASE("one process at a time holds a run's folder") {
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  {
+    RunLock lock(folder.path(), here("4711.0"), hasty);
+    REQUIRE(lock.take());
+    RunLock second(folder.path(), here(), hasty);
+    CHECK_THROWS_WITH(second.take(),
+                      Contains(folder.path().string() + ": another run is writing to this folder: process " +
+                               std::to_string(::getpid()) + " on n1 (job 4711), for 0:0") &&
+                          Contains("fix: wait for its end, or stop it; with another run.name"));
+    CHECK(std::filesystem::exists(file));
+  }
+  CHECK_FALSE(std::filesystem::exists(file));
+  RunLock third(folder.path(), here(), hasty);
+  CHECK(third.take());
+}
+
+TEST_CASE("a process of this machine that is gone holds nothing, nor does another one of its number") {
+  const test::Folder folder;
+  auto killed = here();
+  killed.pid = dead_process();
+  auto other = here();
+  other.started = "1";
+  const auto holder = GENERATE_COPY(killed, other);
+  const auto file = folder.path() / "running";
+  {
+    RunLock left(folder.path(), holder, hasty);
+    REQUIRE(left.take());
+    std::filesystem::copy_file(file, folder.path() / "copy");  // the destructor gives it back
+  }
+  std::filesystem::rename(folder.path() / "copy", file);
+  RunLock lock(folder.path(), here(), hasty);
+  CHECK(lock.take());
+}
+
+TEST_CASE("on another machine, who touches the file lives") {
+  const test::Folder folder;
+  RunLock lock(folder.path(), elsewhere("12.1"), hasty);
+  REQUIRE(lock.take());
+  RunLock second(folder.path(), here("13.0"), hasty);
+  CHECK_FALSE(second.take());
+  CHECK_THROWS_WITH(take_in_time(second), Contains("process 77 on n2 (job 12), for 1:0"));
+}
+
+TEST_CASE("on another machine, who leaves the file alone is gone: in the end, or at once where that is long ago") {
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  const auto text = GENERATE(R"({"host": "n2", "pid": 77, "machine": "other"})", "", "{");
+  write_file(file, text);
+  {
+    RunLock lock(folder.path(), here(), hasty);
+    CHECK_FALSE(lock.take());
+    CHECK(take_in_time(lock));
+  }
+  write_file(file, text);
+  std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now() - 10min);
+  RunLock lock(folder.path(), here(), hasty);
+  CHECK(lock.take());
+  CHECK_FALSE(std::filesystem::exists(folder.path() / ("running.n1." + std::to_string(::getpid()))));
+}
+
+TEST_CASE("a job that SLURM starts again takes what its first start held; another job does not") {
+  const test::Folder folder;
+  write_file(folder.path() / "running", R"({"host": "n2", "pid": 77, "machine": "other", "job": "4711.0"})");
+  RunLock foreign(folder.path(), here("711.1"), hasty);
+  CHECK_FALSE(foreign.take());
+  RunLock same(folder.path(), here("4711.0"), hasty);
+  CHECK_FALSE(same.take());
+  RunLock again(folder.path(), here("4711.1"), hasty);
+  CHECK(again.take());
+}
+
+TEST_CASE("who was taken for dead leaves the file to its new holder") {
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  {
+    RunLock lock(folder.path(), elsewhere("4711.0"), hasty);
+    REQUIRE(lock.take());
+    write_file(file, "another's");
+    std::this_thread::sleep_for(100ms);
+  }
+  CHECK(read_file(file) == "another's");
+}
+
+TEST_CASE("a folder that cannot be written to is said so") {
+  CHECK_THROWS_WITH(RunLock("/proc/nowhere", here(), hasty).take(), Contains("cannot write it: "));
+}
