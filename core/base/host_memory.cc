@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
+#include <vector>
 
 namespace capstan {
 namespace {
@@ -27,17 +27,52 @@ std::optional<std::int64_t> machine(const std::filesystem::path& root) {
   return {};
 }
 
+// The files of a control group, by the version of control groups.
+struct GroupFiles {
+  const char* hierarchy;
+  const char* limit;
+  const char* used;
+  std::vector<std::string> cached;  // in memory.stat, with the groups inside
+};
+
+const GroupFiles version1{
+    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+const GroupFiles version2{"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
+
+// The page cache of a group. It counts as used, but goes when somebody needs the memory: a job that has just read a
+// checkpoint would look full.
+std::int64_t cached_in(const std::filesystem::path& folder, const GroupFiles& files) {
+  std::ifstream in(folder / "memory.stat");
+  std::string key;
+  std::int64_t value = 0;
+  std::int64_t sum = 0;
+  while (in >> key >> value) {
+    if (std::find(files.cached.begin(), files.cached.end(), key) != files.cached.end()) sum += value;
+  }
+  return sum;
+}
+
+std::optional<std::int64_t> left_in(const std::filesystem::path& folder, const GroupFiles& files) {
+  const auto most = number_in(folder / files.limit);
+  const auto used = number_in(folder / files.used);
+  if (!most || !used) return {};
+  return *most - std::max<std::int64_t>(0, *used - cached_in(folder, files));
+}
+
+// What is less, of what is known.
+std::optional<std::int64_t> lesser(std::optional<std::int64_t> one, std::optional<std::int64_t> other) {
+  if (!one || !other) return one ? one : other;
+  return std::min(*one, *other);
+}
+
 // The control group of this process and those around it: each may limit.
-std::optional<std::int64_t> groups(const std::filesystem::path& root, const std::string& hierarchy,
-                                   const std::string& path, const char* limit, const char* used) {
+std::optional<std::int64_t> groups(const std::filesystem::path& root, const std::string& path,
+                                   const GroupFiles& files) {
   std::optional<std::int64_t> least;
-  auto folder =
-      (root / "sys/fs/cgroup" / hierarchy / path.substr(std::min<std::size_t>(1, path.size()))).lexically_normal();
-  const auto top = (root / "sys/fs/cgroup" / hierarchy).lexically_normal();
+  const auto top = (root / "sys/fs/cgroup" / files.hierarchy).lexically_normal();
+  auto folder = (top / path.substr(std::min<std::size_t>(1, path.size()))).lexically_normal();
   for (std::size_t depth = 0; depth < 32; ++depth) {
-    const auto most = number_in(folder / limit);
-    const auto now = number_in(folder / used);
-    if (most && now) least = std::min(least.value_or(*most - *now), *most - *now);
+    least = lesser(least, left_in(folder, files));
     if (folder == top || !folder.has_relative_path()) break;
     folder = folder.parent_path();
   }
@@ -46,7 +81,7 @@ std::optional<std::int64_t> groups(const std::filesystem::path& root, const std:
 
 }  // namespace
 
-std::int64_t available_host_memory(const std::filesystem::path& root) {
+std::optional<std::int64_t> available_host_memory(const std::filesystem::path& root) {
   auto least = machine(root);
   std::ifstream in(root / "proc/self/cgroup");
   std::string line;
@@ -56,12 +91,11 @@ std::int64_t available_host_memory(const std::filesystem::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const auto controllers = line.substr(first + 1, second - first - 1);
     const auto path = line.substr(second + 1);
-    std::optional<std::int64_t> left;
-    if (controllers.empty()) left = groups(root, "", path, "memory.max", "memory.current");
-    if (controllers == "memory") left = groups(root, "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes");
-    if (left) least = std::min(least.value_or(*left), *left);
+    if (controllers.empty()) least = lesser(least, groups(root, path, version2));
+    if (controllers == "memory") least = lesser(least, groups(root, path, version1));
   }
-  return std::max<std::int64_t>(0, least.value_or(0));
+  if (least) least = std::max<std::int64_t>(0, *least);
+  return least;
 }
 
 }  // namespace capstan

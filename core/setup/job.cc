@@ -14,6 +14,7 @@
 #include "data/tokenizers.h"
 #include "setup/assemble.h"
 #include "setup/collect.h"
+#include "setup/host_memory.h"
 #include "setup/model_family.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
@@ -321,22 +322,6 @@ void settle_saving(Job& job) {
   if (freezes) job.checkpoint.derive(&CheckpointOptions::save, std::string("trainable"));
 }
 
-// Host memory that ranks of one node allocate together, against what is there: said before anything is allocated.
-void check_host_memory(const Job& job, std::int64_t available, Diagnostics& diagnostics) {
-  auto needed = layout::total_bytes(job.footprints, "host");
-  if (needed == 0) return;  // nothing is offloaded, and no checkpoint copied
-  if (job.device == "cpu") needed += layout::total_bytes(job.footprints, "cpu");
-  const auto all = needed * job.ranks_per_node;
-  if (available == 0 || all <= available) return;
-  const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  diagnostics.add({},
-                  cat(job.policy.offload_optim || job.policy.offload_param ? "offloading needs " : "saving needs ",
-                      text(needed), " of host memory a rank, ", text(all), " for the ", job.ranks_per_node,
-                      " ranks of a node, and ", text(available), " are left"),
-                  "use more nodes, offload less, ask for a node with more memory (#SBATCH --mem=0), or set "
-                  "run.host_memory if this is not the node");
-}
-
 }  // namespace
 
 strategy::Facts Job::facts() const {
@@ -397,8 +382,8 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   open_data(job, request.hub, diagnostics);
   check_checkpoints(job, diagnostics);
   if (!diagnostics.empty()) return job;
-  const auto host_memory = job.run->host_memory > 0 ? static_cast<std::int64_t>(job.run->host_memory * (1LL << 30))
-                                                    : available_host_memory();
+  const auto told = told_host_memory(job);
+  const auto host_memory = told ? told : available_host_memory();
   bool fits_together = false;
   collect(diagnostics, [&] {
     settle_saving(job);
@@ -410,7 +395,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
     fits_together = true;
   });
   collect(diagnostics, [&] { check_model_files(job, diagnostics); });
-  check_host_memory(job, host_memory, diagnostics);
+  if (!request.any_host_memory) check_host_memory(job, host_memory, diagnostics);
   if (!fits_together) return job;  // what follows puts the units together again
   bool from_start = job.weights.empty();
   collect(

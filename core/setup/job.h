@@ -53,11 +53,12 @@ struct JobRequest {
   int gpu = 0;                 ///< index of this rank's GPU
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
-  std::string weights;       ///< folder of a run's weights, which win over what [model] starts from; empty: none
-  HubCache hub;              ///< where models that model.path names by a hub id are looked for
-  bool activations = false;  ///< predict the memory of a micro-step on a GPU too; see setup/rehearse.h
-  bool only_model = false;   ///< export: no data, no monitors, no mesh; the job's units can be built
-  std::string cache;         ///< the environment's folder for run.cache, where that is not set
+  std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  HubCache hub;                  ///< where models that model.path names by a hub id are looked for
+  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see setup/rehearse.h
+  bool only_model = false;       ///< export: no data, no monitors, no mesh; the job's units can be built
+  bool any_host_memory = false;  ///< do not hold what is offloaded against host memory: another machine's counts
+  std::string cache;             ///< the environment's folder for run.cache, where that is not set
 };
 
 /// A configuration that was read and judged: plugins loaded, options typed, mesh and batch sizes fixed, data opened.
