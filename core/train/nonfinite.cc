@@ -173,18 +173,22 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& resu
     return;
   }
   const auto file = job_.train->on_nonfinite == "dump" ? dump(event, found, input) : std::string();
-  throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file), fix(found));
+  throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file), fix(found, event.step));
 }
 
-std::string NonFiniteSteps::fix(const NonFinite& found) const {
+std::string NonFiniteSteps::fix(const NonFinite& found, std::int64_t step) const {
   std::vector<std::string> ways;
   if (!found.values.empty()) {
     ways = {"start from weights that are finite, such as an earlier checkpoint", "lower optimizer.lr"};
     return alternatives(ways);
   }
   if (scale_.on() && !found.output) ways.emplace_back("use a smaller train.loss_scale or loss_scale_min");
-  ways.emplace_back("lower optimizer.lr");
-  ways.emplace_back("add warm-up");
+  if (found.output && step == 0) {
+    ways.emplace_back("start from other weights (no step has changed these)");
+  } else {
+    ways.emplace_back("lower optimizer.lr");
+    ways.emplace_back("add warm-up");
+  }
   if (const auto precision = wider(job_.train->precision); !precision.empty())
     ways.push_back(cat("use train.precision = \"", precision, "\""));
   return alternatives(ways);

@@ -57,7 +57,7 @@ class NonFiniteSteps {
   void bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input);
 
  private:
-  std::string fix(const NonFinite& found) const;
+  std::string fix(const NonFinite& found, std::int64_t step) const;
   void skip(const std::string& what);
   std::string dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input);
 
