@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_place.h"
 #include "checkpoint/dtype.h"
 
 namespace capstan::app {
@@ -18,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::Depth;
+using checkpoint::is_checkpoint;
 using checkpoint::Reader;
 
 /// What a path leads to: checkpoints, the newest first, and the folder that holds them.
@@ -26,15 +28,11 @@ struct Place {
   std::vector<fs::path> checkpoints;
 };
 
-bool is_checkpoint(const fs::path& path) { return fs::exists(path / "manifest.json"); }
-
 Place place_of(const fs::path& path) {
-  if (path.filename() == "latest" && fs::is_regular_file(path)) {
-    return {{}, {path.parent_path() / trim(read_file(path))}};
-  }
+  if (checkpoint::is_latest(path)) return {{}, {path.parent_path() / trim(read_file(path))}};
   if (is_checkpoint(path)) return {{}, {path}};
   Place place;
-  place.folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+  place.folder = checkpoint::folder_at(path);
   place.checkpoints = checkpoint::committed(place.folder);
   if (is_checkpoint(path / "weights")) place.checkpoints.push_back(path / "weights");
   if (!place.checkpoints.empty()) return place;

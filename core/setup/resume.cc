@@ -3,10 +3,13 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "checkpoint/checkpoint_names.h"
+#include "checkpoint/checkpoint_place.h"
 #include "comm/planned_group.h"
 #include "setup/assemble.h"
 
@@ -36,23 +39,57 @@ Resume newest_in(const fs::path& folder, checkpoint::Depth depth, comm::Group* g
   return resume;
 }
 
-Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
-  const fs::path folder = job.checkpoint->resume;
-  if (!fs::exists(folder / "manifest.json") && fs::is_directory(checkpoint_folder(folder))) {
-    auto resume = newest_in(checkpoint_folder(folder), depth, group);
-    resume.newer.clear();  // they are another run's
-    if (resume.reader) return resume;
-    auto faults = resume.skipped;
-    faults.insert(faults.begin(),
-                  {job.checkpoint.where(&CheckpointOptions::resume),
-                   cat("the run ", folder.string(), " has no valid checkpoint"), "name another run, or a checkpoint"});
-    throw Error(std::move(faults));
+// What a person who wrote this path may have meant, and what can be written.
+std::string fix_of(const fs::path& path) {
+  auto word = path.filename().string();
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto keyword = nearest_name(word, {"auto", "none"});
+  std::vector<std::string> beside;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), none)) {
+    if (entry.is_directory(none)) beside.push_back(entry.path().filename().string());
   }
+  const auto neighbour = fs::exists(path, none) ? "" : nearest_name(path.filename().string(), beside);
+  auto meant = keyword;
+  if (meant.empty() && !neighbour.empty()) meant = (path.parent_path() / neighbour).string();
+  return cat(meant.empty() ? "" : cat("did you mean '", meant, "'? "),
+             "write auto to go on in this run's own folder, or name a run's folder, its checkpoints, or one of them");
+}
+
+Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth depth, comm::Group* group) {
+  // `latest` too means the newest that is valid: what it says may change meanwhile, or be damaged.
+  auto resume = newest_in(checkpoint::folder_at(path), depth, group);
+  resume.newer.clear();  // they are another run's
+  if (resume.reader) return resume;
+  const auto where = job.checkpoint.where(&CheckpointOptions::resume);
+  auto faults = resume.skipped;
+  if (!fs::exists(path)) {
+    faults = {{where, cat("checkpoint.resume: there is no ", path.string()), fix_of(path)}};
+  } else if (faults.empty()) {
+    faults = {{where, cat("checkpoint.resume: ", path.string(), " has no valid checkpoint"), fix_of(path)}};
+  } else {
+    faults.insert(faults.begin(), {where, cat("checkpoint.resume: ", path.string(), " has no valid checkpoint"),
+                                   "name another run, or a checkpoint"});
+  }
+  throw Error(std::move(faults));
+}
+
+Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
+  const fs::path path = job.checkpoint->resume;
+  // A checkpoint's folder without its manifest is a damaged one, and not a place to search.
+  if (!checkpoint::is_checkpoint(path) && !checkpoint::step_of(path.filename().string()))
+    return newest_named(job, path, depth, group);
   Diagnostics faults;
-  checkpoint::verify(folder, depth, faults, group);
-  faults.throw_if_any();
+  checkpoint::verify(path, depth, faults, group);
+  if (!faults.empty()) {
+    auto list = faults.list();
+    list.insert(list.begin(), {job.checkpoint.where(&CheckpointOptions::resume),
+                               cat("checkpoint.resume: ", path.string(), " is not valid"),
+                               "name another one, or the folder that it lies in: its newest valid one is taken"});
+    throw Error(std::move(list));
+  }
   Resume resume;
-  resume.reader = std::make_unique<checkpoint::Reader>(folder);
+  resume.reader = std::make_unique<checkpoint::Reader>(path);
   return resume;
 }
 

@@ -270,7 +270,40 @@ TEST_CASE("what a run cannot go on from is refused before it starts, all faults 
   CHECK_THAT(refused.err, Contains("checkpoint.keep_best has no effect: there is no evaluation data") &&
                               Contains("checkpoint.every_eval has no effect: there is no evaluation data"));
   fs::create_directories(work.folder() / "runs/empty/checkpoints");
-  CHECK_THAT(check({"checkpoint.resume=runs/empty"}), Contains("has no valid checkpoint"));
+  CHECK_THAT(check({"checkpoint.resume=runs/empty"}), Contains("runs/empty has no valid checkpoint"));
+}
+
+TEST_CASE(
+    "checkpoint.resume takes what `capstan checkpoint` takes; else it is said where it stands and what to write") {
+  const Workspace work;
+  const auto file = work.write("a.toml", config());
+  REQUIRE(work.run(arguments(file)).code == 0);
+  const auto asked = [&](const std::string& command, const std::string& resume) {
+    return work.run({command, file, "-n", "3", "monitor.probe.enabled=false", "checkpoint.resume=" + resume});
+  };
+  for (const auto& place : {"", "/checkpoints", "/checkpoints/latest", "/checkpoints/step-00000008"}) {
+    INFO(place);
+    const auto checked = asked("check", std::string("runs/small") + place);
+    INFO(checked.all());
+    CHECK(checked.code == 0);
+  }
+  CHECK_THAT(asked("run", "runs/small/checkpoints/latest").out,
+             Contains("runs/small/checkpoints/step-00000008, behind step 8 of 8\n"));
+
+  for (const auto& [wrong, words] : std::vector<std::pair<std::string, std::string>>{
+           {"Auto", "did you mean 'auto'? write auto to go on in this run's own folder, or name a run's folder"},
+           {"NONE", "did you mean 'none'? "},
+           {"true", "\n    fix: write auto to go on in this run's own folder"},
+           {"runs/smal", "runs/small'? "},
+           {"runs/small/checkpoints/step-00000009", "runs/small/checkpoints/step-00000009"}}) {
+    const auto refused = asked("check", wrong);
+    INFO(refused.all());
+    CHECK(refused.code == static_cast<int>(ExitCode::usage));
+    CHECK_THAT(refused.err, Contains("command line: checkpoint.resume: ") && Contains(words));
+  }
+  const auto in_file = work.write("b.toml", "extends = \"a.toml\"\n[checkpoint]\nresume = \"latest\"\n");
+  const auto refused = work.run({"check", in_file});
+  CHECK_THAT(refused.err, Contains(work.where(in_file, "resume = ") + ": checkpoint.resume: there is no "));
 }
 
 TEST_CASE("a metric that evaluations do not give ends the run with those that they do") {
