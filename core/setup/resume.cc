@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_names.h"
 #include "checkpoint/checkpoint_place.h"
 #include "comm/planned_group.h"
+#include "setup/adapter_state.h"
 #include "setup/assemble.h"
 
 namespace capstan::setup {
@@ -115,6 +116,7 @@ std::set<std::string> records_with_state(const checkpoint::Reader& reader) {
 void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units, Diagnostics& diagnostics) {
   const auto where = reader.path().string();
   const auto with_state = records_with_state(reader);
+  const auto of_other_rank = check_adapters(reader, units, diagnostics);
   std::vector<std::string> missing;
   std::vector<std::string> stateless;
   std::set<std::string> known;
@@ -125,7 +127,7 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
       if (record->trainable) missing.push_back(record->name);
       continue;
     }
-    if (reader.shape(tensor) != record->shape) {
+    if (reader.shape(tensor) != record->shape && !of_other_rank.contains(record->name)) {
       diagnostics.add(where,
                       cat("record '", record->name, "' has shape ", layout::shape_text(reader.shape(tensor)),
                           ", the model's is ", layout::shape_text(record->shape)),

@@ -164,7 +164,7 @@ void save(const setup::Job& job, setup::Session& session, const train::Step& ste
   meta.step = stretch.end;
   meta.mesh = job.mesh.arithmetic();
   meta.world_size = job.mesh.world_size();
-  meta.sections = train::sections_of(job, step, {}, stretch.end);
+  meta.sections = train::sections_of(job, session, step, {}, stretch.end);
   checkpoint::save(stretch.to, *session.world_host, meta,
                    setup::saved_boxes(session, step.rule(), job.rank, train::saves_of(job)));
 }

@@ -9,6 +9,9 @@
 #include <numeric>
 #include <utility>
 
+#include "setup/adapter_state.h"
+#include "setup/assemble.h"
+
 namespace capstan::train {
 
 namespace fs = std::filesystem;
@@ -95,12 +98,15 @@ setup::Saves saves_of(const setup::Job& job) {
   return job.checkpoint->save == "trainable" ? setup::Saves::trainable : setup::Saves::all;
 }
 
-std::map<std::string, std::string> sections_of(const setup::Job& job, const Step& step, const Statistics& statistics,
-                                               std::int64_t steps_done) {
-  return {{"schedule", schedule_of(job).dump()},
-          {"updates", step.updates().take()},
-          {"cursor", setup::cursor_section(job, steps_done)},
-          {"run", statistics.take()}};
+std::map<std::string, std::string> sections_of(const setup::Job& job, const setup::Session& session, const Step& step,
+                                               const Statistics& statistics, std::int64_t steps_done) {
+  std::map<std::string, std::string> sections{{"schedule", schedule_of(job).dump()},
+                                              {"updates", step.updates().take()},
+                                              {"cursor", setup::cursor_section(job, steps_done)},
+                                              {"run", statistics.take()}};
+  if (auto adapters = setup::adapters_section(setup::pointers(session.units)); !adapters.empty())
+    sections["adapters"] = std::move(adapters);
+  return sections;
 }
 
 Statistics resume_from(checkpoint::Reader& reader, const setup::Job& job, setup::Session& session, Step& step) {
@@ -172,7 +178,7 @@ std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, c
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(job_, steps_done);
-  meta.sections = sections_of(job_, step_, statistics, steps_done);
+  meta.sections = sections_of(job_, session_, step_, statistics, steps_done);
   if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
   const auto boxes = setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_));

@@ -52,8 +52,8 @@ struct Boundary {
 setup::Saves saves_of(const setup::Job& job);
 
 /// Gives the run's state that is no tensor to a checkpoint's sections, and back.
-std::map<std::string, std::string> sections_of(const setup::Job& job, const Step& step, const Statistics& statistics,
-                                               std::int64_t steps_done);
+std::map<std::string, std::string> sections_of(const setup::Job& job, const setup::Session& session, const Step& step,
+                                               const Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.

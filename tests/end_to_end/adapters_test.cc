@@ -52,3 +52,34 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   CHECK(same("transformer.wte.weight"));
   CHECK_FALSE(same("transformer.ln_f.weight"));
 }
+
+TEST_CASE("a run with adapters goes on with those that were saved, without what it began with", "[lora]") {
+  const Workspace work;
+  const auto base = work.write("base.toml", small_config());
+  REQUIRE(work.run({"run", base}).code == 0);
+  const auto file = work.write(
+      "a.toml",
+      "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
+      "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[checkpoint]\nresume = \"auto\"\nevery_steps = 2\n"
+      "[strategy.lora]\nrank = 2\nalpha = 6\n");
+  const auto check = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"check", file});
+    return work.run(more).all();
+  };
+  CHECK_THAT(check({"strategy.lora.adapter=nowhere"}), Contains("there is no such folder"));
+  const auto once = check({"strategy.lora.targets=[\"ln_f\"]"});
+  CHECK_THAT(once, Contains("names \"ln_f\", which gets no adapter") && !Contains("faults"));
+  REQUIRE(work.run({"run", file, "train.max_steps=2"}).code == 0);
+  CHECK_THAT(check({"strategy.lora.alpha=2"}),
+             Contains("its adapters are scaled by strategy.lora.alpha = 6.0, the run's "
+                      "by strategy.lora.alpha = 2.0") &&
+                 Contains("fix: set strategy.lora.alpha = 6.0, or start a new run"));
+  CHECK_THAT(check({"strategy.lora.rank_stabilised=true"}), Contains("set strategy.lora.rank_stabilised = false"));
+  const auto other_rank = check({"strategy.lora.rank=4"});
+  CHECK_THAT(other_rank, Contains("its adapters have rank 2, the run's have 4") &&
+                             Contains("fix: set strategy.lora.rank = 2, or start a new run") && !Contains("has shape"));
+  const auto gone = work.run({"run", file, "train.max_steps=4", "strategy.lora.adapter=nowhere"});
+  INFO(gone.all());
+  CHECK(gone.code == 0);
+  CHECK_THAT(gone.all(), Contains("resum"));
+}
