@@ -38,13 +38,19 @@ inline const std::vector<Composition>& compositions() {
   return list;
 }
 
-/// Adapters beside a mixture's attention, router and experts, or a dense model's matrices; B is drawn.
+/// Adapters beside a mixture's attention, router and experts, or a dense model's matrices; B is drawn. Where q, k and v
+/// are one module, its biases are trained too.
 inline std::string adapters_of(const Family& family) {
-  const std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\n";
-  return table + (family.plugin == "mixtral"
-                      ? "dropout = 0.1\ntargets = [\"linear_qkv\", \"linear_proj\", \"experts\", \"gate\"]\n"
-                      : "dropout = 0.1\ntargets = [\"q_proj\", \"v_proj\", \"linear_proj\", "
-                        "\"linear_fc1\", \"down_proj\"]\nmodules_to_save = [\"norm\"]\n");
+  const std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\ndropout = 0.1\n";
+  if (family.plugin == "mixtral") return table + "targets = [\"linear_qkv\", \"linear_proj\", \"experts\", \"gate\"]\n";
+  if (family.plugin == "llama") {
+    return table +
+           "targets = [\"q_proj\", \"v_proj\", \"linear_proj\", \"linear_fc1\", \"down_proj\"]\n"
+           "modules_to_save = [\"norm\"]\n";
+  }
+  return table +
+         "targets = [\"linear_qkv\", \"linear_proj\", \"linear_fc1\", \"linear_fc2\"]\nbias = \"all\"\n"
+         "modules_to_save = [\"ln_f\"]\n";
 }
 
 inline const Family& mixture() { return families().back(); }

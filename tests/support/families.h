@@ -27,6 +27,23 @@ inline const std::vector<Family>& families() {
   return list;
 }
 
+/// Eight query heads and fewer key heads, for eight ranks that split them: each key head on four or on two of them. Of
+/// the widths of 22 the last rank has one row.
+inline const Family& llama_of_eight_heads() {
+  static const Family family{
+      "llama",
+      "hidden_size = 16\nnum_heads = 8\nnum_kv_heads = 2\nff_dim = 22\nattention_bias = true\nmlp_bias = true\n"
+      "attention_dropout = 0.1\ntie_word_embeddings = true\n"};
+  return family;
+}
+inline const Family& mixtral_of_eight_heads() {
+  static const Family family{
+      "mixtral",
+      "hidden_size = 16\nnum_heads = 8\nnum_kv_heads = 4\nff_dim = 22\nnum_experts = 4\nattention_dropout = 0.1\n"
+      "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n"};
+  return family;
+}
+
 /// Odd sizes, so that no cut is even: three heads and experts on 2 and 3 ranks, 261 rows of the vocabulary.
 inline const std::vector<Family>& odd_families() {
   static const std::vector<Family> list{

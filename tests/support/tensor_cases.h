@@ -33,13 +33,25 @@ inline const std::vector<std::string>& data_tables() {
   return tables;
 }
 
-/// Levels: four families; data_tables(); tp 1, 2, 4; sequence parallelism off, on; the vocabulary split, whole;
+/// families(), and one that eight ranks can split.
+inline const std::vector<Family>& tensor_families() {
+  static const std::vector<Family> list = [] {
+    auto all = families();
+    all.push_back(llama_of_eight_heads());
+    return all;
+  }();
+  return list;
+}
+
+/// Levels: tensor_families(); data_tables(); tp 1, 2, 4, 8; sequence parallelism off, on; the vocabulary split, whole;
 /// recompute none, whole units, regions; 2, 4, 8 ranks; gradients reduced each step, each micro-step.
-inline std::vector<std::size_t> tensor_levels() { return {4, data_tables().size(), 3, 2, 2, 3, 3, 2}; }
+inline std::vector<std::size_t> tensor_levels() {
+  return {tensor_families().size(), data_tables().size(), 4, 2, 2, 3, 3, 2};
+}
 
 inline bool tensor_allowed(const Choice& c) {
   const auto tp = 1U << c[tp_], world = 2U << c[ranks_];
-  if (tp > world) return false;
+  if (tp > world || (tp == 8) != (c[family_] == families().size())) return false;
   return tp > 1 || (c[sequence_] == 0 && c[vocabulary_] == 0);
 }
 
@@ -54,8 +66,8 @@ inline TensorCase tensor_case(const Choice& c) {
   if (c[again_] == 1) out.strategy += "[strategy.recompute]\n";
   if (c[again_] == 2) out.strategy += "[strategy.recompute]\nregions = [\"attention\", \"mlp\"]\n";
   out.overrides = {same_micro_steps, c[when_] == 0 ? "train.reduce=step" : "train.reduce=micro_step"};
-  out.name = families()[out.family].plugin + " on " + std::to_string(out.world) + " ranks, " + out.overrides.back() +
-             "\n" + out.strategy;
+  out.name = tensor_families()[out.family].plugin + " on " + std::to_string(out.world) + " ranks, " +
+             out.overrides.back() + "\n" + out.strategy;
   return out;
 }
 

@@ -15,7 +15,7 @@ constexpr double tolerance = 1e-10;
 
 Run run(std::size_t family, int world, const std::string& strategy, const std::vector<std::string>& overrides) {
   Setting setting{.world = world, .overrides = overrides, .steps = steps};
-  setting.config = family_config(families()[family]) + strategy;
+  setting.config = family_config(tensor_families()[family]) + strategy;
   return train(setting);
 }
 
@@ -35,8 +35,8 @@ void check(const Choice& choice) {
 }  // namespace
 
 TEST_CASE("float64: the families learn, so that the matrix compares something", "[matrix]") {
-  for (std::size_t family = 0; family < families().size(); ++family) {
-    INFO(families()[family].plugin);
+  for (std::size_t family = 0; family < tensor_families().size(); ++family) {
+    INFO(tensor_families()[family].plugin);
     const auto& reference = alone(family);
     CHECK(reference.losses.back() < 0.9 * reference.losses.front());
     // A group of which all gradients are rounding would be equal to anything.
