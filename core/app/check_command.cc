@@ -10,7 +10,7 @@
 #include "app/gpu_fit.h"
 #include "app/hub_cache.h"
 #include "plugin/host.h"
-#include "setup/job.h"
+#include "setup/host_memory.h"
 
 namespace capstan::app {
 
@@ -24,17 +24,34 @@ std::vector<std::filesystem::path> plugin_folders(const Environment& env) {
 
 namespace {
 
-std::int64_t peak_with(setup::JobRequest request, const Change& change, plugin::Host& host) {
+std::optional<Peak> peak_with(setup::JobRequest request, const Change& change, plugin::Host& host) {
   request.overrides.insert(request.overrides.end(), change.overrides.begin(), change.overrides.end());
-  if (change.ranks > 0) request.world_size = change.ranks;
+  if (change.ranks > 0) {
+    request.world_size = change.ranks;
+    request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
+  }
+  // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
+  request.any_host_memory = true;
   Diagnostics diagnostics;
   try {
     const auto job = setup::prepare(request, host, diagnostics);
-    if (!diagnostics.empty() || !job.activations) return -1;
-    return layout::total_bytes(job.footprints, job.device);
+    if (!diagnostics.empty() || !job.activations) return {};
+    Peak peak{layout::total_bytes(job.footprints, job.device), setup::host_bytes(job)};
+    setup::check_host_memory(job, setup::told_host_memory(job), diagnostics);
+    peak.host_fits = diagnostics.empty();
+    return peak;
   } catch (const Error&) {
-    return -1;  // not with this configuration
+    return {};  // not with this configuration
   }
+}
+
+int ranks_per_node(const Placement& ranks) {
+  if (ranks.nodes == 0) return 0;
+  if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
+  const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
+  throw Error(cat("--nodes ", ranks.nodes, ": ", ranks.all, ranks.all == 1 ? " rank does" : " ranks do",
+                  " not spread evenly over so many nodes"),
+              cat("give --ranks as the number of all ranks, such as --ranks ", more, ", or other --nodes"));
 }
 
 }  // namespace
@@ -45,7 +62,9 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.hub = hub_cache(env);
-  request.world_size = arguments.ranks > 0 ? arguments.ranks : 1;
+  const Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
+  request.world_size = ranks.all;
+  request.ranks_per_node = ranks_per_node(ranks);
   request.activations = true;
   request.may_move = true;
   std::optional<Gpu> gpu;
@@ -61,9 +80,10 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   if (job.device != "cpu" && request.device == "cpu" && job.run->device == "auto")
     std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
   std::printf("%s: no faults found\n", arguments.config.c_str());
+  if (ranks.all > 1 && ranks.nodes == 0)
+    std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
   if (!gpu) return static_cast<int>(ExitCode::success);
-  const auto fit =
-      judge_fit(job, *gpu, request.world_size, [&](const Change& change) { return peak_with(request, change, host); });
+  const auto fit = judge_fit(job, *gpu, ranks, [&](const Change& change) { return peak_with(request, change, host); });
   std::fputs(fit.text.c_str(), stdout);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }

@@ -21,7 +21,7 @@ const std::vector<std::pair<std::string, double>>& known() {
 std::string memory(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 Change together(std::string words, const std::vector<Change>& changes) {
-  Change all{std::move(words), {}, 0};
+  Change all{std::move(words), {}};
   for (const auto& change : changes) {
     all.overrides.insert(all.overrides.end(), change.overrides.begin(), change.overrides.end());
   }
@@ -29,7 +29,7 @@ Change together(std::string words, const std::vector<Change>& changes) {
 }
 
 // What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const setup::Job& job, int ranks) {
+std::vector<Change> changes_for(const setup::Job& job, const Placement& ranks) {
   const Change recompute{"recompute each unit", {"strategy.recompute.every=1", "strategy.recompute.regions=[]"}};
   std::vector<Change> list{recompute};
   if (job.batch.micro_batch > 1) {
@@ -46,23 +46,34 @@ std::vector<Change> changes_for(const setup::Job& job, int ranks) {
   list.insert(list.end(), {fsdp, zero, fsdp_offload, zero_offload});
   for (const auto& offload : {fsdp_offload, zero_offload})
     list.push_back(together(cat(offload.words, " and recompute"), {offload, recompute}));
-  list.push_back({"no fp32 masters (rounds more)", {"train.precision=bf16_pure"}, 0});
-  for (const int times : {2, 4, 8}) list.push_back({cat(times * ranks, " ranks"), {}, times * ranks});
+  list.push_back({"no fp32 masters (rounds more)", {"train.precision=bf16_pure"}});
+  // More ranks are more nodes of the same size, where that is known.
+  for (const int times : {2, 4, 8})
+    list.push_back({cat(times * ranks.all, " ranks"), {}, times * ranks.all, times * ranks.nodes});
   return list;
 }
 
 std::string options_of(const Change& change) {
-  return change.ranks > 0 ? cat("--ranks ", change.ranks) : join(change.overrides, " ");
+  if (change.ranks == 0) return join(change.overrides, " ");
+  return cat("--ranks ", change.ranks, change.nodes > 0 ? cat(" --nodes ", change.nodes) : "");
 }
 
-std::string what_helps(const setup::Job& job, const Gpu& gpu, int ranks, std::int64_t peak, const PeakWith& peak_with) {
+std::string verdict(const Peak& peak, const Gpu& gpu) {
+  std::string fits = peak.gpu <= gpu.room() ? "fits" : "does not fit";
+  if (peak.host == 0) return fits;
+  return cat(fits, ", ", memory(peak.host), " of host memory a rank",
+             peak.host_fits ? "" : ": more than run.host_memory");
+}
+
+std::string what_helps(const setup::Job& job, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
+                       const PeakWith& peak_with) {
   std::vector<std::vector<std::string>> rows{{"change", "peak", "", "options"}};
   std::vector<std::int64_t> seen;
   for (const auto& change : changes_for(job, ranks)) {
     const auto with = peak_with(change);
-    if (with < 0 || with >= peak || std::find(seen.begin(), seen.end(), with) != seen.end()) continue;
-    seen.push_back(with);
-    rows.push_back({change.words, memory(with), with <= gpu.room() ? "fits" : "does not fit", options_of(change)});
+    if (!with || with->gpu >= peak || std::find(seen.begin(), seen.end(), with->gpu) != seen.end()) continue;
+    seen.push_back(with->gpu);
+    rows.push_back({change.words, memory(with->gpu), verdict(*with, gpu), options_of(change)});
   }
   if (rows.size() == 1) return "Nothing that check tries makes it smaller.\n";
   return "What would make it smaller:\n" + table_text(rows);
@@ -86,7 +97,7 @@ Gpu gpu_named(const std::string& text) {
               cat("give one of ", join(names), ", or a size such as 80GiB"));
 }
 
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, int ranks, const PeakWith& peak_with) {
+Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with) {
   if (!job.activations) {
     throw Error(cat("--gpu: ", job.device == "cuda" ? job.activations_note : "run.device is \"cpu\""),
                 job.device == "cuda" ? "leave --gpu away: the table then holds all but activations"

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,15 +25,29 @@ struct Gpu {
 /// From a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
 Gpu gpu_named(const std::string& text);
 
+/// The ranks of a run and where they are.
+struct Placement {
+  int all = 1;
+  int nodes = 0;  ///< with as many ranks on each; 0: not said, all are on one
+};
+
 /// One thing that a user may change, as options and a number of ranks.
 struct Change {
   std::string words;
   std::vector<std::string> overrides;
   int ranks = 0;  ///< 0: as it is
+  int nodes = 0;  ///< for `ranks`; 0: not said
 };
 
-/// Bytes of tensors at the peak with a change; negative: it cannot be made (another strategy has that claim, …).
-using PeakWith = std::function<std::int64_t(const Change&)>;
+/// Bytes that a rank needs.
+struct Peak {
+  std::int64_t gpu = 0;   ///< of tensors
+  std::int64_t host = 0;  ///< for what is offloaded and for checkpoints
+  bool host_fits = true;  ///< for all ranks of a node into what run.host_memory says, if it says anything
+};
+
+/// What a rank needs with a change; nothing where it cannot be made (another strategy has that claim, …).
+using PeakWith = std::function<std::optional<Peak>(const Change&)>;
 
 struct Fit {
   bool fits = false;
@@ -40,7 +55,7 @@ struct Fit {
 };
 
 /// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, int ranks, const PeakWith& peak_with);
+Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with);
 
 }  // namespace app
 CAPSTAN_END_NAMESPACE

@@ -39,6 +39,7 @@ struct Arguments {
   int ranks = 0;
   std::string resolved;
   std::string gpu;
+  int nodes = 0;
   bool spawn_local = false;
   std::string plugin;
   std::string deepspeed;
@@ -107,8 +108,9 @@ int dispatch(const CLI::App& app, const Arguments& arguments, int argc, char** a
   if (app.got_subcommand("run")) return run_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("preflight")) return preflight_command(run_arguments(arguments, argc, argv), env);
   if (app.got_subcommand("check")) {
-    return check_command({arguments.config, arguments.overrides, arguments.ranks, arguments.resolved, arguments.gpu},
-                         env);
+    return check_command(
+        {arguments.config, arguments.overrides, arguments.ranks, arguments.resolved, arguments.gpu, arguments.nodes},
+        env);
   }
   if (app.got_subcommand("export")) return export_command(arguments.exported, env);
   if (app.got_subcommand("import-deepspeed")) return import_deepspeed_command(arguments.deepspeed);
@@ -253,6 +255,10 @@ int program(int argc, char** argv) {
       "check",
       "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
   add_config_arguments(*check, arguments, "number of ranks that the run will have (default 1)");
+  check
+      ->add_option("--nodes", arguments.nodes,
+                   "number of nodes that these ranks will be on, as many on each (default 1)")
+      ->check(CLI::Range(1, 1 << 20));
   check->add_option(
       "--resolved", arguments.resolved,
       "also write the configuration here as one file with every option, which means the same in any folder");

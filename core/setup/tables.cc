@@ -13,6 +13,13 @@ config::ResolvedTable table_of(const Made<Interface>& made, const std::vector<co
   return table;
 }
 
+// Which ranks share a node, and with it its host memory and its copy in hybrid_shard.
+std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
+  if (ranks == 1) return {};
+  const auto nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
+  return cat(ranks, " ranks on ", nodes == 1 ? "1 node" : cat(nodes, " nodes, ", ranks_per_node, " on each"), "\n");
+}
+
 }  // namespace
 
 std::vector<config::ResolvedTable> Job::tables() const {
@@ -50,7 +57,7 @@ std::string Job::model_summary() const {
 }
 
 std::string Job::ranks_summary() const {
-  auto text = cat(mesh.arithmetic(), " on ", device, "\n");
+  auto text = cat(mesh.arithmetic(), " on ", device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
   return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
                     batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");

@@ -13,6 +13,7 @@ using app::Change;
 using app::Gpu;
 using app::gpu_named;
 using app::judge_fit;
+using app::Peak;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -53,30 +54,30 @@ TEST_CASE("a GPU is a name or a size") {
 
 TEST_CASE("what fits is told with what is left") {
   const Gpu gpu{"80GiB", 80 * gib};
-  const auto nothing = [](const Change&) -> std::int64_t { throw std::logic_error("nothing to try"); };
-  const auto fit = judge_fit(job_with(40 * gib), gpu, 1, nothing);
+  const auto nothing = [](const Change&) -> std::optional<Peak> { throw std::logic_error("nothing to try"); };
+  const auto fit = judge_fit(job_with(40 * gib), gpu, {1}, nothing);
   CHECK(fit.fits);
   CHECK(fit.text ==
         "80GiB: 80.00 GiB, less 1.50 GiB for CUDA, NCCL and gaps between tensors. The predicted peak of "
         "40.00 GiB fits, 38.50 GiB are left\n");
-  const auto narrow = judge_fit(job_with(77 * gib), gpu, 1, nothing);
+  const auto narrow = judge_fit(job_with(77 * gib), gpu, {1}, nothing);
   CHECK(narrow.fits);
   CHECK_THAT(narrow.text, Contains("1.50 GiB are left (less than the 5 % by which a prediction may be wrong)"));
 }
 
 TEST_CASE("what does not fit is told with what would make it smaller") {
   std::vector<std::string> tried;
-  const auto peak_with = [&](const Change& change) -> std::int64_t {
+  const auto peak_with = [&](const Change& change) -> std::optional<Peak> {
     tried.push_back(change.words);
-    if (change.overrides == std::vector<std::string>{"strategy.fsdp.mode=full_shard"}) return -1;  // cannot be
-    if (change.words == "recompute each unit") return 70 * gib;
+    if (change.overrides == std::vector<std::string>{"strategy.fsdp.mode=full_shard"}) return {};  // cannot be
+    if (change.words == "recompute each unit") return Peak{70 * gib};
     if (change.words == "micro-batches of 1 instead of 2") {
       CHECK(change.overrides == std::vector<std::string>{"train.micro_batch=1", "train.accumulation=6"});
-      return 85 * gib;
+      return Peak{85 * gib};
     }
-    return change.ranks == 4 ? 60 * gib : 90 * gib;
+    return Peak{change.ranks == 4 ? 60 * gib : 90 * gib};
   };
-  const auto fit = judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, 2, peak_with);
+  const auto fit = judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, peak_with);
   CHECK(!fit.fits);
   CHECK_THAT(fit.text, Contains("The predicted peak of 90.00 GiB does not fit: 11.50 GiB too much\nWhat would make it "
                                 "smaller:\n"));
@@ -86,15 +87,44 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
   CHECK_THAT(fit.text, Contains("4 ranks                          60.00 GiB  fits          --ranks 4\n"));
   CHECK_THAT(fit.text, !Contains("shard everything") && !Contains("host memory") && !Contains("8 ranks"));
   CHECK(tried.size() == 12);
-  const auto stuck = judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, 2, [](const Change&) { return 90 * gib; });
+  const auto stuck =
+      judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, [](const Change&) { return Peak{90 * gib}; });
   CHECK_THAT(stuck.text, Contains("Nothing that check tries makes it smaller.\n"));
+}
+
+TEST_CASE("what offload would take of host memory is said, and held against run.host_memory alone") {
+  const auto text = [](Peak of_fsdp, Peak of_zero) {
+    const auto peak_with = [&](const Change& change) -> std::optional<Peak> {
+      if (change.words == "keep the optimizer and parameters in host memory") return of_fsdp;
+      if (change.words == "keep the optimizer in host memory") return of_zero;
+      return {};
+    };
+    return judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, peak_with).text;
+  };
+  const auto rows = text({20 * gib, 300 * gib}, {85 * gib, 200 * gib});
+  CHECK_THAT(rows, Contains("  20.00 GiB  fits, 300.00 GiB of host memory a rank          strategy.fsdp.mode="));
+  CHECK_THAT(rows, Contains("  85.00 GiB  does not fit, 200.00 GiB of host memory a rank  strategy.zero.stage=3 "));
+  CHECK_THAT(text({20 * gib, 300 * gib, false}, {85 * gib}),
+             Contains("20.00 GiB  fits, 300.00 GiB of host memory a rank: more than run.host_memory  strategy."));
+}
+
+TEST_CASE("more ranks are more nodes of the same size, where check was told of nodes") {
+  const auto text = [](const app::Placement& ranks) {
+    const auto peak_with = [](const Change& change) -> std::optional<Peak> {
+      if (change.ranks > 0) return Peak{640 * gib / change.ranks};
+      return {};
+    };
+    return judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, ranks, peak_with).text;
+  };
+  CHECK_THAT(text({8, 0}), Contains("fits  --ranks 16\n"));
+  CHECK_THAT(text({8, 4}), Contains("fits  --ranks 16 --nodes 8\n") && Contains("fits  --ranks 64 --nodes 32\n"));
 }
 
 TEST_CASE("without a prediction there is nothing to judge") {
   auto job = job_with(gib);
   job.activations = false;
   job.activations_note = "activations cannot be predicted: aten::thing has no rule";
-  const auto judge = [&] { judge_fit(job, {"80GiB", 80 * gib}, 1, {}); };
+  const auto judge = [&] { judge_fit(job, {"80GiB", 80 * gib}, {1}, {}); };
   CHECK_THROWS_WITH(judge(), Contains("--gpu: activations cannot be predicted: aten::thing has no rule") &&
                                  Contains("leave --gpu away: the table then holds all but activations"));
   job.device = "cpu";
