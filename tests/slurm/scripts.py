@@ -74,6 +74,16 @@ def refused_on_the_login_node(bench):
         check_words(submit(bench, folder, '--dry-run', *words, status=2).stderr, said)
 
 
+def nodes_told_to_check(bench):
+    """Host memory is a node's: what four ranks cannot offload on one node, they can on two."""
+    folder = tree(bench)
+    file = bench.config('cpu_offload = true')
+    words = (file.name, 'run.host_memory=0.0003')
+    done = submit(bench, folder, '--dry-run', '--ntasks-per-node=4', *words, status=2)
+    check_words(done.stderr, 'for the 4 ranks of a node, and 314.57 KiB are left')
+    submit(bench, folder, '--dry-run', '--nodes=2', '--ntasks-per-node=2', *words)
+
+
 def dry_run(bench):
     folder = tree(bench)
     said = submit(bench, folder, '--dry-run', '--nodes=2', '--gpus-per-node=4', '--time=10', bench.config().name, 'run.name=mine').stdout
@@ -288,6 +298,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, refused_on_the_login_node, dry_run, dry_runs_of_gres, dry_runs_of_times, short_time,
-         tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
+CASES = (shellcheck, documented, submitted, refused_on_the_login_node, nodes_told_to_check, dry_run, dry_runs_of_gres, dry_runs_of_times,
+         short_time, tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)
