@@ -16,7 +16,7 @@ std::string Failure::text() const {
 }
 
 std::string Failure::brief() const {
-  const std::string whole = text();
+  auto whole = text();
   const auto end = whole.find('\n');
   if (end == std::string::npos) return whole;
   const bool colon = end > 0 && whole[end - 1] == ':';
