@@ -2,6 +2,7 @@
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <cstdio>
@@ -11,6 +12,8 @@
 #include "app/hub_cache.h"
 #include "plugin/host.h"
 #include "setup/host_memory.h"
+#include "setup/job.h"
+#include "setup/unsaved.h"
 
 namespace capstan::app {
 
@@ -76,6 +79,7 @@ int check_command(const CheckArguments& arguments, const Environment& env) {
   const auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
+  if (const auto warning = setup::unsaved_warning(job); !warning.empty()) log::warning(warning);
   std::fputs(job.text().c_str(), stdout);
   if (job.device != "cpu" && request.device == "cpu" && job.run->device == "auto")
     std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");

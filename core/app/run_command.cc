@@ -27,6 +27,7 @@
 #include "plugin/host.h"
 #include "setup/session.h"
 #include "setup/token_caches.h"
+#include "setup/unsaved.h"
 #include "train/loop.h"
 #include "train/resume.h"
 #include "train/run_lock.h"
@@ -220,6 +221,7 @@ int load(const RunArguments& arguments, const Environment& env, const Rank& rank
   if (rank.first()) note_job(env, command_of(arguments), state.folder->path());
   record_start(rank, state.folder->path());
   warn_of_offload(job, rank);
+  if (const auto warning = setup::unsaved_warning(job); rank.first() && !warning.empty()) log::warning(warning);
   phase = "in the pre-flight";
   if (const int code = preflight_of_run(rank, state.folder->path(), agreement); code != 0) return code;
   phase = "while loading the model";

@@ -314,3 +314,24 @@ TEST_CASE("a metric that evaluations do not give ends the run with those that th
   CHECK_THAT(ended.err, Contains("checkpoint.metric is 'eval_los', which the evaluations do not give") &&
                             Contains("did you mean 'eval_loss'?"));
 }
+
+TEST_CASE("options of checkpoints in a run that saves none are said to do nothing") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[checkpoint]\nkeep = 2\n"));
+  const char* nothing =
+      " set, but this run saves no checkpoints, not even when it is stopped: add checkpoint.every_minutes = 15";
+  const auto err_of = [&](const std::string& command, const std::vector<std::string>& more) {
+    std::vector<std::string> words{command, file, "train.max_steps=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto outcome = work.run(words);
+    INFO(outcome.all());
+    CHECK(outcome.code == 0);
+    return outcome.err;
+  };
+  CHECK_THAT(err_of("check", {}), Contains(work.where(file, "keep = ") + ": checkpoint.keep is" + nothing));
+  CHECK_THAT(err_of("run", {"checkpoint.keep=3", "checkpoint.resume=auto"}),
+             Contains(cat("command line: checkpoint.resume is", nothing)));
+  CHECK_THAT(err_of("check", {"checkpoint.resume=auto"}), Contains("checkpoint.keep, checkpoint.resume are"));
+  for (const char* fine : {"checkpoint.keep=3", "checkpoint.every_minutes=15", "checkpoint.keep_best=true"})
+    CHECK_THAT(err_of("check", {fine}), !Contains("saves no checkpoints"));
+}

@@ -1,0 +1,31 @@
+#include "setup/unsaved.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <array>
+
+namespace capstan::setup {
+
+std::string unsaved_warning(const Job& job) {
+  if (job.checkpoint->saves()) return {};
+  // The others say themselves that they save, or are judged with them.
+  static constexpr std::array counted{"keep", "save", "asynchronous", "resume"};
+  std::vector<std::string> names;
+  std::string where;
+  for (const auto& option : job.checkpoint.resolved()) {
+    const auto& key = option.spec.key;
+    if (std::find(counted.begin(), counted.end(), key) == counted.end()) continue;
+    // A run's own config.toml sets every option, mostly to what it is anyway.
+    if (option.origin.layer == config::Origin::Layer::default_value || option.value == option.spec.default_value)
+      continue;
+    if (key == "resume" && job.checkpoint->resume != "auto") continue;  // a place to begin from
+    if (names.empty()) where = option.origin.text();
+    names.push_back("checkpoint." + key);
+  }
+  if (names.empty()) return {};
+  return cat(where, ": ", join(names), names.size() > 1 ? " are" : " is",
+             " set, but this run saves no checkpoints, not even when it is stopped: add checkpoint.every_minutes = 15");
+}
+
+}  // namespace capstan::setup

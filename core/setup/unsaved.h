@@ -1,0 +1,16 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+
+#include "setup/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// In words, where [checkpoint] has options that only count for a run that saves, and this one saves nothing; else
+/// empty. No fault: resume = "auto" may only be there to read.
+std::string unsaved_warning(const Job& job);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE
