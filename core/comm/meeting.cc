@@ -152,11 +152,17 @@ std::unique_ptr<Store> open_store(const ConnectOptions& options, bool serves, st
   return options.rendezvous.host.empty() ? find(options, address) : find_master(options, address);
 }
 
-std::string gloo_address(const ConnectOptions& options, const std::string& store_address) {
+bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
+
+// This rank's address for Gloo, in the family of `target`.
+std::string gloo_address(const ConnectOptions& options, const std::string& target) {
   if (!options.interface.empty()) return address_of_interface(options.interface);
-  std::string address = address_towards(store_address);
-  if (address.empty() || (is_loopback(address) && options.world.nodes > 1)) return own_addresses().front();
-  return address;
+  std::string address = address_towards(target);
+  if (!address.empty() && !(is_loopback(address) && options.world.nodes > 1)) return address;
+  const auto own = own_addresses();
+  const auto same =
+      std::find_if(own.begin(), own.end(), [&](const auto& each) { return is_ipv6(each) == is_ipv6(target); });
+  return same == own.end() ? own.front() : *same;
 }
 
 std::vector<int> missing_ranks(Store& store, int size) {
@@ -286,11 +292,16 @@ Meeting meet(const ConnectOptions& options) {
   meeting.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
   meeting.store = open_store(options, meeting.hosts_store, store_address);
-  meeting.address = gloo_address(options, store_address);
   Store& store = *meeting.store;
+  // Gloo's ranks must be of one address family, and the store may have answered each of them under another address:
+  // rank 0's counts.
+  constexpr auto first_address = "gloo-address";
+  if (world.rank == 0) store.set(first_address, gloo_address(options, store_address));
   say_hello(store, world);
   if (world.rank == 0) gather(store, options);
   wait_until_ready(store, options);
+  const auto first = store.get(first_address);
+  meeting.address = world.rank == 0 ? first : gloo_address(options, first);
   meeting.hosts = split(store.get("ready"), '\t');
   meeting.where = options.rendezvous.host.empty() && meeting.hosts_store ? cat(store_address, ":", store.port())
                                                                          : options.rendezvous.text();

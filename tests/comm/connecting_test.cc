@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/collective_cases.h"
+#include "comm/network.h"
 #include "comm/processes.h"
 #include "comm/store.h"
 
@@ -94,6 +95,23 @@ ConnectOptions at_an_address() {
   options.rendezvous.host = "127.0.0.1";
   options.rendezvous.port = std::atoi(std::getenv("COMM_TEST_PORT"));
   return options;
+}
+
+TEST_CASE("rank: a store under two addresses", "[.rank]") {
+  auto options = at_an_address();
+  if (options.world.rank == 1) options.rendezvous.host = "::1";
+  as_rank(options, [](Communicator& c) {
+    const auto sum = at::ones({3});
+    c.group("all", {0, 1, 2}, at::Device(at::kCPU))->all_reduce(sum, ReduceOp::sum, "ones");
+    if (!sum.eq(3).all().item<bool>()) throw std::runtime_error("another sum");
+  });
+}
+
+TEST_CASE("processes: a rank that found the store by IPv6 computes with those that found it by IPv4") {
+  if (address_towards("::1").empty()) return;  // a host without IPv6
+  const int port = Store::serve("127.0.0.1", 0, "x")->port();
+  setenv("COMM_TEST_PORT", std::to_string(port).c_str(), 1);
+  check_all_succeeded(run_ranks("rank: a store under two addresses", 3));
 }
 
 TEST_CASE("rank: rank 1 fails early, by address", "[.rank]") { fail_early(at_an_address(), 1); }
