@@ -185,11 +185,11 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
 
 std::optional<std::filesystem::path> find_tokenizer(const ModelName& name, const HubCache& hub) {
   const auto id = hub_id(name.written);
-  if (!id || fs::exists(name.absolute)) return {};
+  if (!id || fs::exists(name.absolute) || name.written.ends_with(".json")) return {};
   const bool is_cached = !hub.folder.empty() && snapshot(*id, hub.folder);
   if (!is_cached && is_path(*id, name)) return {};
   if (!is_cached) return find_model(name, hub);  // which says how to get it
-  const auto folder = snapshot(*id, hub.folder);
+  auto folder = snapshot(*id, hub.folder);
   refuse_lacking(*folder, "tokenizer.json", *id, name, hub);
   return folder;
 }

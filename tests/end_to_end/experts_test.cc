@@ -70,7 +70,7 @@ TEST_CASE("over Gloo: experts on 2 and 4 processes train, evaluate and answer as
             cat("[strategy.expert_parallel]\nsize = ", ep, "\n[strategy.fsdp]\n[strategy.recompute]\n"));
     // A run says who does what, as check does.
     CHECK_THAT(spread.out,
-               Contains(cat("world 4 = pp 1 x dp ", 4 / ep, " x ep ", ep, " x tp 1 on cpu\nep ", ep,
+               Contains(cat("world 4 = pp 1 x dp ", 4 / ep, " x ep ", ep, " x tp 1 on cpu\n4 ranks on 1 node\nep ", ep,
                             " ranks hold the model once, and what is left over goes to data parallelism: "
                             "dp = 4 / ",
                             ep, " = ", 4 / ep,

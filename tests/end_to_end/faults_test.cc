@@ -199,7 +199,8 @@ TEST_CASE("a model that does not fit its data or itself") {
     work.write("tokenizer.json", "{}");
     const auto file = work.write(
         "a.toml", small_config({{"plugin = \"squad\"", "plugin = \"squad\"\ntokenizer = \"tokenizer.json\""}}));
-    CHECK_THAT(refusal(work, file), Contains((work.folder() / "tokenizer.json").string() + ": version is no text"));
+    CHECK_THAT(refusal(work, file), Contains((work.folder() / "tokenizer.json").string() +
+                                             ": it is no tokenizer.json: it has no \"model\""));
   }
   SECTION("samples longer than the positions") {
     const auto file = work.write("a.toml", small_config({{"max_length", "max_length = 200"}}));
