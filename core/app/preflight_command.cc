@@ -87,8 +87,8 @@ void measure_collectives(const Rank& rank, const setup::PreflightOptions& option
 void measure_gate(const setup::PreflightOptions& options, LinkMeasures& links, bool first, PreflightReport& report) {
   if (options.min_bus_gbps <= 0) return;
   if (first) {
-    std::printf("measuring the all-reduce bandwidth, %lld times %s …\n",
-                static_cast<long long>(options.gate_warmup + options.gate_iterations),
+    std::printf("measuring the all-reduce bandwidth, %s times %s …\n",
+                std::to_string(options.gate_warmup + options.gate_iterations).c_str(),
                 bytes_text(static_cast<double>(options.gate_mib * mib)).c_str());
     std::fflush(stdout);
   }

@@ -75,7 +75,7 @@ class Merger {
 
   // Core knows no plugin by name: what is like no table may be one.
   static std::string unknown_table_fix(const std::string& top, const std::vector<std::string>& names) {
-    const auto near = suggestion(top, names);
+    auto near = suggestion(top, names);
     if (!nearest_name(top, names).empty()) return near;
     return cat(near, "; a strategy's table is written [strategy.", top, "], a monitor's [monitor.", top, "]");
   }

@@ -19,7 +19,7 @@ std::optional<std::int64_t> saved_rank(const checkpoint::Reader& reader, const n
   const auto& down = adapter.down->records().front();
   const auto tensor = saved_name("model", down.name, 0);
   if (!reader.has(tensor)) return {};
-  const auto shape = reader.shape(tensor);
+  const auto& shape = reader.shape(tensor);
   return shape.size() == down.shape.size() ? std::optional(shape[adapter.stacked]) : std::nullopt;
 }
 

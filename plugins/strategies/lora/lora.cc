@@ -184,7 +184,7 @@ void Lora::refuse_nothing_trained(const Units& units, Diagnostics& faults) const
   if (std::any_of(units.begin(), units.end(), [](const auto& unit) { return unit->trainable(); })) return;
   faults.add(options_.where(&LoraOptions::targets),
              cat(options_.name(&LoraOptions::targets), " is empty, so that nothing would be trained"),
-             "name layers, such as [\"linear_qkv\", \"linear_proj\"], or what modules_to_save is to train whole");
+             R"(name layers, such as ["linear_qkv", "linear_proj"], or what modules_to_save is to train whole)");
 }
 
 void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {

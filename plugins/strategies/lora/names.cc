@@ -96,9 +96,10 @@ Refusal refuse_target(const std::string& name, const Known& known, const std::st
             cat("train it whole: ", whole_option, " = [\"", module, "\"]",
                 tied == known.tied_heads.end() ? "" : ", since this model's head is its embedding")};
   }
-  if (is_of_expert(end) && known.has_experts)
+  if (is_of_expert(end) && known.has_experts) {
     return {"but an expert's matrices are not named one by one",
             "use \"experts\": each expert gets adapters of its own, w1 and w3 with one A"};
+  }
   return {not_there(known.targets), suggestion(name, known.targets)};
 }
 

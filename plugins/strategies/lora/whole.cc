@@ -69,7 +69,7 @@ void Lora::train_biases(const nn::Unit& unit, Diagnostics& faults) {
           cat(options_.name(&LoraOptions::bias), " is \"lora_only\", and of ", modules.all(),
               ", whose biases are stored and trained together, only ", join(modules.asked, " and "), " has adapters"),
           cat("name all of them in ", options_.name(&LoraOptions::targets), ", or the role \"", linear->name(),
-              "\", or set bias = \"none\" or \"all\""));
+              R"(", or set bias = "none" or "all")"));
     }
     train(linear->bias());
   }
