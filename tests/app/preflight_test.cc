@@ -182,7 +182,7 @@ TEST_CASE("preflight: collectives are measured with their values checked, pairs 
       for (const char* operation : {"all-reduce", "reduce-scatter", "all-gather"}) {
         const auto measured = links.collective(operation, 100'000, 1, 2);
         if (measured.operation != operation || measured.ranks != size || measured.seconds <= 0 ||
-            !measured.wrong.empty() || measured.bytes != (100'000 / 4 + size - 1) / size * size * 4 ||
+            !measured.wrong.empty() || measured.bytes != std::int64_t{4} * size * ((100'000 / 4 + size - 1) / size) ||
             measured.bus_gbps <= 0)
           throw std::runtime_error(cat(operation, " of ", size));
       }

@@ -111,8 +111,8 @@ TEST_CASE("typed on the command line, with and without a table") {
       faults_of("[train]\n", {"GRAD_ACC=4", "optim.lr=1e-4", "peft=none", "train.fp16=true", "nonsense=1"}) ==
       std::vector<std::string>{
           "'GRAD_ACC=4' names no option of a table | did you mean 'train.accumulation'? (env_vars.sh's GRAD_ACC)",
-          "'peft=none' names no option of a table | did you mean 'strategy.lora'? (NeMo's peft; none: leave the table "
-          "away, or set enabled = false)",
+          ("'peft=none' names no option of a table | did you mean 'strategy.lora'? (NeMo's peft; none: leave the table "
+           "away, or set enabled = false)"),
           "'nonsense=1' names no option of a table | write it as table.option=value, for example train.max_steps=250",
           "unknown option optim.lr | did you mean 'optimizer.lr'? (NeMo's optim.lr)",
           "unknown option train.fp16 | did you mean 'train.precision'? (TrainingArguments' fp16; \"fp16\")"});

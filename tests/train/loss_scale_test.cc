@@ -107,7 +107,7 @@ TEST_CASE("a power of two as loss scale changes no bit, with clipping, accumulat
   const auto plain = run_small(world, overrides, 6, more);
   CHECK(*std::max_element(plain.norms.begin(), plain.norms.end()) > 0.3);  // clipping acts
   const auto [scale, is_dynamic] = GENERATE(std::pair{1024.0, false}, std::pair{4096.0, true});
-  overrides.push_back(is_dynamic ? "train.loss_scale=dynamic" : "train.loss_scale=1024");
+  overrides.emplace_back(is_dynamic ? "train.loss_scale=dynamic" : "train.loss_scale=1024");
   if (is_dynamic) {
     overrides.emplace_back("train.loss_scale_init=4096");
     overrides.emplace_back("train.loss_scale_window=2");  // so that it changes on the way
@@ -171,7 +171,7 @@ TEST_CASE("an infinite gradient on one rank skips the step on all of them") {
         bool poison = rank.job.rank == 1;
         rank.session.units[2]->linears()[3]->after.fill("test", [&](const at::Tensor& y) {
           if (!poison || !y.requires_grad()) return y;
-          const auto passed = y.view_as(y);
+          auto passed = y.view_as(y);
           passed.register_hook([](const at::Tensor& gradient) { return gradient * HUGE_VAL; });
           return passed;
         });

@@ -70,7 +70,7 @@ Prepare poisoned(double factor, const std::function<bool(int forward)>& when) {
     auto forward = std::make_shared<int>(0);
     session.units[2]->linears()[3]->after.fill("test", [=](const at::Tensor& y) {
       if (!y.requires_grad() || !when((*forward)++)) return y;
-      const auto passed = y.view_as(y);
+      auto passed = y.view_as(y);
       passed.register_hook([factor](const at::Tensor& gradient) { return gradient * factor; });
       return passed;
     });

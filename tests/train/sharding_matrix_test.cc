@@ -49,7 +49,7 @@ Run comparable(Run run, std::size_t scale) {
 Run train_reference(int world, Overrides overrides, const ShardingCase& c, std::size_t scale) {
   const Setting plain{.world = world, .config = model, .overrides = overrides, .steps = steps};
   if (scale < 2) return train(plain);
-  const auto run = comparable(
+  auto run = comparable(
       train({.world = world, .config = model, .overrides = both(std::move(overrides), c.scaling), .steps = steps}), 2);
   CHECK(differences(run, comparable(train(plain), 2), tolerance) != "");  // steps were skipped
   CHECK(run.losses.back() < run.losses.front());                          // and not all of them
