@@ -8,16 +8,25 @@
 using namespace end_to_end;
 using Catch::Matchers::Contains;
 
+namespace {
+
+// Trains the small model, and writes a run, "adapted", that begins with its weights.
+std::string on_a_trained_model(const Workspace& work, const std::string& tables) {
+  REQUIRE(work.run({"run", work.write("base.toml", small_config())}).code == 0);
+  return work.write("a.toml",
+                    "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = \"runs/small/model\"\n"
+                    "[data]\ntokenizer = \"byte\"\n" +
+                        tables);
+}
+
+}  // namespace
+
 TEST_CASE("adapters are saved alone, written for peft, and merged into the model", "[lora]") {
   const Workspace work;
-  const auto base = work.write("base.toml", small_config());
-  REQUIRE(work.run({"run", base}).code == 0);
-  const auto file = work.write(
-      "a.toml",
-      "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
-      "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[train]\nglobal_batch = 16\n"
-      "[checkpoint]\nevery_steps = 4\n[strategy.lora]\nrank = 2\ninit = \"random\"\nmodules_to_save = [\"ln_f\"]\n"
-      "[strategy.fsdp]\n");
+  const auto file = on_a_trained_model(
+      work,
+      "[train]\nglobal_batch = 16\n[checkpoint]\nevery_steps = 4\n[strategy.lora]\nrank = 2\ninit = \"random\"\n"
+      "modules_to_save = [\"ln_f\"]\n[strategy.fsdp]\n");
   const auto ended = work.run({"run", file, "-n", "2"});
   INFO(ended.all());
   REQUIRE(ended.code == 0);
@@ -55,13 +64,8 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
 
 TEST_CASE("a run with adapters goes on with those that were saved, without what it began with", "[lora]") {
   const Workspace work;
-  const auto base = work.write("base.toml", small_config());
-  REQUIRE(work.run({"run", base}).code == 0);
-  const auto file = work.write(
-      "a.toml",
-      "extends = \"base.toml\"\n[run]\nname = \"adapted\"\n[model]\npath = "
-      "\"runs/small/model\"\n[data]\ntokenizer = \"byte\"\n[checkpoint]\nresume = \"auto\"\nevery_steps = 2\n"
-      "[strategy.lora]\nrank = 2\nalpha = 6\n");
+  const auto file = on_a_trained_model(
+      work, "[checkpoint]\nresume = \"auto\"\nevery_steps = 2\n[strategy.lora]\nrank = 2\nalpha = 6\n");
   const auto check = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"check", file});
     return work.run(more).all();
