@@ -65,7 +65,8 @@ class Strategy {
   /// summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// Where values of records that structure() added come from; null, or for a record that the source does not have:
-  /// their initialisation. `files` says where the model's own stand in its published files. Asked behind structure().
+  /// their initialisation. `files` says where the model's own stand in its published files. Asked behind structure(),
+  /// by `check` too: what is wrong with the source is thrown here, as Error, and not first when it is read.
   virtual std::shared_ptr<layout::Source> values(const layout::FileMap& /*files*/) { return nullptr; }
   virtual void place(nn::Unit&, const Placement&) {}
   virtual void shard(ShardPolicy&) {}
