@@ -170,7 +170,7 @@ std::vector<std::string> environment_with(Pairs own, int n) {
   return all;
 }
 
-struct Rank {
+struct LocalRank {
   pid_t process = -1;
   bool running = true;
 };
@@ -244,7 +244,7 @@ class LocalRanks {
   }
 
   std::ptrdiff_t running() const {
-    return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+    return std::count_if(ranks_.begin(), ranks_.end(), [](const LocalRank& rank) { return rank.running; });
   }
 
   void poll_once() {
@@ -266,7 +266,7 @@ class LocalRanks {
   }
 
   void send(int signal) {
-    for (const Rank& rank : ranks_) {
+    for (const LocalRank& rank : ranks_) {
       if (rank.running) kill(rank.process, signal);
     }
   }
@@ -315,7 +315,7 @@ class LocalRanks {
   SignalInbox inbox_;  // before the server: its thread inherits the mask
   std::optional<comm::RendezvousServer> server_;
   std::optional<comm::FailureNote> note_;
-  std::vector<Rank> ranks_;
+  std::vector<LocalRank> ranks_;
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
   bool ending_ = false;  // ranks may be dying of our own signals

@@ -11,6 +11,8 @@
 #include <functional>
 #include <numeric>
 
+#include "base/clock.h"
+
 namespace capstan::app {
 namespace {
 
@@ -19,8 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int most_rounds = 63;
 constexpr int pair_repeats = 3;
 constexpr std::int64_t part_bytes = 256LL << 20U;  // so many are moved between two looks at whether to go on
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));

@@ -16,7 +16,7 @@ namespace capstan::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds tick{100};
+constexpr std::chrono::milliseconds look_every{100};
 constexpr std::chrono::seconds clean_up{30};  // for a main thread that has seen the failure and winds up
 
 }  // namespace
@@ -43,7 +43,7 @@ void Watch::run() {
   bool told = false;
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    changed_.wait_for(lock, tick);
+    changed_.wait_for(lock, look_every);
     const auto now = Clock::now();
     if (now - last_look > std::chrono::seconds(2)) awake_since = now;  // this process itself was stopped
     last_look = now;

@@ -34,7 +34,7 @@ Lines batch_and_length() {
           {"attn_implementation", "", "attention takes the fastest kernel that the model and the device allow"}};
 }
 
-Lines optimizer() {
+Lines optimizer_lines() {
   return {{"learning_rate", "optimizer.lr", ""},
           {"weight_decay", "optimizer.weight_decay", "biases and norms are left out, as there"},
           {"adam_beta1", "optimizer.betas", "the first of two"},
@@ -215,7 +215,7 @@ std::vector<ForeignLine> workshop_variables() { return together(model_variables(
 
 std::vector<ForeignLine> training_arguments() {
   auto all = batch_and_length();
-  for (const auto& part : {optimizer(), precision_and_speed(), evaluation_and_saving(), names_and_logs()})
+  for (const auto& part : {optimizer_lines(), precision_and_speed(), evaluation_and_saving(), names_and_logs()})
     all = together(std::move(all), part);
   return all;
 }

@@ -28,7 +28,7 @@ RoleStorage& Param::role(Role role) { return const_cast<RoleStorage&>(std::as_co
 std::vector<Axis> Param::shard_axes() const {
   std::vector<Axis> axes;
   for (const Axis axis : data_axes) {
-    const bool is_local = std::find(local_axes.begin(), local_axes.end(), axis) != local_axes.end();
+    const bool is_local = has_axis(local_axes, axis);
     if (axis != Axis::replicate && !is_local) axes.push_back(axis);
   }
   return axes;

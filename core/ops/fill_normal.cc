@@ -6,19 +6,10 @@
 #include "ops/make_box.h"
 #include "ops/operators.h"
 #include "ops/parallel.h"
+#include "ops/rounded.h"
 
 namespace capstan::ops {
 namespace {
-
-/// The float32 rounding comes first, so that every narrower dtype holds the rounding of the same number.
-template <class T>
-T rounded(double value) {
-  return static_cast<T>(static_cast<float>(value));
-}
-template <>
-double rounded<double>(double value) {
-  return value;
-}
 
 template <class T>
 void fill_run(T* out, std::int64_t index, std::int64_t length, double mean, double std, PhiloxKey key) {

@@ -5,19 +5,10 @@
 #include <capstan/ops/random.h>
 
 #include "ops/make_box.h"
+#include "ops/rounded.h"
 
 namespace capstan::ops {
 namespace {
-
-// As normals, a narrower number is the rounding of the float32 one.
-template <class T>
-T rounded(double value) {
-  return static_cast<T>(static_cast<float>(value));
-}
-template <>
-double rounded<double>(double value) {
-  return value;
-}
 
 double unit_number(PhiloxKey key, std::int64_t index) {
   constexpr double unit = 1.0 / 9007199254740992.0;  // 2^-53

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* section = "adapters";
+constexpr const char* adapters_key = "adapters";
 
 std::optional<std::int64_t> saved_rank(const checkpoint::Reader& reader, const nn::Adapter& adapter) {
   const auto& down = adapter.down->records().front();
@@ -47,7 +47,7 @@ std::string adapters_section(const std::vector<nn::Unit*>& units) {
 std::set<std::string> check_adapters(const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                                      Diagnostics& diagnostics) {
   const auto where = reader.path().string();
-  const auto saved = reader.has_section(section) ? Json::parse(reader.section(section)) : Json::object();
+  const auto saved = reader.has_section(adapters_key) ? Json::parse(reader.section(adapters_key)) : Json::object();
   std::set<std::string> of_other_rank;
   bool is_scaled_alike = true;
   for (const auto* adapter : adapters_of(units)) {

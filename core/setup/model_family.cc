@@ -11,7 +11,7 @@
 namespace capstan::setup {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 const std::vector<std::string>* families_of(const plugin::Registration& registration) {
   for (const auto& option : registration.schema) {

@@ -72,9 +72,7 @@ void make_groups(const Job& job, comm::Communicator& communicator, Session& sess
 void make_local_groups(const Job& job, comm::Communicator& communicator, Session& session) {
   session.norm_group = session.world_device;
   if (session.local_axes.empty()) return;
-  const auto is_summed = [&](layout::Axis axis) {
-    return std::find(session.local_axes.begin(), session.local_axes.end(), axis) == session.local_axes.end();
-  };
+  const auto is_summed = [&](layout::Axis axis) { return !layout::has_axis(session.local_axes, axis); };
   std::vector<layout::Axis> all;
   std::vector<layout::Axis> data;
   std::copy_if(layout::all_axes.begin(), layout::all_axes.end(), std::back_inserter(all), is_summed);

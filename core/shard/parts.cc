@@ -13,17 +13,13 @@ std::vector<layout::Axis> own_axes(const layout::Param& record) {
   return record.trainable ? record.local_axes : std::vector<layout::Axis>{};
 }
 
-bool has(const std::vector<layout::Axis>& axes, layout::Axis axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // The data axes whose ranks hold the same box of a record.
 std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Layout& layout) {
   auto apart = own_axes(record);
   for (const auto& cut : layout.cuts) apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
   std::vector<layout::Axis> same;
   std::copy_if(record.data_axes.begin(), record.data_axes.end(), std::back_inserter(same),
-               [&](layout::Axis axis) { return !has(apart, axis); });
+               [&](layout::Axis axis) { return !layout::has_axis(apart, axis); });
   return same;
 }
 

@@ -14,8 +14,6 @@ namespace {
 
 using layout::Axis;
 
-bool has(const std::vector<Axis>& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
 // The records say where each role lies; everything that reads parameters goes by them.
 void set_roles(layout::Param& record, const EngineOptions& options) {
   const auto& precision = options.precision;
@@ -95,7 +93,8 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   bucket.runs = std::move(runs);
   bucket.axes = record.shard_axes();
   bucket.ranks = options.mesh.size(bucket.axes);
-  const bool sums_copies = has(record.data_axes, Axis::replicate) && !has(record.local_axes, Axis::replicate);
+  const bool sums_copies =
+      layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
   bucket.offloads = bucket.trainable ? policy.offload_optim : policy.offload_param;

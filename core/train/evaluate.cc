@@ -15,7 +15,7 @@ namespace capstan::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -147,15 +147,15 @@ void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
 
 // Ranks of one data coordinate have the same answers: one of them speaks.
 std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
-  auto list = Json::array();
+  auto list = SortedJson::array();
   if (counts_) {
     for (const auto& answer : mine)
       list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
   }
   std::vector<Answer> all;
-  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
   for (const auto& piece : pieces) {
-    for (const auto& row : Json::parse(piece)) {
+    for (const auto& row : SortedJson::parse(piece)) {
       all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),
                      row.at(3).get<std::string>(), row.at(4).get<std::vector<std::string>>()});
     }
@@ -165,9 +165,9 @@ std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
 }
 
 void write_predictions(const std::filesystem::path& file, const std::vector<Answer>& answers) {
-  auto json = Json::object();
+  auto json = SortedJson::object();
   for (const auto& answer : answers) json[answer.id] = trim(answer.text);
-  write_file(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(file, json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace capstan::train

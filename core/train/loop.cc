@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "setup/adapter_folder.h"
 #include "setup/assemble.h"
 #include "setup/model_folder.h"
@@ -22,10 +23,6 @@ namespace {
 constexpr double ending_margin_s = 15;
 // Of a rank on a file system that many others write to.
 constexpr double unmeasured_bytes_per_s = 2e8;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iosfwd>
@@ -17,6 +18,10 @@ enum class Axis { pp, replicate, dp, ep, tp };
 inline constexpr std::array<Axis, 5> all_axes{Axis::pp, Axis::replicate, Axis::dp, Axis::ep, Axis::tp};
 /// The axes whose ranks see different samples.
 inline const std::vector<Axis> data_axes{Axis::replicate, Axis::dp, Axis::ep};
+/// Is `axis` one of them?
+inline bool has_axis(const std::vector<Axis>& axes, Axis axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 /// "pp", "replicate", "dp", "ep", "tp".
 const char* axis_name(Axis axis);
 std::ostream& operator<<(std::ostream& out, Axis axis);

@@ -1,0 +1,51 @@
+# capstan_unity(<result> <file>...): files that compile several of the given ones each, so that what they all include is
+# read once. A file stands alone when it has compile options of its own, and with CAPSTAN_UNITY=0 every file does.
+#
+# Not CMake's UNITY_BUILD: that writes absolute paths, and ccache could then share no object between worktrees.
+set(CAPSTAN_UNITY 8 CACHE STRING "how many C++ files are compiled at once; 0: each by itself, as editors like it")
+
+# Writes a file that includes the others, and returns its path.
+function(_capstan_unity_file result name)
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/unity/${name}.cc")
+  set(text "// Made by CapstanUnity.cmake.\n")
+  get_filename_component(folder "${file}" DIRECTORY)
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH relative "${folder}" "${source}")
+    string(APPEND text "#include \"${relative}\"\n")
+  endforeach()
+  file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)   # leaves a file alone that says this already
+  # A class of a .cc may well have members of its unnamed namespace: nobody else sees either.
+  set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS -Wno-subobject-linkage)
+  set(${result} "${file}" PARENT_SCOPE)
+endfunction()
+
+function(capstan_unity result)
+  set(alone)
+  set(folders)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(source "${source}" ABSOLUTE)
+    get_filename_component(extension "${source}" LAST_EXT)
+    get_source_file_property(own_options "${source}" COMPILE_OPTIONS)
+    get_source_file_property(own_definitions "${source}" COMPILE_DEFINITIONS)
+    if(CAPSTAN_UNITY LESS 2 OR own_options OR own_definitions OR NOT extension STREQUAL ".cc")
+      list(APPEND alone "${source}")
+    else()
+      get_filename_component(folder "${source}" DIRECTORY)
+      list(APPEND folders "${folder}")
+      list(APPEND "in_${folder}" "${source}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    file(RELATIVE_PATH name "${CMAKE_CURRENT_SOURCE_DIR}" "${folder}")
+    list(LENGTH "in_${folder}" count)
+    math(EXPR last "(${count} + ${CAPSTAN_UNITY} - 1) / ${CAPSTAN_UNITY} - 1")
+    foreach(number RANGE ${last})
+      math(EXPR begin "${number} * ${CAPSTAN_UNITY}")
+      list(SUBLIST "in_${folder}" ${begin} ${CAPSTAN_UNITY} files)
+      _capstan_unity_file(file "${name}/${number}" ${files})
+      list(APPEND alone "${file}")
+    endforeach()
+  endforeach()
+  set(${result} ${alone} PARENT_SCOPE)
+endfunction()
