@@ -2,6 +2,7 @@
 // model that it starts from.
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <map>
 #include <nlohmann/json.hpp>

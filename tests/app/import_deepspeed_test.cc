@@ -7,6 +7,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 #include <unistd.h>
 
 #include <algorithm>

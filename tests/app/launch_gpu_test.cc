@@ -1,5 +1,6 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // The workshop's experiments, value by value: documents 000 and 001 (NeMo), 003 (FSDP) and 004 (ZeRO).
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <filesystem>
 #include <map>

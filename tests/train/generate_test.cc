@@ -1,6 +1,7 @@
 // Generation: the same answers on any layout, draws that are keyed, and the same number of calls on every rank.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <algorithm>
 #include <cmath>

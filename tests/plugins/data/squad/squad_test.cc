@@ -3,6 +3,7 @@
 #include "data/byte_tokenizer.h"
 
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <cstdlib>
 

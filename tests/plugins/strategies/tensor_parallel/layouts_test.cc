@@ -1,5 +1,6 @@
 // Where split parameters lie, weights that go from one layout to another, and what a split model says.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "support/families.h"
 #include "support/folder.h"
