@@ -55,7 +55,7 @@ std::string dtype_text(c10::ScalarType dtype) {
   }
 }
 
-TokenIds ids_of(const data::Tokenizer* tokenizer) {
+TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   TokenIds ids;
   if (!tokenizer) return ids;
   const auto prefix = tokenizer->prefix_ids();

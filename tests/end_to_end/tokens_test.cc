@@ -1,10 +1,10 @@
 // Runs that read a tokenizer.json and a token cache.
 #include <capstan_catch.h>
 
-#include "data/byte_level.h"
-#include "data/tokenizer_files.h"
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/tokenizer_files.h"
 
 using namespace end_to_end;
 using Catch::Matchers::Contains;
@@ -17,7 +17,7 @@ void write_tokenizer(const Workspace& work) {
   file["model"]["merges"] = nlohmann::json::array();
   file["model"]["vocab"] = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte)
-    file["model"]["vocab"][capstan::data::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+    file["model"]["vocab"][capstan::tokenizer::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
   file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", {{"special", true}})});
   work.write("bpe/tokenizer.json", file.dump());
   work.write("bpe/config.json", R"({"eos_token_id": 256})");

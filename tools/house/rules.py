@@ -65,15 +65,18 @@ PRINT = re.compile(r'\bstd::(?:cout|cerr|clog|print|println|puts|printf|fputs|fp
 THREAD_LOCAL = re.compile(r'\bthread_local\b')
 
 
-def below_app(tree):
+MAY_SPEAK = ('launch', 'cli')
+
+
+def below_launch(tree):
     """No environment, exit or printing in libraries. A monitor's job is to print."""
     for source in tree.sources:
-        in_core = source.path.startswith('core/') and room_of(source.path) != 'app'
+        in_core = source.path.startswith('core/') and room_of(source.path) not in MAY_SPEAK
         in_plugin = source.path.startswith(('plugins/', 'models/'))
-        checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let app read it and pass the value down'),
+        checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let launch or cli read it and pass the value down'),
                   (EXIT, 'ends the process', 'exit', 'throw capstan::Error; only the executable ends the process')]
         if in_core:
-            checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to app'))
+            checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         if not (in_core or in_plugin):
             continue
         for pattern, what, rule, fix in checks:
@@ -134,4 +137,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_app, statics, lengths, document_paths, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, statics, lengths, document_paths, allow_list)
