@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/xxh64.h"
 #include "checkpoint/commit_agree.h"
 #include "checkpoint/commit_folder.h"
 #include "checkpoint/durable_file.h"
-#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/xxh64.h"
 #include "checkpoint/commit_agree.h"
 #include "checkpoint/dtype.h"
-#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {

@@ -15,6 +15,7 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
@@ -77,28 +78,39 @@ setup::Job prepare_together(const launch::RunArguments& arguments, const launch:
   return std::move(*job);
 }
 
-void print_progress(const std::string& what, std::int64_t done, std::int64_t all) {
+void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  std::fprintf(stderr, "%stokenizing %s: %s of %s%s", terminal ? "\r" : "", what.c_str(), thousands(done).c_str(),
+  std::fprintf(stderr, "%s%s %s: %s of %s%s", terminal ? "\r" : "", doing, what.c_str(), thousands(done).c_str(),
                thousands(all).c_str(), done == all || !terminal ? "\n" : "");
 }
 
-// Writes the token caches that the job reads from: rank 0 of each node does, and the others hear from it every few
-// seconds, so that nobody waits in a collective for as long as it takes.
-void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
+// Works for a while at a split's cache; true when it is there, and whole. A damaged one is named once.
+bool advance_cache(data::TokenCacheBuilder& builder, const std::string& what, std::int64_t all, bool shows) {
   constexpr std::chrono::milliseconds while_others_wait{5000};
+  const bool knew = !builder.damage().empty();
+  const bool complete = builder.advance(while_others_wait);
+  if (!knew && !builder.damage().empty()) log::warning(builder.damage());
+  // A whole one that is soon verified is not worth a line.
+  if (shows && (builder.tokenizes() || !complete))
+    print_progress(builder.tokenizes() ? "tokenizing" : "verifying the token cache of", what, builder.done(), all);
+  return complete;
+}
+
+// Writes the token caches that the job reads from, or verifies those that are there: rank 0 of each node does, and the
+// others hear from it every few seconds, so that nobody waits in a collective for as long as it takes.
+void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
   constexpr const char* unfinished = "unfinished";
   constexpr const char* asked = "asked to stop";
   const auto& world = communicator.world();
   for (const auto& split : setup::cached_splits(job)) {
     auto& source = job.*split.source;
     std::optional<data::TokenCacheBuilder> builder;
-    if (world.local_rank == 0 && !data::is_built(split.cache)) builder.emplace(source, split.cache);
+    bool begins = world.local_rank == 0;
     for (bool waiting = true; waiting;) {
       std::string state;
       try {
-        if (builder && !builder->advance(while_others_wait)) state = unfinished;
-        if (builder && world.rank == 0) print_progress(split.name, builder->done(), source->size());
+        if (std::exchange(begins, false)) builder.emplace(source, split.cache);
+        if (builder && !advance_cache(*builder, split.name, source->size(), world.rank == 0)) state = unfinished;
       } catch (const Error& error) {
         state = launch::error_text(error);
       }

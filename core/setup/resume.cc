@@ -152,6 +152,7 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
 }
 
 Json cursor_of(const Job& job, std::int64_t steps_done) {
+  CAPSTAN_ASSERT(job.purpose == Purpose::train);  // another job has no step plan
   const auto& plan = job.plan;
   const auto epoch = plan.epoch_of(steps_done);
   return {{"epoch", epoch},

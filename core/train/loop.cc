@@ -266,7 +266,8 @@ bool Loop::evaluates_after(std::int64_t step) const {
   if (!job_.eval_data) return false;
   const auto done = step + 1;
   if (done == job_.plan.steps) return true;
-  return done % (job_.train->eval_every > 0 ? job_.train->eval_every : job_.plan.steps_per_epoch) == 0;
+  const auto every = job_.train->eval_every;
+  return every > 0 ? done % every == 0 : job_.plan.ends_epoch(done);
 }
 
 // All ranks know it now; the sum for the next step, which was started before, may not say so.

@@ -1,4 +1,6 @@
 // Runs that read a tokenizer.json and a token cache.
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
 #include "end_to_end/program.h"
@@ -7,6 +9,7 @@
 #include "tokenizer/tokenizer_files.h"
 
 using namespace end_to_end;
+using capstan::cat;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -55,6 +58,22 @@ TEST_CASE("a token cache is written once, and changes no loss") {
   CHECK(losses(work, "second", cache, "") == without);
   CHECK_THAT(work.run({"run", work.folder() / "second.toml", "data.max_length=119", "train.max_steps=1"}).err,
              Contains("tokenizing training samples: 70 of 70\n"));
+}
+
+TEST_CASE("a token cache with a flipped bit is named, and made again before anything is learnt from it") {
+  const Workspace work;
+  const std::string cache = "cache = \"tokens\"";
+  const auto first = losses(work, "first", cache, "tokenizing training samples: 70 of 70\n");
+  int number = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(work.folder() / "tokens")) {
+    auto bytes = capstan::read_file(entry.path());
+    const auto whole = bytes;
+    bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 4);  // in a sample
+    capstan::write_file(entry.path(), bytes);
+    CHECK(losses(work, cat("behind", ++number), cache,
+                 entry.path().string() + ": this token cache is damaged: sample ") == first);
+    CHECK(capstan::read_file(entry.path()) == whole);
+  }
 }
 
 TEST_CASE("a token cache that cannot be written ends the run with its reason, on all ranks at once") {

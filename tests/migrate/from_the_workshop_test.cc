@@ -72,7 +72,7 @@ TEST_CASE("the workshop's own FSDP values are answered with ours") {
   CHECK(fsdp_fault("backward_prefetch", "backward_post") == "did you mean 'post'?");
   CHECK(fsdp_fault("backward_prefetch", "backward_pre") == "did you mean 'pre'?");
   for (const char* mode : {"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "NO_SHARD"})
-    CHECK(fsdp_fault("mode", mode) == cat("did you mean '", config::lower(mode), "'?"));
+    CHECK(fsdp_fault("mode", mode) == cat("did you mean '", lower(mode), "'?"));
   CHECK(fsdp_fault("mode", "full_shard auto_wrap") == "did you mean 'full_shard'?");
   CHECK_THAT(fsdp_fault("sharding_strategy", "FULL_SHARD"),
              Catch::Matchers::StartsWith("did you mean 'strategy.fsdp.mode'?"));

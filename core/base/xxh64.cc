@@ -1,11 +1,11 @@
-#include "checkpoint/xxh64.h"
+#include "base/xxh64.h"
 
 #include <array>
 #include <bit>
 #include <cstdio>
 #include <cstring>
 
-namespace capstan::checkpoint {
+namespace capstan {
 namespace {
 
 constexpr std::uint64_t prime1 = 0x9E3779B185EBCA87ULL;
@@ -61,4 +61,4 @@ std::string xxh64_text(const std::byte* data, std::size_t size) {
   return text.data();
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace capstan

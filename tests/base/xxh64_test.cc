@@ -1,10 +1,10 @@
-#include "checkpoint/xxh64.h"
+#include "base/xxh64.h"
 
 #include <capstan_catch.h>
 
 #include <string>
 
-using capstan::checkpoint::xxh64_text;
+using capstan::xxh64_text;
 
 TEST_CASE("hashes equal the reference implementation's for every way through the algorithm") {
   // Made with Python's xxhash: xxhash.xxh64(bytes(i * 7 % 256 for i in range(n))).hexdigest().
