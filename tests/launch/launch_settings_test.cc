@@ -1,4 +1,4 @@
-// CPUs, network settings, libraries and folders of a rank.
+// CPUs, network settings and libraries of a rank.
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
@@ -13,7 +13,6 @@
 #include "launch/gpu_module.h"
 #include "launch/gpu_module_elf.h"
 #include "launch/rank_table.h"
-#include "preflight/shared_folders.h"
 #include "support/folder.h"
 
 namespace {
@@ -174,25 +173,6 @@ TEST_CASE("where a library looks for others is read from its file") {
   REQUIRE_FALSE(paths.folders.empty());
   for (const auto& folder : paths.folders) CHECK_THAT(folder, !Contains("$ORIGIN"));
   CHECK(search_paths("/does/not/exist").folders.empty());
-}
-
-TEST_CASE("folders under $HOME and full ones are warned of") {
-  const test::Folder root;
-  FolderFacts folders{root / "home/a/runs", root / "scratch/cache", true};
-  const auto home = root / "home/a";
-  fs::create_directories(home);
-  auto warnings = folder_warnings(folders, home, 0);
-  REQUIRE(warnings.size() == 1);
-  CHECK_THAT(warnings[0], Contains(cat("run.dir = ", folders.run.string(), " lies under $HOME")));
-  folders.in_slurm = false;  // a laptop
-  CHECK(folder_warnings(folders, home, 0).empty());
-  folders.in_slurm = true;
-  CHECK(folder_warnings(folders, "", 0).empty());
-  CHECK(folder_warnings({root / "home/another", {}, true}, home, 0).empty());
-  warnings = folder_warnings({root / "x", {}, false}, home, 1e30);
-  REQUIRE(warnings.size() == 1);
-  CHECK_THAT(warnings[0], Contains(cat("run.dir = ", (root / "x").string(), " has ")) && Contains(" of free space"));
-  CHECK(free_bytes(root / "not/there/yet") > 0);
 }
 
 TEST_CASE("the table at the start") {
