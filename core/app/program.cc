@@ -2,11 +2,13 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -89,6 +91,17 @@ std::optional<int> dispatch_looking(const CLI::App& app, Arguments arguments, in
     return generate_command(generate, env);
   }
   return {};
+}
+
+// What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
+int with_output(int code, bool is_result) {
+  errno = 0;
+  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived) return code;
+  const int reason = errno;
+  std::fprintf(stderr, "capstan: %s\nnot all could be written to standard output%s\n", is_result ? "error" : "warning",
+               reason == 0 ? "" : (": " + meaning_of(reason)).c_str());
+  return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
 }
 
 RunArguments run_arguments(const Arguments& arguments, int argc, char** argv) {
@@ -286,7 +299,7 @@ int program(int argc, char** argv) {
     return parse_failure(app, error, {argv + 1, argv + argc});
   }
   try {
-    return dispatch(app, arguments, argc, argv);
+    return with_output(dispatch(app, arguments, argc, argv), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
     const int code = report_exception(error);
     const bool is_run = app.got_subcommand("run") || app.got_subcommand("preflight");

@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace capstan {
 
 Output::~Output() {
   if (!write_held()) lost_ += held_.size();
-  if (lost_ > 0) log::warning(cat(lost_, " bytes could not be written to standard output: ", meaning_of(reason_)));
+  if (lost_ > 0) log::warning(cat(lost_, " bytes could not be written to ", name(), ": ", meaning_of(reason_)));
 }
 
 void Output::write(std::string_view text) {
@@ -37,15 +38,18 @@ bool Output::write_held() {
   return true;
 }
 
+const char* Output::name() const { return fd_ == STDERR_FILENO ? "standard error" : "standard output"; }
+
 void Output::failed(int reason) {
   constexpr std::chrono::minutes between{1};
   reason_ = reason;
-  if (reason == EAGAIN) return;  // a terminal that is slow
+  if (reason == EAGAIN) return;                                   // a terminal that is slow
+  if (reason == EPIPE) lost_ += std::exchange(held_, {}).size();  // and it never comes back
   const auto now = std::chrono::steady_clock::now();
   if (warned_ != decltype(warned_){} && now - warned_ < between) return;
   warned_ = now;
-  log::warning(
-      cat("cannot write to standard output: ", meaning_of(reason), "; what is shown there follows when it can"));
+  log::warning(cat("cannot write to ", name(), ": ", meaning_of(reason),
+                   reason == EPIPE ? "" : "; what is shown there follows when it can"));
 }
 
 }  // namespace capstan

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <array>
@@ -176,9 +177,7 @@ TokenCache token_cache(const std::filesystem::path& folder, const std::string& n
   return {folder / file.str(), std::move(key)};
 }
 
-bool is_built(const TokenCache& cache) {
-  return std::filesystem::exists(cache.file) && Mapped(cache.file).is(cache.key);
-}
+bool is_built(const TokenCache& cache) { return is_there(cache.file) && Mapped(cache.file).is(cache.key); }
 
 TokenCacheBuilder::TokenCacheBuilder(std::shared_ptr<const DataSource> source, TokenCache cache)
     : source_(std::move(source)), cache_(std::move(cache)) {}
@@ -189,7 +188,7 @@ TokenCacheBuilder::~TokenCacheBuilder() {
 }
 
 void TokenCacheBuilder::throw_unwritable() const {
-  throw Error(cat("cannot write the token cache: ", std::strerror(errno)),
+  throw Error(cat("cannot write the token cache: ", meaning_of(errno)),
               "free some space, or set data.cache to another folder", cache_.file.string());
 }
 

@@ -7,9 +7,9 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// What a monitor shows on standard output, which is often a file: what a full disk has no room for is held and follows
-/// when it has, in its order. That it cannot be written is said in the log, at most once a minute. Not buffered
-/// otherwise. One thread at a time.
+/// What a monitor, or a rank, shows on standard output, which is often a file: what a full disk has no room for is held
+/// and follows when it has, in its order. That it cannot be written is said in the log, at most once a minute. Not
+/// buffered otherwise. One thread at a time.
 class Output {
  public:
   Output() = default;
@@ -23,6 +23,7 @@ class Output {
  private:
   bool write_held();
   void failed(int reason);
+  const char* name() const;
 
   int fd_ = 1;
   std::string held_;
