@@ -2,6 +2,7 @@
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +37,7 @@ Place place_of(const fs::path& path) {
   place.checkpoints = checkpoint::committed(place.folder);
   if (is_checkpoint(path / "weights")) place.checkpoints.push_back(path / "weights");
   if (!place.checkpoints.empty()) return place;
-  throw Error(fs::exists(path) ? "there is no checkpoint in it" : "no such folder",
+  throw Error(is_there(path) ? "there is no checkpoint in it" : "no such folder",
               "name a run's folder, its checkpoints, or one of them", path.string());
 }
 
@@ -67,21 +68,23 @@ std::vector<std::string> row_of(const fs::path& path) {
     return {name, std::to_string(meta.step), size, meta.date, metrics_text(meta.metrics), layout_text(meta), "whole"};
   } catch (const Error& error) {
     const auto faults = error.diagnostics().size();
+    const auto* file = dynamic_cast<const FileError*>(&error);
     return {name,
             "-",
             size,
             "-",
             "-",
             "-",
-            cat("damaged: ", error.diagnostics().front().what, faults > 1 ? cat(" (and ", faults - 1, " more)") : "")};
+            cat(file && !file->absent() ? "cannot be read: " : "damaged: ", error.diagnostics().front().what,
+                faults > 1 ? cat(" (and ", faults - 1, " more)") : "")};
   }
 }
 
 // What `latest` says when that is not there, and what crashes left.
 void list_leftovers(const fs::path& folder, std::ostream& out) {
   std::vector<std::string> unfinished;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
+  for (const auto& path : entries_of(folder)) {
+    const auto name = path.filename().string();
     if (name.find(".tmp-") != std::string::npos) unfinished.push_back(name);
   }
   std::sort(unfinished.begin(), unfinished.end());
@@ -89,9 +92,9 @@ void list_leftovers(const fs::path& folder, std::ostream& out) {
     out << "Being written, or left by a crash (the next save removes these): " << join(unfinished) << '\n';
   }
   const auto latest = folder / "latest";
-  if (!fs::is_regular_file(latest)) return;
+  if (!is_file(latest)) return;
   const auto name = trim(read_file(latest));
-  if (!fs::exists(folder / name)) out << "'latest' says " << name << ", which is not there\n";
+  if (!is_there(folder / name)) out << "'latest' says " << name << ", which is not there\n";
 }
 
 int list(const Place& place, std::ostream& out) {

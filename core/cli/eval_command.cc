@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -57,7 +58,8 @@ void write(const fs::path& folder, const std::string& split, const train::Evalua
   json["loss_runtime_s"] = loss.runtime_s;
   json["answers_runtime_s"] = answers.runtime_s;
   write_file(folder / cat("evaluation-", split, ".json"), json.dump(2) + "\n");
-  if (answers.samples > 0) train::write_predictions(folder / cat("predictions-", split, ".json"), answers.answers);
+  if (answers.samples > 0)
+    write_file(folder / cat("predictions-", split, ".json"), train::predictions_text(answers.answers));
 }
 
 int evaluate(const setup::Job& job, setup::Session& session, const EvalArguments& arguments, const std::string& run) {
@@ -82,11 +84,11 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
   launch::RunArguments run;
   run.config = arguments.config;
   std::string folder;
-  if (!fs::exists(arguments.config)) {
+  if (!is_there(arguments.config)) {
     throw Error(cat("there is no ", arguments.config),
                 "name a configuration (TOML), a run's folder or one of its checkpoints");
   }
-  if (fs::is_directory(arguments.config)) {
+  if (is_folder(arguments.config)) {
     plugin::Host host(plugin_folders(env));
     auto choice = choose_model(arguments.config, hub_cache(env), host);
     run.config = choice.config;

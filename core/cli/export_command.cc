@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -29,10 +30,10 @@ std::optional<c10::ScalarType> dtype_of(const std::string& name) {
 
 // The run that a folder belongs to: itself, or what holds it (its weights, one of its checkpoints).
 fs::path run_of(const fs::path& folder) {
-  if (!fs::is_directory(folder)) throw Error("there is no such folder", "name a run's folder", folder.string());
+  if (!is_folder(folder)) throw Error("there is no such folder", "name a run's folder", folder.string());
   const auto absolute = fs::weakly_canonical(folder);
   for (auto at = absolute; at != at.root_path(); at = at.parent_path()) {
-    if (fs::exists(at / "config.toml")) return at;
+    if (is_there(at / "config.toml")) return at;
   }
   throw Error("it holds no config.toml: this is no run's folder", "name the folder that `capstan run` printed",
               folder.string());
@@ -40,7 +41,7 @@ fs::path run_of(const fs::path& folder) {
 
 fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
   auto out = arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
-  if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
+  if (is_there(out) && !(is_folder(out) && fs::is_empty(out))) {
     throw Error("it is there already, and nothing is written over it",
                 "name another folder: --out FOLDER" +
                     std::string(arguments.out.empty() ? "; transformers loads this one as it is" : ""),

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <nlohmann/json.hpp>
@@ -39,7 +40,7 @@ std::string plugin_for(const std::string& type, const fs::path& file, plugin::Ho
 // What a name on the command line means: a path, or else a model of the hub that is in its cache.
 fs::path find_place(const std::string& name, const setup::HubCache& hub) {
   auto path = fs::absolute(name).lexically_normal();
-  if (fs::exists(path)) return path;
+  if (is_there(path)) return path;
   return setup::find_model({name, path.string(), {}}, hub);
 }
 
@@ -51,11 +52,11 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
 
 ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, plugin::Host& host) {
   const auto path = find_place(name, hub);
-  if (fs::exists(path / "config.toml")) return of_run(path, path);
-  if (fs::exists(path / "config.json")) {
+  if (is_there(path / "config.toml")) return of_run(path, path);
+  if (is_there(path / "config.json")) {
     const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", host);
     // Of a hub's model the id says more than the folder, which is a commit's hash.
-    const auto given = fs::exists(name) ? path : fs::path(name.substr(0, name.find('@')));
+    const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
     return {
         {},
@@ -63,11 +64,11 @@ ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, pl
         {},
         {}};
   }
-  if (fs::exists(path / "manifest.json")) {
+  if (is_there(path / "manifest.json")) {
     constexpr int levels = 3;  // <run>/checkpoints/step-00000100, and a slash at the end
     auto above = path.parent_path();
     for (int i = 0; i < levels; ++i, above = above.parent_path()) {
-      if (fs::exists(above / "config.toml")) return of_run(above, path);
+      if (is_there(above / "config.toml")) return of_run(above, path);
     }
     throw Error("these are weights without the run that they are of",
                 "leave them in the run's folder, beside its config.toml", path.string());

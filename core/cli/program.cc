@@ -2,12 +2,15 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -69,6 +72,17 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::
   return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
 }
 
+// What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
+int with_output(int code, bool is_result) {
+  errno = 0;
+  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived) return code;
+  const int reason = errno;
+  std::fprintf(stderr, "capstan: %s\nnot all could be written to standard output%s\n", is_result ? "error" : "warning",
+               reason == 0 ? "" : (": " + meaning_of(reason)).c_str());
+  return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
+}
+
 // In the order in which --help lists them.
 void add_commands(CLI::App& app, Chosen& chosen) {
   add_run_command(app, chosen);
@@ -100,7 +114,7 @@ int program(int argc, char** argv) {
     return parse_failure(app, error, {argv + 1, argv + argc});
   }
   try {
-    return chosen({argc, argv, launch::process_environment()});
+    return with_output(chosen({argc, argv, launch::process_environment()}), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
     const int code = launch::report_exception(error);
     const bool is_run = app.got_subcommand("run") || app.got_subcommand("preflight");

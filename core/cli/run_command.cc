@@ -194,11 +194,17 @@ launch::Command command_of(const launch::RunArguments& arguments) { return {argu
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
 launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
                                   const launch::Rank& rank) {
+  constexpr char refused = '!';  // in front of a fault; no override begins so
   std::string found;
-  if (rank.first())
-    found = join(launch::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
-  for (auto& override : split(rank.communicator->exchange(found).front(), '\n'))
-    arguments.overrides.push_back(override);
+  try {
+    if (rank.first())
+      found = join(launch::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
+  } catch (const Error& error) {
+    found = refused + launch::error_text(error);
+  }
+  found = rank.communicator->exchange(found).front();
+  if (found.starts_with(refused)) throw ConfigurationRefused(found.substr(1));
+  for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
   return arguments;
 }
 
@@ -239,7 +245,7 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   phase = "in the pre-flight";
   if (const int code = preflight_of_run(rank, state.folder->path(), agreement); code != 0) return code;
   phase = "while loading the model";
-  state.resume = train::resume_run(job, communicator, *state.folder);
+  state.resume = train::resume_run(job, communicator);
   agreement.check();
   const auto show = rank.first() ? fill_progress() : nullptr;
   const auto progress = [&](std::int64_t done, std::int64_t all) {
@@ -248,6 +254,19 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   };
   state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());
   return 0;
+}
+
+// What is missing of the run's results for lack of room, said on rank 0 and known to all; the log's own lines are said
+// by each rank.
+bool has_lost_results(const launch::Rank& rank, RankState& state) {
+  constexpr std::chrono::milliseconds patience{5000};
+  const auto missing = rank.communicator->exchange(state.folder->finish(patience)).front();
+  if (rank.first() && !missing.empty()) {
+    log::error(cat("not all of the run's results could be written:\n", missing,
+                   "\n    fix: free space there; what the run has saved as checkpoints and weights is whole"));
+  }
+  if (const auto lines = log::finish(std::chrono::milliseconds(0)); !lines.empty()) log::warning(lines);
+  return !missing.empty();
 }
 
 int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
@@ -264,7 +283,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
                      save_setting(env, state.resume));
     const auto ended = loop.run();
     if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
-    if (!loop.stopped()) return static_cast<int>(ExitCode::success);
+    const bool lost = has_lost_results(rank, state);
+    if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
     stopped.when = cat("after step ", ended.steps);
   } catch (const train::Stopped&) {
     log::debug(cat("stopped ", stopped.when));
@@ -299,6 +319,9 @@ int run_rank(const launch::RunArguments& arguments, const launch::Environment& e
     } catch (const ConfigurationRefused& refused) {
       if (rank.first()) std::fputs(refused.what(), stderr);
     } catch (...) {
+      // What waits for a disk is lost with the process.
+      const auto missing = state->folder ? state->folder->finish(std::chrono::milliseconds(0)) : std::string();
+      if (!missing.empty()) log::error(missing);
       state->lock.reset();  // all else stays as it is; another process may go on with the run at once
       throw;
     }

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <array>
@@ -238,8 +239,7 @@ class TokenCacheCheck {
 
 TokenCacheBuilder::TokenCacheBuilder(std::shared_ptr<const DataSource> source, TokenCache cache)
     : source_(std::move(source)), cache_(std::move(cache)) {
-  std::error_code unreadable;  // it is then made, and what is wrong shows
-  if (std::filesystem::exists(cache_.file, unreadable))
+  if (is_there(cache_.file))
     check_ = std::make_unique<TokenCacheCheck>(cache_, static_cast<std::uint64_t>(source_->size()));
 }
 
@@ -249,7 +249,7 @@ TokenCacheBuilder::~TokenCacheBuilder() {
 }
 
 void TokenCacheBuilder::throw_unwritable() const {
-  const auto reason = std::string(std::strerror(errno));
+  const auto reason = meaning_of(errno);
   throw Error(damage_.empty() ? cat("cannot write the token cache: ", reason)
                               : cat("the token cache is damaged and cannot be made again: ", reason),
               "free some space, or set data.cache to another folder", cache_.file.string());

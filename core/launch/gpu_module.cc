@@ -1,6 +1,7 @@
 #include "launch/gpu_module.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <ATen/Context.h>
@@ -39,7 +40,7 @@ fs::path torch_cuda_library() {
 int cuda_major(const fs::path& module) {
   const fs::path torch_cuda = torch_cuda_library();
   for (const fs::path& file : {torch_cuda, module}) {
-    if (!fs::exists(file)) continue;
+    if (!is_there(file)) continue;
     for (const std::string& library : needed_libraries(file.string())) {
       if (library.starts_with("libcudart.so.")) return std::atoi(library.c_str() + std::string("libcudart.so.").size());
     }
@@ -118,7 +119,7 @@ std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const fs::path& ro
 GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request) {
   const comm::World& world = launch.world;
   const fs::path file = file_of(reinterpret_cast<const void*>(&choose_gpu)).parent_path() / "libcapstan_cuda.so";
-  if (!fs::exists(file)) {
+  if (!is_there(file)) {
     throw Error(cat("this build has no GPU module: ", file.string(), " does not exist"),
                 "build with cmake --preset cuda, or set device = \"cpu\"");
   }

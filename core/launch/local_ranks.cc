@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
+#include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 
@@ -116,17 +117,13 @@ class Stream {
     for (const std::string& line : split(std::string_view(pending_).substr(0, end), '\n'))
       out += cat(prefix_, line, '\n');
     pending_.erase(0, end + 1);
-    for (std::size_t written = 0; written < out.size();) {
-      const ssize_t count = write(to_, out.data() + written, out.size() - written);
-      if (count < 0 && errno != EINTR) return;  // nobody reads our output any more
-      written += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
-    }
+    to_.write(out);
   }
 
   std::string prefix_;
   std::string pending_;
   Descriptor from_;
-  int to_;
+  Output to_;
 };
 
 /// C strings for exec.

@@ -3,9 +3,11 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 
 #include "checkpoint/checkpoint.h"
@@ -44,8 +46,7 @@ std::string note_text(const Beginning& beginning) {
 
 std::vector<std::string> noted_lines(const fs::path& run_folder) {
   const auto file = run_folder / note;
-  std::error_code unreadable;
-  if (!fs::is_regular_file(file, unreadable)) return {};
+  if (!is_file(file)) return {};
   return split(trim(read_file(file)), '\n');
 }
 
@@ -66,16 +67,26 @@ struct Found {
 // Of <dir>/<name>, <name>-2, … the one that this command began; else any that this job did, which is then not its own.
 Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& name) {
   Found found;
-  std::error_code unreadable;
-  for (const auto& entry : fs::directory_iterator(dir, unreadable)) {
-    const auto other = entry.path().filename().string();
+  std::optional<FileError> unreadable;
+  for (const auto& path : entries_if_there(dir)) {
+    const auto other = path.filename().string();
     const bool numbered =
         other.starts_with(name + "-") && other.find_first_not_of("0123456789", name.size() + 1) == std::string::npos;
     if (other != name && !numbered) continue;
-    const auto lines = noted_lines(entry.path());
+    std::vector<std::string> lines;
+    try {
+      lines = noted_lines(path);
+    } catch (const FileError& error) {
+      unreadable = error;
+    }
     if (lines.size() != 3 || lines[0] != mine.job) continue;
-    const Found one{entry.path(), lines[2] == mine.command, lines[1] == "step " + mine.step};
+    const Found one{path, lines[2] == mine.command, lines[1] == "step " + mine.step};
     if (found.folder.empty() || found.rank() < one.rank()) found = one;
+  }
+  // The one that cannot be read may be the one: a new run beside it would begin from nothing.
+  if (unreadable && !found.same_command) {
+    unreadable->add_context("looking for the run that this job began before it was queued again");
+    throw FileError(*unreadable);
   }
   return found;
 }

@@ -25,7 +25,8 @@ void note_job(const Environment& env, const Command& command, const std::filesys
 /// command began, whatever number that run's folder has behind its name: run.name and checkpoint.resume. A script may
 /// hold several commands: each finds its own run, by its words, and by its step's number where words are the same.
 /// Nothing on a job's first start, for runs that save no checkpoints, and where this command left no run. A
-/// checkpoint.resume that names a folder stays until the run has a checkpoint of its own.
+/// checkpoint.resume that names a folder stays until the run has a checkpoint of its own. Throws FileError where the
+/// run may be one that cannot be read.
 std::vector<std::string> find_restarted(const Environment& env, const setup::RunOptions& run,
                                         const setup::CheckpointOptions& checkpoint, const Command& command);
 

@@ -195,6 +195,8 @@ Rank start_rank(const Launch& launch, const Early& early, const Environment& env
 int run_as_rank(const RunArguments& arguments, const Environment& env, const std::function<int(Rank&)>& body) {
   // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
   std::signal(SIGPIPE, SIG_IGN);
+  // So must be a file that has grown to the limit of ulimit -f.
+  std::signal(SIGXFSZ, SIG_IGN);
   const auto launch = read_launch(env);
   const auto early = read_early(arguments);
   if (const auto code = start_local_ranks(launch, early, arguments)) return *code;

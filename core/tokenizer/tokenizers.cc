@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <filesystem>
@@ -34,7 +35,7 @@ std::shared_ptr<const Tokenizer> open_file(const std::filesystem::path& file) {
 
 std::shared_ptr<const Tokenizer> open_folder(const std::filesystem::path& folder) {
   const auto file = folder / "tokenizer.json";
-  if (!std::filesystem::exists(file)) {
+  if (!is_there(file)) {
     throw Error(cat("there is no tokenizer.json in ", folder.string()),
                 cat("write it with Python: transformers.AutoTokenizer.from_pretrained(\"", folder.string(),
                     R"(").save_pretrained(")", folder.string(), R"("); or name another, such as "byte")"));
@@ -49,8 +50,8 @@ Tokenizer::~Tokenizer() = default;
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& name, const std::string& model_folder) {
   if (name == "byte" || (name == "auto" && model_folder.empty())) return std::make_shared<const ByteTokenizer>();
   if (name == "auto") return open_folder(model_folder);
-  if (std::filesystem::is_directory(name)) return open_folder(name);
-  if (std::filesystem::exists(name)) return open_file(name);
+  if (is_folder(name)) return open_folder(name);
+  if (is_there(name)) return open_file(name);
   if (name.find('/') != std::string::npos)
     throw Error(cat("there is no tokenizer ", name), "name a tokenizer.json, or a folder that holds one");
   throw Error(cat("there is no tokenizer '", name, "'"), suggestion(name, {"auto", "byte"}));

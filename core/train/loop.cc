@@ -58,7 +58,11 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
   started_.micro_batch = job.batch.micro_batch;
   started_.accumulation = job.batch.accumulation;
   started_.output_is_terminal = output_is_terminal;
-  if (setting.resume && setting.resume->reader) resume(*setting.resume->reader);
+  const bool goes_on = setting.resume && setting.resume->reader;
+  if (goes_on) resume(*setting.resume->reader);
+  // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
+  if (job.checkpoint->resume == "auto" && goes_on) folder.go_on_behind(started_.first_step);
+  if (job.checkpoint->resume == "auto" && !goes_on) folder.begin_anew();
 }
 
 void Loop::resume(checkpoint::Reader& reader) {

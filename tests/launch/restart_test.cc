@@ -117,3 +117,19 @@ TEST_CASE("tasks of an array are told apart") {
   CHECK(runs.found(task("3", "2"), command) == goes_on("x"));
   CHECK(runs.found(task("4", "2"), command).empty());
 }
+
+TEST_CASE("a run's note that cannot be read is not a run of another job") {
+  const Runs runs({"x", "x-2"});
+  launch::note_job(step("0"), with({}), runs.dir / "x-2");
+  CHECK(runs.found(step("0", "1"), with({})) == goes_on("x-2"));
+  // One that cannot be this job's does no harm where its own is found.
+  fs::create_symlink("slurm-job", runs.dir / "x/slurm-job");
+  CHECK(runs.found(step("0", "1"), with({})) == goes_on("x-2"));
+  fs::rename(runs.dir / "x-2/slurm-job", runs.dir / "x-2/note");
+  fs::create_symlink("slurm-job", runs.dir / "x-2/slurm-job");
+  CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})),
+                    Catch::Matchers::Contains("slurm-job: cannot look at it: Too many levels of symbolic links"));
+  fs::rename(runs.dir, runs.folder.path() / "elsewhere");
+  fs::create_symlink("runs", runs.dir);
+  CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})), Catch::Matchers::Contains("cannot list it: Too many"));
+}
