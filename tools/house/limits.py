@@ -3,7 +3,7 @@ import re
 
 from .cxx import bare
 
-BRANCH = re.compile(r'\b(?:if|for|while|case|catch)\b|&&|\|\||\?')
+BRANCH = re.compile(r'\b(?:if|for|while|switch|catch)\b|&&|\|\||\?')
 LAMBDA = re.compile(r'\[[^\[\]]*\]\s*(?:\([^()]*\)\s*)?(?:mutable\s*)?(?:->\s*[\w:<>,&*\s]+?)?\s*\{')
 
 
@@ -21,7 +21,7 @@ def without_lambdas(body):
 
 
 def complexity(source, first, last):
-    """1 and a branch each (McCabe), without what lambdas branch."""
+    """1 and a branch each (McCabe, a switch being one), without what lambdas branch."""
     body = '\n'.join(source.code.split('\n')[first - 1:last])
     return 1 + len(BRANCH.findall(without_lambdas(body)))
 

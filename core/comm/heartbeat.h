@@ -16,7 +16,7 @@ class CallLog;
 class FailureState;
 class Store;
 
-struct PulseSetup {
+struct HeartbeatSetup {
   World world;
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;        ///< this rank must outlive the others' goodbyes
@@ -31,14 +31,14 @@ struct PulseSetup {
 /// The thread that talks to the store: says each second that this rank lives, carries the first failure from and to
 /// the others, notices peers that fell silent (rank 0 watches all, rank 1 watches rank 0, everybody watches everybody
 /// after a connection broke) and asks all ranks where they are when a collective does not end.
-class Pulse {
+class Heartbeat {
  public:
-  Pulse(PulseSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
-        std::shared_ptr<FailureState> failure);
+  Heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+            std::shared_ptr<FailureState> failure);
   /// Closes if that has not been done.
-  ~Pulse();
-  Pulse(const Pulse&) = delete;
-  Pulse& operator=(const Pulse&) = delete;
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
 
   /// Says goodbye, or passes the failure on, and ends the thread. Where the store lives it waits for the others.
   void close();

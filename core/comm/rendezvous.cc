@@ -1,4 +1,4 @@
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -285,14 +285,14 @@ void wait_until_ready(Store& store, const ConnectOptions& options) {
 
 }  // namespace
 
-Meeting meet(const ConnectOptions& options) {
+Joined join_rendezvous(const ConnectOptions& options) {
   const World& world = options.world;
-  Meeting meeting;
+  Joined joined;
   const Published published(options);
-  meeting.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
+  joined.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
-  meeting.store = open_store(options, meeting.hosts_store, store_address);
-  Store& store = *meeting.store;
+  joined.store = open_store(options, joined.hosts_store, store_address);
+  Store& store = *joined.store;
   // Gloo's ranks must be of one address family, and the store may have answered each of them under another address:
   // rank 0's counts.
   constexpr auto first_address = "gloo-address";
@@ -301,11 +301,11 @@ Meeting meet(const ConnectOptions& options) {
   if (world.rank == 0) gather(store, options);
   wait_until_ready(store, options);
   const auto first = store.get(first_address);
-  meeting.address = world.rank == 0 ? first : gloo_address(options, first);
-  meeting.hosts = split(store.get("ready"), '\t');
-  meeting.where = options.rendezvous.host.empty() && meeting.hosts_store ? cat(store_address, ":", store.port())
-                                                                         : options.rendezvous.text();
-  return meeting;
+  joined.address = world.rank == 0 ? first : gloo_address(options, first);
+  joined.hosts = split(store.get("ready"), '\t');
+  joined.where = options.rendezvous.host.empty() && joined.hosts_store ? cat(store_address, ":", store.port())
+                                                                       : options.rendezvous.text();
+  return joined;
 }
 
 bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {

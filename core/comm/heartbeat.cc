@@ -1,4 +1,4 @@
-#include "comm/pulse.h"
+#include "comm/heartbeat.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
@@ -36,9 +36,9 @@ std::string alive_key(int rank) { return cat("alive/", rank); }
 
 }  // namespace
 
-class Pulse::Loop {
+class Heartbeat::Loop {
  public:
-  Loop(PulseSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+  Loop(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
        std::shared_ptr<FailureState> failure)
       : setup_(std::move(setup)),
         store_(std::move(store)),
@@ -86,7 +86,7 @@ class Pulse::Loop {
     const std::scoped_lock lock(mutex_);
     return positions_;
   }
-  const PulseSetup& setup() const { return setup_; }
+  const HeartbeatSetup& setup() const { return setup_; }
   FailureState& failure() { return *failure_; }
 
  private:
@@ -231,7 +231,7 @@ class Pulse::Loop {
     failure_->fail({-1, {}, cat(setup_.store_owner, " is gone: its connections are closed")});
   }
 
-  const PulseSetup setup_;
+  const HeartbeatSetup setup_;
   std::unique_ptr<Store> store_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
@@ -256,15 +256,15 @@ class Pulse::Loop {
   bool ended_ = false;
 };
 
-Pulse::Pulse(PulseSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
-             std::shared_ptr<FailureState> failure)
+Heartbeat::Heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+                     std::shared_ptr<FailureState> failure)
     : loop_(std::make_shared<Loop>(std::move(setup), std::move(store), std::move(log), std::move(failure))) {
   thread_ = std::thread([loop = loop_] { loop->run(); });
 }
 
-Pulse::~Pulse() { close(); }
+Heartbeat::~Heartbeat() { close(); }
 
-void Pulse::close() {
+void Heartbeat::close() {
   if (!thread_.joinable()) return;
   loop_->close();
   if (loop_->wait_for_end()) {
@@ -274,9 +274,9 @@ void Pulse::close() {
   }
 }
 
-bool Pulse::closing() const { return loop_->closing(); }
+bool Heartbeat::closing() const { return loop_->closing(); }
 
-void Pulse::find_failure(const std::string& reason) {
+void Heartbeat::find_failure(const std::string& reason) {
   loop_->suspect();
   loop_->failure().wait([] { return false; }, loop_->setup().silence + 2 * beat);
   const auto me = loop_->setup().world;
@@ -286,6 +286,6 @@ void Pulse::find_failure(const std::string& reason) {
        cat("it lost the connection to a peer: ", reason, positions.empty() ? "" : "\n  ", positions)});
 }
 
-std::chrono::milliseconds Pulse::unanswered() const { return loop_->unanswered(); }
+std::chrono::milliseconds Heartbeat::unanswered() const { return loop_->unanswered(); }
 
 }  // namespace capstan::comm

@@ -13,7 +13,7 @@ class FailureState;
 class Store;
 
 /// What a rank has when all ranks are there.
-struct Meeting {
+struct Joined {
   std::unique_ptr<Store> store;
   std::string address;             ///< this rank's, for Gloo
   std::vector<std::string> hosts;  ///< by rank
@@ -22,7 +22,7 @@ struct Meeting {
 };
 
 /// Opens or finds the store and waits until all ranks have come. Throws Error that names those that did not.
-Meeting meet(const ConnectOptions& options);
+Joined join_rendezvous(const ConnectOptions& options);
 
 /// Waits until all keys are in the store, looking out for a failure of the run and of the store. Returns false after
 /// `limit`.
