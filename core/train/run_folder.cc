@@ -172,7 +172,7 @@ std::string RunFolder::finish(std::chrono::milliseconds patience) {
       }
     }
     if (faults.empty()) return missing;
-    if (std::chrono::steady_clock::now() >= until) return missing.empty() ? faults : missing + "\n" + faults;
+    if (std::chrono::steady_clock::now() >= until) return missing.empty() ? faults : cat(missing, "\n", faults);
     std::this_thread::sleep_for(between);
   }
 }
