@@ -8,22 +8,28 @@
 namespace capstan::nn {
 namespace {
 
-// [B, S, T]: query s of row b sees key t when t is not behind the query's own position.
-at::Tensor visible(const at::Tensor& positions, std::int64_t keys) {
-  const auto index = at::arange(keys, positions.options());
-  return index.view({1, 1, keys}) <= positions.unsqueeze(-1);
+// [B, S, T]: query s of row b sees key t when t is not after the query's own position and, where there is a window, in
+// that.
+at::Tensor visible(const at::Tensor& positions, std::int64_t keys, std::optional<std::int64_t> window = {}) {
+  const auto index = at::arange(keys, positions.options()).view({1, 1, keys});
+  const auto own = positions.unsqueeze(-1);
+  const auto past = index <= own;
+  return window ? past.logical_and(index > own - *window) : past;
 }
 
-at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k) {
-  return at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril();
+at::Tensor causal_mask(const at::Tensor& q, const at::Tensor& k, std::optional<std::int64_t> window = {}) {
+  const auto past = at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril();
+  return window ? past.triu(1 - *window) : past;
 }
 
 double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
 
-// What is added to the scores: a bias [B or 1, heads, 1, keys] or nothing, and where keys are seen.
+// What is added to the scores: a bias [B or 1, heads, 1, keys] or nothing, where keys are seen, and what q k is
+// multiplied by.
 struct Scores {
   at::Tensor mask;
   at::Tensor bias;
+  double scale;
 };
 
 at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Scores& add,
@@ -31,7 +37,7 @@ at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const auto groups = q.size(1) / k.size(1);
   const auto keys = groups == 1 ? k : k.repeat_interleave(groups, 1);
   const auto values = groups == 1 ? v : v.repeat_interleave(groups, 1);
-  auto scores = at::matmul(q * scale_of(q), keys.transpose(-2, -1));
+  auto scores = at::matmul(q * add.scale, keys.transpose(-2, -1));
   if (add.bias.defined()) scores = scores + add.bias;
   scores = scores.masked_fill(add.mask.logical_not(), -std::numeric_limits<double>::infinity());
   auto probabilities = at::softmax(scores, -1).to(q.scalar_type());
@@ -53,25 +59,31 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
-                            const Batch& batch, KVCache* cache, std::size_t layer) {
+                            const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores) {
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
     return attend_apart(q, k, v, batch,
                         [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
-                          return causal_attention(queries, keys, values, dropout, own, nullptr, layer);
+                          return causal_attention(queries, keys, values, dropout, own, nullptr, layer, scores);
                         });
   }
+  const auto scale = scores.scale.value_or(scale_of(q));
   if (cache) {
     const bool decoding = cache->is_filled();
     const auto& entry = cache->put(layer, k, v, batch.positions);
     if (decoding) {
-      const auto mask = visible(batch.positions, entry.keys.size(2)).unsqueeze(1);
-      return plain_attention(q, entry.keys, entry.values, {mask, {}}, nullptr, batch);
+      const auto mask = visible(batch.positions, entry.keys.size(2), scores.window).unsqueeze(1);
+      return plain_attention(q, entry.keys, entry.values, {mask, {}, scale}, nullptr, batch);
     }
   }
+  // A row that is no longer than the window takes the plain causal kernel.
+  std::optional<std::int64_t> window;
+  if (scores.window.value_or(q.size(2)) < q.size(2)) window = scores.window;
   if (batch.training && dropout.probability() > 0)
-    return plain_attention(q, k, v, {causal_mask(q, k), {}}, &dropout, batch);
-  return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, std::nullopt, q.size(1) != k.size(1));
+    return plain_attention(q, k, v, {causal_mask(q, k, window), {}, scale}, &dropout, batch);
+  const bool grouped = q.size(1) != k.size(1);
+  const auto mask = window ? std::optional(causal_mask(q, k, window)) : std::nullopt;
+  return at::scaled_dot_product_attention(q, k, v, mask, 0.0, /*is_causal=*/!window, scores.scale, grouped);
 }
 
 namespace {
@@ -92,7 +104,10 @@ at::Tensor slopes_in(at::ScalarType type, std::int64_t heads) {
 
 }  // namespace
 
-Alibi::Alibi(std::int64_t heads) : single_(slopes_in(at::kFloat, heads)), exact_(slopes_in(at::kDouble, heads)) {}
+Alibi::Alibi(Layer& parent, std::int64_t heads)
+    : Layer(parent, "alibi"), single_(slopes_in(at::kFloat, heads)), exact_(slopes_in(at::kDouble, heads)) {}
+
+Alibi::~Alibi() = default;
 
 at::Tensor Alibi::slopes(const at::Tensor& like) const {
   const auto& all = like.scalar_type() == at::kDouble ? exact_ : single_;
@@ -119,14 +134,15 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
       const auto keys = entry.keys.size(2);
       const auto bias = slope * at::arange(keys, batch.positions.options());
       const auto mask = visible(batch.positions, keys).unsqueeze(1);
-      return plain_attention(q, entry.keys, entry.values, {mask, bias.unsqueeze(2)}, nullptr, batch);
+      return plain_attention(q, entry.keys, entry.values, {mask, bias.unsqueeze(2), scale_of(q)}, nullptr, batch);
     }
   }
   // The last key's bias is about 0, so that the largest numbers of the softmax are small.
   const auto bias = slope * (batch.positions - (q.size(2) - 1)).unsqueeze(1);
   const bool drops = batch.training && dropout.probability() > 0;
   if (drops || q.is_cpu())
-    return plain_attention(q, k, v, {causal_mask(q, k), bias.unsqueeze(2)}, drops ? &dropout : nullptr, batch);
+    return plain_attention(q, k, v, {causal_mask(q, k), bias.unsqueeze(2), scale_of(q)}, drops ? &dropout : nullptr,
+                           batch);
   const auto wide = with_bias_columns(q, k, bias, scale_of(q));
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
 }
@@ -146,32 +162,72 @@ WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const a
   return {at::cat({q, of_q.expand({q.size(0), q.size(1), q.size(2), columns})}, -1), at::cat({k, of_k}, -1)};
 }
 
-RotaryAttention::RotaryAttention(const Heads& heads, Rotary rotary, Linear qkv, Linear projection, Dropout dropout,
-                                 std::size_t layer)
-    : heads_(heads),
-      rotary_(std::move(rotary)),
-      qkv_(std::move(qkv)),
-      projection_(std::move(projection)),
-      dropout_(dropout),
-      layer_(layer) {}
+namespace {
 
-// How many heads of each kind a projection of so many features holds. All records are cut alike, so that a rank's part
-// has the whole's ratio, until key heads can't be cut further: then it holds one of them.
-RotaryAttention::Heads RotaryAttention::own_heads(std::int64_t features) const {
-  const auto all = features / heads_.dim;
-  const auto group = heads_.queries / heads_.keys + 2;
-  const auto keys = std::max<std::int64_t>(1, all / group);
-  return {all - 2 * keys, keys, heads_.dim};
+// One vector for every head acts on whatever heads a rank has; one of all heads' features is split with them.
+void make_norm(std::optional<RmsNorm>& norm, Layer& parent, const char* name, const WeightPtr& weight,
+               const Attention::Kind& kind) {
+  if (!weight) return;
+  const auto use = weight->numel() == kind.heads.dim ? Use::heads : Use::split;
+  norm.emplace(parent, name, weight, kind.norm_epsilon, use);
 }
 
-at::Tensor RotaryAttention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
-  auto fused = qkv_.forward(x);
+}  // namespace
+
+Attention::Attention(Layer& parent, Kind kind, Weights weights)
+    : Layer(parent, "attention"),
+      kind_(std::move(kind)),
+      qkv_(*this, "linear_qkv", Split::columns, std::move(weights.qkv.weight), std::move(weights.qkv.bias)),
+      projection_(*this, "linear_proj", Split::rows, std::move(weights.projection.weight),
+                  std::move(weights.projection.bias)),
+      dropout_(*this, parent.name() + ".attention.dropout", kind_.dropout) {
+  make_norm(query_norm_, *this, "query_norm", weights.query_norm, kind_);
+  make_norm(key_norm_, *this, "key_norm", weights.key_norm, kind_);
+  if (kind_.alibi) alibi_.emplace(*this, kind_.heads.queries);
+}
+
+Attention::~Attention() = default;
+
+// How many heads of each kind a product of so many features holds. All records are cut alike, so that a rank's part
+// has the whole's ratio, until key heads can't be cut further: then it holds one of them.
+Attention::Heads Attention::own_heads(std::int64_t features) const {
+  const auto& heads = kind_.heads;
+  const auto all = features / heads.dim;
+  const auto group = heads.queries / heads.keys + 2;
+  const auto keys = std::max<std::int64_t>(1, all / group);
+  return {all - 2 * keys, keys, heads.dim};
+}
+
+// [B, S, heads, dim], normed and turned to its positions.
+at::Tensor Attention::placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const {
+  auto x = heads;
+  if (norm) x = norm->use() == Use::heads ? norm->forward(x) : norm->forward(x.flatten(2)).view_as(x);
+  return kind_.rotary ? kind_.rotary->forward(x, batch.positions) : x;
+}
+
+// q, k and v [B, S, heads, dim] of what this rank's product holds.
+Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) const {
+  const auto rows = fused.size(0), columns = fused.size(1), dim = kind_.heads.dim;
+  if (kind_.order == Order::by_head) {
+    const auto each = fused.view({rows, columns, -1, 3, dim}).unbind(3);
+    return {placed(query_norm_, each[0], batch), placed(key_norm_, each[1], batch), each[2]};
+  }
   const auto own = own_heads(fused.size(-1));
-  fused = fused.view({fused.size(0), fused.size(1), -1, own.dim});
-  const auto parts = fused.split_with_sizes({own.queries + own.keys, own.keys}, 2);
-  const auto turned = rotary_.forward(parts[0], batch.positions).split_with_sizes({own.queries, own.keys}, 2);
-  const auto heads = [](const at::Tensor& t) { return t.transpose(1, 2); };
-  const auto y = causal_attention(heads(turned[0]), heads(turned[1]), heads(parts[1]), dropout_, batch, cache, layer_);
+  const auto heads = fused.view({rows, columns, -1, dim});
+  if (kind_.rotary && !query_norm_ && !key_norm_) {  // q and k turn in one call
+    const auto two = heads.split_with_sizes({own.queries + own.keys, own.keys}, 2);
+    const auto turned = kind_.rotary->forward(two[0], batch.positions).split_with_sizes({own.queries, own.keys}, 2);
+    return {turned[0], turned[1], two[1]};
+  }
+  const auto each = heads.split_with_sizes({own.queries, own.keys, own.keys}, 2);
+  return {placed(query_norm_, each[0], batch), placed(key_norm_, each[1], batch), each[2]};
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
+  const auto own = parts(qkv_.forward(x), batch);
+  const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
+  const auto y = alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)
+                        : causal_attention(q, k, v, dropout_, batch, cache, kind_.layer, kind_.scores);
   return projection_.forward(y.transpose(1, 2).flatten(2));
 }
 

@@ -2,6 +2,7 @@
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/swiglu.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace capstan::nn {
@@ -21,8 +22,13 @@ at::Tensor real_tokens(const Batch& batch, const at::TensorOptions& options) {
 
 }  // namespace
 
-Router::Router(Linear gate, std::int64_t experts_per_token)
-    : gate_(std::move(gate)), experts_per_token_(experts_per_token) {}
+Router::Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one)
+    : Layer(parent, std::move(name)),
+      gate_(*this, this->name(), Split::none, std::move(gate), nullptr),
+      experts_per_token_(experts_per_token),
+      sum_to_one_(sum_to_one) {}
+
+Router::~Router() = default;
 
 at::Tensor Router::probabilities(const at::Tensor& x) const { return at::softmax(gate_.forward(x), -1, wide(x)); }
 
@@ -36,7 +42,7 @@ Routing Router::forward(const at::Tensor& x, Kept* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
   auto weights = (probability.unsqueeze(1) * choices(experts, probability)).sum(-1);
-  weights = weights / weights.sum(-1, /*keepdim=*/true);
+  if (sum_to_one_) weights = weights / weights.sum(-1, /*keepdim=*/true);
   return {experts, weights.to(x.scalar_type())};
 }
 
@@ -79,6 +85,9 @@ at::Tensor balancing_loss(const std::vector<at::Tensor>& load) {
   return (load[0] * load[1]).sum() * experts / load[2].square().clamp_min(1);
 }
 
+LoadBalance::LoadBalance(Layer& parent) : Layer(parent, "balance") {}
+LoadBalance::~LoadBalance() = default;
+
 at::Tensor LoadBalance::forward(const std::vector<at::Tensor>& load) const {
   const auto experts = load[0].size(0);
   auto all = load;
@@ -92,8 +101,29 @@ at::Tensor LoadBalance::forward(const std::vector<at::Tensor>& load) const {
          sums[experts].square().clamp_min(1);
 }
 
-Experts::Experts(std::string name, WeightPtr gate_up, WeightPtr down)
-    : name_(std::move(name)), gate_up_(std::move(gate_up)), down_(std::move(down)) {}
+namespace {
+
+// Ranks along ep hold different experts, whose gradients therefore are not summed there. `rows`: the dimension that
+// data ranks cut where they do not share the experts evenly.
+void declare_experts(Weight& weight, std::int64_t rows) {
+  for (auto& record : weight.records()) {
+    std::erase(record.data_axes, layout::Axis::ep);
+    auto& dims = record.shard_dims;
+    if (std::find(dims.begin(), dims.end(), rows) == dims.end()) dims.push_back(rows);
+  }
+}
+
+}  // namespace
+
+Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down)
+    : Layer(parent, std::move(name)),
+      gate_up_(own(std::move(gate_up), Use::split)),
+      down_(own(std::move(down), Use::split)) {
+  declare_experts(*gate_up_, 2);
+  declare_experts(*down_, 1);
+}
+
+Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   const auto ends = counts.cumsum(0).to(at::kInt);
@@ -129,6 +159,30 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Kept* k
   const auto sorted_back = ops::permute_rows(results, back, order).view({x.size(0), copies, -1});
   const auto y = (sorted_back * weights.unsqueeze(-1)).sum(1);
   return after ? after(y) : y;
+}
+
+Mixture::Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one)
+    : Layer(parent, "mixture"),
+      router_(*this, "router", std::move(weights.gate), experts_per_token, sum_to_one),
+      experts_(*this, "experts", std::move(weights.gate_up), std::move(weights.down)) {}
+
+Mixture::~Mixture() = default;
+
+at::Tensor Mixture::forward(const at::Tensor& x, Kept& kept) const {
+  const auto all = enter ? enter(x) : x;
+  const auto tokens = all.flatten(0, 1);
+  const auto mixed = experts_.forward(tokens, router_.forward(tokens, &kept), &kept).view_as(all);
+  return leave ? leave(mixed) : mixed;
+}
+
+// The router computes its probabilities again, outside of the region that may be recomputed and returns one tensor: a
+// small product next to the experts'.
+void Mixture::count(Hidden& hidden, const at::Tensor& x, const Batch& batch, Kept& kept, bool balanced) const {
+  if (!batch.training) return;
+  hidden.expert_tokens.push_back(router_.tokens(batch, kept));
+  if (!balanced) return;
+  if (hidden.sums.empty()) hidden.sums = router_.no_load(x);
+  router_.add_load(hidden.sums, x.flatten(0, 1), batch, &kept);
 }
 
 }  // namespace capstan::nn

@@ -4,8 +4,11 @@
 #include <utility>
 
 namespace capstan::nn {
-VocabularyHead::VocabularyHead(std::string name, WeightPtr weight)
-    : name_(std::move(name)), weight_(std::move(weight)) {}
+
+VocabularyHead::VocabularyHead(Layer& parent, std::string name, WeightPtr weight)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), Use::split)) {}
+
+VocabularyHead::~VocabularyHead() = default;
 
 at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) const {
   const auto input = before ? before(x) : x;

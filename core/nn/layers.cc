@@ -7,8 +7,16 @@
 
 namespace capstan::nn {
 
-Linear::Linear(std::string name, Split may_split, WeightPtr weight, WeightPtr bias)
-    : name_(std::move(name)), may_split_(may_split), weight_(std::move(weight)), bias_(std::move(bias)) {}
+Linear::Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias)
+    : Layer(parent, std::move(name)),
+      may_split_(may_split),
+      weight_(own(std::move(weight), may_split == Split::none ? Use::states : Use::split)),
+      bias_(std::move(bias)) {
+  // Where inputs are split, results are partial sums and the bias is added to their sum.
+  if (bias_) own(bias_, may_split == Split::columns ? Use::split : Use::states);
+}
+
+Linear::~Linear() = default;
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
@@ -26,29 +34,65 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   return bias ? y + *bias : y;
 }
 
-Embedding::Embedding(std::string name, Split may_split, WeightPtr weight)
-    : name_(std::move(name)), may_split_(may_split), weight_(std::move(weight)) {}
+Embedding::Embedding(Layer& parent, std::string name, Split may_split, WeightPtr weight)
+    : Layer(parent, std::move(name)),
+      may_split_(may_split),
+      weight_(own(std::move(weight), may_split == Split::none ? Use::states : Use::split)) {}
+
+Embedding::~Embedding() = default;
 
 at::Tensor Embedding::forward(const at::Tensor& ids) const {
   return lookup ? lookup(weight_->value(), ids) : at::embedding(weight_->value(), ids);
 }
 
-LayerNorm::LayerNorm(WeightPtr weight, WeightPtr bias, double epsilon)
-    : weight_(std::move(weight)), bias_(std::move(bias)), epsilon_(epsilon) {}
+LayerNorm::LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPtr bias, double epsilon)
+    : Layer(parent, std::move(name)),
+      weight_(own(std::move(weight), Use::states)),
+      bias_(own(std::move(bias), Use::states)),
+      epsilon_(epsilon) {}
+
+LayerNorm::~LayerNorm() = default;
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   return at::layer_norm(x, {x.size(-1)}, weight_->value(), bias_->value(), epsilon_);
 }
 
-RmsNorm::RmsNorm(WeightPtr weight, double epsilon) : weight_(std::move(weight)), epsilon_(epsilon) {}
+RmsNorm::RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use)
+    : Layer(parent, std::move(name)), weight_(own(std::move(weight), use)), epsilon_(epsilon) {}
+
+RmsNorm::~RmsNorm() = default;
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
+  if (!mean_square) return at::rms_norm(x, {x.size(-1)}, weight_->value(), epsilon_);
+  const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const auto scale = (mean_square(wide.square().mean(-1, /*keepdim=*/true)) + epsilon_).rsqrt();
+  return (wide * scale * weight_->value()).to(x.scalar_type());
 }
 
-GatedMlp::GatedMlp(Linear gate_up, Linear down) : gate_up_(std::move(gate_up)), down_(std::move(down)) {}
+Mlp::Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down)
+    : Layer(parent, "mlp"),
+      kind_(kind),
+      up_(*this, "linear_fc1", Split::columns, std::move(up.weight), std::move(up.bias)),
+      down_(*this, "linear_fc2", Split::rows, std::move(down.weight), std::move(down.bias)) {}
 
-at::Tensor GatedMlp::forward(const at::Tensor& x) const { return down_.forward(ops::swiglu(gate_up_.forward(x))); }
+Mlp::~Mlp() = default;
+
+namespace {
+
+at::Tensor activated(Activation activation, const at::Tensor& x) {
+  if (activation == Activation::silu) return at::silu(x);
+  return at::gelu(x, activation == Activation::gelu ? "none" : "tanh");
+}
+
+}  // namespace
+
+at::Tensor Mlp::forward(const at::Tensor& x) const {
+  const auto y = up_.forward(x);
+  if (!kind_.gated) return down_.forward(activated(kind_.activation, y));
+  if (kind_.activation == Activation::silu) return down_.forward(ops::swiglu(y));
+  const auto parts = y.chunk(2, -1);
+  return down_.forward(activated(kind_.activation, parts[0]) * parts[1]);
+}
 
 namespace {
 
@@ -63,8 +107,10 @@ ops::DropoutKey key_of(std::uint64_t site, const Batch& batch) {
 
 }  // namespace
 
-Dropout::Dropout(const std::string& site, double probability)
-    : site_(ops::stable_hash(site)), probability_(probability) {}
+Dropout::Dropout(Layer& parent, const std::string& site, double probability)
+    : Layer(parent, site), site_(ops::stable_hash(site)), probability_(probability) {}
+
+Dropout::~Dropout() = default;
 
 at::Tensor Dropout::forward(const at::Tensor& x, const Batch& batch) const {
   if (!batch.training || probability_ == 0) return x;

@@ -5,28 +5,24 @@
 #include <capstan/nn/summary.h>
 
 #include <algorithm>
-#include <set>
 
 #include "checkpoint/checkpoint.h"
 #include "comm/planned_group.h"
+#include "setup/dry_run.h"
 #include "setup/precision.h"
-#include "setup/rehearse.h"
-#include "shard/parts.h"
+#include "shard/boxes.h"
+#include "shard/footprint.h"
 #include "shard/plan.h"
 
 namespace capstan::setup {
 namespace {
 
 void name_modules(const std::vector<std::unique_ptr<nn::Unit>>& units, const layout::FileMap& files) {
-  for (const auto& unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (auto& record : weight->records()) {
-        const auto found = files.tensors.find(record.name);
-        if (found == files.tensors.end() || !found->second.stack.empty()) continue;
-        const auto name = files.published(found->second.name);
-        record.module = name.substr(0, name.rfind('.'));
-      }
-    }
+  for (auto* record : nn::parameters(units)) {
+    const auto found = files.tensors.find(record->name);
+    if (found == files.tensors.end() || !found->second.stack.empty()) continue;
+    const auto name = files.published(found->second.name);
+    record->module = name.substr(0, name.rfind('.'));
   }
 }
 
@@ -36,15 +32,15 @@ void join_balances(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>&
   for (const auto local : common_local_axes(units)) std::erase(axes, local);
   if (job.mesh.size(axes) == 1) return;
   for (const auto& unit : units) {
-    for (auto* balance : unit->balances()) {
-      balance->counts.fill(
+    unit->each<nn::LoadBalance>([&](nn::LoadBalance& balance) {
+      balance.counts.fill(
           "data parallelism",
           [group = group(axes), label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
             auto sums = counts.clone();
             group->all_reduce(sums, comm::ReduceOp::sum, label);
             return sums;
           });
-    }
+    });
   }
 }
 
@@ -83,14 +79,11 @@ std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong
     each_strategy(job, "placement of unit " + unit->name(),
                   [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
+    nn::refuse_undeclared(*unit);
   }
   join_balances(job, units, group);
   if (job.purpose == Purpose::train) return units;
-  for (auto& unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (auto& record : weight->records()) record.trainable = false;  // no gradient, no optimizer state
-    }
-  }
+  for (auto* record : nn::parameters(units)) record->trainable = false;  // no gradient, no optimizer state
   return units;
 }
 
@@ -101,30 +94,18 @@ std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& un
 }
 
 std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
-  std::vector<const layout::Param*> records;
-  std::set<const layout::Param*> seen;
-  for (const auto* unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        if (seen.insert(&record).second) records.push_back(&record);
-      }
-    }
-  }
-  return records;
+  const auto records = nn::parameters(units);
+  return {records.begin(), records.end()};
 }
 
 std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   const layout::Param* first = nullptr;
-  for (const auto& unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        if (!record.trainable) continue;
-        if (!first) first = &record;
-        if (record.local_axes == first->local_axes) continue;
-        throw Error(cat("gradients of ", first->name, " and ", record.name, " are local on different axes"),
-                    "a strategy that keeps gradients local marks all trainable records alike, in place()");
-      }
-    }
+  for (const auto* record : nn::parameters(units)) {
+    if (!record->trainable) continue;
+    if (!first) first = record;
+    if (record->local_axes == first->local_axes) continue;
+    throw Error(cat("gradients of ", first->name, " and ", record->name, " are local on different axes"),
+                "a strategy that keeps gradients local marks all trainable records alike, in place()");
   }
   return first ? first->local_axes : std::vector<layout::Axis>{};
 }
@@ -160,7 +141,7 @@ void add_micro_step(const Job& job, const shard::EngineOptions& options, Predict
   const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
   MicroStepMemory step;
   try {
-    step = rehearse(job, options);
+    step = dry_run(job, options);
   } catch (const std::exception& error) {
     prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
     return;

@@ -32,13 +32,10 @@ class Embedding : public nn::Unit {
  public:
   Embedding(const nn::WeightPtr& table, double dropout)
       : Unit("embedding"),
-        tokens_("tokens", nn::Split::vocabulary, add(table)),
-        positions_("positions", nn::Split::none,
+        tokens_(*this, "tokens", nn::Split::vocabulary, table),
+        positions_(*this, "positions", nn::Split::none,
                    add_record("positions.weight", {positions, width}, Init::normal(0.1), true)),
-        dropout_("embedding.dropout", dropout) {
-    expose(tokens_);
-    expose(positions_);
-  }
+        dropout_(*this, "embedding.dropout", dropout) {}
 
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) override {
     hidden.states = dropout_.forward(tokens_.forward(batch.tokens) + positions_.forward(batch.positions), batch);
@@ -57,20 +54,17 @@ class Block : public nn::Unit {
   Block(std::size_t index, double dropout)
       : Unit("blocks." + std::to_string(index)),
         index_(index),
-        norm_(vector("norm.weight", width, Init::ones()), vector("norm.bias", width, Init::zeros()), 1e-5),
-        qkv_("linear_qkv", nn::Split::columns, fused("weight", {width, width}), fused("bias", {width})),
-        projection_("linear_proj", nn::Split::rows, matrix("proj.weight", {width, width}),
+        norm_(*this, "norm", vector("norm.weight", width, Init::ones()), vector("norm.bias", width, Init::zeros()),
+              1e-5),
+        qkv_(*this, "linear_qkv", nn::Split::columns, fused("weight", {width, width}), fused("bias", {width})),
+        projection_(*this, "linear_proj", nn::Split::rows, matrix("proj.weight", {width, width}),
                     vector("proj.bias", width, Init::zeros())),
-        up_("linear_fc1", nn::Split::columns, matrix("up.weight", {inner, width}),
+        up_(*this, "linear_fc1", nn::Split::columns, matrix("up.weight", {inner, width}),
             vector("up.bias", inner, Init::zeros())),
-        down_("linear_fc2", nn::Split::rows, matrix("down.weight", {width, inner}),
+        down_(*this, "linear_fc2", nn::Split::rows, matrix("down.weight", {width, inner}),
               vector("down.bias", width, Init::zeros())),
-        attention_dropout_(name() + ".attention.dropout", dropout),
-        dropout_(name() + ".dropout", dropout) {
-    for (auto* linear : {&qkv_, &projection_, &up_, &down_}) expose(*linear);
-    expose(attention_);
-    expose(mlp_);
-  }
+        attention_dropout_(*this, name() + ".attention.dropout", dropout),
+        dropout_(*this, name() + ".dropout", dropout) {}
 
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override {
     const auto x = norm_.forward(hidden.states);
@@ -115,15 +109,15 @@ class Block : public nn::Unit {
   nn::Linear down_;
   nn::Dropout attention_dropout_;
   nn::Dropout dropout_;
-  nn::Region attention_{"attention"};
-  nn::Region mlp_{"mlp"};
+  nn::Region attention_{*this, "attention"};
+  nn::Region mlp_{*this, "mlp"};
 };
 
 class Head : public nn::Unit {
  public:
   explicit Head(const nn::WeightPtr& table)
       : Unit("head"),
-        norm_(add_record("norm.weight", {width}, Init::ones(), false),
+        norm_(*this, "norm", add_record("norm.weight", {width}, Init::ones(), false),
               add_record("norm.bias", {width}, Init::zeros(), false), 1e-5),
         table_(add(table)) {}
 

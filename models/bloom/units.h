@@ -25,28 +25,20 @@ class Block : public nn::Unit {
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
-  nn::LayerNorm make_norm(const BloomOptions& options, const std::string& name);
-  nn::Linear make_linear(const BloomOptions& options, const std::string& name, const std::string& record,
-                         nn::Split split, const std::vector<std::int64_t>& features, std::int64_t in);
-  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const;
-  at::Tensor feed_forward(const at::Tensor& x) const;
+  nn::WeightPtr norm_record(const BloomOptions& options, const std::string& name, capstan::layout::Init init);
+  nn::LinearWeights weights(const BloomOptions& options, const std::string& record,
+                            const std::vector<std::int64_t>& features, std::int64_t in);
 
   std::string file_;  // the block's prefix in record names: Hugging Face's "h.3"
-  std::size_t index_;
-  std::int64_t head_dim_;
   bool residual_after_norm_;
   nn::LayerNorm norm1_;
   nn::LayerNorm norm2_;
-  nn::Linear qkv_;
-  nn::Linear projection_;
-  nn::Linear up_;
-  nn::Linear down_;
-  nn::Alibi alibi_;
-  nn::Dropout attention_dropout_;
+  nn::Attention attention_;
+  nn::Mlp mlp_;
   nn::Dropout dropout1_;
   nn::Dropout dropout2_;
-  nn::Region attention_{"attention"};
-  nn::Region mlp_{"mlp"};
+  nn::Region attention_region_{*this, "attention"};
+  nn::Region mlp_region_{*this, "mlp"};
 };
 
 /// Final norm and head: the loss sum, or logits of each row's last position.

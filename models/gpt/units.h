@@ -26,25 +26,19 @@ class Block : public nn::Unit {
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
-  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, nn::KVCache* cache) const;
-  at::Tensor feed_forward(const at::Tensor& x) const;
   nn::WeightPtr fused_qkv(const std::string& suffix, const GptOptions& options, bool is_bias);
+  nn::WeightPtr vector(const std::string& record, std::int64_t size, capstan::layout::Init init);
+  nn::WeightPtr matrix(const std::string& record, std::int64_t out, std::int64_t in, double std);
 
   std::string file_;  // the block's prefix in record names: Hugging Face's "h.3"
-  std::size_t index_;
-  std::int64_t head_dim_;
-  bool exact_gelu_;
   nn::LayerNorm norm1_;
   nn::LayerNorm norm2_;
-  nn::Linear qkv_;
-  nn::Linear projection_;
-  nn::Linear up_;
-  nn::Linear down_;
-  nn::Dropout attention_dropout_;
+  nn::Attention attention_;
+  nn::Mlp mlp_;
   nn::Dropout dropout1_;
   nn::Dropout dropout2_;
-  nn::Region attention_{"attention"};
-  nn::Region mlp_{"mlp"};
+  nn::Region attention_region_{*this, "attention"};
+  nn::Region mlp_region_{*this, "mlp"};
 };
 
 /// Final norm and head: the loss sum, or logits of each row's last position.

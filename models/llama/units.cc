@@ -23,17 +23,15 @@ nn::Rotary rotary(const LlamaOptions& o) {
 }  // namespace
 
 EmbeddingUnit::EmbeddingUnit(const nn::WeightPtr& tokens)
-    : Unit("embedding"), tokens_("embed_tokens", nn::Split::vocabulary, add(tokens)) {
-  expose(tokens_);
-}
+    : Unit("embedding"), tokens_(*this, "embed_tokens", nn::Split::vocabulary, tokens) {}
 
 nn::Hidden EmbeddingUnit::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = tokens_.forward(batch.tokens);
   return hidden;
 }
 
-nn::Linear Block::linear(const LlamaOptions& o, const std::string& name, nn::Split split, std::int64_t in,
-                         const std::vector<std::pair<std::string, std::int64_t>>& parts, bool bias) {
+nn::LinearWeights Block::weights(const LlamaOptions& o, std::int64_t in,
+                                 const std::vector<std::pair<std::string, std::int64_t>>& parts, bool bias) {
   std::vector<capstan::layout::Param> weights;
   std::vector<capstan::layout::Param> biases;
   for (const auto& [part, features] : parts) {
@@ -41,44 +39,42 @@ nn::Linear Block::linear(const LlamaOptions& o, const std::string& name, nn::Spl
     biases.push_back(nn::record(cat(file_, ".", part, ".bias"), {features}, Init::zeros(), false));
   }
   auto weight = add_group(std::move(weights));
-  return {name, split, std::move(weight), bias ? add_group(std::move(biases)) : nullptr};
+  return {std::move(weight), bias ? add_group(std::move(biases)) : nullptr};
 }
 
-nn::RotaryAttention Block::make_attention(const LlamaOptions& o, std::int64_t index) {
+nn::Attention::Weights Block::attention_weights(const LlamaOptions& o) {
   const auto queries = o.num_heads * o.dim(), keys = o.kv_heads() * o.dim();
   auto qkv =
-      linear(o, "linear_qkv", nn::Split::columns, o.hidden_size,
-             {{"self_attn.q_proj", queries}, {"self_attn.k_proj", keys}, {"self_attn.v_proj", keys}}, o.qkv_bias());
-  auto projection =
-      linear(o, "linear_proj", nn::Split::rows, queries, {{"self_attn.o_proj", o.hidden_size}}, o.attention_bias);
-  return {{o.num_heads, o.kv_heads(), o.dim()},
-          rotary(o),
-          std::move(qkv),
-          std::move(projection),
-          nn::Dropout(name() + ".attention.dropout", o.attention_dropout),
-          static_cast<std::size_t>(index)};
+      weights(o, o.hidden_size, {{"self_attn.q_proj", queries}, {"self_attn.k_proj", keys}, {"self_attn.v_proj", keys}},
+              o.qkv_bias());
+  auto projection = weights(o, queries, {{"self_attn.o_proj", o.hidden_size}}, o.attention_bias);
+  return {std::move(qkv), std::move(projection), nullptr, nullptr};
 }
 
-nn::GatedMlp Block::make_mlp(const LlamaOptions& o) {
-  auto gate_up = linear(o, "linear_fc1", nn::Split::columns, o.hidden_size,
-                        {{"mlp.gate_proj", o.ff_dim}, {"mlp.up_proj", o.ff_dim}}, o.mlp_bias);
-  return {std::move(gate_up),
-          linear(o, "linear_fc2", nn::Split::rows, o.ff_dim, {{"mlp.down_proj", o.hidden_size}}, o.mlp_bias)};
+namespace {
+
+nn::Attention::Kind attention_kind(const LlamaOptions& o, std::int64_t index) {
+  nn::Attention::Kind kind;
+  kind.heads = {o.num_heads, o.kv_heads(), o.dim()};
+  kind.rotary = rotary(o);
+  kind.dropout = o.attention_dropout;
+  kind.layer = static_cast<std::size_t>(index);
+  return kind;
 }
+
+}  // namespace
 
 Block::Block(const LlamaOptions& o, std::int64_t index)
     : Unit(cat("blocks.", index)),
       file_(cat("model.layers.", index)),
-      norm1_(add_record(file_ + ".input_layernorm.weight", {o.hidden_size}, Init::ones(), false), o.rms_norm_epsilon),
-      norm2_(add_record(file_ + ".post_attention_layernorm.weight", {o.hidden_size}, Init::ones(), false),
+      norm1_(*this, "norm1", add_record(file_ + ".input_layernorm.weight", {o.hidden_size}, Init::ones(), false),
              o.rms_norm_epsilon),
-      attention_(make_attention(o, index)),
-      mlp_(make_mlp(o)) {
-  expose(attention_);
-  expose(mlp_);
-  expose(attention_region_);
-  expose(mlp_region_);
-}
+      norm2_(*this, "norm2",
+             add_record(file_ + ".post_attention_layernorm.weight", {o.hidden_size}, Init::ones(), false),
+             o.rms_norm_epsilon),
+      attention_(*this, attention_kind(o, index), attention_weights(o)),
+      mlp_(*this, {}, weights(o, o.hidden_size, {{"mlp.gate_proj", o.ff_dim}, {"mlp.up_proj", o.ff_dim}}, o.mlp_bias),
+           weights(o, o.ff_dim, {{"mlp.down_proj", o.hidden_size}}, o.mlp_bias)) {}
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   // By value: a recomputed region runs again in backward.
@@ -91,10 +87,8 @@ nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache
 
 Head::Head(const LlamaOptions& o, const nn::WeightPtr& matrix)
     : Unit("head"),
-      norm_(add_record("model.norm.weight", {o.hidden_size}, Init::ones(), false), o.rms_norm_epsilon),
-      head_("lm_head", add(matrix)) {
-  expose(head_);
-}
+      norm_(*this, "norm", add_record("model.norm.weight", {o.hidden_size}, Init::ones(), false), o.rms_norm_epsilon),
+      head_(*this, "lm_head", matrix) {}
 
 nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = head_.forward(norm_.forward(hidden.states), batch);

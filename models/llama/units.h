@@ -24,19 +24,18 @@ class Block : public nn::Unit {
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
-  // A product of the parts' features, fused; `bias`: each has one.
-  nn::Linear linear(const LlamaOptions& options, const std::string& name, nn::Split split, std::int64_t in,
-                    const std::vector<std::pair<std::string, std::int64_t>>& parts, bool bias);
-  nn::RotaryAttention make_attention(const LlamaOptions& options, std::int64_t index);
-  nn::GatedMlp make_mlp(const LlamaOptions& options);
+  // Of a product of the parts' features, fused; `bias`: each has one.
+  nn::LinearWeights weights(const LlamaOptions& options, std::int64_t in,
+                            const std::vector<std::pair<std::string, std::int64_t>>& parts, bool bias);
+  nn::Attention::Weights attention_weights(const LlamaOptions& options);
 
   std::string file_;  // the block's prefix in record names: Hugging Face's "model.layers.3"
   nn::RmsNorm norm1_;
   nn::RmsNorm norm2_;
-  nn::RotaryAttention attention_;
-  nn::GatedMlp mlp_;
-  nn::Region attention_region_{"attention"};
-  nn::Region mlp_region_{"mlp"};
+  nn::Attention attention_;
+  nn::Mlp mlp_;
+  nn::Region attention_region_{*this, "attention"};
+  nn::Region mlp_region_{*this, "mlp"};
 };
 
 /// Final norm and head: the loss sum, or logits of each row's last position.

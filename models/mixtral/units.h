@@ -25,19 +25,17 @@ class Block : public nn::Unit {
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
-  nn::RotaryAttention make_attention(const MixtralOptions& options, std::int64_t index);
-  nn::Experts make_experts(const MixtralOptions& options);
-  at::Tensor mix(const at::Tensor& x, nn::Kept& kept) const;
+  nn::Attention::Weights attention_weights(const MixtralOptions& options);
+  nn::Mixture::Weights mixture_weights(const MixtralOptions& options);
 
   std::string file_;  // the block's prefix in record names: Hugging Face's "model.layers.3"
   bool aux_loss_;
   nn::RmsNorm norm1_;
   nn::RmsNorm norm2_;
-  nn::RotaryAttention attention_;
-  nn::Router router_;
-  nn::Experts experts_;
-  nn::Region attention_region_{"attention"};
-  nn::Region mlp_region_{"mlp"};
+  nn::Attention attention_;
+  nn::Mixture mixture_;
+  nn::Region attention_region_{*this, "attention"};
+  nn::Region mlp_region_{*this, "mlp"};
 };
 
 /// Final norm and head: the loss sum, or logits of each row's last position. In training with router_aux_loss,
@@ -49,7 +47,7 @@ class Head : public nn::Unit {
 
  private:
   double aux_loss_coef_;
-  nn::LoadBalance balance_;
+  nn::LoadBalance balance_{*this};
   nn::RmsNorm norm_;
   nn::VocabularyHead head_;
 };

@@ -99,8 +99,9 @@ TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any n
 TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding") {
   constexpr std::int64_t tokens = 203, hidden = 64, ff = 96, count = 8;
   const auto function = [](const std::vector<at::Tensor>& in) {
-    const nn::Router router({"router", nn::Split::none, bound("gate", in[1]), nullptr}, 2);
-    const nn::Experts experts("experts", bound("gate_up", in[2]), bound("down", in[3]));
+    nn::Layer root("root");
+    const nn::Router router(root, "router", bound("gate", in[1]), 2);
+    const nn::Experts experts(root, "experts", bound("gate_up", in[2]), bound("down", in[3]));
     return experts.forward(in[0], router.forward(in[0]));
   };
   // Far apart logits, so that bfloat16 chooses the same experts.
@@ -127,8 +128,9 @@ TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding") 
 TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to rounding") {
   for (const std::int64_t dim : {64, 96, 128}) {
     constexpr std::int64_t heads = 4, length = 1024;
-    const nn::Alibi alibi(heads);
-    const nn::Dropout none("attention", 0);
+    nn::Layer root("root");
+    const nn::Alibi alibi(root, heads);
+    const nn::Dropout none(root, "attention", 0);
     const auto function = [&](at::Device device) {
       nn::Batch batch;
       batch.positions = at::arange(length, at::TensorOptions(at::kLong).device(device)).expand({2, length});

@@ -15,7 +15,8 @@ using capstan::testing::numbers;
 
 namespace {
 
-const nn::Dropout no_dropout("attention", 0);
+nn::Layer root("root");
+const nn::Dropout no_dropout(root, "attention", 0);
 
 nn::Batch batch_of(std::int64_t rows, std::int64_t length, bool training = false) {
   nn::Batch batch;
@@ -61,16 +62,17 @@ at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 TEST_CASE("ALiBi adds slope times distance, for powers of two and other numbers of heads") {
   const int heads = GENERATE(1, 4, 6, 12);
   const auto q = numbers({2, heads, 7, 4}, 0.1), k = numbers({2, heads, 7, 4}, 0.5), v = numbers({2, heads, 7, 4}, 0.9);
-  const auto got = nn::Alibi(heads).attention(q, k, v, no_dropout, batch_of(2, 7), nullptr, 0);
+  const auto got = nn::Alibi(root, heads).attention(q, k, v, no_dropout, batch_of(2, 7), nullptr, 0);
   CHECK(difference(got, reference(q, k, v, slopes(heads))) < 1e-13);
   // float32's slopes come from float32 powers.
-  const auto single = nn::Alibi(heads).attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), no_dropout,
-                                                 batch_of(2, 7), nullptr, 0);
+  const auto single =
+      nn::Alibi(root, heads)
+          .attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), no_dropout, batch_of(2, 7), nullptr, 0);
   CHECK(difference(single.to(at::kDouble), got) < 1e-5);
 }
 
 TEST_CASE("a rank's heads have their own slopes") {
-  nn::Alibi part(6);
+  nn::Alibi part(root, 6);
   part.own_heads.fill("tensor_parallel", [](const at::Tensor& all) { return all.narrow(0, 2, 3); });
   const auto q = numbers({1, 3, 5, 4}, 0.1), k = numbers({1, 3, 5, 4}, 0.5), v = numbers({1, 3, 5, 4}, 0.9);
   const auto all = slopes(6);
@@ -81,7 +83,7 @@ TEST_CASE("a rank's heads have their own slopes") {
 TEST_CASE("ALiBi with the cache: a prompt, then a token at a time, equals the full sequence") {
   const auto q = numbers({2, 3, 8, 4}, 0.1), k = numbers({2, 3, 8, 4}, 0.5), v = numbers({2, 3, 8, 4}, 0.9);
   const auto expected = reference(q, k, v, slopes(3));
-  const nn::Alibi alibi(3);
+  const nn::Alibi alibi(root, 3);
   nn::KVCache cache(10);
   const auto part = [](const at::Tensor& t, std::int64_t begin, std::int64_t count) {
     return t.narrow(2, begin, count);
@@ -98,8 +100,8 @@ TEST_CASE("ALiBi with the cache: a prompt, then a token at a time, equals the fu
 }
 
 TEST_CASE("ALiBi's dropout acts on the probabilities, and its gradients are the numeric ones") {
-  const nn::Alibi alibi(2);
-  const nn::Dropout some("attention", 0.4);
+  const nn::Alibi alibi(root, 2);
+  const nn::Dropout some(root, "attention", 0.4);
   const auto batch = batch_of(1, 4, true);
   const auto q = numbers({1, 2, 4, 3}, 0.1), k = numbers({1, 2, 4, 3}, 0.5);
   // Values that are the identity show the probabilities.

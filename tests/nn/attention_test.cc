@@ -94,8 +94,9 @@ at::Tensor attend(const Inputs& in, const nn::Dropout& dropout, const nn::Batch&
   return nn::causal_attention(in.q, in.k, in.v, dropout, batch, nullptr, 0);
 }
 
-const nn::Dropout no_dropout("attention", 0);
-const nn::Dropout some_dropout("attention", 0.4);
+nn::Layer root("root");
+const nn::Dropout no_dropout(root, "attention", 0);
+const nn::Dropout some_dropout(root, "attention", 0.4);
 
 }  // namespace
 
@@ -131,7 +132,7 @@ TEST_CASE("dropout on the probabilities follows step, sample and seed, and not t
   const auto out = attend(in, some_dropout, batch_of({3, 8}));
   CHECK(at::equal(attend(in, some_dropout, batch_of({3, 8})), out));
   CHECK(difference(attend(in, some_dropout, batch_of({3, 8}, 4)), out) > 0.1);
-  CHECK(difference(attend(in, nn::Dropout("elsewhere", 0.4), batch_of({3, 8})), out) > 0.1);
+  CHECK(difference(attend(in, nn::Dropout(root, "elsewhere", 0.4), batch_of({3, 8})), out) > 0.1);
   auto other_seed = batch_of({3, 8});
   other_seed.seed = 8;
   CHECK(difference(attend(in, some_dropout, other_seed), out) > 0.1);

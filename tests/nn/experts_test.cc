@@ -19,8 +19,13 @@ namespace {
 
 constexpr std::int64_t tokens = 11, hidden = 6, ff = 5, count = 4;
 
+nn::Layer& root() {
+  static nn::Layer layer("root");
+  return layer;
+}
+
 nn::Router make_router(const at::Tensor& gate, std::int64_t chosen) {
-  return {nn::Linear("router", nn::Split::none, bound("gate", gate), nullptr), chosen};
+  return {root(), "router", bound("gate", gate), chosen};
 }
 
 struct Example {
@@ -29,7 +34,7 @@ struct Example {
   at::Tensor gate_up = numbers({count, 2, ff, hidden}, 0.5);
   at::Tensor down = numbers({count, hidden, ff}, 0.7);
 
-  nn::Experts experts() const { return {"experts", bound("gate_up", gate_up), bound("down", down)}; }
+  nn::Experts experts() const { return {root(), "experts", bound("gate_up", gate_up), bound("down", down)}; }
   at::Tensor expert(std::int64_t e, const at::Tensor& token) const {
     return down[e].mv(at::silu(gate_up[e][0].mv(token)) * gate_up[e][1].mv(token));
   }
@@ -85,13 +90,13 @@ TEST_CASE("an expert without tokens changes nothing") {
 TEST_CASE("gradients of experts and router are the numeric ones") {
   const Example e;
   const auto function = [](const std::vector<at::Tensor>& in) {
-    const nn::Experts experts("experts", bound("gate_up", in[2]), bound("down", in[3]));
+    const nn::Experts experts(root(), "experts", bound("gate_up", in[2]), bound("down", in[3]));
     return experts.forward(in[0], make_router(in[1], 2).forward(in[0]));
   };
   CHECK(jacobian_error(function, {e.x, e.gate, e.gate_up, e.down}) < 1e-7);
 }
 
-TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after act where ff is split") {
+TEST_CASE("the ports: an exchange gets sorted rows and counts, before and after act where ff is split") {
   const Example e;
   const auto routing = make_router(e.gate, 2).forward(e.x);
   auto experts = e.experts();
@@ -119,7 +124,7 @@ TEST_CASE("the slots: an exchange gets sorted rows and counts, before and after 
   // Half of ff on each of two ranks: the parts add up.
   auto sum = at::zeros_like(e.x);
   for (const auto& [begin, length] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 2}}) {
-    const nn::Experts part("experts", bound("gate_up", e.gate_up.narrow(2, begin, length).contiguous()),
+    const nn::Experts part(root(), "experts", bound("gate_up", e.gate_up.narrow(2, begin, length).contiguous()),
                            bound("down", e.down.narrow(2, begin, length).contiguous()));
     sum += part.forward(e.x, routing);
   }
@@ -205,12 +210,12 @@ TEST_CASE("the shares of ranks that see parts of a micro-batch add up to the bal
     return balance.forward(load);
   };
   const auto whole_gate = e.gate.clone().requires_grad_(true);
-  const auto whole = loss_of(e.x, whole_gate, {});
+  const auto whole = loss_of(e.x, whole_gate, nn::LoadBalance(root()));
   whole.backward();
   const auto parts = e.x.split_with_sizes({4, 7});
   at::Tensor all = at::zeros({count + 1}, at::kDouble);
   for (const auto& part : parts) {
-    nn::LoadBalance look;
+    nn::LoadBalance look(root());
     look.counts.fill("test", [&](const at::Tensor& counts) {
       all += counts;
       return counts;
@@ -220,7 +225,7 @@ TEST_CASE("the shares of ranks that see parts of a micro-batch add up to the bal
   const auto gate = e.gate.clone().requires_grad_(true);
   at::Tensor sum = at::zeros({}, at::kDouble);
   for (const auto& part : parts) {
-    nn::LoadBalance balance;
+    nn::LoadBalance balance(root());
     balance.counts.fill("test", [&](const at::Tensor& counts) {
       CHECK_FALSE(counts.requires_grad());
       return all;

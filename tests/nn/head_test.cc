@@ -14,7 +14,8 @@ namespace {
 struct Example {
   at::Tensor x = numbers({2, 4, 5}, 0.1);
   at::Tensor matrix = numbers({7, 5}, 0.4);
-  nn::VocabularyHead head{"lm_head", bound("lm_head.weight", matrix)};
+  nn::Layer root{"root"};
+  nn::VocabularyHead head{root, "lm_head", bound("lm_head.weight", matrix)};
   nn::Batch with_labels() const {
     nn::Batch batch;
     batch.labels = at::tensor({1, -100, 6, 0, 3, 2, -100, -100}, at::kLong).view({2, 4});
@@ -39,7 +40,7 @@ TEST_CASE("the head's loss is the sum over targets, its logits are those of each
   CHECK(difference(last, at::stack({logits[0][2], logits[1][0]})) < 1e-14);
 }
 
-TEST_CASE("the head's slots") {
+TEST_CASE("the head's ports") {
   Example e;
   e.head.before.fill("tp", [](const at::Tensor& x) { return x * 2; });
   e.head.loss.fill("tp", [](const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& labels) {

@@ -23,8 +23,9 @@ struct Example {
   at::Tensor w = numbers({3, 5}, 0.2);
   at::Tensor b = numbers({3}, 0.4);
   at::Tensor x = numbers({2, 4, 5}, 0.6);
-  nn::Linear with_bias{"linear", nn::Split::none, bound("w", w), bound("b", b)};
-  nn::Linear without{"linear", nn::Split::none, bound("w", w), nullptr};
+  nn::Layer root{"root"};
+  nn::Linear with_bias{root, "linear", nn::Split::none, bound("w", w), bound("b", b)};
+  nn::Linear without{root, "linear", nn::Split::none, bound("w", w), nullptr};
   at::Tensor product = at::matmul(x, w.t());
 };
 
@@ -40,7 +41,7 @@ TEST_CASE("a linear layer") {
   CHECK(difference(e.without.forward(e.x), e.product) < rounding);
 }
 
-TEST_CASE("a linear layer's slots: before on x, adapter on x and the product, after it before the bias") {
+TEST_CASE("a linear layer's ports: before on x, adapter on x and the product, after it before the bias") {
   Example e;
   const auto adapter = [](const at::Tensor& x, const at::Tensor& y) { return y + x.sum(-1, true); };
   const auto after = [](const at::Tensor& y) { return y * 3; };
@@ -68,7 +69,7 @@ TEST_CASE("a linear layer's slots: before on x, adapter on x and the product, af
   }
 }
 
-TEST_CASE("a slot has one owner") {
+TEST_CASE("a port has one owner") {
   Example e;
   CHECK(!e.with_bias.after);
   e.with_bias.after.fill("tensor_parallel", [](const at::Tensor& y) { return y; });
@@ -78,12 +79,13 @@ TEST_CASE("a slot has one owner") {
     FAIL("nothing was thrown");
   } catch (const Error& error) {
     CHECK(std::string(error.what()) ==
-          "the same slot of a layer is wanted by 'tensor_parallel' and 'lora'\n    fix: use one of them");
+          "port 'after' of layer root/linear is wanted by 'tensor_parallel' and 'lora'\n    fix: use one of them");
   }
 }
 
 TEST_CASE("a region runs its body, or what fills it") {
-  nn::Region region("attention");
+  nn::Layer root("root");
+  nn::Region region(root, "attention");
   const auto body = [](const at::Tensor& x) { return x * 2; };
   const auto x = numbers({3}, 0.1);
   CHECK(region.name() == "attention");
@@ -95,9 +97,10 @@ TEST_CASE("a region runs its body, or what fills it") {
       Contains("'recompute' and 'other'"));
 }
 
-TEST_CASE("an embedding looks rows up, or does what its slot says") {
+TEST_CASE("an embedding looks rows up, or does what its port says") {
   const auto table = numbers({6, 3}, 0.3);
-  nn::Embedding embedding("wte", nn::Split::vocabulary, bound("table", table));
+  nn::Layer root("root");
+  nn::Embedding embedding(root, "wte", nn::Split::vocabulary, bound("table", table));
   const auto ids = at::tensor({5, 0, 5, 2}, at::kLong).view({2, 2});
   const auto rows = embedding.forward(ids);
   CHECK(rows.sizes() == at::IntArrayRef({2, 2, 3}));
@@ -113,14 +116,16 @@ TEST_CASE("layer norm is the formula") {
   const auto weight = numbers({8}, 0.5);
   const auto bias = numbers({8}, 0.7);
   const double epsilon = 0.3;  // large enough to be seen
-  const nn::LayerNorm norm(bound("weight", weight), bound("bias", bias), epsilon);
+  nn::Layer root("root");
+  const nn::LayerNorm norm(root, "norm", bound("weight", weight), bound("bias", bias), epsilon);
   const auto centred = x - x.mean(-1, true);
   const auto expected = centred / (centred.pow(2).mean(-1, true) + epsilon).sqrt() * weight + bias;
   CHECK(difference(norm.forward(x), expected) < rounding);
 }
 
 TEST_CASE("dropout acts in training only") {
-  const nn::Dropout dropout("site", 0.5);
+  nn::Layer root("root");
+  const nn::Dropout dropout(root, "site", 0.5);
   const auto x = at::ones({2, 100}, at::kDouble);
   nn::Batch batch;
   batch.sample_ids = at::tensor({1, 2}, at::kLong);
@@ -131,7 +136,7 @@ TEST_CASE("dropout acts in training only") {
   CHECK(kept + y.eq(0).sum().item<std::int64_t>() == 200);
   CHECK(kept > 50);
   CHECK(kept < 150);
-  CHECK(nn::Dropout("site", 0).forward(x, batch).is_same(x));
+  CHECK(nn::Dropout(root, "site", 0).forward(x, batch).is_same(x));
 }
 
 TEST_CASE("a weight: name and size of one record and of a fused group, value only when bound") {
@@ -175,19 +180,21 @@ TEST_CASE("initial values are the record's, and any box is a slice of the whole"
 
 TEST_CASE("a linear layer whose features have several dimensions") {
   const auto w = numbers({2, 3, 4, 5}, 0.2), b = numbers({2, 3, 4}, 0.4), x = numbers({2, 4, 5}, 0.6);
-  const nn::Linear linear("linear_qkv", nn::Split::columns, bound("w", w), bound("b", b));
+  nn::Layer root("root");
+  const nn::Linear linear(root, "linear_qkv", nn::Split::columns, bound("w", w), bound("b", b));
   CHECK(difference(linear.forward(x), at::matmul(x, w.view({24, 5}).t()) + b.flatten()) < rounding);
 }
 
 TEST_CASE("RMS norm divides by the root of the mean square") {
   const auto x = numbers({2, 3, 5}, 0.2), w = numbers({5}, 0.4);
-  const auto function = [](const std::vector<at::Tensor>& in) {
-    return nn::RmsNorm(bound("w", in[1]), 1e-3).forward(in[0]);
+  nn::Layer root("root");
+  const auto function = [&](const std::vector<at::Tensor>& in) {
+    return nn::RmsNorm(root, "norm", bound("w", in[1]), 1e-3).forward(in[0]);
   };
   const auto expected = x / (x.square().mean(-1, true) + 1e-3).sqrt() * w;
   CHECK(difference(function({x, w}), expected) < rounding);
   CHECK(jacobian_error(function, {x, w}) < 1e-8);
-  const auto narrow = nn::RmsNorm(bound("w", w.to(at::kBFloat16)), 1e-3).forward(x.to(at::kBFloat16));
+  const auto narrow = nn::RmsNorm(root, "norm", bound("w", w.to(at::kBFloat16)), 1e-3).forward(x.to(at::kBFloat16));
   CHECK(narrow.scalar_type() == at::kBFloat16);
   // bfloat16's 8 bits: input, weight and result are each rounded by at most 2^-9 of numbers below 8.
   CHECK(difference(narrow.to(at::kDouble), expected) < 3 * 8.0 / 512);
@@ -195,8 +202,8 @@ TEST_CASE("RMS norm divides by the root of the mean square") {
 
 TEST_CASE("a gated MLP is down(silu(gate) up)") {
   const auto w = numbers({2 * 7, 5}, 0.2), down = numbers({5, 7}, 0.4), x = numbers({2, 4, 5}, 0.6);
-  const nn::GatedMlp mlp({"linear_fc1", nn::Split::columns, bound("gate_up", w), nullptr},
-                         {"linear_fc2", nn::Split::rows, bound("down", down), nullptr});
+  nn::Layer root("root");
+  const nn::Mlp mlp(root, {}, {bound("gate_up", w), nullptr}, {bound("down", down), nullptr});
   const auto gate = at::linear(x, w.narrow(0, 0, 7)), up = at::linear(x, w.narrow(0, 7, 7));
   CHECK(difference(mlp.forward(x), at::linear(gate * gate.sigmoid() * up, down)) < 100 * rounding);
 }

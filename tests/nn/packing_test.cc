@@ -16,6 +16,8 @@ namespace {
 // Both sides take the same sums in float64, over rows padded to different lengths.
 constexpr double tolerance = 1e-13;
 
+nn::Layer root("root");
+
 struct Place {
   std::int64_t row;
   std::int64_t begin;
@@ -78,7 +80,7 @@ void check_each(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, b
 
 TEST_CASE("each sample of a packed row attends to itself alone, with grouped heads and dropout too") {
   const bool drops = GENERATE(false, true);
-  const nn::Dropout dropout("attention", drops ? 0.4 : 0.0);
+  const nn::Dropout dropout(root, "attention", drops ? 0.4 : 0.0);
   const auto q = numbers({rows, 4, cols, 6}, 0.1), k = numbers({rows, 2, cols, 6}, 0.5),
              v = numbers({rows, 2, cols, 6}, 0.9);
   check_each(q, k, v, drops, [&](const auto& queries, const auto& keys, const auto& values, const nn::Batch& batch) {
@@ -88,8 +90,8 @@ TEST_CASE("each sample of a packed row attends to itself alone, with grouped hea
 
 TEST_CASE("ALiBi counts distances within each sample of a packed row") {
   const bool drops = GENERATE(false, true);
-  const nn::Dropout dropout("attention", drops ? 0.4 : 0.0);
-  const nn::Alibi alibi(3);
+  const nn::Dropout dropout(root, "attention", drops ? 0.4 : 0.0);
+  const nn::Alibi alibi(root, 3);
   const auto q = numbers({rows, 3, cols, 4}, 0.1), k = numbers({rows, 3, cols, 4}, 0.5),
              v = numbers({rows, 3, cols, 4}, 0.9);
   check_each(q, k, v, drops, [&](const auto& queries, const auto& keys, const auto& values, const nn::Batch& batch) {
@@ -98,7 +100,7 @@ TEST_CASE("ALiBi counts distances within each sample of a packed row") {
 }
 
 TEST_CASE("a packed sample has the dropout mask that it has alone") {
-  const nn::Dropout dropout("site", 0.5);
+  const nn::Dropout dropout(root, "site", 0.5);
   const auto x = numbers({rows, cols, 5}, 0.2);
   const auto out = dropout.forward(x, packed_batch(true));
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -112,7 +114,7 @@ TEST_CASE("a packed sample has the dropout mask that it has alone") {
 }
 
 TEST_CASE("gradients of packed attention are the numeric ones") {
-  const nn::Dropout none("attention", 0);
+  const nn::Dropout none(root, "attention", 0);
   const auto batch = packed_batch(true);
   const std::vector<at::Tensor> inputs{numbers({rows, 2, cols, 2}, 0.1), numbers({rows, 1, cols, 2}, 0.5),
                                        numbers({rows, 1, cols, 2}, 0.9)};

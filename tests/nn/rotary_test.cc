@@ -86,10 +86,12 @@ TEST_CASE("rotary attention is its parts, for any ratio of query to key heads an
   const auto attend = [&](std::int64_t own_queries, std::int64_t own_keys) {
     const auto qkv = numbers({(own_queries + 2 * own_keys) * dim, hidden}, 0.4);
     const auto out = numbers({hidden, own_queries * dim}, 0.6);
-    const nn::Dropout none("attention", 0);
-    const nn::RotaryAttention layer({queries, keys, dim}, rotary,
-                                    {"linear_qkv", nn::Split::columns, bound("qkv", qkv), nullptr},
-                                    {"linear_proj", nn::Split::rows, bound("out", out), nullptr}, none, 0);
+    nn::Layer root("root");
+    const nn::Dropout none(root, "attention", 0);
+    nn::Attention::Kind kind;
+    kind.heads = {queries, keys, dim};
+    kind.rotary = rotary;
+    const nn::Attention layer(root, kind, {{bound("qkv", qkv), nullptr}, {bound("out", out), nullptr}, {}, {}});
     const auto part = [&](std::int64_t begin, std::int64_t heads) {
       return at::linear(x, qkv.narrow(0, begin * dim, heads * dim)).view({2, length, heads, dim});
     };

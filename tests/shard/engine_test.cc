@@ -82,7 +82,7 @@ TEST_CASE("fill gives every rank its slice of the whole, whatever the world size
     for (const auto& stored : rig.engine->stored_boxes()) {
       const auto expected = slice(initial(*stored.record), stored.box);
       equal = equal && at::equal(stored.value.view(stored.box.size), expected);
-      if (stored.counts) counted[stored.record->name] += stored.box.numel();
+      if (stored.writes_to_checkpoint) counted[stored.record->name] += stored.box.numel();
     }
   });
   CHECK(equal);
@@ -152,7 +152,7 @@ TEST_CASE("sharded leaves hold memory only around their unit's forward and backw
   CHECK(faults.list() == std::vector<std::string>{});
 }
 
-TEST_CASE("gradients are the sum of what one rank computes, whatever the cut") {
+TEST_CASE("gradients are the sum of what one rank computes, however it is sharded") {
   const int world = GENERATE(1, 2, 3, 4, 7);
   const bool sharded = GENERATE(true, false);
   INFO("world " << world << " sharded " << sharded);
@@ -175,7 +175,7 @@ TEST_CASE("accumulation: the first micro-step of a step writes, later ones add")
   CHECK(at::equal(after_first.norms, second_alone.norms));
 }
 
-TEST_CASE("sharded and whole gradients and norms are bit-equal at the same world size") {
+TEST_CASE("sharded and replicated gradients and norms are bit-equal at the same world size") {
   const int world = GENERATE(1, 2, 3, 4, 7);
   const std::int64_t accumulation = GENERATE(1, 3);
   const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);

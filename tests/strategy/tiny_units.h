@@ -70,7 +70,7 @@ class TinyLayer : public TinyUnit {
                                        tiny_record(name + ".k", {sizes.second, sizes.width}, trainable)}))),
         down_(add(tiny_weight(name + ".down", {sizes.width, sizes.first + sizes.second}, trainable))),
         bias_(add(tiny_weight(name + ".bias", {sizes.width}, trainable))),
-        dropout_(name, dropout) {}
+        dropout_(*this, name, dropout) {}
 
  private:
   nn::Hidden compute(nn::Hidden hidden, const nn::Batch& batch) override {

@@ -169,7 +169,7 @@ TEST_CASE("an infinite gradient on one rank skips the step on all of them") {
   const auto traces =
       trace_two(strategy, {"train.precision=fp32", "train.loss_scale=dynamic"}, [](Rank& rank, Trace& trace) {
         bool poison = rank.job.rank == 1;
-        rank.session.units[2]->linears()[3]->after.fill("test", [&](const at::Tensor& y) {
+        rank.session.units[2]->all<nn::Linear>()[3]->after.fill("test", [&](const at::Tensor& y) {
           if (!poison || !y.requires_grad()) return y;
           auto passed = y.view_as(y);
           passed.register_hook([](const at::Tensor& gradient) { return gradient * HUGE_VAL; });

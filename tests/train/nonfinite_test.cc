@@ -68,7 +68,7 @@ Prepare poisoned(double factor, const std::function<bool(int forward)>& when) {
   return [=](setup::Session& session, int rank) {
     if (rank != 1) return;
     auto forward = std::make_shared<int>(0);
-    session.units[2]->linears()[3]->after.fill("test", [=](const at::Tensor& y) {
+    session.units[2]->all<nn::Linear>()[3]->after.fill("test", [=](const at::Tensor& y) {
       if (!y.requires_grad() || !when((*forward)++)) return y;
       auto passed = y.view_as(y);
       passed.register_hook([factor](const at::Tensor& gradient) { return gradient * factor; });
@@ -85,7 +85,7 @@ Prepare overflowing(const std::function<bool(int forward)>& when) {
     auto forward = std::make_shared<std::int64_t>(0);
     auto bad_ids = std::make_shared<at::Tensor>();
     auto* unit = session.units[2].get();
-    unit->linears()[3]->after.fill("test", [=](const at::Tensor& y) {
+    unit->all<nn::Linear>()[3]->after.fill("test", [=](const at::Tensor& y) {
       const auto& ids = unit->batch().sample_ids;
       if (y.requires_grad() && when(static_cast<int>((*forward)++))) *bad_ids = ids;
       return bad_ids->defined() && at::equal(*bad_ids, ids) ? y * HUGE_VAL : y;
@@ -255,7 +255,7 @@ TEST_CASE("dynamic loss scale: an overflow is no error until the scale is at its
   }
   SECTION("a loss that is not finite is one at once: no scale helps against it") {
     const auto outcome = run_loop(overrides, [](setup::Session& session, int) {
-      session.units[1]->linears()[3]->after.fill("test", [](const at::Tensor& y) { return y * HUGE_VAL; });
+      session.units[1]->all<nn::Linear>()[3]->after.fill("test", [](const at::Tensor& y) { return y * HUGE_VAL; });
     });
     CHECK_THAT(outcome.errors[0], Contains("step 0: the loss is nan") && Contains(found_in("blocks.0")) &&
                                       EndsWith("fix: start from other weights (no step has changed these)"));

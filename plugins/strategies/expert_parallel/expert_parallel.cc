@@ -72,21 +72,23 @@ void ExpertParallel::check(const strategy::Facts& facts, Diagnostics& diagnostic
   }
 }
 
+void ExpertParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
+  notes_.clear();
+  if (options_->size > 1) notes_ = nn::notes_on_other_kinds(units, "expert_parallel");
+}
+
 void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (placement.mesh.size(Axis::ep) == 1) return;
-  for (auto* experts : unit.experts()) {
-    for (const auto& weight : {experts->gate_up(), experts->down()}) {
-      for (auto& record : weight->records()) {
-        record.compute = record.compute.with({0, {Axis::ep}});
-        std::erase(record.data_axes, Axis::ep);
-      }
+  unit.each<nn::Experts>([&](nn::Experts& experts) {
+    for (const auto& weight : {experts.gate_up(), experts.down()}) {
+      for (auto& record : weight->records()) record.compute = record.compute.with({0, {Axis::ep}});
     }
     const auto exchange =
         std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(), options_->memory_factor);
-    experts->exchange.fill("expert_parallel",
-                           [exchange](const auto& body, const auto& rows, const auto& counts, const auto& ids,
-                                      nn::Kept* kept) { return (*exchange)(body, rows, counts, ids, kept); });
-  }
+    experts.exchange.fill("expert_parallel",
+                          [exchange](const auto& body, const auto& rows, const auto& counts, const auto& ids,
+                                     nn::Kept* kept) { return (*exchange)(body, rows, counts, ids, kept); });
+  });
 }
 
 std::vector<layout::Footprint> ExpertParallel::footprint(const strategy::Facts& facts) const {

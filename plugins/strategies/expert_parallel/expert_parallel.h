@@ -2,6 +2,8 @@
 #include <capstan/strategy.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace expert_parallel {
@@ -20,11 +22,14 @@ class ExpertParallel : public capstan::strategy::Strategy {
   void mesh(capstan::layout::MeshSpec& spec) override;
   void claim(capstan::strategy::Claims& claims) const override;
   void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
+  void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  std::vector<std::string> notes() const override { return notes_; }
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<capstan::layout::Footprint> footprint(const capstan::strategy::Facts& facts) const override;
 
  private:
   capstan::config::Options<ExpertParallelOptions> options_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace expert_parallel

@@ -9,7 +9,7 @@
 
 namespace lora {
 
-/// One of a unit's adapters, as a layer's slot calls it: what it adds to the frozen product on this rank.
+/// One of a unit's adapters, as a layer's port calls it: what it adds to the frozen product on this rank.
 struct Beside {
   capstan::nn::Unit* unit = nullptr;
   std::size_t index = 0;  ///< among the unit's adapters

@@ -41,13 +41,9 @@ void Lora::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   whole_ = Names(options_->modules_to_save);
   of_linear_.clear();
   of_experts_.clear();
-  notes_.clear();
+  notes_ = nn::notes_on_other_kinds(units, "lora");
   adapted_units_.clear();
-  for (auto& unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (auto& record : weight->records()) record.trainable = false;
-    }
-  }
+  for (auto* record : nn::parameters(units)) record->trainable = false;
   Diagnostics faults;
   for (auto& unit : units) {
     adapt_linears(*unit);
@@ -137,34 +133,34 @@ const nn::Adapter* Lora::add(nn::Unit& unit, nn::Adapter adapter) {
 }
 
 void Lora::adapt_linears(nn::Unit& unit) {
-  for (auto* linear : unit.linears()) {
-    for (auto& parts : chosen_parts(*linear)) {
-      of_linear_[linear].push_back(unit.adapters().size());
-      const auto module = linear->weight()->records()[parts.front()].module;
+  unit.each<nn::Linear>([&](nn::Linear& linear) {
+    for (auto& parts : chosen_parts(linear)) {
+      of_linear_[&linear].push_back(unit.adapters().size());
+      const auto module = linear.weight()->records()[parts.front()].module;
       const bool is_role =
-          parts.size() > 1 && parts.size() == linear->weight()->records().size() &&
-          std::find(options_->targets.begin(), options_->targets.end(), linear->name()) != options_->targets.end();
-      add(unit, make_adapter(is_role ? linear->name() : module, linear->weight(), std::move(parts), 0));
+          parts.size() > 1 && parts.size() == linear.weight()->records().size() &&
+          std::find(options_->targets.begin(), options_->targets.end(), linear.name()) != options_->targets.end();
+      add(unit, make_adapter(is_role ? linear.name() : module, linear.weight(), std::move(parts), 0));
     }
-  }
+  });
 }
 
 void Lora::adapt_experts(nn::Unit& unit) {
   constexpr auto none = static_cast<std::size_t>(-1);
-  for (auto* experts : unit.experts()) {
+  unit.each<nn::Experts>([&](nn::Experts& experts) {
     const bool is_named = targets_.take("experts");
     const bool all = targets_.take(everything) || is_named;
-    auto& at = of_experts_[experts] = {none, none};
+    auto& at = of_experts_[&experts] = {none, none};
     if (targets_.take("linear_fc1") || all) {
       at.first = unit.adapters().size();
-      add(unit, make_adapter("gate_up", experts->gate_up(), {0}, 1));
+      add(unit, make_adapter("gate_up", experts.gate_up(), {0}, 1));
     }
     if (targets_.take("linear_fc2") || all) {
       at.second = unit.adapters().size();
-      add(unit, make_adapter("down", experts->down(), {0}, 1));
+      add(unit, make_adapter("down", experts.down(), {0}, 1));
     }
-    if (at == std::pair{none, none}) of_experts_.erase(experts);
-  }
+    if (at == std::pair{none, none}) of_experts_.erase(&experts);
+  });
 }
 
 void Lora::refuse_unused(const Units& units, Diagnostics& faults) const {
@@ -188,38 +184,38 @@ void Lora::refuse_nothing_trained(const Units& units, Diagnostics& faults) const
 }
 
 void Lora::place(nn::Unit& unit, const strategy::Placement& placement) {
-  const auto at = [&](std::size_t index) { return Beside{&unit, index, placement.mesh, placement.rank}; };
-  for (auto* linear : unit.linears()) {
-    const auto found = of_linear_.find(linear);
-    if (found == of_linear_.end()) continue;
+  unit.each<nn::Linear>([&](nn::Linear& linear) {
+    const auto found = of_linear_.find(&linear);
+    if (found == of_linear_.end()) return;
     std::vector<Beside> all;
     for (const auto index : found->second) {
-      all.push_back(at(index));
-      for (auto* router : unit.routers()) {
-        if (&router->gate() == linear) all.back().router = router;
-      }
+      all.push_back({&unit, index, placement.mesh, placement.rank});
+      all.back().router = dynamic_cast<const nn::Router*>(linear.parent());
     }
-    linear->adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
+    linear.adapter.fill("lora", [all](const at::Tensor& x, const at::Tensor& y) {
       auto result = y;
       for (const auto& one : all) result = one.add_to(result, x);
       return result;
     });
-  }
-  for (auto* experts : unit.experts()) {
-    const auto found = of_experts_.find(experts);
-    if (found == of_experts_.end()) continue;
-    const auto fill = [&](nn::Experts::AdapterSlot& slot, std::size_t index) {
-      if (index == static_cast<std::size_t>(-1)) return;
-      slot.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
-        return one.add_to_grouped(y, rows, ends, ids);
-      });
-    };
-    const auto [first, second] = found->second;
-    fill(experts->gate_up_adapter, first);
-    fill(experts->down_adapter, second);
-    if (options_->dropout > 0)
-      experts->token_ids.fill("lora", [one = at(std::min(first, second))] { return one.of_tokens(); });
-  }
+  });
+  unit.each<nn::Experts>([&](nn::Experts& experts) { place_beside(experts, unit, placement); });
+}
+
+void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Placement& placement) const {
+  const auto found = of_experts_.find(&experts);
+  if (found == of_experts_.end()) return;
+  const auto at = [&](std::size_t index) { return Beside{&unit, index, placement.mesh, placement.rank}; };
+  const auto fill = [&](nn::Experts::AdapterPort& port, std::size_t index) {
+    if (index == static_cast<std::size_t>(-1)) return;
+    port.fill("lora", [one = at(index)](const auto& rows, const auto& y, const auto& ends, const auto& ids) {
+      return one.add_to_grouped(y, rows, ends, ids);
+    });
+  };
+  const auto [first, second] = found->second;
+  fill(experts.gate_up_adapter, first);
+  fill(experts.down_adapter, second);
+  if (options_->dropout > 0)
+    experts.token_ids.fill("lora", [one = at(std::min(first, second))] { return one.of_tokens(); });
 }
 
 std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {

@@ -30,7 +30,10 @@ class Lora : public capstan::strategy::Strategy {
   capstan::nn::Adapter make_adapter(const std::string& layer, const capstan::nn::WeightPtr& base,
                                     std::vector<std::size_t> parts, std::size_t stacked) const;
   const capstan::nn::Adapter* add(capstan::nn::Unit& unit, capstan::nn::Adapter adapter);
+  void place_beside(capstan::nn::Experts& experts, capstan::nn::Unit& unit,
+                    const capstan::strategy::Placement& placement) const;
   void train_biases(const capstan::nn::Unit& unit, capstan::Diagnostics& faults);
+  void train_bias(const capstan::nn::Unit& unit, const capstan::nn::Linear& linear, capstan::Diagnostics& faults);
   void train_whole(const capstan::nn::Unit& unit, capstan::Diagnostics& faults);
   void refuse_unused(const Units& units, capstan::Diagnostics& faults) const;
   void refuse_nothing_trained(const Units& units, capstan::Diagnostics& faults) const;

@@ -67,23 +67,22 @@ Known::Known(const Units& units) {
   targets.emplace_back("all-linear");
   std::map<const nn::Weight*, std::string> embeddings;
   for (const auto& unit : units) {
-    for (const auto* linear : unit->linears()) {
-      learn_both(linear->name());
-      for (const auto& record : linear->weight()->records()) learn_both(leaf(record.module));
-    }
-    if (!unit->experts().empty()) {
+    unit->each<nn::Linear>([&](const nn::Linear& linear) {
+      learn_both(linear.name());
+      for (const auto& record : linear.weight()->records()) learn_both(leaf(record.module));
+    });
+    unit->each<nn::Experts>([&](const nn::Experts&) {
       has_experts = true;
       for (const char* role : {"linear_fc1", "linear_fc2", "experts"}) learn_both(role);
-    }
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) learn(whole, leaf(record.module));
-    }
-    for (const auto* embedding : unit->embeddings())
-      embeddings[embedding->weight().get()] = leaf(embedding->weight()->records().front().module);
-    for (const auto* head : unit->heads()) {
-      const auto tied = embeddings.find(head->weight().get());
-      if (tied != embeddings.end()) tied_heads[head->name()] = tied->second;
-    }
+    });
+    for (const auto* record : nn::parameters(*unit)) learn(whole, leaf(record->module));
+    unit->each<nn::Embedding>([&](const nn::Embedding& embedding) {
+      embeddings[embedding.weight().get()] = leaf(embedding.weight()->records().front().module);
+    });
+    unit->each<nn::VocabularyHead>([&](const nn::VocabularyHead& head) {
+      const auto tied = embeddings.find(head.weight().get());
+      if (tied != embeddings.end()) tied_heads[head.name()] = tied->second;
+    });
   }
 }
 

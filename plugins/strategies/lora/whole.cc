@@ -53,40 +53,42 @@ void Lora::train_biases(const nn::Unit& unit, Diagnostics& faults) {
     }
   }
   if (options_->bias != "lora_only") return;
-  for (const auto* linear : unit.linears()) {
-    const auto found = of_linear_.find(linear);
-    if (!linear->bias() || found == of_linear_.end()) continue;
-    const auto& records = linear->weight()->records();
-    std::vector<bool> adapted(records.size());
-    for (const auto index : found->second) {
-      for (const auto part : unit.adapters()[index].parts) adapted[part] = true;
-    }
-    Parted modules;
-    for (std::size_t i = 0; i < records.size(); ++i) modules.add(adapted[i], records[i].module);
-    if (modules.is_partial()) {
-      add_once(
-          faults, options_.where(&LoraOptions::bias),
-          cat(options_.name(&LoraOptions::bias), " is \"lora_only\", and of ", modules.all(),
-              ", whose biases are stored and trained together, only ", join(modules.asked, " and "), " has adapters"),
-          cat("name all of them in ", options_.name(&LoraOptions::targets), ", or the role \"", linear->name(),
-              R"(", or set bias = "none" or "all")"));
-    }
-    train(linear->bias());
+  unit.each<nn::Linear>([&](const nn::Linear& linear) {
+    if (linear.bias() && of_linear_.count(&linear) > 0) train_bias(unit, linear, faults);
+  });
+}
+
+void Lora::train_bias(const nn::Unit& unit, const nn::Linear& linear, Diagnostics& faults) {
+  const auto& records = linear.weight()->records();
+  std::vector<bool> adapted(records.size());
+  for (const auto index : of_linear_.at(&linear)) {
+    for (const auto part : unit.adapters()[index].parts) adapted[part] = true;
   }
+  Parted modules;
+  for (std::size_t i = 0; i < records.size(); ++i) modules.add(adapted[i], records[i].module);
+  if (modules.is_partial()) {
+    add_once(
+        faults, options_.where(&LoraOptions::bias),
+        cat(options_.name(&LoraOptions::bias), " is \"lora_only\", and of ", modules.all(),
+            ", whose biases are stored and trained together, only ", join(modules.asked, " and "), " has adapters"),
+        cat("name all of them in ", options_.name(&LoraOptions::targets), ", or the role \"", linear.name(),
+            R"(", or set bias = "none" or "all")"));
+  }
+  train(linear.bias());
 }
 
 // By the roles of layers, then by the modules that records belong to.
 void Lora::train_whole(const nn::Unit& unit, Diagnostics& faults) {
-  for (const auto* linear : unit.linears()) {
-    if (!whole_.take(linear->name())) continue;
-    train(linear->weight());
-    train(linear->bias());
-  }
-  for (const auto* experts : unit.experts()) {
+  unit.each<nn::Linear>([&](const nn::Linear& linear) {
+    if (!whole_.take(linear.name())) return;
+    train(linear.weight());
+    train(linear.bias());
+  });
+  unit.each<nn::Experts>([&](const nn::Experts& experts) {
     const bool all = whole_.take("experts");
-    if (whole_.take("linear_fc1") || all) train(experts->gate_up());
-    if (whole_.take("linear_fc2") || all) train(experts->down());
-  }
+    if (whole_.take("linear_fc1") || all) train(experts.gate_up());
+    if (whole_.take("linear_fc2") || all) train(experts.down());
+  });
   for (const auto& weight : unit.weights()) {
     Parted modules;
     for (const auto& record : weight->records()) modules.add(whole_.take_module(record.module), record.module);

@@ -20,9 +20,9 @@ bool contains(const List& list, const Item& item) {
 std::vector<std::string> region_names(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   std::vector<std::string> names;
   for (const auto& unit : units) {
-    for (const auto* region : unit->regions()) {
-      if (!contains(names, region->name())) names.push_back(region->name());
-    }
+    unit->each<nn::Region>([&](const nn::Region& region) {
+      if (!contains(names, region.name())) names.push_back(region.name());
+    });
   }
   return names;
 }
@@ -75,12 +75,12 @@ void Recompute::check_regions(const std::vector<std::string>& known, Diagnostics
 
 void Recompute::place(nn::Unit& unit, const strategy::Placement&) {
   if (!contains(chosen_, &unit)) return;
-  for (auto* region : unit.regions()) {
-    if (!contains(options_->regions, region->name())) continue;
-    region->around.fill("recompute", [](const nn::Region::Body& body, const at::Tensor& input) {
+  unit.each<nn::Region>([&](nn::Region& region) {
+    if (!contains(options_->regions, region.name())) return;
+    region.around.fill("recompute", [](const nn::Region::Body& body, const at::Tensor& input) {
       return strategy::recomputed(body, input);
     });
-  }
+  });
 }
 
 bool Recompute::recompute(const nn::Unit& unit, std::size_t) {

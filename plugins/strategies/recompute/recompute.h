@@ -13,7 +13,7 @@ struct RecomputeOptions {
   static void describe(capstan::config::OptionTable<RecomputeOptions>& t);
 };
 
-/// Chooses what the runner recomputes (whole units), or fills the slots around regions. What is computed, gathered and
+/// Chooses what the runner recomputes (whole units), or fills the ports around regions. What is computed, gathered and
 /// reduced stays the same.
 class Recompute : public capstan::strategy::Strategy {
  public:

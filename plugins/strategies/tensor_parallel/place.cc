@@ -40,23 +40,31 @@ UnitPlacement::UnitPlacement(nn::Unit& unit, const strategy::Placement& placemen
     : unit_(unit), extent_(std::move(extent)), group_(placement.group({Axis::tp})) {}
 
 void UnitPlacement::run() {
-  for (auto* attention : unit_.attentions()) {
-    const auto& heads = attention->heads();
-    if (const auto fault = heads_fault(heads.queries, heads.keys, group_->size()))
-      throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but ", fault->what), fault->fix);
-    key_copies_[&attention->qkv()] = split_heads(heads.keys, group_->size()).key_copies;
-  }
-  for (auto* linear : unit_.linears()) {
-    if (linear->may_split() == nn::Split::columns) split_columns(*linear);
-    if (linear->may_split() == nn::Split::rows) split_rows(*linear);
-  }
-  for (auto* embedding : unit_.embeddings()) split_embedding(*embedding);
-  for (auto* head : unit_.heads()) split_head(*head);
-  for (auto* experts : unit_.experts()) split_experts(*experts);
+  unit_.each<nn::Attention>([&](nn::Attention& attention) { split_heads_of(attention); });
+  unit_.each<nn::Linear>([&](nn::Linear& linear) {
+    if (linear.may_split() == nn::Split::columns) split_columns(linear);
+    if (linear.may_split() == nn::Split::rows) split_rows(linear);
+  });
+  unit_.each<nn::RmsNorm>([&](nn::RmsNorm& norm) {
+    if (norm.use() == nn::Use::split) split_norm(norm);
+  });
+  unit_.each<nn::Embedding>([&](nn::Embedding& embedding) { split_embedding(embedding); });
+  unit_.each<nn::VocabularyHead>([&](nn::VocabularyHead& head) { split_head(head); });
+  unit_.each<nn::Experts>([&](nn::Experts& experts) { split_experts(experts); });
   split_attention();
   if (extent_.sequence) split_positions();
   check_uses();
-  if (extent_.sequence) mark_partial();
+  mark_partial();
+}
+
+// Query heads are shared evenly; of key heads that are fewer than ranks, neighbours hold the same.
+void UnitPlacement::split_heads_of(nn::Attention& attention) {
+  const auto& heads = attention.heads();
+  if (const auto fault = heads_fault(heads.queries, heads.keys, group_->size()))
+    throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but ", fault->what), fault->fix);
+  const auto copies = split_heads(heads.keys, group_->size()).key_copies;
+  key_copies_[&attention.qkv()] = copies;
+  if (const auto* norm = attention.key_norm()) key_copies_[norm] = copies;
 }
 
 std::string UnitPlacement::label(const char* what, const std::string& layer) const {
@@ -122,6 +130,18 @@ void UnitPlacement::split_columns(nn::Linear& linear) {
   if (extent_.overlap) linear.product.fill(owner, overlapped(linear.name()));
 }
 
+// A norm over the features of all heads, of which each rank has some. Of key heads that neighbours hold alike, each
+// neighbour adds its share.
+void UnitPlacement::split_norm(nn::RmsNorm& norm) {
+  const auto found = key_copies_.find(&norm);
+  const auto copies = found == key_copies_.end() ? 1 : found->second;
+  for (auto& record : norm.weight()->records()) cut(record, 0, copies);
+  const ops::ReduceFromGroup sum(group_, label("all-reduce", norm.name()));
+  const ops::CopyToGroup spread(group_, label("all-reduce gradient", norm.name()));
+  norm.mean_square.fill(
+      owner, [sum, spread, ranks = group_->size()](const at::Tensor& mean) { return spread(sum(mean / ranks)); });
+}
+
 // Each rank has some of what is summed over; the bias is added to the sum.
 void UnitPlacement::split_rows(nn::Linear& linear) {
   auto& weight = *linear.weight();
@@ -144,7 +164,6 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
     });
   } else if (embedding.may_split() == nn::Split::vocabulary && extent_.sequence) {
     // The head's gradient of a tied table is whole on each rank, so this one is too.
-    whole_.insert(&weight);
     const ops::ScatterToGroup scatter(group_, positions, ops::ScatteredValue::same,
                                       label("all-gather", embedding.name()));
     embedding.lookup.fill(owner, [length, scatter](const at::Tensor& table, const at::Tensor& ids) {
@@ -162,7 +181,6 @@ void UnitPlacement::split_embedding(nn::Embedding& embedding) {
 void UnitPlacement::split_head(nn::VocabularyHead& head) {
   auto& weight = *head.weight();
   if (!extent_.vocabulary) {
-    whole_.insert(&weight);
     if (!extent_.sequence) return;
     const ops::GatherFromGroup gather(group_, positions, ops::GatheredGradient::same, label("all-gather", head.name()));
     head.before.fill(owner, [gather, length = extent_.length](const at::Tensor& x) { return gather(x, *length); });
@@ -188,50 +206,59 @@ void UnitPlacement::split_experts(nn::Experts& experts) {
   constexpr std::int64_t ff = 2;  // of [E, 2, ff, hidden] and [E, hidden, ff]
   cut(*experts.gate_up(), ff);
   cut(*experts.down(), ff);
-  if (extent_.sequence) {
-    experts.enter.fill(owner, enter(experts.name()));
-    experts.leave.fill(owner, leave(experts.name()));
-  } else {
+  if (!extent_.sequence) {
     experts.before.fill(owner, enter(experts.name()));
     experts.before_weights.fill(owner, enter(cat(experts.name(), " routing")));
     experts.after.fill(owner, leave(experts.name()));
+  } else if (dynamic_cast<const nn::Mixture*>(experts.parent()) == nullptr) {
+    throw Error(cat("layer ", experts.path(), " is not part of an nn::Mixture, which shows it all positions"),
+                "let the model use nn::Mixture, or set strategy.tensor_parallel.sequence_parallel = false");
   }
 }
 
 // Heads that are not in any record: biases by head, and dropout on their probabilities.
 void UnitPlacement::split_attention() {
-  for (auto* alibi : unit_.alibis()) alibi->own_heads.fill(owner, own_part(0));
-  for (auto* dropout : unit_.dropouts()) {
-    dropout->own_heads.fill(owner, [size = group_->size(), rank = group_->rank()](std::int64_t heads) {
+  unit_.each<nn::Alibi>([&](nn::Alibi& alibi) { alibi.own_heads.fill(owner, own_part(0)); });
+  unit_.each<nn::Dropout>([&](nn::Dropout& dropout) {
+    dropout.own_heads.fill(owner, [size = group_->size(), rank = group_->rank()](std::int64_t heads) {
       return nn::Dropout::HeadRange{rank * heads, size * heads};
     });
-  }
+  });
 }
 
 void UnitPlacement::split_positions() {
-  for (auto* dropout : unit_.dropouts()) {
-    dropout->first_position.fill(owner, [length = extent_.length, size = group_->size(), rank = group_->rank()](
-                                            std::int64_t) { return ops::piece_of(*length, size, rank).begin; });
-  }
-  for (auto* router : unit_.routers()) router->own_positions.fill(owner, own_part(positions));
-  for (auto* balance : unit_.balances()) {
-    balance->over_positions.fill(owner, ops::ReduceFromGroup(group_, label("all-reduce", "router load")));
-  }
+  unit_.each<nn::Dropout>([&](nn::Dropout& dropout) {
+    dropout.first_position.fill(owner, [length = extent_.length, size = group_->size(), rank = group_->rank()](
+                                           std::int64_t) { return ops::piece_of(*length, size, rank).begin; });
+  });
+  unit_.each<nn::Mixture>([&](nn::Mixture& mixture) {
+    mixture.enter.fill(owner, enter(mixture.experts().name()));
+    mixture.leave.fill(owner, leave(mixture.experts().name()));
+  });
+  unit_.each<nn::Router>([&](nn::Router& router) { router.own_positions.fill(owner, own_part(positions)); });
+  unit_.each<nn::LoadBalance>([&](nn::LoadBalance& balance) {
+    balance.over_positions.fill(owner, ops::ReduceFromGroup(group_, label("all-reduce", "router load")));
+  });
 }
 
-bool UnitPlacement::is_cut(const nn::Weight& weight) const {
-  return std::any_of(weight.records().begin(), weight.records().end(), cuts);
-}
-
-// What no layer splits sees this rank's positions alone.
+// What layers declare: a weight that acts on this rank's heads, or on its positions where the sequence is split, has a
+// partial sum as its gradient. What a layer of another kind could split stays whole and acts on positions.
 void UnitPlacement::mark_partial() {
-  for (const auto& weight : unit_.weights()) {
-    if (is_cut(*weight) || whole_.count(weight.get()) > 0) continue;
-    for (auto& record : weight->records()) mark(record);
-  }
+  const auto others = nn::layers_of_other_kinds(unit_);
+  unit_.each<nn::Layer>([&](nn::Layer& layer) {
+    const bool is_other = std::find(others.begin(), others.end(), &layer) != others.end();
+    for (const auto& [weight, use] : layer.owned()) {
+      const bool on_positions = use == nn::Use::states || (is_other && use == nn::Use::split);
+      if (use != nn::Use::heads && !(on_positions && extent_.sequence)) continue;
+      for (auto& record : weight->records()) {
+        if (!cuts(record)) mark(record);
+      }
+    }
+  });
 }
 
-// A tied table that a unit uses without a layer which declares how it may be split.
+// A table that another unit has split, and weights of which no layer says what a rank does with them: where positions
+// are split (where weights are, core looks itself).
 void UnitPlacement::check_uses() const {
   for (const auto& weight : unit_.weights()) {
     const auto& name = weight->records().front().name;
@@ -239,6 +266,13 @@ void UnitPlacement::check_uses() const {
     throw Error(cat("unit ", unit_.name(), " uses ", weight->name(),
                     ", which is split, in a layer that does not declare how it may be split"),
                 "set strategy.tensor_parallel.vocab_parallel = false, or let the model use nn::VocabularyHead");
+  }
+  if (!extent_.sequence) return;
+  for (const auto& weight : unit_.undeclared()) {
+    throw Error(cat("unit ", unit_.name(), " uses ", weight->name(),
+                    " on its part of the sequence, and no layer declares what a rank does with it"),
+                "let a layer own it (docs/plugins.md, \"Layers\"), or set "
+                "strategy.tensor_parallel.sequence_parallel = false");
   }
 }
 

@@ -22,7 +22,7 @@ struct Extent {
 };
 
 /// Splits one unit over the ranks of tp: sets its records' compute layouts, marks gradients that are parts, and fills
-/// its layers' slots. Each rank then computes with what its layers hold; the unit does not know.
+/// its layers' ports. Each rank then computes with what its layers hold; the unit does not know.
 class UnitPlacement {
  public:
   UnitPlacement(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement, Extent extent);
@@ -34,6 +34,8 @@ class UnitPlacement {
   using Product =
       std::function<at::Tensor(const at::Tensor& x, const at::Tensor& matrix, const std::optional<at::Tensor>& bias)>;
 
+  void split_heads_of(capstan::nn::Attention& attention);
+  void split_norm(capstan::nn::RmsNorm& norm);
   void split_columns(capstan::nn::Linear& linear);
   void split_rows(capstan::nn::Linear& linear);
   void split_embedding(capstan::nn::Embedding& embedding);
@@ -52,16 +54,14 @@ class UnitPlacement {
   /// Cuts a record; `copies` neighbours hold the same.
   void cut(capstan::layout::Param& record, std::int64_t dim, std::int64_t copies);
   void cut(capstan::nn::Weight& weight, std::int64_t dim);
-  bool is_cut(const capstan::nn::Weight& weight) const;
   std::string label(const char* what, const std::string& layer) const;
   Transform own_part(std::int64_t dim) const;
 
   capstan::nn::Unit& unit_;
   Extent extent_;
   std::shared_ptr<capstan::comm::Group> group_;
-  std::map<const capstan::nn::Linear*, std::int64_t> key_copies_;  ///< of fused q, k, v
-  std::set<std::string> declared_;                                 ///< records of layers that were split
-  std::set<const capstan::nn::Weight*> whole_;                     ///< every rank computes all of their gradient
+  std::map<const capstan::nn::Layer*, std::int64_t> key_copies_;  ///< of fused q, k, v and of a norm of k
+  std::set<std::string> declared_;                                ///< records of layers that were split
 };
 
 }  // namespace tensor_parallel

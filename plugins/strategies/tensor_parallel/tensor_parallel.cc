@@ -68,6 +68,11 @@ void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostic
   }
 }
 
+void TensorParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
+  notes_.clear();
+  if (options_->size > 1) notes_ = nn::notes_on_other_kinds(units, "tensor_parallel");
+}
+
 void TensorParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
   UnitPlacement(unit, placement,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace tensor_parallel {
 
@@ -25,10 +26,13 @@ class TensorParallel : public capstan::strategy::Strategy {
   void mesh(capstan::layout::MeshSpec& spec) override;
   void claim(capstan::strategy::Claims& claims) const override;
   void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const override;
+  void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  std::vector<std::string> notes() const override { return notes_; }
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
 
  private:
   capstan::config::Options<TensorParallelOptions> options_;
+  std::vector<std::string> notes_;
   /// Tokens a row of the micro-batch that runs, whose positions are split: what a rank's part does not tell.
   std::shared_ptr<std::int64_t> length_ = std::make_shared<std::int64_t>(0);
   std::shared_ptr<std::set<std::string>> split_ = std::make_shared<std::set<std::string>>();  ///< records

@@ -73,9 +73,9 @@ TEST_CASE("records are Hugging Face's tensors; QKV is [head, 3, dim, hidden], a 
   CHECK(model->file_map().prefixes == std::vector<std::string>{"transformer."});
   CHECK(model->file_map().ignored == std::vector<std::string>{"lm_head.weight"});
   const auto units = model->build();
-  CHECK(units[1]->linears().size() == 4);
-  CHECK(units[1]->alibis().size() == 1);
-  CHECK(units[1]->regions().size() == 2);
+  CHECK(units[1]->all<nn::Linear>().size() == 4);
+  CHECK(units[1]->all<nn::Alibi>().size() == 1);
+  CHECK(units[1]->all<nn::Region>().size() == 2);
 }
 
 TEST_CASE("an untied head has a matrix of its own") {

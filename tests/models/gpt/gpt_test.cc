@@ -248,13 +248,13 @@ TEST_CASE("floating-point operations for a token, by hand") {
 
 TEST_CASE("layers that strategies may look at") {
   const auto units = make_gpt(tiny)->build();
-  CHECK(units[0]->embeddings().size() == 2);
+  CHECK(units[0]->all<nn::Embedding>().size() == 2);
   std::vector<std::string> names;
-  for (const auto* linear : units[1]->linears()) names.push_back(linear->name());
+  for (const auto* linear : units[1]->all<nn::Linear>()) names.push_back(linear->name());
   CHECK(names == std::vector<std::string>{"linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"});
-  CHECK(units[1]->linears()[0]->weight()->name() == "h.0.attn.q+k+v.weight");
+  CHECK(units[1]->all<nn::Linear>()[0]->weight()->name() == "h.0.attn.q+k+v.weight");
   std::vector<std::string> regions;
-  for (const auto* region : units[1]->regions()) regions.push_back(region->name());
+  for (const auto* region : units[1]->all<nn::Region>()) regions.push_back(region->name());
   CHECK(regions == std::vector<std::string>{"attention", "mlp"});
 }
 

@@ -74,13 +74,14 @@ TEST_CASE("records are Hugging Face's tensors; q, k, v and gate, up are fused gr
   const auto units = model->build();
   REQUIRE(units.size() == 3);
   std::vector<std::string> linears;
-  for (const auto* linear : units[1]->linears()) linears.push_back(linear->name() + " " + linear->weight()->name());
+  for (const auto* linear : units[1]->all<nn::Linear>())
+    linears.push_back(linear->name() + " " + linear->weight()->name());
   CHECK(linears == std::vector<std::string>{"linear_qkv model.layers.0.self_attn.q_proj+k_proj+v_proj.weight",
                                             "linear_proj model.layers.0.self_attn.o_proj.weight",
                                             "linear_fc1 model.layers.0.mlp.gate_proj+up_proj.weight",
                                             "linear_fc2 model.layers.0.mlp.down_proj.weight"});
-  CHECK(units[1]->regions().size() == 2);
-  CHECK(units[2]->heads().size() == 1);
+  CHECK(units[1]->all<nn::Region>().size() == 2);
+  CHECK(units[2]->all<nn::VocabularyHead>().size() == 1);
 }
 
 TEST_CASE("a tied head is the embedding, and its copy in files is passed over") {

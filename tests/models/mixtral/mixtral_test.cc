@@ -70,8 +70,8 @@ TEST_CASE("experts are stacked records that take a file's tensor for each expert
                                                       {"lm_head.weight", {31, 12}}};
   CHECK(files_of(*model) == expected);
   const auto units = model->build();
-  CHECK(units[1]->experts().size() == 1);
-  CHECK(units[1]->linears().size() == 3);  // qkv, the output product, the router
+  CHECK(units[1]->all<nn::Experts>().size() == 1);
+  CHECK(units[1]->all<nn::Linear>().size() == 3);  // qkv, the output product, the router
 }
 
 TEST_CASE("what the architecture does not cover is refused by name") {

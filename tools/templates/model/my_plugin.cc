@@ -70,13 +70,10 @@ capstan::layout::FileMap MyPlugin::file_map() const {
 
 Embedding::Embedding(const MyPluginOptions& o)
     : Unit("embedding"),
-      tokens_("tokens", nn::Split::vocabulary,
+      tokens_(*this, "tokens", nn::Split::vocabulary,
               add_record("tokens.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)),
-      positions_("positions", nn::Split::none,
-                 add_record("positions.weight", {o.seq_length, o.hidden_size}, Init::normal(init_std), true)) {
-  expose(tokens_);
-  expose(positions_);
-}
+      positions_(*this, "positions", nn::Split::none,
+                 add_record("positions.weight", {o.seq_length, o.hidden_size}, Init::normal(init_std), true)) {}
 
 nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
   hidden.states = tokens_.forward(batch.tokens) + positions_.forward(batch.positions);
@@ -84,11 +81,12 @@ nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVC
 }
 
 nn::Linear Block::linear(const std::string& layer, nn::Split split, std::int64_t out, std::int64_t in) {
-  return {layer, split, add_record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true), nullptr};
+  return {*this, layer, split, add_record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true),
+          nullptr};
 }
 
 nn::LayerNorm Block::norm(const std::string& layer, std::int64_t size) {
-  return {add_record(name() + "." + layer + ".weight", {size}, Init::ones(), false),
+  return {*this, layer, add_record(name() + "." + layer + ".weight", {size}, Init::ones(), false),
           add_record(name() + "." + layer + ".bias", {size}, Init::zeros(), false), epsilon};
 }
 
@@ -104,9 +102,7 @@ Block::Block(const MyPluginOptions& o, std::int64_t index)
       projection_(linear("projection", nn::Split::rows, o.hidden_size, o.hidden_size)),
       up_(linear("up", nn::Split::columns, 4 * o.hidden_size, o.hidden_size)),
       down_(linear("down", nn::Split::rows, o.hidden_size, 4 * o.hidden_size)),
-      no_dropout_(name() + ".attention", 0) {
-  for (auto* layer : {&q_, &k_, &v_, &projection_, &up_, &down_}) expose(*layer);
-}
+      no_dropout_(*this, name() + ".attention", 0) {}
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto x = hidden.states;
@@ -124,7 +120,7 @@ nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache
 
 Head::Head(const MyPluginOptions& o)
     : Unit("head"),
-      norm_(add_record("norm.weight", {o.hidden_size}, Init::ones(), false),
+      norm_(*this, "norm", add_record("norm.weight", {o.hidden_size}, Init::ones(), false),
             add_record("norm.bias", {o.hidden_size}, Init::zeros(), false), epsilon),
       matrix_(add_record("head.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)) {}
 

@@ -12,7 +12,7 @@ namespace nn {
 
 /// Two thin matrices beside a frozen one: y = x W^T + scale · (x A^T) B^T (Hu et al. 2021, "LoRA", equation 3). What a
 /// strategy adds to a unit in structure(), and what placement, export and the model summary read; the strategy itself
-/// fills the layer's adapter slot.
+/// fills the layer's adapter port.
 struct Adapter {
   std::string module;  ///< for messages: "blocks.0.linear_qkv"
   WeightPtr base;

@@ -4,29 +4,38 @@
 #include <capstan/nn/layers.h>
 #include <capstan/nn/rotary.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
+
+/// What attention does to its scores besides the causal mask.
+struct AttentionScores {
+  std::optional<double> scale;         ///< of q k; 1 / sqrt(head dim) when not set
+  std::optional<std::int64_t> window;  ///< a token sees this many positions, its own included; all when not set
+};
 
 /// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
 /// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
 /// are stored under `layer` and, once it is filled, queries see all positions up to their own.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
-                            const Batch& batch, KVCache* cache, std::size_t layer);
+                            const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores = {});
 
 /// Attention with linear biases (Press et al. 2021): slope · key position is added to each head's scores. Softmax does
 /// not see what is added to a whole row, so the query's own position is not needed.
-class Alibi {
+class Alibi : public Layer {
  public:
   /// Slopes by the paper's rule for any number of heads, computed as BLOOM does: in float32, except for float64.
-  explicit Alibi(std::int64_t heads);
+  Alibi(Layer& parent, std::int64_t heads);
+  ~Alibi() override;
   /// As causal_attention. On CPU and with dropout the bias is added to the scores; else keys carry it as extra columns
   /// (with_bias_columns), so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
-  Slot<at::Tensor(const at::Tensor&)> own_heads;
+  CommPort own_heads{*this, "own_heads"};
 
  private:
   at::Tensor slopes(const at::Tensor& like) const;
@@ -44,33 +53,66 @@ struct WidenedHeads {
 };
 WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale);
 
-/// Grouped-query attention with rotary positions, as in Llama: one product for q, k and v (a fused group of records,
-/// [heads·dim + 2·kv_heads·dim, hidden]), rotation, causal attention, output product.
-class RotaryAttention {
+/// Self-attention with its products: q, k and v in one (linear_qkv, [.., hidden]), norms of q and k where there are
+/// any, positions, causal attention, and the output product (linear_proj).
+class Attention : public Layer {
  public:
   struct Heads {
     std::int64_t queries = 0;
     std::int64_t keys = 0;  ///< divides queries
-    std::int64_t dim = 0;   ///< even
+    std::int64_t dim = 0;
   };
-  RotaryAttention(const Heads& heads, Rotary rotary, Linear qkv, Linear projection, Dropout dropout, std::size_t layer);
+  /// How the features of q, k and v lie in their product.
+  enum class Order {
+    by_kind,  ///< all of q, all of k, all of v
+    by_head   ///< q, k and v of the first head, of the second, … (as many key heads as query heads)
+  };
+  struct Kind {
+    Heads heads;
+    Order order = Order::by_kind;
+    std::optional<Rotary> rotary;
+    bool alibi = false;
+    AttentionScores scores;
+    double dropout = 0;
+    double norm_epsilon = 0;
+    std::size_t layer = 0;  ///< its entry in the cache
+  };
+  struct Weights {
+    LinearWeights qkv;
+    LinearWeights projection;
+    /// RMS norms of q and k before their positions: null, or of a head [dim], or of all heads' features [heads · dim].
+    WeightPtr query_norm;
+    WeightPtr key_norm;
+  };
+  /// The dropout's site is "<parent>.attention.dropout".
+  Attention(Layer& parent, Kind kind, Weights weights);
+  ~Attention() override;
   /// x [B, S, hidden] -> [B, S, hidden].
   at::Tensor forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const;
 
   Linear& qkv() { return qkv_; }
   Linear& projection() { return projection_; }
-  Dropout& dropout() { return dropout_; }
+  /// Null: it has none.
+  RmsNorm* key_norm() { return key_norm_ ? &*key_norm_ : nullptr; }
   /// Of the whole layer.
-  const Heads& heads() const { return heads_; }
+  const Heads& heads() const { return kind_.heads; }
 
  private:
+  struct Parts {
+    at::Tensor q;
+    at::Tensor k;
+    at::Tensor v;
+  };
   Heads own_heads(std::int64_t features) const;
-  Heads heads_;
-  Rotary rotary_;
+  Parts parts(const at::Tensor& fused, const Batch& batch) const;
+  at::Tensor placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const;
+  Kind kind_;
   Linear qkv_;
   Linear projection_;
+  std::optional<RmsNorm> query_norm_;
+  std::optional<RmsNorm> key_norm_;
+  std::optional<Alibi> alibi_;
   Dropout dropout_;
-  std::size_t layer_;
 };
 
 }  // namespace nn

@@ -15,15 +15,16 @@ namespace nn {
 /// Which experts see each token, and what their results are multiplied with.
 struct Routing {
   at::Tensor experts;  ///< [T, k] int64
-  at::Tensor weights;  ///< [T, k], x's dtype; each row adds up to 1
+  at::Tensor weights;  ///< [T, k], x's dtype
 };
 
-/// Chooses the k experts of highest probability for each token (Shazeer et al. 2017); weights are the softmax over the
-/// chosen, taken in float32 (float64 for float64).
-class Router {
+/// Chooses the k experts of highest probability for each token (Shazeer et al. 2017); weights are their
+/// probabilities, divided by their sum or as they are, taken in float32 (float64 for float64).
+class Router : public Layer {
  public:
-  /// `gate` is a product to one logit an expert.
-  Router(Linear gate, std::int64_t experts_per_token);
+  /// `gate` [E, hidden] makes one logit an expert.
+  Router(Layer& parent, std::string name, WeightPtr gate, std::int64_t experts_per_token, bool sum_to_one = true);
+  ~Router() override;
   /// x [T, hidden]. Experts are chosen in the first run of a forward, whose `kept` later runs get: rounding must not
   /// send a token elsewhere in backward. Null: chosen now.
   Routing forward(const at::Tensor& x, Kept* kept = nullptr) const;
@@ -39,7 +40,7 @@ class Router {
   Linear& gate() { return gate_; }
 
   /// Where a strategy leaves a rank some of the positions: [B, S, …] -> those of its own.
-  CommSlot own_positions;
+  CommPort own_positions{*this, "own_positions"};
 
  private:
   at::Tensor probabilities(const at::Tensor& x) const;
@@ -47,6 +48,7 @@ class Router {
   at::Tensor of_own_positions(const at::Tensor& rows, const Batch& batch) const;
   Linear gate_;
   std::int64_t experts_per_token_;
+  bool sum_to_one_;
 };
 
 /// Load-balancing loss over all layers' routers (Fedus et al. 2021, equations 4 to 6, with k choices as in
@@ -55,29 +57,32 @@ class Router {
 at::Tensor balancing_loss(const std::vector<at::Tensor>& load);
 
 /// The model's balancing loss where its micro-batches may be spread over ranks.
-class LoadBalance {
+class LoadBalance : public Layer {
  public:
+  explicit LoadBalance(Layer& parent);
+  ~LoadBalance() override;
   /// The load of all layers -> this rank's share of balancing_loss over the whole micro-batch, 0-dim: the data ranks'
   /// shares add up to it, and their gradients to its gradient. Alone, the loss itself.
   at::Tensor forward(const std::vector<at::Tensor>& load) const;
 
   /// Where each rank has counted some of the positions: choices, probabilities and tokens side by side [2 E + 1] ->
   /// their sums over these ranks.
-  CommSlot over_positions;
+  CommPort over_positions{*this, "over_positions"};
   /// Where other ranks see other samples: choices of each expert and the number of tokens [E + 1], without gradient ->
   /// their sums over these ranks. Called once a micro-step.
-  CommSlot counts;
+  CommPort counts{*this, "counts"};
 };
 
 /// E gated MLPs, stacked: gate and up [E, 2, ff, hidden] (gate first), down [E, hidden, ff]. Each token is computed by
-/// the experts it was routed to, none is dropped.
-class Experts {
+/// the experts it was routed to, none is dropped. Declares on its records that ranks along ep may hold different
+/// experts, and that data ranks which cannot share those evenly cut the rows of each expert's matrices.
+class Experts : public Layer {
  public:
-  Experts(std::string name, WeightPtr gate_up, WeightPtr down);
+  Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down);
+  ~Experts() override;
   /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts. `kept` as in Router::forward.
   at::Tensor forward(const at::Tensor& x, const Routing& routing, Kept* kept = nullptr) const;
 
-  const std::string& name() const { return name_; }
   const WeightPtr& gate_up() const { return gate_up_; }
   const WeightPtr& down() const { return down_; }
 
@@ -90,32 +95,57 @@ class Experts {
   /// Where a rank holds some of the experts: takes the rows of all with counts [E] int64 for all, brings rows to where
   /// their expert is, with their row_ids where there are any, calls the body there with what arrived (sorted by local
   /// expert) and brings results back. It may keep what a second run needs.
-  Slot<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, Kept*)> exchange;
+  Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, Kept*)> exchange{
+      *this, "exchange"};
   /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
   /// Undefined, on all ranks: nobody asks this time.
-  Slot<at::Tensor()> token_ids;
+  Port<at::Tensor()> token_ids{*this, "token_ids"};
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
   /// behind each expert's last, row_ids [R]) -> what replaces the result.
-  using AdapterSlot = Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
-  AdapterSlot gate_up_adapter;
-  AdapterSlot down_adapter;
+  using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+  AdapterPort gate_up_adapter{*this, "gate_up_adapter"};
+  AdapterPort down_adapter{*this, "down_adapter"};
   /// Where ff is split: on x, on the routing's weights (whose gradient is then a part), and on the result.
-  CommSlot before;
-  CommSlot before_weights;
-  CommSlot after;
-  /// Where the sequence is split, called by the block: on its states [B, S, hidden] in front of router and experts, so
-  /// that they see all positions, and on their result.
-  CommSlot enter;
-  CommSlot leave;
+  CommPort before{*this, "before"};
+  CommPort before_weights{*this, "before_weights"};
+  CommPort after{*this, "after"};
 
  private:
   at::Tensor compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const;
   // One of each row, which is a token's at one expert: id of the token · E + expert. Undefined where nobody asks.
   at::Tensor row_ids(const at::Tensor& expert, const at::Tensor& order, std::int64_t copies,
                      std::int64_t experts) const;
-  std::string name_;
   WeightPtr gate_up_;
   WeightPtr down_;
+};
+
+/// The feed-forward layer of a mixture: a router and its experts, which see all positions of the states.
+class Mixture : public Layer {
+ public:
+  struct Weights {
+    WeightPtr gate;     ///< [E, hidden]
+    WeightPtr gate_up;  ///< [E, 2, ff, hidden]
+    WeightPtr down;     ///< [E, hidden, ff]
+  };
+  Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one = true);
+  ~Mixture() override;
+  /// x [B, S, hidden] -> [B, S, hidden].
+  at::Tensor forward(const at::Tensor& x, Kept& kept) const;
+  /// What a block's forward adds in training: to hidden.expert_tokens, and with `balanced` the router's load to
+  /// hidden.sums. `x` and `kept` as forward got them.
+  void count(Hidden& hidden, const at::Tensor& x, const Batch& batch, Kept& kept, bool balanced) const;
+
+  Router& router() { return router_; }
+  Experts& experts() { return experts_; }
+
+  /// Where the sequence is split: on the states of this rank's positions, so that router and experts see all of them,
+  /// and on their result.
+  CommPort enter{*this, "enter"};
+  CommPort leave{*this, "leave"};
+
+ private:
+  Router router_;
+  Experts experts_;
 };
 
 }  // namespace nn

@@ -9,25 +9,24 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
 /// The output matrix [vocabulary, hidden], often the embedding's: from hidden states to the loss or to logits.
-class VocabularyHead {
+class VocabularyHead : public Layer {
  public:
-  explicit VocabularyHead(std::string name, WeightPtr weight);
+  VocabularyHead(Layer& parent, std::string name, WeightPtr weight);
+  ~VocabularyHead() override;
   /// x [B, S, hidden], normed. With labels: the loss sum over their targets (0-dim), logits being held by the chunk.
   /// Without: logits [B, vocabulary] of each row's position `last`.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
 
-  const std::string& name() const { return name_; }
   Split may_split() const { return Split::vocabulary; }
   const WeightPtr& weight() const { return weight_; }
 
-  CommSlot before;  ///< on x
+  CommPort before{*this, "before"};  ///< on x
   /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum.
-  Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss;
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
   /// On logits [B, this rank's part of the vocabulary] -> [B, vocabulary].
-  CommSlot after_logits;
+  CommPort after_logits{*this, "after_logits"};
 
  private:
-  std::string name_;
   WeightPtr weight_;
 };
 

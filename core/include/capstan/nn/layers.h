@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/batch.h>
-#include <capstan/nn/slot.h>
+#include <capstan/nn/layer.h>
 #include <capstan/nn/weight.h>
 
 #include <cstdint>
@@ -22,52 +22,57 @@ enum class Split {
 
 /// y = x W^T + b on logical shapes: W [out, in], b [out] or absent. Features may have several dimensions in the records
 /// (BLOOM's QKV: W [head, 3, dim, in], b [head, 3, dim]); y has them as one.
-class Linear {
+class Linear : public Layer {
  public:
-  Linear(std::string name, Split may_split, WeightPtr weight, WeightPtr bias);
+  Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias);
+  ~Linear() override;
   at::Tensor forward(const at::Tensor& x) const;
 
-  const std::string& name() const { return name_; }
   Split may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
   const WeightPtr& bias() const { return bias_; }
 
-  CommSlot before;  ///< on x
-  CommSlot after;   ///< on x W^T, before the bias
+  CommPort before{*this, "before"};  ///< on x
+  CommPort after{*this, "after"};    ///< on x W^T, before the bias
   /// Takes the place of `before` and the product where W is trained and no adapter reads what `before` gives, so that
   /// backward can do both at a time: (x, W [out, in], bias [out] or absent) -> what at::linear(before(x), W, bias) is.
-  Slot<at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&)> product;
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&)> product{*this, "product"};
   /// An adapter: (x, x W^T) -> what replaces x W^T.
-  Slot<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter;
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter{*this, "adapter"};
 
  private:
-  std::string name_;
   Split may_split_;
   WeightPtr weight_;
   WeightPtr bias_;
 };
 
+/// What a Linear is made of where the layer above makes it. No bias: null.
+struct LinearWeights {
+  WeightPtr weight;
+  WeightPtr bias;
+};
+
 /// Rows of a table: [B, S] int64 -> [B, S, features].
-class Embedding {
+class Embedding : public Layer {
  public:
-  Embedding(std::string name, Split may_split, WeightPtr weight);
+  Embedding(Layer& parent, std::string name, Split may_split, WeightPtr weight);
+  ~Embedding() override;
   at::Tensor forward(const at::Tensor& ids) const;
-  const std::string& name() const { return name_; }
   Split may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
   /// Replaces the look-up where the table is split: (table, ids) -> rows.
-  Slot<at::Tensor(const at::Tensor&, const at::Tensor&)> lookup;
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&)> lookup{*this, "lookup"};
 
  private:
-  std::string name_;
   Split may_split_;
   WeightPtr weight_;
 };
 
 /// Layer normalisation over the last dimension (Ba et al. 2016).
-class LayerNorm {
+class LayerNorm : public Layer {
  public:
-  LayerNorm(WeightPtr weight, WeightPtr bias, double epsilon);
+  LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPtr bias, double epsilon);
+  ~LayerNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -77,47 +82,64 @@ class LayerNorm {
 };
 
 /// x / sqrt(mean(x²) + epsilon) · weight over the last dimension (Zhang and Sennrich 2019).
-class RmsNorm {
+class RmsNorm : public Layer {
  public:
-  RmsNorm(WeightPtr weight, double epsilon);
+  /// `use`: states; heads, where it acts on each attention head; split, where it acts on the features of all heads, of
+  /// which a rank then has some.
+  RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use = Use::states);
+  ~RmsNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
+
+  Use use() const { return owned().front().use; }
+  const WeightPtr& weight() const { return weight_; }
+  /// Where the features are split: mean(x²) of this rank's [..., 1] -> of all ranks'.
+  CommPort mean_square{*this, "mean_square"};
 
  private:
   WeightPtr weight_;
   double epsilon_;
 };
 
-/// down(silu(gate(x)) · up(x)), gate and up being one product of a fused group of two records [ff, hidden].
-class GatedMlp {
+/// What stands between the two products of a feed-forward layer.
+enum class Activation { silu, gelu, gelu_tanh };
+
+/// down(activation(up(x))), or gated, down(activation(gate(x)) · up(x)), gate and up being one product of a fused group
+/// of two records [ff, hidden]. The products are named linear_fc1 and linear_fc2.
+class Mlp : public Layer {
  public:
-  GatedMlp(Linear gate_up, Linear down);
+  struct Kind {
+    Activation activation = Activation::silu;
+    bool gated = true;
+  };
+  Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down);
+  ~Mlp() override;
   /// [..., hidden] -> [..., hidden].
   at::Tensor forward(const at::Tensor& x) const;
-  Linear& gate_up() { return gate_up_; }
-  Linear& down() { return down_; }
 
  private:
-  Linear gate_up_;
+  Kind kind_;
+  Linear up_;
   Linear down_;
 };
 
 /// Dropout whose mask depends only on (seed, step, site, sample, element): the same on any layout.
-class Dropout {
+class Dropout : public Layer {
  public:
-  Dropout(const std::string& site, double probability);
+  Dropout(Layer& parent, const std::string& site, double probability);
+  ~Dropout() override;
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
   /// On attention probabilities [B, heads, S, S]: an element is a (head, query, key), however far rows are padded.
   at::Tensor on_attention(const at::Tensor& probabilities, const Batch& batch) const;
   double probability() const { return probability_; }
 
   /// Where a strategy leaves a rank some of the positions: how many are here -> the first one's place in the sequence.
-  Slot<std::int64_t(std::int64_t)> first_position;
+  Port<std::int64_t(std::int64_t)> first_position{*this, "first_position"};
   /// The same for attention heads: how many are here -> which.
   struct HeadRange {
     std::int64_t first = 0;
     std::int64_t all = 0;  ///< heads of all ranks
   };
-  Slot<HeadRange(std::int64_t)> own_heads;
+  Port<HeadRange(std::int64_t)> own_heads{*this, "own_heads"};
 
  private:
   std::uint64_t site_;

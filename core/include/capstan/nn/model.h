@@ -6,6 +6,7 @@
 #include <capstan/nn/attention.h>
 #include <capstan/nn/experts.h>
 #include <capstan/nn/head.h>
+#include <capstan/nn/layer.h>
 #include <capstan/nn/layers.h>
 
 #include <cstdint>
@@ -17,74 +18,54 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
 /// A link of the model's chain (embedding, a block, head): what is gathered, recomputed and reduced as one.
-/// Says what it computes on logical shapes and nothing about how it is distributed.
-class Unit {
+/// Says what it computes on logical shapes and nothing about how it is distributed. The root of a tree of layers, which
+/// are its members or their members: unit.each<Linear>([&](Linear& linear) { … }).
+class Unit : public Layer {
  public:
   explicit Unit(std::string name);
-  virtual ~Unit();
-  Unit(const Unit&) = delete;
-  Unit& operator=(const Unit&) = delete;
+  ~Unit() override;
 
   /// `cache` is null except in generation. Must be a pure function of its inputs and weights: it is run again in
   /// backward when the unit is recomputed.
   virtual Hidden forward(Hidden hidden, const Batch& batch, KVCache* cache) = 0;
 
-  const std::string& name() const { return name_; }
-  const std::vector<WeightPtr>& weights() const { return weights_; }
-  /// Layers and regions that strategies may look at and fill; pointers live as long as the unit.
-  const std::vector<Linear*>& linears() const { return linears_; }
-  const std::vector<Embedding*>& embeddings() const { return embeddings_; }
-  const std::vector<VocabularyHead*>& heads() const { return heads_; }
-  const std::vector<Experts*>& experts() const { return experts_; }
-  const std::vector<Alibi*>& alibis() const { return alibis_; }
-  const std::vector<RotaryAttention*>& attentions() const { return attentions_; }
-  const std::vector<Dropout*>& dropouts() const { return dropouts_; }
-  const std::vector<Router*>& routers() const { return routers_; }
-  const std::vector<LoadBalance*>& balances() const { return balances_; }
-  const std::vector<Region*>& regions() const { return regions_; }
   bool trainable() const;
+  /// Weights that were added to the unit and that no layer owns: nothing says how ranks may share them.
+  std::vector<WeightPtr> undeclared() const;
 
   /// Adds an adapter's weights to the unit's; for strategies, in structure().
   void adapt(Adapter adapter);
   const std::vector<Adapter>& adapters() const { return adapters_; }
-  /// The batch of the forward that runs, or whose backward does: for what strategies put into slots. Set by the runner.
+  /// The batch of the forward that runs, or whose backward does: for what strategies put into ports. Set by the runner.
   const Batch& batch() const { return batch_; }
   void set_batch(const Batch& batch) { batch_ = batch; }
 
  protected:
-  /// Each registers a part and returns it.
+  /// Each adds a weight to the unit and returns it. A layer that is then made of it owns it, and declares how ranks may
+  /// share it; what the unit's own code uses instead is refused where the unit is split.
   WeightPtr add(WeightPtr weight);
   WeightPtr add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay);
   /// Records of these names that are one weight, side by side along dimension 0.
   WeightPtr add_group(std::vector<layout::Param> records);
-  void expose(Linear& linear) { linears_.push_back(&linear); }
-  void expose(Embedding& embedding) { embeddings_.push_back(&embedding); }
-  void expose(VocabularyHead& head) { heads_.push_back(&head); }
-  void expose(Experts& experts) { experts_.push_back(&experts); }
-  void expose(Alibi& alibi) { alibis_.push_back(&alibi); }
-  void expose(RotaryAttention& attention);
-  void expose(GatedMlp& mlp);
-  void expose(Dropout& dropout) { dropouts_.push_back(&dropout); }
-  void expose(Router& router);
-  void expose(LoadBalance& balance) { balances_.push_back(&balance); }
-  void expose(Region& region) { regions_.push_back(&region); }
 
  private:
-  std::string name_;
-  std::vector<WeightPtr> weights_;
-  std::vector<Linear*> linears_;
-  std::vector<Embedding*> embeddings_;
-  std::vector<VocabularyHead*> heads_;
-  std::vector<Experts*> experts_;
-  std::vector<Alibi*> alibis_;
-  std::vector<RotaryAttention*> attentions_;
-  std::vector<Dropout*> dropouts_;
-  std::vector<Router*> routers_;
-  std::vector<LoadBalance*> balances_;
-  std::vector<Region*> regions_;
   std::vector<Adapter> adapters_;
   Batch batch_;
 };
+
+/// The records of a unit, or of all units, each once and in their order.
+std::vector<layout::Param*> parameters(const Unit& unit);
+std::vector<layout::Param*> parameters(const std::vector<std::unique_ptr<Unit>>& units);
+std::vector<layout::Param*> parameters(const std::vector<Unit*>& units);
+
+/// Layers with weights of their own whose kind is none of nn's: a strategy leaves them whole and says so.
+std::vector<const Layer*> layers_of_other_kinds(const Unit& unit);
+/// A line for Strategy::notes() on each of those layers: "<strategy> does not know layer …".
+std::vector<std::string> notes_on_other_kinds(const std::vector<std::unique_ptr<Unit>>& units,
+                                              const std::string& strategy);
+/// Throws Error that names a weight which the unit uses without a layer, where others of the unit are split over ranks
+/// that see the same samples: what it adds to the gradient would be wrong in silence. Called once all are placed.
+void refuse_undeclared(const Unit& unit);
 
 /// Sizes that the rest of the host needs to know.
 struct ModelFacts {

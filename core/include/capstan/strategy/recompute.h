@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/nn/slot.h>
+#include <capstan/nn/layer.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -8,7 +8,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
 /// body(input), keeping only `input` for backward, where the body runs again (Chen et al. 2016, selective as in
-/// Korthikanti et al. 2022). What fills a Region's `around` slot:
+/// Korthikanti et al. 2022). What fills a Region's `around` port:
 ///
 ///     region.around.fill("mine", [](const auto& body, const auto& x) { return strategy::recomputed(body, x); });
 ///

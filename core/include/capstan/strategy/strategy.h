@@ -48,7 +48,7 @@ struct Placement {
 ///
 ///   mesh, claim, check   before anything is allocated, also in `capstan check`
 ///   structure            on logical shapes: may change the model's layers (adapters)
-///   place                sets records' compute layouts, fills layers' slots, marks gradients local; unit by unit
+///   place                sets records' compute layouts, fills layers' ports, marks gradients local; unit by unit
 ///   shard                sets how parameters, gradients and optimizer state are cut along the data axes
 ///   wrap, recompute      after parameters are there: hooks around a unit; placed inside the shard engine's own
 ///   step, optimizer_rule the seats that were claimed, and what happens after each step

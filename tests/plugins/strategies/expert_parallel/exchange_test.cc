@@ -110,7 +110,8 @@ Result alone(const std::vector<std::int64_t>& lengths, const Choose& choose, boo
     chosen_experts.push_back(mine.experts);
     weights.push_back(mine.weights);
   }
-  nn::Experts experts("experts", part_of("gate_up", gate_up, 0, count), part_of("down", down, 0, count));
+  nn::Layer root("root");
+  nn::Experts experts(root, "experts", part_of("gate_up", gate_up, 0, count), part_of("down", down, 0, count));
   if (ids) tell_apart(experts, 0, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}));
   return run(experts, {at::cat(x), at::cat(chosen_experts), at::cat(weights)}, false);
 }
@@ -123,7 +124,8 @@ std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choos
     std::iota(ranks.begin(), ranks.end(), 0);
     const auto group = std::make_shared<Noted>(communicator.group("ep", ranks, at::kCPU));
     const auto own = count / size;
-    nn::Experts experts("experts", part_of("gate_up", gate_up, own * group->rank(), own),
+    nn::Layer root("root");
+    nn::Experts experts(root, "experts", part_of("gate_up", gate_up, own * group->rank(), own),
                         part_of("down", down, own * group->rank(), own));
     const auto before = lengths.begin() + group->rank();
     if (ids) tell_apart(experts, std::accumulate(lengths.begin(), before, std::int64_t{0}), *before);

@@ -21,7 +21,7 @@ class SplitFf : public strategy::Strategy {
   explicit SplitFf(const config::Options<NoOptions>&) {}
   void mesh(layout::MeshSpec& spec) override { spec.set(Axis::tp, 2, "strategy.split_ff", ""); }
   void place(nn::Unit& unit, const strategy::Placement& placement) override {
-    for (auto* experts : unit.experts()) {
+    for (auto* experts : unit.all<nn::Experts>()) {
       for (const auto& weight : {experts->gate_up(), experts->down()}) {
         for (auto& record : weight->records()) record.compute = record.compute.with({2, {Axis::tp}});
       }

@@ -53,10 +53,7 @@ config::Entry regions(std::vector<std::string> names) { return {"regions", std::
 class Named : public nn::Unit {
  public:
   Named(const std::string& name, const std::vector<std::string>& regions) : Unit(name) {
-    for (const auto& region : regions) {
-      regions_.push_back(std::make_unique<nn::Region>(region));
-      expose(*regions_.back());
-    }
+    for (const auto& region : regions) regions_.push_back(std::make_unique<nn::Region>(*this, region));
   }
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
 
@@ -108,10 +105,11 @@ std::vector<int> runs_of_linears(const std::string& table) {
     One one(communicator, table);
     for (std::size_t block = 0; block < 2; ++block) {
       for (std::size_t i = 0; i < 2; ++i) {
-        one.session.units[block + 1]->linears()[2 * i]->before.fill("test", [&counts, block, i](const at::Tensor& x) {
-          ++counts[2 * block + i];
-          return x;
-        });
+        one.session.units[block + 1]->all<nn::Linear>()[2 * i]->before.fill("test",
+                                                                            [&counts, block, i](const at::Tensor& x) {
+                                                                              ++counts[2 * block + i];
+                                                                              return x;
+                                                                            });
       }
     }
     const auto loss = one.session.runner->forward(one.batch).states;

@@ -23,13 +23,9 @@ class Small : public nn::Unit {
  public:
   Small()
       : Unit("small"),
-        table_("table", nn::Split::vocabulary, make("table.weight", {7, 4})),
-        up_("up", nn::Split::columns, make("up.weight", {6, 4}), make("up.bias", {6})),
-        down_("down", nn::Split::rows, make("down.weight", {5, 6}), nullptr) {
-    expose(table_);
-    expose(up_);
-    expose(down_);
-  }
+        table_(*this, "table", nn::Split::vocabulary, make("table.weight", {7, 4})),
+        up_(*this, "up", nn::Split::columns, make("up.weight", {6, 4}), make("up.bias", {6})),
+        down_(*this, "down", nn::Split::rows, make("down.weight", {5, 6}), nullptr) {}
   nn::Hidden forward(nn::Hidden, const nn::Batch& batch, nn::KVCache*) override {
     nn::Hidden out;
     out.states = down_.forward(up_.forward(table_.forward(batch.tokens)));

@@ -73,17 +73,21 @@ class Quiet : public nn::Model {
    public:
     Attention()
         : Unit("attention"),
-          layer_({6, 3, 2}, nn::Rotary(2, 1e4, {}), linear("qkv", nn::Split::columns, {24, 12}),
-                 linear("proj", nn::Split::rows, {12, 12}), nn::Dropout("attention", 0), 0) {
-      expose(layer_);
-    }
+          layer_(*this, kind(),
+                 {{weight("qkv", {24, 12}), nullptr}, {weight("proj", {12, 12}), nullptr}, nullptr, nullptr}) {}
     nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
 
    private:
-    nn::Linear linear(const std::string& name, nn::Split split, const layout::Shape& shape) {
-      return {name, split, add_record(name + ".weight", shape, layout::Init::zeros(), true), nullptr};
+    static nn::Attention::Kind kind() {
+      nn::Attention::Kind kind;
+      kind.heads = {6, 3, 2};
+      kind.rotary = nn::Rotary(2, 1e4, {});
+      return kind;
     }
-    nn::RotaryAttention layer_;
+    nn::WeightPtr weight(const std::string& name, const layout::Shape& shape) {
+      return add_record(name + ".weight", shape, layout::Init::zeros(), true);
+    }
+    nn::Attention layer_;
   };
 };
 

@@ -20,7 +20,7 @@ class OutputScale : public strategy::Strategy {
   explicit OutputScale(config::Options<OutputScaleOptions> options) : options_(std::move(options)) {}
 
   void place(nn::Unit& unit, const strategy::Placement&) override {
-    for (auto* linear : unit.linears()) {
+    for (auto* linear : unit.all<nn::Linear>()) {
       if (!linear->name().ends_with(options_->layer)) continue;
       linear->after.fill("output_scale", [factor = options_->factor](const at::Tensor& y) { return y * factor; });
     }

@@ -1,6 +1,8 @@
-// Gradients that are parts on an axis without data: tp ranks see different samples here, so that the sum over all is
-// known, and records are marked partial on tp.
+// Sums of gradients over data ranks, copies, and ranks on an axis without data: tp ranks see different samples here, so
+// that the sum over all is known, and records are marked partial on tp.
 #include <capstan_catch.h>
+
+#include <atomic>
 
 #include "shard/rig.h"
 
@@ -23,6 +25,8 @@ struct Case {
   bool deterministic = false;
   int data_ranks = 2;
   int part_ranks = 2;
+  shard::ReduceSeat seat = {};  ///< for dp
+  int copies = 1;               ///< hybrid: of the data ranks
 };
 
 nn::Batch batch_of(const Case& c, std::int64_t micro, int rank) {
@@ -36,13 +40,14 @@ class MeshRig {
       for (auto& record : weight->records()) record.partial_axes = {Axis::tp};
     }
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, c.data_ranks, 1, c.part_ranks});
+    options.mesh = layout::Mesh({1, c.data_ranks, 1, c.part_ranks}, c.copies);
     options.rank = rank_;
     options.precision = {at::kDouble, at::kDouble, at::kDouble, c10::Device(c10::DeviceType::CPU)};
     options.accumulation = c.accumulation;
     options.reduce = c.reduce;
     options.deterministic = c.deterministic;
     set_stage(options.policy, c.stage, c.offload);
+    if (c.seat) options.reduce_seats[Axis::dp] = c.seat;
     const auto mesh = options.mesh;
     engine = std::make_unique<shard::Engine>(options, pointers(chain_), [&](const auto& axes, std::int64_t part) {
       auto& group = groups_[{axes, part}];
@@ -128,7 +133,7 @@ void check(const Case& c) {
 
 }  // namespace
 
-TEST_CASE("partial gradients are summed behind the data ranks' sum, in every stage and with offload") {
+TEST_CASE("partial gradients are summed after the data ranks' sum, in every stage and with offload") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int offload = 0; offload <= (stage == 3 ? 2 : std::min(stage, 1)); ++offload) {
       for (const bool deterministic : {false, true})
@@ -149,5 +154,35 @@ TEST_CASE("partial gradients without data ranks, and on three ranks") {
     check({.stage = stage, .data_ranks = 1, .part_ranks = 2});
     check({.stage = stage, .data_ranks = 3, .part_ranks = 3});
     check({.stage = stage, .accumulation = 2, .data_ranks = 1, .part_ranks = 3});
+  }
+}
+
+TEST_CASE("whoever has the seat sums in the reducer's stead, and is told what lies where") {
+  for (const int stage : {0, 1, 3}) {
+    for (const bool deterministic : {false, true}) {
+      std::atomic<int> calls = 0;
+      std::atomic<bool> fits = true;
+      const auto seat = [&](strategy::Bucket& bucket) {
+        ++calls;
+        const bool sharded = bucket.out.numel() < bucket.gradient.numel();
+        fits = fits && sharded == (stage > 0) && bucket.last;
+        for (const auto& part : bucket.parts) fits = fits && part.offset + part.numel <= bucket.gradient.numel();
+        if (sharded) {
+          bucket.group.reduce_scatter(bucket.out, bucket.gradient, "seat");
+        } else {
+          bucket.group.all_reduce(bucket.gradient, comm::ReduceOp::sum, "seat");
+        }
+      };
+      check({.stage = stage, .deterministic = deterministic, .seat = seat});
+      CHECK(calls == 2 * 4 * 4);  // steps, buckets, ranks
+      CHECK(fits);
+    }
+  }
+}
+
+TEST_CASE("copies' sums are added up once a step, full or by shards") {
+  for (const int stage : {0, 2, 3}) {
+    for (const auto reduce : {shard::ReduceWhen::step, shard::ReduceWhen::micro_step})
+      check({.stage = stage, .accumulation = 2, .reduce = reduce, .data_ranks = 4, .part_ranks = 1, .copies = 2});
   }
 }

@@ -1,5 +1,4 @@
-// Which part of which record a rank holds, by the plan alone.
-#include "shard/parts.h"
+#include "shard/boxes.h"
 
 #include <algorithm>
 #include <iterator>
@@ -23,9 +22,10 @@ std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Lay
   return same;
 }
 
-// Is this rank the one that writes a record of which `before` of all elements stand in front? Ranks that hold the same
+// Is this rank the one that writes a record of which `before` of all elements come before? Ranks that hold the same
 // share the work: each has a run of records, of about as many elements.
-bool writes(const layout::Param& record, const layout::Layout& layout, double before, const EngineOptions& options) {
+bool writes_record(const layout::Param& record, const layout::Layout& layout, double before,
+                   const EngineOptions& options) {
   const auto same = sharers(record, layout);
   auto axes = own_axes(record);
   axes.insert(axes.end(), same.begin(), same.end());
@@ -34,7 +34,7 @@ bool writes(const layout::Param& record, const layout::Layout& layout, double be
          options.mesh.position(options.rank, same) == writer;
 }
 
-std::int64_t all_elements(const Plan& plan) {
+std::int64_t all_elements(const ShardPlan& plan) {
   std::int64_t sum = 0;
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) sum += planned.weight->numel();
@@ -44,14 +44,14 @@ std::int64_t all_elements(const Plan& plan) {
 
 }  // namespace
 
-void each_part(const Plan& plan, const EngineOptions& options, Of what, bool only_trainable,
-               const std::function<void(const Part&)>& visit) {
+void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
+              const std::function<void(const HeldBox&)>& visit) {
   const auto all = static_cast<double>(all_elements(plan));
   std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
-    const bool cut = what == Of::gradients ? bucket.cut_optim : bucket.gathers();
-    const int position = cut ? options.mesh.position(options.rank, bucket.axes) : 0;
+    const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
+    const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& planned = bucket.weights[w];
       const auto& records = planned.weight->records();
@@ -60,26 +60,32 @@ void each_part(const Plan& plan, const EngineOptions& options, Of what, bool onl
         const double place = static_cast<double>(before) / all;
         before += record.numel();
         if (only_trainable && !bucket.trainable) continue;
-        auto layout = cut ? record.sharded(options.mesh) : record.compute;
+        auto layout = sharded ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
-        const auto& piece = bucket.pieces(planned, position)[r];
-        const bool counts = writes(record, layout, place, options);
-        visit({b, w, record, std::move(layout), std::move(box), cut ? piece.in_chunk : piece.in_whole, counts,
+        const auto& shard = bucket.shards(planned, position)[r];
+        const bool writes = writes_record(record, layout, place, options);
+        visit({b, w, record, std::move(layout), std::move(box), sharded ? shard.in_shard : shard.in_full, writes,
                options.mesh.position(options.rank, own_axes(record))});
       }
     }
   }
 }
 
-std::int64_t saved_bytes(const Plan& plan, const EngineOptions& options, std::size_t states, bool only_trainable) {
+bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options) {
+  auto axes = bucket.axes;
+  axes.insert(axes.end(), record.local_axes.begin(), record.local_axes.end());
+  return record.compute.with({0, axes}).counts(options.mesh, options.rank);
+}
+
+std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable) {
   std::int64_t bytes = 0;
-  each_part(plan, options, Of::parameters, only_trainable, [&](const Part& part) {
-    if (!part.counts) return;
-    const auto& bucket = plan.buckets[part.bucket];
-    const auto size = static_cast<std::int64_t>(c10::elementSize(master_dtype(bucket, options)));
+  each_box(plan, options, Of::parameters, only_trainable, [&](const HeldBox& held) {
+    if (!held.writes_to_checkpoint) return;
+    const auto& bucket = plan.buckets[held.bucket];
+    const auto size = static_cast<std::int64_t>(c10::elementSize(bucket.parameters.master));
     const auto tensors = bucket.trainable ? 1 + static_cast<std::int64_t>(states) : 1;
-    bytes += part.box.numel() * size * tensors;
+    bytes += held.box.numel() * size * tensors;
   });
   return bytes;
 }

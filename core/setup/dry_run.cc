@@ -1,4 +1,4 @@
-#include "setup/rehearse.h"
+#include "setup/dry_run.h"
 
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
@@ -8,7 +8,8 @@
 #include "ops/meta_memory.h"
 #include "setup/assemble.h"
 #include "setup/wrap.h"
-#include "shard/rehearsal.h"
+#include "shard/gather_protocol.h"
+#include "shard/meta_executor.h"
 
 namespace capstan::setup {
 namespace {
@@ -60,7 +61,7 @@ void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
 
 }  // namespace
 
-MicroStepMemory rehearse(const Job& job, const shard::EngineOptions& options) {
+MicroStepMemory dry_run(const Job& job, const shard::EngineOptions& options) {
   const auto units = assemble(job, [&](const auto& axes) {
     return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes),
                                c10::Device(c10::DeviceType::Meta));
@@ -68,26 +69,31 @@ MicroStepMemory rehearse(const Job& job, const shard::EngineOptions& options) {
   const auto list = pointers(units);
   const auto plan = shard::make_plan(list, options);
   ops::MetaMemory* counted = nullptr;
-  shard::Rehearsal engine(plan, options, [&](std::int64_t bytes) { counted->add(bytes); });
+  std::int64_t gathered = 0;
+  shard::MetaExecutor executor(plan, options.precision.compute, [&](const shard::Buffer&, std::int64_t bytes) {
+    gathered += bytes;
+    counted->add(bytes);
+  });
+  shard::GatherProtocol protocol(plan, options, executor);
   std::string at;
   strategy::UnitRunner runner(list, job.model.name);
   for (std::size_t i = 0; i < list.size(); ++i) {
     runner.add_hooks(i, std::make_unique<Place>(at, list[i]->name()));
-    runner.add_hooks(i, engine.hooks(i));
+    runner.add_hooks(i, protocol.hooks(i));
     wrap_unit(job, i, runner);
   }
   ops::MetaMemory memory;  // the weights' own shapes are made
   counted = &memory;
   MicroStepMemory result;
   memory.set_on_peak([&] {
-    result.gathered = engine.gathered();
+    result.gathered = gathered;
     result.peak = at;
   });
   // What is held from one micro-step to the next is there in the second.
   const int micro_steps = job.batch.accumulation > 1 ? 2 : 1;
   for (int i = 0; i < micro_steps; ++i) {
     const auto hidden = runner.forward(batch_of(job));
-    if (i == 0) result.kept = memory.now() - engine.gathered();
+    if (i == 0) result.kept = memory.now() - gathered;
     backward(runner, hidden);
   }
   result.work = memory.peak() - result.gathered;

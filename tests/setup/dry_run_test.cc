@@ -1,6 +1,6 @@
 // What a micro-step keeps on the meta device against what the CPU's allocator holds after the same forward; and what
 // was measured on GPUs.
-#include "setup/rehearse.h"
+#include "setup/dry_run.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
@@ -115,7 +115,7 @@ std::int64_t really_kept(const setup::Job& job, at::ScalarType compute) {
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {
       planned.weight->bind(
-          at::randn(planned.cut.shape, at::TensorOptions(compute)).set_requires_grad(bucket.trainable));
+          at::randn(planned.sharding.shape, at::TensorOptions(compute)).set_requires_grad(bucket.trainable));
     }
   }
   strategy::UnitRunner runner(list);
@@ -147,7 +147,7 @@ const std::string recompute_attention = "[strategy.recompute]\nregions = [\"atte
 
 }  // namespace
 
-TEST_CASE("a rehearsal keeps, byte for byte, what a forward keeps") {
+TEST_CASE("a dry run keeps, byte for byte, what a forward keeps") {
   torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   kernels.impl("_fused_rms_norm", &fused_rms_norm);
   const std::vector<Case> cases{{gpt, "", 5, 0},
@@ -178,7 +178,7 @@ TEST_CASE("a rehearsal keeps, byte for byte, what a forward keeps") {
       // measured.
       real += 512 * (slopes - segments);
       const auto options = setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0));
-      CHECK(setup::rehearse(job, options).kept == real);
+      CHECK(setup::dry_run(job, options).kept == real);
     }
   }
 }
@@ -228,7 +228,7 @@ const std::vector<Measured> measured{
 
 }  // namespace
 
-// 1 %: what is not tensors of a micro-step (kernels' own buffers) is not rehearsed.
+// 1 %: what is not tensors of a micro-step (kernels' own buffers) is not in a dry run.
 TEST_CASE("a peak predicted for H200s is what was measured there") {
   for (const auto& [model, more, ranks, gib] : measured) {
     INFO(model << more);
@@ -243,13 +243,13 @@ TEST_CASE("a peak predicted for H200s is what was measured there") {
   }
 }
 
-TEST_CASE("a rehearsal takes the strategies' part of the work off a rank") {
+TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
   const auto kept = [](const std::string& model, const std::string& strategies, int ranks) {
     const auto job = job_of(small(model, "bf16", strategies), "cuda", ranks);
     INFO(model << strategies << job.activations_note);
     REQUIRE(job.activations);
     const auto options = setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0));
-    return static_cast<double>(setup::rehearse(job, options).kept);
+    return static_cast<double>(setup::dry_run(job, options).kept);
   };
   const auto tensor = [](int size, bool sequence) {
     return cat("[strategy.tensor_parallel]\nsize = ", size, "\nsequence_parallel = ", sequence ? "true" : "false",
@@ -275,7 +275,7 @@ TEST_CASE("sharding changes what is gathered at the peak, packing what is kept")
     const auto job = job_of(small(gpt, "bf16", strategies), "cuda", ranks, overrides);
     INFO(strategies << job.activations_note);
     REQUIRE(job.activations);
-    return setup::rehearse(job, setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0)));
+    return setup::dry_run(job, setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0)));
   };
   CHECK(step("", 2).gathered == 0);
   const auto full = step("[strategy.fsdp]\n", 2);
@@ -288,7 +288,7 @@ TEST_CASE("sharding changes what is gathered at the peak, packing what is kept")
 }
 
 TEST_CASE("where activations cannot be predicted, check says why") {
-  // Dropout inside attention is a plain product of tensors, so it is rehearsed too.
+  // Dropout inside attention is a plain product of tensors, so it is in a dry run too.
   auto job = job_of(small("plugin = \"gpt\"\nattention_dropout = 0.1\n", "bf16", ""), "cuda");
   CHECK(job.activations);
   CHECK_THAT(job.activations_note, Contains("a micro-batch of 4 x 64 tokens keeps") && Contains("the peak is in"));

@@ -1,8 +1,8 @@
-// Cuts against the layouts that records show to everybody else, element by element.
+// Shards against the layouts that records show to everybody else, element by element.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
-#include "shard/cut.h"
+#include "shard/weight_sharding.h"
 
 using namespace capstan;
 using layout::Axis;
@@ -28,7 +28,7 @@ at::Tensor box_of(const at::Tensor& whole, const layout::Box& box) {
   return view;
 }
 
-// Element numbers of the weight as the layer uses it on this rank: its records' compute boxes one behind the other.
+// Element numbers of the weight as the layer uses it on this rank: its records' compute boxes one after the other.
 std::vector<at::Tensor> numbered(const nn::Weight& weight, const layout::Mesh& mesh, int rank) {
   std::vector<at::Tensor> parts;
   double first = 0;
@@ -40,65 +40,65 @@ std::vector<at::Tensor> numbered(const nn::Weight& weight, const layout::Mesh& m
   return parts;
 }
 
-void check_room(const shard::WeightCut& cut, int ranks) {
-  CHECK(cut.ranks == ranks);
-  CHECK(cut.whole_room % 64 == 0);
-  CHECK(cut.whole_room >= cut.numel);
-  // Room for what every rank's piece of the last record has, so that a collective can write it in place.
-  const auto uneven = cut.in_place && !cut.even ? cut.strides.back() * (ranks - 1) : 0;
-  CHECK(cut.whole_room < cut.numel + uneven + 64);
-  CHECK(cut.chunk_room % 64 == 0);
+void check_sizes(const shard::WeightSharding& sharding, int ranks) {
+  CHECK(sharding.ranks == ranks);
+  CHECK(sharding.full_elements % 64 == 0);
+  CHECK(sharding.full_elements >= sharding.numel);
+  // Enough for what every rank's shard of the last record has, so that a collective can write it in place.
+  const auto uneven = sharding.in_place && !sharding.even ? sharding.strides.back() * (ranks - 1) : 0;
+  CHECK(sharding.full_elements < sharding.numel + uneven + 64);
+  CHECK(sharding.shard_elements % 64 == 0);
   std::int64_t largest = 0;
-  for (const auto& pieces : cut.pieces) {
+  for (const auto& shards : sharding.shards) {
     std::int64_t end = 0;
-    for (const auto& piece : pieces) {
-      CHECK(piece.in_chunk >= end);  // in order, without overlap
-      end = piece.in_chunk + piece.numel;
+    for (const auto& shard : shards) {
+      CHECK(shard.in_shard >= end);  // in order, without overlap
+      end = shard.in_shard + shard.numel;
     }
     largest = std::max(largest, end);
   }
-  CHECK(cut.chunk_room >= largest);
-  CHECK(cut.chunk_room < largest + 64);  // the first rank's chunk is full
+  CHECK(sharding.shard_elements >= largest);
+  CHECK(sharding.shard_elements < largest + 64);  // the first rank's shard is full
 }
 
-// Every element lies in exactly one rank's chunk, and there where the record's layout says.
-void check_cut(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const layout::Layout& compute,
-               const std::vector<std::int64_t>& shard_dims = {0}) {
+// Every element lies in exactly one rank's shard, and there where the record's layout says.
+void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const layout::Layout& compute,
+                  const std::vector<std::int64_t>& shard_dims = {0}) {
   const auto weight = make_weight(shapes, compute, shard_dims);
   const auto& data_axes = weight.records().front().data_axes;
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const auto group = mesh.ranks_along(data_axes, rank);
     const auto ranks = static_cast<int>(group.size());
-    const auto cut = shard::cut_weight(weight, mesh, rank, ranks);
+    const auto sharding = shard::shard_weight(weight, mesh, rank, ranks);
     const auto parts = numbered(weight, mesh, rank);
     std::vector<at::Tensor> flat;
     for (const auto& part : parts) flat.push_back(part.reshape({-1}));
-    const auto whole = at::cat(flat);
-    check_room(cut, ranks);
-    CHECK(cut.numel == whole.numel());
-    CHECK(layout::numel(cut.shape) == cut.numel);
-    auto covered = at::zeros({cut.numel}, at::kLong);
-    REQUIRE(cut.pieces.size() == group.size());
+    const auto full = at::cat(flat);
+    check_sizes(sharding, ranks);
+    CHECK(sharding.numel == full.numel());
+    CHECK(layout::numel(sharding.shape) == sharding.numel);
+    auto covered = at::zeros({sharding.numel}, at::kLong);
+    REQUIRE(sharding.shards.size() == group.size());
     for (int r = 0; r < ranks; ++r) {
-      const auto& pieces = cut.pieces[static_cast<std::size_t>(r)];
-      REQUIRE(pieces.size() == shapes.size());
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const auto& piece = pieces[i];
+      const auto& shards = sharding.shards[static_cast<std::size_t>(r)];
+      REQUIRE(shards.size() == shapes.size());
+      for (std::size_t i = 0; i < shards.size(); ++i) {
+        const auto& shard = shards[i];
         const auto& record = weight.records()[i];
-        CHECK(piece.record == i);
-        piece.of_whole(covered) += 1;
+        CHECK(shard.record == i);
+        shard.of_full(covered) += 1;
         const auto all =
             at::arange(record.numel(), at::kDouble).add_(static_cast<double>(i) * 1000000).view(record.shape);
         const auto box = record.sharded(mesh).box(record.shape, mesh, group[static_cast<std::size_t>(r)]);
         const auto expected = box_of(all, box).reshape({-1});
-        CHECK(at::equal(piece.of_whole(whole).reshape({-1}), expected));
-        // Through a chunk and back, block by block too.
-        const auto chunk = at::zeros({cut.chunk_room}, at::kDouble);
-        piece.of_chunk(chunk).copy_(piece.of_whole(whole));
-        CHECK(at::equal(chunk.narrow(0, piece.in_chunk, piece.numel), expected));
-        for (std::int64_t b = 0; b < piece.blocks; ++b) {
-          const auto block = piece.block(b);
-          CHECK(at::equal(block.of_whole(whole), block.of_chunk(chunk)));
+        CHECK(at::equal(shard.of_full(full).reshape({-1}), expected));
+        // Through a rank's shard and back, block by block too.
+        const auto flat_shard = at::zeros({sharding.shard_elements}, at::kDouble);
+        shard.of_shard(flat_shard).copy_(shard.of_full(full));
+        CHECK(at::equal(flat_shard.narrow(0, shard.in_shard, shard.numel), expected));
+        for (std::int64_t b = 0; b < shard.blocks; ++b) {
+          const auto block = shard.block(b);
+          CHECK(at::equal(block.of_full(full), block.of_shard(flat_shard)));
         }
       }
     }
@@ -115,23 +115,23 @@ TEST_CASE("padded rounds up to 64") {
   CHECK(shard::padded(65) == 128);
 }
 
-TEST_CASE("a cut covers each element once, where the records' layouts say") {
+TEST_CASE("a sharding covers each element once, where the records' layouts say") {
   const auto shapes =
       GENERATE(std::vector<Shape>{{1}}, std::vector<Shape>{{3}}, std::vector<Shape>{{64}}, std::vector<Shape>{{65, 2}},
                std::vector<Shape>{{7, 3, 2}}, std::vector<Shape>{{8, 16}}, std::vector<Shape>{{5, 4}, {5, 4}, {5, 4}},
                std::vector<Shape>{{6, 3}, {2, 3}, {1, 3}}, std::vector<Shape>{{12}, {4}, {4}});
   const int ranks = GENERATE(1, 2, 3, 4, 5, 8);
   INFO(ranks << " ranks, " << layout::shape_text(shapes.front()));
-  check_cut(shapes, layout::Mesh({1, ranks, 1, 1}), {});
+  check_shards(shapes, layout::Mesh({1, ranks, 1, 1}), {});
 }
 
-TEST_CASE("a cut cuts what other axes leave") {
+TEST_CASE("a sharding divides what other axes leave") {
   const auto shapes = GENERATE(std::vector<Shape>{{8, 6}}, std::vector<Shape>{{10, 6}, {4, 6}});
   const layout::Mesh mesh({1, 2, 2, 2});
-  for (const std::int64_t dim : {0, 1}) check_cut(shapes, mesh, layout::Layout{}.with({dim, {Axis::tp}}));
+  for (const std::int64_t dim : {0, 1}) check_shards(shapes, mesh, layout::Layout{}.with({dim, {Axis::tp}}));
 }
 
-TEST_CASE("experts that ranks cannot share evenly are cut along another dimension") {
+TEST_CASE("experts that ranks cannot share evenly are sharded along another dimension") {
   const std::vector<Shape> gate_up{{4, 2, 6, 3}};
   const std::vector<Shape> down{{4, 5, 6}};
   for (const int ranks : {1, 2, 3, 4, 8}) {
@@ -140,7 +140,7 @@ TEST_CASE("experts that ranks cannot share evenly are cut along another dimensio
       const auto compute = layout::Layout{}.with({0, {Axis::tp}});
       for (const auto& weights : {gate_up, down}) {
         INFO(ranks << " data ranks, shape " << layout::shape_text(weights.front()));
-        check_cut(weights, mesh, compute, {0, weights == gate_up ? 2 : 1});
+        check_shards(weights, mesh, compute, {0, weights == gate_up ? 2 : 1});
       }
     }
   }
@@ -161,25 +161,25 @@ TEST_CASE("experts that ranks cannot share evenly are cut along another dimensio
 
 TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
   const auto weight = make_weight({{5, 3}});
-  const auto cut = shard::cut_weight(weight, layout::Mesh({1, 4, 1, 1}), 0, 4);
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, 4, 1, 1}), 0, 4);
   std::vector<std::int64_t> sizes;
-  for (const auto& pieces : cut.pieces) sizes.push_back(pieces.front().numel);
+  for (const auto& shards : sharding.shards) sizes.push_back(shards.front().numel);
   CHECK(sizes == std::vector<std::int64_t>{6, 6, 3, 0});  // ceil(5/4) = 2 rows a rank
-  CHECK(cut.chunk_room == 64);
-  CHECK(cut.shape == std::vector<std::int64_t>{5, 3});
+  CHECK(sharding.shard_elements == 64);
+  CHECK(sharding.shape == std::vector<std::int64_t>{5, 3});
 }
 
-TEST_CASE("a fused group is cut record by record") {
+TEST_CASE("a fused group is sharded record by record") {
   const auto weight = make_weight({{4, 10}, {2, 10}});
-  const auto cut = shard::cut_weight(weight, layout::Mesh({1, 2, 1, 1}), 0, 2);
-  CHECK(cut.shape == std::vector<std::int64_t>{6, 10});
-  CHECK(cut.whole_room == 64);
-  CHECK(cut.chunk_room == 64);
-  const auto& second = cut.pieces[1];
-  CHECK(second[0].in_chunk == 0);
-  CHECK(second[0].in_whole == 20);
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, 2, 1, 1}), 0, 2);
+  CHECK(sharding.shape == std::vector<std::int64_t>{6, 10});
+  CHECK(sharding.full_elements == 64);
+  CHECK(sharding.shard_elements == 64);
+  const auto& second = sharding.shards[1];
+  CHECK(second[0].in_shard == 0);
+  CHECK(second[0].in_full == 20);
   CHECK(second[0].numel == 20);
-  CHECK(second[1].in_chunk == 20);
-  CHECK(second[1].in_whole == 50);
+  CHECK(second[1].in_shard == 20);
+  CHECK(second[1].in_full == 50);
   CHECK(second[1].numel == 10);
 }

@@ -1,5 +1,5 @@
 // Summed gradients of what is offloaded: through the device to the host, and back where micro-steps add up.
-#include "shard/transit.h"
+#include "shard/gradient_offload.h"
 
 #include <capstan_catch.h>
 
@@ -91,29 +91,29 @@ TEST_CASE("earlier sums come back for their bucket, in whatever order they are a
   auto options = options_of(3, shard::ReduceWhen::micro_step, at::kBFloat16);
   options.policy.shard_param = true;
   const auto plan = shard::make_plan(pointers(chain), options);
-  const shard::Lanes lanes(cpu, true);
-  shard::Transit transit(plan, options, lanes);
-  transit.allocate();
+  const shard::SideStreams streams(cpu, true);
+  shard::GradientOffload offload(plan, options, streams);
+  offload.allocate();
   const auto count = plan.buckets.size();
   REQUIRE(count > 3);
   for (std::int64_t micro = 0; micro < 3; ++micro) {
-    transit.begin_micro_step(micro);
+    offload.begin_micro_step(micro);
     for (std::size_t i = 0; i < count; ++i) {
       const auto& bucket = plan.buckets[micro > 0 && forwards ? i : count - 1 - i];
-      const auto sum = transit.room(bucket, micro == 0 ? at::kBFloat16 : at::kFloat);
-      sum.fill_(bucket.slab + 1000 * micro);
+      const auto sum = offload.staging(bucket, micro == 0 ? at::kBFloat16 : at::kFloat);
+      sum.fill_(bucket.shard_elements + 1000 * micro);
       if (micro > 0) {
-        sum.add_(transit.earlier(bucket));
-        transit.release(bucket);
+        sum.add_(offload.earlier(bucket));
+        offload.release(bucket);
       }
-      transit.send(bucket, sum, {});
+      offload.send(bucket, sum, {});
     }
   }
   for (const auto& bucket : plan.buckets) {
-    const auto sent = transit.gradient(bucket);
+    const auto sent = offload.gradient(bucket);
     CHECK(sent.scalar_type() == at::kFloat);
-    const auto first = at::full({1}, bucket.slab, at::kBFloat16).to(at::kFloat).item<float>();
-    CHECK(sent.eq(first + 2.0F * static_cast<float>(bucket.slab) + 3000.0F).all().item<bool>());
+    const auto first = at::full({1}, bucket.shard_elements, at::kBFloat16).to(at::kFloat).item<float>();
+    CHECK(sent.eq(first + 2.0F * static_cast<float>(bucket.shard_elements) + 3000.0F).all().item<bool>());
   }
 }
 
@@ -121,21 +121,21 @@ TEST_CASE("a gradient crosses in the reduce dtype where that keeps every bit") {
   const auto chain = rig_chain({});
   const auto dtype = [&](const shard::EngineOptions& options, bool written, bool last) {
     const auto plan = shard::make_plan(pointers(chain), options);
-    return shard::passing_dtype(plan.buckets.front(), options, written, last);
+    return plan.buckets.front().gradients.offload_dtype(written, last);
   };
-  const auto room = [&](const shard::EngineOptions& options) {
+  const auto on_host = [&](const shard::EngineOptions& options) {
     const auto plan = shard::make_plan(pointers(chain), options);
-    return shard::host_gradient_dtype(plan.buckets.front(), options);
+    return plan.buckets.front().buffer(shard::Purpose::gradient_on_host)->dtype;
   };
   using shard::ReduceWhen;
   const auto narrow = options_of(2, ReduceWhen::micro_step, at::kBFloat16);
   CHECK(dtype(narrow, true, false) == at::kBFloat16);
   CHECK(dtype(narrow, false, true) == at::kFloat);
-  CHECK(room(narrow) == at::kFloat);
-  CHECK(room(options_of(1, ReduceWhen::micro_step, at::kBFloat16)) == at::kBFloat16);
-  CHECK(room(options_of(2, ReduceWhen::step, at::kBFloat16)) == at::kBFloat16);
-  CHECK(room(options_of(1, ReduceWhen::micro_step, at::kFloat)) == at::kFloat);
+  CHECK(on_host(narrow) == at::kFloat);
+  CHECK(on_host(options_of(1, ReduceWhen::micro_step, at::kBFloat16)) == at::kBFloat16);
+  CHECK(on_host(options_of(2, ReduceWhen::step, at::kBFloat16)) == at::kBFloat16);
+  CHECK(on_host(options_of(1, ReduceWhen::micro_step, at::kFloat)) == at::kFloat);
   auto pure = options_of(1, ReduceWhen::micro_step, at::kFloat);
   pure.precision.master = at::kBFloat16;
-  CHECK(room(pure) == at::kBFloat16);
+  CHECK(on_host(pure) == at::kBFloat16);
 }
