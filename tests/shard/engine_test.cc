@@ -51,6 +51,21 @@ Result train(int world, const RigOptions& options, const std::vector<std::int64_
   return result;
 }
 
+/// A unit whose weight takes part only while `reached`.
+class Unused : public TinyUnit {
+ public:
+  explicit Unused(bool& reached)
+      : TinyUnit("unused"), weight_(add(tiny_weight("unused", {3}, true))), reached_(reached) {}
+
+ private:
+  nn::Hidden compute(nn::Hidden hidden, const nn::Batch&) override {
+    if (reached_) hidden.states = hidden.states * weight_->value().sum();
+    return hidden;
+  }
+  nn::WeightPtr weight_;
+  bool& reached_;
+};
+
 }  // namespace
 
 TEST_CASE("gradients are the sum of what one rank computes, however it is sharded") {
@@ -247,19 +262,6 @@ TEST_CASE("a forward after an update computes with the new values") {
 }
 
 TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an earlier one") {
-  class Unused : public TinyUnit {
-   public:
-    explicit Unused(bool& reached)
-        : TinyUnit("unused"), weight_(add(tiny_weight("unused", {3}, true))), reached_(reached) {}
-
-   private:
-    nn::Hidden compute(nn::Hidden hidden, const nn::Batch&) override {
-      if (reached_) hidden.states = hidden.states * weight_->value().sum();
-      return hidden;
-    }
-    nn::WeightPtr weight_;
-    bool& reached_;
-  };
   const int world = GENERATE(1, 2);
   const bool sharded = GENERATE(true, false);
   Faults faults;
