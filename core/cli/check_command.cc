@@ -88,8 +88,9 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   if (ranks.all > 1 && ranks.nodes == 0)
     std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
   if (!gpu) return static_cast<int>(ExitCode::success);
-  const auto fit =
-      plan::judge_fit(job, *gpu, ranks, [&](const plan::Change& change) { return peak_with(request, change, host); });
+  const plan::Trials trials{plan::offers_of(host),
+                            [&](const plan::Change& change) { return peak_with(request, change, host); }};
+  const auto fit = plan::judge_fit(job, *gpu, ranks, trials);
   std::fputs(fit.text.c_str(), stdout);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }
