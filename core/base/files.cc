@@ -1,67 +1,90 @@
-#include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
+#include <cstdio>
+#include <utility>
 
 namespace capstan {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* verb) {
-  throw Error(std::string("cannot ") + verb + " it: " + std::strerror(errno), {}, path.string());
+namespace fs = std::filesystem;
+
+// A descriptor that is closed with the object, unless close() was called.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags, const char* verb) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) throw FileError(path, verb, errno);
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const { return fd_; }
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+// Some file systems say only when a file is closed that there was no room for it.
+void write_all(const fs::path& path, std::string_view content) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "write");
+  while (!content.empty()) {
+    const auto written = ::write(file.number(), content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw FileError(path, "write", written < 0 ? errno : ENOSPC);
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (!file.close()) throw FileError(path, "write", errno);
 }
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) {
-    if (in) errno = EISDIR;
-    fail(path, "read");
+std::string read_file(const fs::path& path) {
+  constexpr std::size_t part = 1 << 16;
+  const Descriptor file(path, O_RDONLY, "read");
+  std::string content;
+  for (;;) {
+    const auto size = content.size();
+    content.resize(size + part);
+    const auto got = ::read(file.number(), content.data() + size, part);
+    const int reason = errno;
+    content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) return content;
+    if (got < 0 && reason != EINTR) throw FileError(path, "read", reason);
   }
-  std::ostringstream content;
-  content << in.rdbuf();
-  if (in.bad()) fail(path, "read");
-  return std::move(content).str();
 }
 
-void write_file(const std::filesystem::path& path, std::string_view content) {
+void write_file(const fs::path& path, std::string_view content) {
   auto temporary = path;
   temporary += ".tmp" + std::to_string(::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    if (!out) fail(temporary, "write");
-    out.write(content.data(), static_cast<std::streamsize>(content.size()));
-    out.flush();
-    if (!out) fail(temporary, "write");
+  try {
+    write_all(temporary, content);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) throw FileError(path, "write", errno);
+  } catch (const FileError& error) {
+    ::unlink(temporary.c_str());
+    throw FileError(path, "write", error.error_number());
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "write");
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(path, "open");
+MappedFile::MappedFile(const fs::path& path) {
+  const Descriptor file(path, O_RDONLY, "open");
   struct stat info {};
-  if (::fstat(fd, &info) != 0) {
-    ::close(fd);
-    fail(path, "stat");
-  }
+  if (::fstat(file.number(), &info) != 0) throw FileError(path, "look at", errno);
+  if (S_ISDIR(info.st_mode)) throw FileError(path, "map", EISDIR);
   size_ = static_cast<std::size_t>(info.st_size);
-  if (size_ > 0) {
-    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
-    ::close(fd);
-    if (address == MAP_FAILED) fail(path, "map");
-    data_ = static_cast<const std::byte*>(address);
-  } else {
-    ::close(fd);
-  }
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
+  if (address == MAP_FAILED) throw FileError(path, "map", errno);
+  data_ = static_cast<const std::byte*>(address);
 }
 
 MappedFile::~MappedFile() {

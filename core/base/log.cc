@@ -1,10 +1,12 @@
+#include <capstan/base/line_file.h>
 #include <capstan/base/log.h>
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace capstan::log {
@@ -24,6 +26,35 @@ spdlog::level::level_enum spd_level(Level level) {
   return spdlog::level::info;
 }
 
+// The log's file. What is wrong with it is said on the screen alone: the log itself would write here again.
+class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  FileSink(const std::string& file, const spdlog::sink_ptr& screen) : file_(file, settings(screen)) {}
+  std::string finish(std::chrono::milliseconds patience) {
+    const std::lock_guard guard(mutex_);
+    return file_.finish(patience);
+  }
+
+ private:
+  static LineFile::Settings settings(const spdlog::sink_ptr& screen) {
+    constexpr std::size_t most_held = std::size_t{4} << 20;
+    LineFile::Settings out;
+    out.most_held = most_held;
+    out.warn = [screen](const std::string& text) { screen->log({"capstan", spdlog::level::warn, text}); };
+    return out;
+  }
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    std::string_view text(line.data(), line.size());
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    file_.add(text);
+  }
+  void flush_() override {}  // every line is written at once
+
+  LineFile file_;
+};
+
 std::shared_ptr<spdlog::logger> make_logger(const std::string& file, Level console, int rank) {
   std::vector<spdlog::sink_ptr> sinks;
   auto screen = std::make_shared<spdlog::sinks::stderr_sink_mt>();
@@ -31,7 +62,7 @@ std::shared_ptr<spdlog::logger> make_logger(const std::string& file, Level conso
   screen->set_pattern("capstan %l: %v");
   sinks.push_back(screen);
   if (!file.empty()) {
-    sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));
+    sinks.push_back(std::make_shared<FileSink>(file, screen));
     sinks.back()->set_pattern("%Y-%m-%d %H:%M:%S.%e [rank " + std::to_string(rank) + "] %l: %v");
   }
   auto logger = std::make_shared<spdlog::logger>("capstan", sinks.begin(), sinks.end());
@@ -51,6 +82,14 @@ void write(Level level, std::string_view message) { std::atomic_load(&logger())-
 
 void configure(const std::string& file, Level console, int rank) {
   std::atomic_store(&logger(), make_logger(file, console, rank));
+}
+
+std::string finish(std::chrono::milliseconds patience) {
+  const auto current = std::atomic_load(&logger());
+  for (const auto& sink : current->sinks()) {
+    if (auto* file = dynamic_cast<FileSink*>(sink.get())) return file->finish(patience);
+  }
+  return {};
 }
 
 }  // namespace capstan::log

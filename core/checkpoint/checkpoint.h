@@ -204,10 +204,13 @@ using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// Adds a fault for everything that is wrong with a checkpoint: each file that is missing, truncated or of another
 /// save, each box whose data does not have its hash. With a group its ranks share the work, and each has all faults.
-void verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr,
+/// Returns false where the file system refused to show something that is there (or may be): these faults say nothing of
+/// the checkpoint, which may be whole.
+bool verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr,
             const Progress& progress = {});
 
-/// Folders that a commit gave their name ("step-…"), the newest step first; nothing of them is read.
+/// Folders that a commit gave their name ("step-…"), the newest step first; nothing of them is read. None where the
+/// folder is not there; throws FileError for one that cannot be read.
 std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
 /// "<folder>/step-00000100".
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
@@ -216,10 +219,12 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 struct Newest {
   std::optional<std::filesystem::path> path;  ///< nothing: there is no valid one
   std::int64_t step = 0;
-  std::vector<Diagnostic> skipped;  ///< newer ones, each with what is wrong with it; for the log, loudly
+  std::vector<Diagnostic> skipped;             ///< newer ones, each with what is wrong with it; for the log, loudly
+  std::vector<std::filesystem::path> damaged;  ///< their folders
 };
 /// The newest valid checkpoint of a folder (which need not exist). `latest` is not asked: it may be older or damaged.
-/// With a group it is a collective, and all ranks find the same.
+/// Throws Error when the folder or one of the newer checkpoints cannot be read: that is no damage, and what is older
+/// must not take its place. With a group it is a collective: all ranks find, or throw, the same.
 Newest newest(const std::filesystem::path& folder, Depth depth, comm::Group* group = nullptr);
 
 }  // namespace checkpoint

@@ -1,5 +1,7 @@
 #include "checkpoint/checkpoint_names.h"
 
+#include <capstan/base/paths.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -36,14 +38,13 @@ fs::path step_folder(const fs::path& folder, std::int64_t step) {
 
 std::vector<fs::path> committed(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    const auto name = entry.path().filename().string();
+  for (const auto& path : entries_if_there(folder)) {
+    const auto name = path.filename().string();
     // A crash between two renames leaves a whole checkpoint that had stepped aside.
     const auto aside = name_before(name, ".replaced");
-    const bool stands_alone = !aside.empty() && !fs::exists(folder / aside);
+    const bool stands_alone = !aside.empty() && !is_there(folder / aside);
     const auto step = step_of(stands_alone ? aside : name);
-    if (step && entry.is_directory(none)) found.emplace_back(*step, entry.path());
+    if (step && is_folder(path)) found.emplace_back(*step, path);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> out;

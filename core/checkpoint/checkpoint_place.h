@@ -3,6 +3,8 @@
 
 namespace capstan::checkpoint {
 
+/// All throw FileError for what cannot be looked at: it may be there.
+
 /// Is it the folder of a checkpoint, or of weights alone?
 bool is_checkpoint(const std::filesystem::path& path);
 /// Is it the file that names the last save of the folder that it lies in?

@@ -1,5 +1,7 @@
 #include <capstan/base/text.h>
 
+#include <exception>
+
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
@@ -13,12 +15,20 @@ namespace fs = std::filesystem;
 
 // What rank 0 sees counts: another host may see a new folder later.
 std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
-  auto found = committed(folder);
-  if (!group) return found;
+  if (!group) return committed(folder);
   auto names = nlohmann::json::array();
-  for (const auto& path : found) names.push_back(path.filename().string());
+  std::exception_ptr failure;
+  try {
+    if (group->rank() == 0) {
+      for (const auto& path : committed(folder)) names.push_back(path.filename().string());
+    }
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
   std::vector<fs::path> out;
-  const auto first = exchange_texts(*group, names.dump(), "checkpoints found").front();
+  const auto first =
+      agree(*group, names.dump(), failure, cat("looking for checkpoints in ", folder.string()), "checkpoints found")
+          .front();
   for (const auto& name : nlohmann::json::parse(first)) out.push_back(folder / name.get<std::string>());
   return out;
 }
@@ -30,6 +40,17 @@ Diagnostic summary(const fs::path& path, const Diagnostics& faults) {
                    faults.size() == 1 ? "" : cat(" (and ", faults.size() - 1, " more)"));
   fault.where = path.string();
   return fault;
+}
+
+// Of one that cannot be read nobody knows whether it is whole.
+[[noreturn]] void refuse(const fs::path& path, const Diagnostics& faults) {
+  auto list = faults.list();
+  list.insert(list.begin(),
+              {path.string(),
+               "this checkpoint cannot be read. It may be whole, so none that is older takes its place, and nothing "
+               "was changed",
+               "mend what follows and start again; or name another checkpoint in checkpoint.resume"});
+  throw Error(std::move(list));
 }
 
 std::int64_t step_in(const fs::path& path) {
@@ -44,13 +65,14 @@ Newest newest(const fs::path& folder, Depth depth, comm::Group* group) {
   Newest out;
   for (const auto& path : candidates(folder, group)) {
     Diagnostics faults;
-    verify(path, depth, faults, group);
+    if (!verify(path, depth, faults, group)) refuse(path, faults);
     if (faults.empty()) {
       out.path = path;
       out.step = step_in(path);
       return out;
     }
     out.skipped.push_back(summary(path, faults));
+    out.damaged.push_back(path);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "checkpoint/commit.h"
 
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/comm/communicator.h>
@@ -11,10 +12,10 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/xxh64.h"
 #include "checkpoint/commit_agree.h"
 #include "checkpoint/commit_folder.h"
 #include "checkpoint/durable_file.h"
-#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -129,7 +130,7 @@ class Commit {
     std::string piece;
     const auto failure = attempt([&] {
       point(CommitPoint::writing);
-      if (!fs::exists(temporary_)) {
+      if (!is_there(temporary_)) {
         throw Error("rank 0 has made this folder, but it cannot be seen from here",
                     "save to a file system that all hosts share", temporary_.string());
       }

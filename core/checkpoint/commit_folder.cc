@@ -1,6 +1,7 @@
 #include "checkpoint/commit_folder.h"
 
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ void sweep_one(const fs::path& path, const std::string& target) {
   const auto aside = name_before(name, ".replaced");
   if (!aside.empty() && is_ours(aside)) {
     const auto owner = path.parent_path() / aside;
-    if (fs::exists(owner)) {
+    if (is_there(owner)) {
       fs::remove_all(path);
     } else {
       move_folder(path, owner);
@@ -71,7 +72,7 @@ std::vector<Committed> whole_ones(const fs::path& folder, const std::string& met
       const auto found = metrics.find(metric);
       out.push_back({path, found == metrics.end() ? std::nullopt : std::optional(found->second)});
     } catch (const Error& error) {
-      log::warning(cat("a damaged checkpoint is left alone and not counted: ", error.what()));
+      log::warning(cat("a checkpoint that is damaged or cannot be read is left alone and not counted: ", error.what()));
     }
   }
   return out;
@@ -95,8 +96,7 @@ fs::path temporary_of(const fs::path& target, const std::string& attempt) {
 
 void sweep(const fs::path& target) {
   std::vector<fs::path> entries;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(parent_of(target), none)) entries.push_back(entry.path());
+  try_to("look for what an earlier save left", target, [&] { entries = entries_if_there(parent_of(target)); });
   for (const auto& path : entries) {
     try_to("remove what an earlier save left", path, [&] { sweep_one(path, target.filename().string()); });
   }
@@ -124,7 +124,7 @@ void check_space(const fs::path& folder, std::int64_t bytes) {
 void rename_into_place(const fs::path& temporary, const fs::path& target, const AtPoint& at_point) {
   // A folder cannot be renamed onto one that holds files: the old one steps aside first.
   const auto aside = replaced_of(target);
-  const bool replaces = fs::exists(target);
+  const bool replaces = is_there(target);
   if (replaces) {
     move_folder(target, aside);
     point(at_point, CommitPoint::aside);
@@ -145,7 +145,8 @@ void remove_committed(const fs::path& path, const AtPoint& at_point) {
 
 void apply_retention(const fs::path& newest, const Keep& keep, const AtPoint& at_point) {
   if (keep.last == 0) return;
-  const auto all = whole_ones(parent_of(newest), keep.best);
+  std::vector<Committed> all;
+  try_to("look for old checkpoints", newest, [&] { all = whole_ones(parent_of(newest), keep.best); });
   const auto best = keep.best.empty() ? fs::path() : best_of(all, keep.lowest_is_best);
   for (auto i = static_cast<std::size_t>(keep.last); i < all.size(); ++i) {
     const auto& path = all[i].path;

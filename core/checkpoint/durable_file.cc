@@ -1,5 +1,6 @@
 #include "checkpoint/durable_file.h"
 
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace capstan::checkpoint {
 
@@ -30,7 +30,7 @@ void throw_file_error(const std::filesystem::path& path, const char* verb, int e
                        left < 0 ? "" : cat(" (", bytes_text(static_cast<double>(left)), " free)")),
                    "free some space there, or write to another file system", path.string());
   }
-  throw Error(cat("cannot ", verb, " it: ", std::strerror(error_number)), {}, path.string());
+  throw FileError(path, verb, error_number);
 }
 
 DurableFile::DurableFile(std::filesystem::path path) : path_(std::move(path)), temporary_(path_) {

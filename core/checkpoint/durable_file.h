@@ -17,8 +17,8 @@ class DiskFull : public Error {
   ~DiskFull() override;
 };
 
-/// Throws Error for what a system call on this file said: "<path>: cannot write it: <reason>". ENOSPC and EDQUOT become
-/// DiskFull, in words, with what is free where.
+/// Throws FileError for what a system call on this file said: "<path>: cannot write it: <reason>". ENOSPC and EDQUOT
+/// become DiskFull, in words, with what is free where.
 [[noreturn]] void throw_file_error(const std::filesystem::path& path, const char* verb, int error_number);
 /// Bytes that this user may still write to the file system of an existing folder; -1 where it does not say.
 std::int64_t free_bytes(const std::filesystem::path& folder);

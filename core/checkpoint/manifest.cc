@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/xxh64.h"
 #include "checkpoint/manifest_json.h"
-#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/peft.h>
 
@@ -76,8 +77,8 @@ void compare(const Json& json, const nn::Adapter& adapter, const std::string& pa
 bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>& adapters, Diagnostics& diagnostics) {
   const auto before = diagnostics.size();
   for (const char* name : {peft_config_file, peft_tensors_file}) {
-    if (fs::exists(folder / name)) continue;
-    diagnostics.add(folder.string(), fs::exists(folder) ? cat("it has no ", name) : "there is no such folder",
+    if (is_there(folder / name)) continue;
+    diagnostics.add(folder.string(), is_there(folder) ? cat("it has no ", name) : "there is no such folder",
                     cat("name a folder with ", peft_config_file, " and ", peft_tensors_file,
                         ", as peft's save_pretrained and capstan export --to peft write it"));
     return false;

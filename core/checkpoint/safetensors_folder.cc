@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 
@@ -11,15 +12,14 @@ namespace {
 namespace fs = std::filesystem;
 
 bool has_pickled_weights(const fs::path& folder) {
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    if (name.starts_with("pytorch_model") && entry.path().extension() == ".bin") return true;
+  for (const auto& path : entries_of(folder)) {
+    if (path.filename().string().starts_with("pytorch_model") && path.extension() == ".bin") return true;
   }
   return false;
 }
 
 [[noreturn]] void no_weights(const fs::path& folder) {
-  if (!fs::is_directory(folder)) throw Error("no such folder", {}, folder.string());
+  if (!is_folder(folder)) throw Error("no such folder", {}, folder.string());
   if (has_pickled_weights(folder)) {
     throw Error("its weights are pickled .bin files, which run code when opened; only safetensors are read",
                 cat("convert them once: python3 -c 'from transformers import AutoModelForCausalLM as M; "
@@ -27,15 +27,15 @@ bool has_pickled_weights(const fs::path& folder) {
                     folder.string(), "\").save_pretrained(\"", folder.string(), "\")'"),
                 folder.string());
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    if (!name.starts_with("model-") || entry.path().extension() != ".safetensors") continue;
+  for (const auto& path : entries_of(folder)) {
+    const auto name = path.filename().string();
+    if (!name.starts_with("model-") || path.extension() != ".safetensors") continue;
     throw Error(cat("it holds ", name, ", but no model.safetensors.index.json that says what is in which file"),
                 "download the model's model.safetensors.index.json too", folder.string());
   }
   throw Error("it holds neither model.safetensors nor model.safetensors.index.json",
-              fs::exists(folder / "config.json") ? "its weights are missing: download the model's *.safetensors"
-                                                 : "name the folder of a model",
+              is_there(folder / "config.json") ? "its weights are missing: download the model's *.safetensors"
+                                               : "name the folder of a model",
               folder.string());
 }
 
@@ -75,11 +75,11 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults
 void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
   const auto single = folder / "model.safetensors";
   const auto index = folder / "model.safetensors.index.json";
-  if (fs::exists(index)) {
+  if (is_there(index)) {
     open_index(index, faults);
     return;
   }
-  if (!fs::exists(single)) no_weights(folder);
+  if (!is_there(single)) no_weights(folder);
   open_one(single, faults);
 }
 
@@ -96,7 +96,7 @@ void SafetensorsFolder::open_index(const fs::path& index, Diagnostics& faults) {
     auto& file = files_[name];
     if (!file && !broken.contains(name)) {
       const auto path = index.parent_path() / name;
-      if (fs::exists(path)) {
+      if (is_there(path)) {
         file = open_file(path, faults);
       } else {
         faults.add(index.string(), cat("names '", name, "', which is not there"), "download the missing file");

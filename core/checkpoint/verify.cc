@@ -1,14 +1,16 @@
 #include "checkpoint/verify.h"
 
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/xxh64.h"
 #include "checkpoint/commit_agree.h"
 #include "checkpoint/dtype.h"
-#include "checkpoint/xxh64.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -30,6 +32,12 @@ using Files = std::map<std::string, SafetensorsFile>;
 
 void add(Diagnostics& to, const Error& error) {
   for (const auto& fault : error.diagnostics()) to.add(fault);
+}
+
+// Did the file system refuse to show a file that is there, or may be? A folder in its place is no refusal.
+bool is_refusal(const Error& error) {
+  const auto* file = dynamic_cast<const FileError*>(&error);
+  return file && !file->absent() && file->error_number() != EISDIR;
 }
 
 std::vector<Piece> pieces_of(const Contents& contents) {
@@ -67,6 +75,7 @@ Files open_files(const fs::path& folder, const Contents& contents, Diagnostics& 
     try {
       files.try_emplace(item.first, folder / item.first);
     } catch (const Error& error) {
+      if (is_refusal(error)) throw;
       add(faults, error);
     }
   }
@@ -100,25 +109,33 @@ void check_hashes(const Files& files, const std::vector<Piece>& share, Diagnosti
   }
 }
 
-// One rank's part of the work, without the others.
-Diagnostics verify_share(const fs::path& path, Depth depth, int rank, int ranks, const Progress& progress) {
+// What a rank has found.
+struct Finding {
   Diagnostics faults;
+  bool is_readable = true;
+};
+
+// One rank's part of the work, without the others.
+Finding verify_share(const fs::path& path, Depth depth, int rank, int ranks, const Progress& progress) {
+  Finding found;
   try {
     const auto manifest = open_manifest(path);
-    check_files(path, manifest, faults);
-    if (!faults.empty()) return faults;
-    const auto files = open_files(path, manifest.contents, faults);
-    if (!faults.empty() || depth == Depth::structure) return faults;
-    check_hashes(files, share_of(pieces_of(manifest.contents), rank, ranks), faults, progress);
+    check_files(path, manifest, found.faults);
+    if (!found.faults.empty()) return found;
+    const auto files = open_files(path, manifest.contents, found.faults);
+    if (!found.faults.empty() || depth == Depth::structure) return found;
+    check_hashes(files, share_of(pieces_of(manifest.contents), rank, ranks), found.faults, progress);
   } catch (const Error& error) {
-    add(faults, error);
+    found.is_readable = !is_refusal(error);
+    add(found.faults, error);
   }
-  return faults;
+  return found;
 }
 
-std::string text_of(const Diagnostics& faults) {
-  auto json = nlohmann::json::array();
-  for (const auto& fault : faults.list()) json.push_back({fault.where, fault.what, fault.fix});
+std::string text_of(const Finding& found) {
+  auto faults = nlohmann::json::array();
+  for (const auto& fault : found.faults.list()) faults.push_back({fault.where, fault.what, fault.fix});
+  const nlohmann::json json{{"readable", found.is_readable}, {"faults", std::move(faults)}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -126,8 +143,8 @@ std::string text_of(const Diagnostics& faults) {
 
 Manifest open_manifest(const fs::path& folder) {
   const auto path = folder / "manifest.json";
-  if (fs::exists(path)) return parse_manifest(path);
-  throw Error(fs::is_directory(folder) ? "it holds no manifest.json" : "no such folder",
+  if (is_there(path)) return parse_manifest(path);
+  throw Error(is_folder(folder) ? "it holds no manifest.json" : "no such folder",
               "name the folder of a checkpoint; one with .tmp in its name was never finished", folder.string());
 }
 
@@ -137,7 +154,9 @@ void check_files(const fs::path& folder, const Manifest& manifest, Diagnostics& 
     std::error_code failed;
     const auto found = fs::file_size(path, failed);
     if (failed) {
-      faults.add(path.string(), cat("cannot look at it: ", failed.message()), copy_again);
+      const FileError error(path, "look at", failed.value());
+      if (is_refusal(error)) throw FileError(error);
+      faults.add(path.string(), error.diagnostics().front().what, copy_again);
     } else if (static_cast<std::int64_t>(found) != length) {
       faults.add(path.string(), cat("it has ", found, " bytes, the manifest says ", length), copy_again);
     }
@@ -171,7 +190,7 @@ Error damaged(const SafetensorsFile& file, const std::string& key) {
                "copy the file again, or take another checkpoint", file.path().string());
 }
 
-void verify(const fs::path& path, Depth depth, Diagnostics& faults, comm::Group* group, const Progress& progress) {
+bool verify(const fs::path& path, Depth depth, Diagnostics& faults, comm::Group* group, const Progress& progress) {
   const int ranks = group ? group->size() : 1;
   const auto mine = verify_share(path, depth, group ? group->rank() : 0, ranks, progress);
   std::set<std::string> known;  // several ranks may find the same
@@ -179,12 +198,16 @@ void verify(const fs::path& path, Depth depth, Diagnostics& faults, comm::Group*
     if (known.insert(fault.text()).second) faults.add(std::move(fault));
   };
   if (!group) {
-    for (const auto& fault : mine.list()) add_new(fault);
-    return;
+    for (const auto& fault : mine.faults.list()) add_new(fault);
+    return mine.is_readable;
   }
+  bool is_readable = true;
   for (const auto& text : exchange_texts(*group, text_of(mine), "checkpoint verification")) {
-    for (const auto& fault : nlohmann::json::parse(text)) add_new({fault.at(0), fault.at(1), fault.at(2)});
+    const auto theirs = nlohmann::json::parse(text);
+    is_readable = is_readable && theirs.at("readable").get<bool>();
+    for (const auto& fault : theirs.at("faults")) add_new({fault.at(0), fault.at(1), fault.at(2)});
   }
+  return is_readable;
 }
 
 }  // namespace capstan::checkpoint

@@ -12,9 +12,9 @@
 #include "comm/call_log.h"
 #include "comm/failure.h"
 #include "comm/gloo.h"
-#include "comm/meeting.h"
+#include "comm/heartbeat.h"
 #include "comm/nccl.h"
-#include "comm/pulse.h"
+#include "comm/rendezvous.h"
 #include "comm/store.h"
 #include "comm/watch.h"
 
@@ -95,35 +95,35 @@ class Alone final : public Communicator {
 
 class Connected final : public Communicator {
  public:
-  Connected(const ConnectOptions& options, Meeting meeting)
+  Connected(const ConnectOptions& options, Joined joined)
       : options_(options),
-        hosts_(std::move(meeting.hosts)),
-        where_(std::move(meeting.where)),
-        store_(std::move(meeting.store)),
-        gloo_device_(make_gloo_device(meeting.address)),
+        hosts_(std::move(joined.hosts)),
+        where_(std::move(joined.where)),
+        store_(std::move(joined.store)),
+        gloo_device_(make_gloo_device(joined.address)),
         failure_(std::make_shared<FailureState>(options.world.rank)),
         log_(std::make_shared<CallLog>(failure_)) {
     const std::string owner = options.rendezvous.store_exists
                                   ? cat("the rendezvous store at ", options.rendezvous.text())
                                   : cat("rank 0 on ", hosts_.front());
-    PulseSetup pulse{options.world,
-                     hosts_,
-                     meeting.hosts_store,
-                     owner,
-                     options.silence,
-                     options.timeout,
-                     [registry = registry_](const std::string& name) { return registry->members(name); },
-                     [registry = registry_] { registry->abort_device_groups(); },
-                     options.failure_note};
-    pulse_ = std::make_shared<Pulse>(std::move(pulse), store_->clone(), log_, failure_);
+    HeartbeatSetup heartbeat{options.world,
+                             hosts_,
+                             joined.hosts_store,
+                             owner,
+                             options.silence,
+                             options.timeout,
+                             [registry = registry_](const std::string& name) { return registry->members(name); },
+                             [registry = registry_] { registry->abort_device_groups(); },
+                             options.failure_note};
+    heartbeat_ = std::make_shared<Heartbeat>(std::move(heartbeat), store_->clone(), log_, failure_);
     watch_ = std::make_unique<Watch>(
-        WatchSetup{options.world.rank, owner, options.silence, options.patience, options.on_stuck}, pulse_, log_,
+        WatchSetup{options.world.rank, owner, options.silence, options.patience, options.on_stuck}, heartbeat_, log_,
         failure_);
   }
 
   ~Connected() override {
     if (std::uncaught_exceptions() > exceptions_before_) report_failure("it ended by an exception, see its output");
-    pulse_->close();
+    heartbeat_->close();
   }
 
   const World& world() const override { return options_.world; }
@@ -136,8 +136,8 @@ class Connected final : public Communicator {
     if (ranks.size() == 1) return std::make_shared<SingleGroup>(name, ranks, device, log_);
     assemble(name, ranks);
     if (device.is_cpu()) {
-      const auto lost = [weak = std::weak_ptr(pulse_)](const std::string& reason) {
-        if (const auto pulse = weak.lock()) pulse->find_failure(reason);
+      const auto lost = [weak = std::weak_ptr(heartbeat_)](const std::string& reason) {
+        if (const auto heartbeat = weak.lock()) heartbeat->find_failure(reason);
       };
       // Gloo's own limit only ends threads that nobody waits for any more: the hang report comes first.
       return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout}, *store_,
@@ -199,7 +199,7 @@ class Connected final : public Communicator {
   std::shared_ptr<FailureState> failure_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<Registry> registry_ = std::make_shared<Registry>();
-  std::shared_ptr<Pulse> pulse_;
+  std::shared_ptr<Heartbeat> heartbeat_;
   std::unique_ptr<Watch> watch_;
   int exchanges_ = 0;
   const int exceptions_before_ = std::uncaught_exceptions();
@@ -211,7 +211,7 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
   CAPSTAN_ASSERT(options.world.rank >= 0 && options.world.rank < options.world.size);
   if (options.world.size == 1) return std::make_unique<Alone>(options.world);
   try {
-    return std::make_unique<Connected>(options, meet(options));
+    return std::make_unique<Connected>(options, join_rendezvous(options));
   } catch (const PeerFailed&) {
     throw;
   } catch (const Error& error) {

@@ -229,7 +229,7 @@ template <class Queue, class Start>
 std::unique_ptr<Pending> Group::start(const char* operation, std::string_view label, const Queue& queue,
                                       const Start& start) {
   const auto number = ++calls_;
-  if (!device_.is_cuda()) {  // also in a rehearsal on the meta device
+  if (!device_.is_cuda()) {  // also in a dry run on the meta device
     auto pending = recorded(*log_, operation, *this, label, number, start);
     return std::make_unique<RecordedPending>(std::move(pending), *this, log_,
                                              Call{operation, name_, std::string(label), number, {}});

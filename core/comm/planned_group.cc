@@ -14,7 +14,7 @@ class PlannedGroup final : public Group {
 
  private:
   void fail() const {
-    if (device().is_meta()) return;  // a rehearsal: tensors have shapes and no values
+    if (device().is_meta()) return;  // a dry run: tensors have shapes and no values
     throw std::logic_error("a collective while a run is only planned: place() must not communicate");
   }
   void do_all_reduce(const at::Tensor&, ReduceOp) override { fail(); }

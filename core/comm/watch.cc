@@ -10,7 +10,7 @@
 
 #include "comm/call_log.h"
 #include "comm/failure.h"
-#include "comm/pulse.h"
+#include "comm/heartbeat.h"
 
 namespace capstan::comm {
 namespace {
@@ -21,9 +21,9 @@ constexpr std::chrono::seconds clean_up{30};  // for a main thread that has seen
 
 }  // namespace
 
-Watch::Watch(WatchSetup setup, std::shared_ptr<const Pulse> pulse, std::shared_ptr<CallLog> log,
+Watch::Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
              std::shared_ptr<FailureState> failure)
-    : setup_(std::move(setup)), pulse_(std::move(pulse)), log_(std::move(log)), failure_(std::move(failure)) {
+    : setup_(std::move(setup)), heartbeat_(std::move(heartbeat)), log_(std::move(log)), failure_(std::move(failure)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -47,7 +47,7 @@ void Watch::run() {
     const auto now = Clock::now();
     if (now - last_look > std::chrono::seconds(2)) awake_since = now;  // this process itself was stopped
     last_look = now;
-    if (!failed && pulse_->unanswered() > setup_.silence && now - awake_since > setup_.silence) {
+    if (!failed && heartbeat_->unanswered() > setup_.silence && now - awake_since > setup_.silence) {
       failure_->fail({-1,
                       {},
                       cat(setup_.store_owner, " has not answered for ",
@@ -85,7 +85,7 @@ void Watch::announce(const Failure& failure) {
 }
 
 bool Watch::stuck(Clock::duration since_failure) const {
-  return since_failure > (failure_->seen() || pulse_->closing() ? setup_.patience + clean_up : setup_.patience);
+  return since_failure > (failure_->seen() || heartbeat_->closing() ? setup_.patience + clean_up : setup_.patience);
 }
 
 }  // namespace capstan::comm

@@ -15,7 +15,7 @@ namespace comm {
 class CallLog;
 class FailureState;
 struct Failure;
-class Pulse;
+class Heartbeat;
 
 struct WatchSetup {
   int rank = 0;
@@ -30,7 +30,7 @@ struct WatchSetup {
 /// does not notice. It also notices that the store itself fell silent.
 class Watch {
  public:
-  Watch(WatchSetup setup, std::shared_ptr<const Pulse> pulse, std::shared_ptr<CallLog> log,
+  Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
         std::shared_ptr<FailureState> failure);
   ~Watch();
   Watch(const Watch&) = delete;
@@ -42,7 +42,7 @@ class Watch {
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
   const WatchSetup setup_;
-  std::shared_ptr<const Pulse> pulse_;
+  std::shared_ptr<const Heartbeat> heartbeat_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
   std::mutex mutex_;

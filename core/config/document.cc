@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "config/foreign_keys.h"
 #include "config/layers.h"
+#include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
@@ -45,8 +45,8 @@ class Merger {
   // Another program's key is said with what it is here.
   bool refuse_foreign(const Item& item) {
     const auto name = join(item.path, ".");
-    const auto* key = item.value ? find_foreign(name) : nullptr;
-    if (key) diagnostics_.add(item.origin.text(), "unknown option " + name, foreign_hint(*key));
+    const auto* key = item.value ? foreign::find(name) : nullptr;
+    if (key) diagnostics_.add(item.origin.text(), "unknown option " + name, foreign::hint(*key));
     return key != nullptr;
   }
 
@@ -60,7 +60,7 @@ class Merger {
                        "put it under its table: [train], [optimizer], …; only extends stands alone");
       return;
     }
-    if (const auto program = foreign_table(top); !program.empty()) {
+    if (const auto program = foreign::program_of_table(top); !program.empty()) {
       diagnostics_.add(item.origin.text(), cat("unknown table [", top, "]"),
                        cat("it is ", program, program.ends_with("s") ? "'" : "'s",
                            "; docs/from-the-workshop.md has what its keys are here"));

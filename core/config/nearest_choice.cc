@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "config/lower.h"
+#include "base/lower.h"
 
 namespace capstan::config {
 namespace {

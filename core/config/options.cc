@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/foreign_keys.h"
 #include "config/nearest_choice.h"
 #include "config/paths.h"
+#include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
@@ -36,8 +36,8 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
     auto keys = more;
     for (const auto& spec : schema) keys.push_back(spec.key);
     const auto name = full_name(section, entry.key);
-    if (const auto* foreign = find_foreign(name); foreign && foreign->ours != name) {
-      diagnostics.add(place(entry.origin), "unknown option " + name, foreign_hint(*foreign));
+    if (const auto* foreign = foreign::find(name); foreign && foreign->ours != name) {
+      diagnostics.add(place(entry.origin), "unknown option " + name, foreign::hint(*foreign));
       continue;
     }
     diagnostics.add(

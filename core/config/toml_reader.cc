@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "config/foreign_keys.h"
+#include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
@@ -145,9 +145,9 @@ std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostic
   for (const auto& part : split(trim(text.substr(0, equals)), '.')) item.path.push_back(trim(part));
   const auto empty = std::find(item.path.begin(), item.path.end(), "");
   if (item.path.size() < 2 || empty != item.path.end()) {
-    const auto* foreign = item.path.size() == 1 ? find_foreign(item.path[0]) : nullptr;
+    const auto* foreign = item.path.size() == 1 ? foreign::find(item.path[0]) : nullptr;
     diagnostics.add("command line", cat("'", text, "' names no option of a table"),
-                    foreign ? foreign_hint(*foreign) : override_form);
+                    foreign ? foreign::hint(*foreign) : override_form);
     return {};
   }
   item.origin.layer = Origin::Layer::command_line;

@@ -10,7 +10,23 @@ namespace capstan::data {
 
 std::int64_t Plan::samples_per_epoch() const { return std::min(samples, steps_per_epoch * global_batch); }
 
+std::int64_t Plan::epoch_of(std::int64_t step) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return step / steps_per_epoch;
+}
+
+bool Plan::ends_epoch(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return steps_done % steps_per_epoch == 0;
+}
+
+double Plan::epoch_progress(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return static_cast<double>(steps_done) / static_cast<double>(steps_per_epoch);
+}
+
 std::int64_t Plan::consumed(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
   const auto epochs = steps_done / steps_per_epoch;
   const auto rest = steps_done % steps_per_epoch;
   return epochs * samples_per_epoch() + std::min(rest * global_batch, samples_per_epoch());
@@ -30,6 +46,7 @@ Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics) {
   if (!request.epochs && !request.max_steps) {
     diagnostics.add(request.where_length, "the run has no length", "set max_steps or epochs");
   }
+  CAPSTAN_ASSERT(request.global_batch > 0);
   Plan plan;
   if (diagnostics.size() != before) return plan;
   plan.samples = request.samples;

@@ -25,7 +25,8 @@ struct PlanRequest {
 };
 
 /// How many steps a run takes and where each stands. A run's cursor is its number of steps done and nothing else:
-/// every function here takes any step, in any order.
+/// every function here takes any step, in any order. A plan that was not made (a job that does not train has none) has
+/// no epochs: to ask where its steps stand is a bug, and throws as one.
 struct Plan {
   std::int64_t samples = 0;
   std::int64_t global_batch = 1;
@@ -36,12 +37,12 @@ struct Plan {
 
   /// Samples that an epoch visits: all of them, or with drop_last those of its whole batches.
   std::int64_t samples_per_epoch() const;
-  std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
+  std::int64_t epoch_of(std::int64_t step) const;
+  /// Whether so many steps are whole epochs.
+  bool ends_epoch(std::int64_t steps_done) const;
   /// Samples seen in the first `steps_done` steps, empty slots not counted.
   std::int64_t consumed(std::int64_t steps_done) const;
-  double epoch_progress(std::int64_t steps_done) const {
-    return static_cast<double>(steps_done) / static_cast<double>(steps_per_epoch);
-  }
+  double epoch_progress(std::int64_t steps_done) const;
 };
 
 /// Faults (no samples, no whole batch under drop_last, neither epochs nor max_steps) are added to `diagnostics`;

@@ -37,7 +37,7 @@ std::int64_t columns(const std::vector<Row>& rows, const Padding& padding) {
 
 }  // namespace
 
-std::int64_t padding_id(const Tokenizer& tokenizer) {
+std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer) {
   if (tokenizer.pad_id() >= 0) return tokenizer.pad_id();
   return std::max<std::int64_t>(0, tokenizer.end_id());
 }

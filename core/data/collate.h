@@ -54,7 +54,7 @@ struct Padding {
 };
 
 /// What fills rows up: the tokenizer's pad id, else its end id, else 0. Its positions never bear loss.
-std::int64_t padding_id(const Tokenizer& tokenizer);
+std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer);
 
 /// Puts samples side by side. cols is the longest row's positions (at least 1). Throws Error for a sample whose
 /// is_target is not as long as its tokens, and for one with more positions than fixed_length.

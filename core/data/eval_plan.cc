@@ -1,9 +1,12 @@
 #include "data/eval_plan.h"
 
+#include <capstan/base/error.h>
+
 namespace capstan::data {
 
 std::int64_t EvalPlan::batches() const {
   const auto at_once = data_parallel_size * batch;
+  CAPSTAN_ASSERT(at_once > 0);
   return (samples + at_once - 1) / at_once;
 }
 

@@ -4,7 +4,7 @@
 
 namespace capstan::data {
 
-void check_fit(const ModelBounds& model, const Tokenizer& tokenizer, std::int64_t max_length,
+void check_fit(const ModelBounds& model, const tokenizer::Tokenizer& tokenizer, std::int64_t max_length,
                const std::string& where_tokenizer, const std::string& where_max_length, Diagnostics& diagnostics) {
   if (tokenizer.vocab_size() > model.vocab_size) {
     diagnostics.add(where_tokenizer,

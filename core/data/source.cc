@@ -1,9 +1,7 @@
 #include <capstan/data/source.h>
-#include <capstan/data/tokenizer.h>
 
 namespace capstan::data {
 
-Tokenizer::~Tokenizer() = default;
 DataSource::~DataSource() = default;
 Data::~Data() = default;
 

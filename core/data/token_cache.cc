@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <array>
@@ -13,18 +14,30 @@
 #include <string_view>
 #include <utility>
 
+#include "base/xxh64.h"
+
 namespace capstan::data {
 namespace {
 
-// The file, in this machine's byte order: Head, the key, the samples, then their offsets (samples + 1 of them).
+// The file, in this machine's byte order: Head, the key, the samples, then a table: their offsets (samples + 1 of them)
+// and the checksum of each. The head has those of the table, and of itself with the key: no byte is without one.
+//
 // A sample: five u32 (tokens, prompt length, bytes of the id, references, bytes of those), i32 tokens, a byte per token
 // that says whether it is a target, the id, then each reference behind its u32 length.
 struct Head {
-  std::array<char, 8> magic{'c', 'a', 'p', 's', 't', 'o', 'k', '1'};
+  std::array<char, 8> magic{'c', 'a', 'p', 's', 't', 'o', 'k', '2'};
   std::uint64_t key_bytes = 0;
   std::uint64_t samples = 0;
-  std::uint64_t offsets_at = 0;
+  std::uint64_t table_at = 0;
+  std::uint64_t table_sum = 0;
+  std::uint64_t sum = 0;  // of the head with 0 here, and the key
 };
+
+constexpr std::uint64_t table_bytes(std::uint64_t samples) { return 8 * (2 * samples + 1); }
+
+std::uint64_t sum_of(std::string_view bytes) {
+  return xxh64(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+}
 
 std::uint64_t hash_of(std::string_view text) {  // FNV-1a; the whole key stands in the file
   std::uint64_t hash = 0xCBF29CE484222325U;
@@ -113,42 +126,69 @@ bool read_sample(std::string_view bytes, Sample& sample) {
   return record.empty();
 }
 
+std::uint64_t head_sum(Head head, std::string_view key) {
+  head.sum = 0;
+  std::string bytes;
+  put(bytes, head);
+  bytes += key;
+  return sum_of(bytes);
+}
+
 // The mapped file as a whole.
-struct Mapped {
-  explicit Mapped(const std::filesystem::path& path) : file(path) {}
-  std::string_view bytes() const { return {reinterpret_cast<const char*>(file.data()), file.size()}; }
-  bool is(const std::string& key) {
+class Mapped {
+ public:
+  explicit Mapped(const std::filesystem::path& path) : file_(path) {}
+  // What is wrong with the head, the key or the table of a file of this key; empty: nothing. No sample is looked at.
+  std::string fault(const TokenCache& cache) {
     Record record(bytes());
-    std::string_view found;
-    if (!record.read(head) || head.magic != Head{}.magic || !record.read(found, head.key_bytes) || found != key)
-      return false;
-    return head.samples < file.size() && head.offsets_at < file.size() &&
-           head.offsets_at + 8 * (head.samples + 1) == file.size();
+    std::string_view key;
+    if (!record.read(head_)) return "it is cut off";
+    if (head_.magic != Head{}.magic || !record.read(key, head_.key_bytes) || head_sum(head_, key) != head_.sum)
+      return "its head is not what was written";
+    if (key != cache.key) return "it was made for other data";
+    samples_at_ = sizeof head_ + key.size();
+    const auto expected = head_.table_at + table_bytes(head_.samples);
+    if (file_.size() != expected) return cat("it has ", file_.size(), " bytes instead of ", expected);
+    if (sum_of(bytes().substr(head_.table_at)) != head_.table_sum) return "its table is not what was written";
+    return {};
   }
-  std::uint64_t offset(std::uint64_t sample) const {
+  std::uint64_t samples() const { return head_.samples; }
+  // Only of a file without such a fault. False: the sample's bytes are not what was written.
+  bool read(std::uint64_t sample, std::string_view& record) const {
+    const auto begin = number(sample);
+    const auto end = number(sample + 1);
+    if (begin < samples_at_ || begin > end || end > head_.table_at) return false;
+    record = bytes().substr(begin, end - begin);
+    return sum_of(record) == number(head_.samples + 1 + sample);
+  }
+
+ private:
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(file_.data()), file_.size()}; }
+  std::uint64_t number(std::uint64_t index) const {
     std::uint64_t value = 0;
-    std::memcpy(&value, bytes().data() + head.offsets_at + 8 * sample, sizeof value);
+    std::memcpy(&value, bytes().data() + head_.table_at + 8 * index, sizeof value);
     return value;
   }
-  MappedFile file;
-  Head head;
+  MappedFile file_;
+  Head head_;
+  std::uint64_t samples_at_ = 0;
 };
 
 class CachedSource final : public DataSource {
  public:
   CachedSource(std::shared_ptr<const DataSource> source, const TokenCache& cache)
       : source_(std::move(source)), path_(cache.file.string()), mapped_(cache.file) {
-    if (!mapped_.is(cache.key) || mapped_.head.samples != static_cast<std::uint64_t>(source_->size())) fail();
+    if (const auto fault = mapped_.fault(cache); !fault.empty()) fail(fault);
+    if (mapped_.samples() != static_cast<std::uint64_t>(source_->size()))
+      fail(cat("it has ", mapped_.samples(), " samples instead of ", source_->size()));
   }
   std::int64_t size() const override { return source_->size(); }
   Sample get(std::int64_t index) const override {
-    const auto at = static_cast<std::uint64_t>(index);
-    const auto begin = mapped_.offset(at);
-    const auto end = mapped_.offset(at + 1);
+    CAPSTAN_ASSERT(index >= 0 && index < size());
+    std::string_view record;
     Sample sample;
-    if (begin > end || end > mapped_.head.offsets_at ||
-        !read_sample(mapped_.bytes().substr(begin, end - begin), sample))
-      fail();
+    if (!mapped_.read(static_cast<std::uint64_t>(index), record) || !read_sample(record, sample))
+      fail(cat("sample ", index, " is not what was written"));
     return sample;
   }
   // Its tokens depend on more than the file's key says.
@@ -160,8 +200,11 @@ class CachedSource final : public DataSource {
   std::vector<std::int64_t> end_ids() const override { return source_->end_ids(); }
 
  private:
-  [[noreturn]] void fail() const {
-    throw Error("this token cache is broken", "remove it: the next run makes it again", path_);
+  [[noreturn]] void fail(const std::string& why) const {
+    throw Error("this token cache is damaged: " + why,
+                "start again: a run makes a damaged cache again before it reads from it. Where that does not last, "
+                "set data.cache to a folder on another disk",
+                path_);
   }
   std::shared_ptr<const DataSource> source_;
   std::string path_;
@@ -176,12 +219,29 @@ TokenCache token_cache(const std::filesystem::path& folder, const std::string& n
   return {folder / file.str(), std::move(key)};
 }
 
-bool is_built(const TokenCache& cache) {
-  return std::filesystem::exists(cache.file) && Mapped(cache.file).is(cache.key);
-}
+// Goes through a file that is there.
+class TokenCacheCheck {
+ public:
+  TokenCacheCheck(const TokenCache& cache, std::uint64_t samples) : mapped_(cache.file), fault_(mapped_.fault(cache)) {
+    if (fault_.empty() && mapped_.samples() != samples)
+      fault_ = cat("it has ", mapped_.samples(), " samples instead of ", samples);
+  }
+  const std::string& fault() const { return fault_; }
+  void check(std::uint64_t sample) {
+    std::string_view record;
+    if (!mapped_.read(sample, record)) fault_ = cat("sample ", sample, " is not what was written");
+  }
+
+ private:
+  Mapped mapped_;
+  std::string fault_;
+};
 
 TokenCacheBuilder::TokenCacheBuilder(std::shared_ptr<const DataSource> source, TokenCache cache)
-    : source_(std::move(source)), cache_(std::move(cache)) {}
+    : source_(std::move(source)), cache_(std::move(cache)) {
+  if (is_there(cache_.file))
+    check_ = std::make_unique<TokenCacheCheck>(cache_, static_cast<std::uint64_t>(source_->size()));
+}
 
 TokenCacheBuilder::~TokenCacheBuilder() {
   std::error_code ignored;
@@ -189,7 +249,9 @@ TokenCacheBuilder::~TokenCacheBuilder() {
 }
 
 void TokenCacheBuilder::throw_unwritable() const {
-  throw Error(cat("cannot write the token cache: ", std::strerror(errno)),
+  const auto reason = meaning_of(errno);
+  throw Error(damage_.empty() ? cat("cannot write the token cache: ", reason)
+                              : cat("the token cache is damaged and cannot be made again: ", reason),
               "free some space, or set data.cache to another folder", cache_.file.string());
 }
 
@@ -212,11 +274,14 @@ void TokenCacheBuilder::begin() {
 void TokenCacheBuilder::finish() {
   std::string table;
   for (const auto offset : offsets_) put(table, offset);
+  for (const auto sum : sums_) put(table, sum);
   write(table);
   Head head;
   head.key_bytes = cache_.key.size();
   head.samples = static_cast<std::uint64_t>(source_->size());
-  head.offsets_at = offsets_.back();
+  head.table_at = offsets_.back();
+  head.table_sum = sum_of(table);
+  head.sum = head_sum(head, cache_.key);
   std::string bytes;
   put(bytes, head);
   out_.seekp(0);
@@ -228,19 +293,37 @@ void TokenCacheBuilder::finish() {
   unfinished_.clear();
 }
 
+// True when there is nothing left to verify: the file is whole, or is to be made.
+bool TokenCacheBuilder::verify(std::chrono::steady_clock::time_point until) {
+  constexpr std::int64_t between_looks = 256;  // at the clock
+  while (check_->fault().empty() && done_ < source_->size()) {
+    check_->check(static_cast<std::uint64_t>(done_++));
+    if (done_ % between_looks != 0 || done_ == source_->size()) continue;
+    if (check_->fault().empty() && std::chrono::steady_clock::now() >= until) return false;
+  }
+  whole_ = check_->fault().empty();
+  if (!whole_) {
+    damage_ = cat(cache_.file.string(), ": this token cache is damaged: ", check_->fault(), "; it is made again");
+    done_ = 0;
+  }
+  check_.reset();
+  return true;
+}
+
 bool TokenCacheBuilder::advance(std::chrono::milliseconds budget) {
   const auto until = std::chrono::steady_clock::now() + budget;
-  if (done_ == 0 && is_built(cache_)) done_ = source_->size();
-  if (done_ == source_->size() && offsets_.empty()) return true;
+  if (check_ && !verify(until)) return false;
+  if (whole_) return true;
   if (offsets_.empty()) begin();
   while (done_ < source_->size() && std::chrono::steady_clock::now() < until) {
     const auto record = record_of(source_->get(done_++));
     write(record);
     offsets_.push_back(offsets_.back() + record.size());
+    sums_.push_back(sum_of(record));
   }
   if (done_ < source_->size()) return false;
   finish();
-  offsets_.clear();
+  whole_ = true;
   return true;
 }
 

@@ -42,6 +42,7 @@ at::Tensor dropout_cpu(const at::Tensor& x, double p, std::int64_t key, std::int
   const at::Tensor in = x.contiguous();
   const at::Tensor ids = sample_ids.contiguous();
   at::Tensor out = at::empty_like(in);
+  if (in.numel() == 0) return out;
   const BoxIndex box = make_box(in.sizes().slice(1), row_shape, row_offset);
   const std::int64_t row = in.numel() / in.size(0);
   const std::int64_t now = device_step ? device_step->item<std::int64_t>() : step;

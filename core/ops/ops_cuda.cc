@@ -44,6 +44,7 @@ at::Tensor dropout_cuda(const at::Tensor& x, double p, std::int64_t key, std::in
                         at::IntArrayRef row_shape, at::IntArrayRef row_offset) {
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous(), ids = sample_ids.contiguous(), out = at::empty_like(in);
+  if (in.numel() == 0) return out;
   const DropoutShape shape{in.size(0), in.numel() / in.size(0), make_box(in.sizes().slice(1), row_shape, row_offset)};
   CAPSTAN_ASSERT(!device_step || device_step->device() == x.device());
   const DropoutStep now{step, device_step ? device_step->const_data_ptr<std::int64_t>() : nullptr};

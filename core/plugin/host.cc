@@ -1,5 +1,6 @@
 #include "plugin/host.h"
 
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -13,23 +14,17 @@ namespace {
 // The files *.so of a folder, by name. GPU modules (<name>_cuda.so) belong to the plugin beside them.
 std::vector<fs::path> libraries(const fs::path& folder) {
   std::vector<fs::path> out;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const auto stem = entry.path().stem().string();
+  for (const auto& path : entries_if_there(folder)) {
+    const auto stem = path.stem().string();
     const bool is_cuda = stem.size() > 5 && stem.compare(stem.size() - 5, 5, "_cuda") == 0;
-    if (entry.path().extension() == ".so" && !is_cuda && !entry.is_directory()) out.push_back(entry.path());
+    if (path.extension() == ".so" && !is_cuda && !is_folder(path)) out.push_back(path);
   }
-  std::sort(out.begin(), out.end());
   return out;
 }
 
 std::vector<fs::path> subfolders(const fs::path& folder) {
-  std::vector<fs::path> out;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_directory(ignored)) out.push_back(entry.path());
-  }
-  std::sort(out.begin(), out.end());
+  auto out = entries_if_there(folder);
+  std::erase_if(out, [](const fs::path& path) { return !is_folder(path); });
   return out;
 }
 
@@ -89,7 +84,7 @@ const Registration& Host::load_file(const fs::path& file, const std::string& kin
 
 const Registration& Host::load_file(const fs::path& file) {
   const auto given = fs::absolute(file).lexically_normal();
-  if (!fs::exists(given)) throw Error("the plugin's file does not exist", "build it, or mend the path", given.string());
+  if (!is_there(given)) throw Error("the plugin's file does not exist", "build it, or mend the path", given.string());
   return load_file(given, "");
 }
 
@@ -104,7 +99,7 @@ const Registration& Host::load(const std::string& kind, const std::string& name,
   }
   const auto tried = given.empty() ? candidates(kind, name) : std::vector<fs::path>{given};
   for (const auto& file : tried) {
-    if (!fs::exists(file)) continue;
+    if (!is_there(file)) continue;
     if (file.stem() != name) {
       throw Error(cat("is given as the file of ", kind, " plugin '", name, "', but has another name"),
                   cat("a plugin's name is that of its file: [", kind, ".", file.stem().string(), "]"), file.string());

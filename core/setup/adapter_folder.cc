@@ -31,11 +31,11 @@ std::string write_adapter_folder(const Job& job, const std::vector<nn::Unit*>& u
   const auto temporary = fs::path(folder.string() + ".tmp");
   std::error_code error;
   fs::remove_all(temporary, error);
-  fs::create_directories(temporary, error);
+  if (!error) fs::create_directories(temporary, error);
   if (error) throw Error(cat("cannot make it: ", error.message()), {}, temporary.string());
   checkpoint::write_peft(temporary, contents, files, values, job.model_options->path.value_or(""));
   fs::remove_all(folder, error);
-  fs::rename(temporary, folder, error);
+  if (!error) fs::rename(temporary, folder, error);
   if (error) throw Error(cat("cannot move ", temporary.string(), " to it: ", error.message()), {}, folder.string());
   std::int64_t parameters = 0;
   for (const auto* adapter : contents.adapters) parameters += adapter->down->numel() + adapter->up->numel();

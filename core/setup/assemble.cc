@@ -8,9 +8,10 @@
 
 #include "checkpoint/checkpoint.h"
 #include "comm/planned_group.h"
+#include "setup/dry_run.h"
 #include "setup/precision.h"
-#include "setup/rehearse.h"
-#include "shard/parts.h"
+#include "shard/boxes.h"
+#include "shard/footprint.h"
 #include "shard/plan.h"
 
 namespace capstan::setup {
@@ -140,7 +141,7 @@ void add_micro_step(const Job& job, const shard::EngineOptions& options, Predict
   const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
   MicroStepMemory step;
   try {
-    step = rehearse(job, options);
+    step = dry_run(job, options);
   } catch (const std::exception& error) {
     prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
     return;

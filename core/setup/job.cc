@@ -294,6 +294,17 @@ void settle_saving(Job& job) {
   if (freezes) job.checkpoint.derive(&CheckpointOptions::save, std::string("trainable"));
 }
 
+// What parameters come from. Only a run goes on from a checkpoint: other jobs have no steps to compare with its.
+void judge_start(const Job& job, Diagnostics& diagnostics) {
+  bool from_start = job.weights.empty();
+  if (job.purpose == Purpose::train) {
+    collect(
+        diagnostics, [&] { from_start = !judge_resume(job, diagnostics) && from_start; },
+        job.checkpoint.where(&CheckpointOptions::resume));
+  }
+  if (from_start) collect(diagnostics, [&] { check_added_files(job); });
+}
+
 }  // namespace
 
 strategy::Facts Job::facts() const {
@@ -369,11 +380,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   collect(diagnostics, [&] { check_model_files(job, diagnostics); });
   if (!request.any_host_memory) check_host_memory(job, host_memory, diagnostics);
   if (!fits_together) return job;  // what follows puts the units together again
-  bool from_start = job.weights.empty();
-  collect(
-      diagnostics, [&] { from_start = !judge_resume(job, diagnostics) && from_start; },
-      job.checkpoint.where(&CheckpointOptions::resume));
-  if (from_start) collect(diagnostics, [&] { check_added_files(job); });
+  judge_start(job, diagnostics);
   return job;
 }
 

@@ -93,7 +93,7 @@ struct Job {
   nn::ModelFacts model_facts;
   strategy::ShardPolicy policy;
   std::int64_t sample_length = 0;  ///< longest sequence that the data gives
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::shared_ptr<data::DataSource> train_data;
   std::shared_ptr<data::DataSource> eval_data;  ///< null without an evaluation file
 

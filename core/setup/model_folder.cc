@@ -1,6 +1,7 @@
 #include "setup/model_folder.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/peft.h>
@@ -55,7 +56,7 @@ std::string dtype_text(c10::ScalarType dtype) {
   }
 }
 
-TokenIds ids_of(const data::Tokenizer* tokenizer) {
+TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   TokenIds ids;
   if (!tokenizer) return ids;
   const auto prefix = tokenizer->prefix_ids();
@@ -78,20 +79,20 @@ fs::path tokenizer_folder(const Job& job) {
   const auto& name = job.data_options->tokenizer;
   if (name == "byte") return {};
   if (name == "auto") return job.model_options->path.value_or("");
-  return fs::is_directory(name) ? fs::path(name) : fs::path(name).parent_path();
+  return is_folder(name) ? fs::path(name) : fs::path(name).parent_path();
 }
 
 bool copy_tokenizer(const Job& job, const fs::path& folder) {
   const auto from = tokenizer_folder(job);
   if (from.empty()) return false;
   for (const auto* name : tokenizer_files) {
-    if (fs::exists(from / name)) copy_over(from / name, folder / name);
+    if (is_there(from / name)) copy_over(from / name, folder / name);
   }
   const auto& option = job.data_options->tokenizer;
-  if (fs::is_regular_file(option)) copy_over(option, folder / "tokenizer.json");
-  if (fs::exists(folder / "tokenizer.json") && !fs::exists(folder / "tokenizer_config.json"))
+  if (is_file(option)) copy_over(option, folder / "tokenizer.json");
+  if (is_there(folder / "tokenizer.json") && !is_there(folder / "tokenizer_config.json"))
     write_file(folder / "tokenizer_config.json", plain_tokenizer);
-  return fs::exists(folder / "tokenizer.json");
+  return is_there(folder / "tokenizer.json");
 }
 
 // All that is not weights; true: with a tokenizer.
@@ -99,7 +100,7 @@ bool write_descriptions(const Job& job, const layout::FileMap& map, const std::s
   const fs::path original(job.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
   write_file(folder / "config.json", config_json({job.model.options, map, config, ids_of(job.tokenizer.get()), dtype}));
-  if (!original.empty() && fs::exists(original / "generation_config.json"))
+  if (!original.empty() && is_there(original / "generation_config.json"))
     copy_over(original / "generation_config.json", folder / "generation_config.json");
   return copy_tokenizer(job, folder);
 }
@@ -128,7 +129,7 @@ checkpoint::HfWeights weights_of(const Job& job, const std::vector<nn::Unit*>& u
 void make_empty(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
-  fs::create_directories(folder, error);
+  if (!error) fs::create_directories(folder, error);
   if (error) throw Error(cat("cannot make it: ", error.message()), {}, folder.string());
 }
 

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -49,16 +50,14 @@ std::optional<fs::path> snapshot(const HubId& id, const fs::path& cache) {
   for (const auto& part : split(id.id, '/')) name += "--" + part;
   const auto repository = cache / name;
   const auto snapshots = repository / "snapshots";
-  std::error_code absent;
-  if (!fs::is_directory(snapshots, absent)) return {};
-  if (const auto ref = repository / "refs" / id.revision; fs::is_regular_file(ref, absent)) {
+  if (!is_folder(snapshots)) return {};
+  if (const auto ref = repository / "refs" / id.revision; is_file(ref)) {
     const auto folder = snapshots / trim(read_file(ref));
-    if (fs::is_directory(folder, absent)) return folder;
+    if (is_folder(folder)) return folder;
   }
-  if (fs::is_directory(snapshots / id.revision, absent)) return snapshots / id.revision;
+  if (is_folder(snapshots / id.revision)) return snapshots / id.revision;
   // A download of one commit by its hash leaves no ref.
-  std::vector<fs::path> all;
-  for (const auto& entry : fs::directory_iterator(snapshots)) all.push_back(entry.path());
+  const auto all = entries_of(snapshots);
   if (all.size() == 1 && id.revision == "main") return all.front();
   return {};
 }
@@ -123,23 +122,23 @@ std::string near_in_cache(const HubId& id, const fs::path& cache) {
 
 // "models/bloom" beside a folder models is a path with a slip in it; so is a word without an organisation.
 bool is_path(const HubId& id, const ModelName& name) {
-  return id.id.find('/') == std::string::npos || fs::is_directory(fs::path(name.absolute).parent_path());
+  return id.id.find('/') == std::string::npos || is_folder(fs::path(name.absolute).parent_path());
 }
 
 // The first file of weights that a download has not brought: of those that the index names, or all; "" when none is.
 // Folders of *.bin are another matter.
 std::string lacking_weights(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
-  if (fs::exists(index)) {
+  if (is_there(index)) {
     const auto json = nlohmann::json::parse(read_file(index), nullptr, false);
     if (!json.is_object() || !json.contains("weight_map")) return {};
     for (const auto& [tensor, file] : json.at("weight_map").items()) {
-      if (file.is_string() && !fs::exists(folder / file.get<std::string>())) return file;
+      if (file.is_string() && !is_there(folder / file.get<std::string>())) return file;
     }
     return {};
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto type = entry.path().extension();
+  for (const auto& path : entries_of(folder)) {
+    const auto type = path.extension();
     if (type == ".safetensors" || type == ".bin") return {};
   }
   return "model.safetensors";
@@ -148,7 +147,7 @@ std::string lacking_weights(const fs::path& folder) {
 // What a download that was not finished has left out.
 void refuse_lacking(const fs::path& folder, const std::string& file, const HubId& id, const ModelName& name,
                     const HubCache& hub) {
-  if (file.empty() || fs::exists(folder / file)) return;
+  if (file.empty() || is_there(folder / file)) return;
   throw Error(
       cat(subject(name), id.id, " is in the hub's cache only in part: ", (folder / file).string(), " is not there"),
       cat("download the rest where there is a network: ", download_command(id, hub)), name.where);
@@ -157,9 +156,8 @@ void refuse_lacking(const fs::path& folder, const std::string& file, const HubId
 }  // namespace
 
 std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
-  std::error_code absent;
-  if (fs::is_directory(name.absolute, absent)) return name.absolute;
-  if (fs::exists(name.absolute, absent)) {
+  if (is_folder(name.absolute)) return name.absolute;
+  if (is_there(name.absolute)) {
     throw Error(cat(subject(name), name.absolute, " is a file"),
                 "name the folder that holds config.json and *.safetensors", name.where);
   }
@@ -185,7 +183,7 @@ std::filesystem::path find_model(const ModelName& name, const HubCache& hub) {
 
 std::optional<std::filesystem::path> find_tokenizer(const ModelName& name, const HubCache& hub) {
   const auto id = hub_id(name.written);
-  if (!id || fs::exists(name.absolute) || name.written.ends_with(".json")) return {};
+  if (!id || is_there(name.absolute) || name.written.ends_with(".json")) return {};
   const bool is_cached = !hub.folder.empty() && snapshot(*id, hub.folder);
   if (!is_cached && is_path(*id, name)) return {};
   if (!is_cached) return find_model(name, hub);  // which says how to get it

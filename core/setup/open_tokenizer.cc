@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "config/paths.h"
-#include "data/tokenizers.h"
 #include "setup/collect.h"
 #include "setup/model_path.h"
+#include "tokenizer/tokenizers.h"
 
 namespace capstan::setup {
 namespace {
@@ -35,7 +35,7 @@ void open_tokenizer(Job& job, const HubCache& hub, Diagnostics& diagnostics) {
   const auto& folder = job.model_options->path;
   if (name == "auto" && folder && !job.model.object) return;  // that folder was refused already
   collect(
-      diagnostics, [&] { job.tokenizer = data::make_tokenizer(name, folder.value_or("")); },
+      diagnostics, [&] { job.tokenizer = tokenizer::make_tokenizer(name, folder.value_or("")); },
       name == "auto" && folder ? job.model_options.where(&ModelOptions::path)
                                : job.data_options.where(&DataOptions::tokenizer));
 }

@@ -1,15 +1,20 @@
 #include "setup/resume.h"
 
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "checkpoint/checkpoint_names.h"
 #include "checkpoint/checkpoint_place.h"
+#include "checkpoint/commit_agree.h"
 #include "comm/planned_group.h"
 #include "setup/adapter_state.h"
 #include "setup/assemble.h"
@@ -21,23 +26,70 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Newer ones that the search passed over, in this run's own folder.
-std::vector<fs::path> newer_than(const std::vector<fs::path>& all, const std::optional<fs::path>& chosen) {
-  std::vector<fs::path> newer;
-  for (const auto& path : all) {
-    if (chosen && path == *chosen) break;
-    newer.push_back(path);
+// Asks on every rank. What one of them meets all throw; else they go on with rank 0's answer: another host may see a
+// new file later.
+bool ask_together(comm::Group* group, const std::string& doing, const std::function<bool()>& asks) {
+  if (!group) return asks();
+  std::exception_ptr failure;
+  std::string answer;
+  try {
+    answer = asks() ? "yes" : "no";
+  } catch (const Error&) {
+    failure = std::current_exception();
   }
-  return newer;
+  return checkpoint::agree(*group, answer, failure, doing, "place of the checkpoints").front() == "yes";
+}
+
+std::unique_ptr<checkpoint::Reader> open_together(const fs::path& path, comm::Group* group) {
+  std::unique_ptr<checkpoint::Reader> reader;
+  ask_together(group, cat("opening ", path.string()), [&] {
+    reader = std::make_unique<checkpoint::Reader>(path);
+    return true;
+  });
+  return reader;
 }
 
 Resume newest_in(const fs::path& folder, checkpoint::Depth depth, comm::Group* group) {
   Resume resume;
   auto found = checkpoint::newest(folder, depth, group);
   resume.skipped = std::move(found.skipped);
-  if (!resume.skipped.empty()) resume.newer = newer_than(checkpoint::committed(folder), found.path);
-  if (found.path) resume.reader = std::make_unique<checkpoint::Reader>(*found.path);
+  resume.newer = std::move(found.damaged);
+  if (found.path) resume.reader = open_together(*found.path, group);
   return resume;
+}
+
+// Has the run in this folder told of a checkpoint that it saved?
+bool has_saved(const fs::path& run_folder) {
+  const auto metrics = run_folder / "metrics.jsonl";
+  return is_there(metrics) && read_file(metrics).find("\"checkpoint\":") != std::string::npos;
+}
+
+// A folder of checkpoints that was there and is gone or empty, with a disk that is not mounted or by a slip, is not a
+// run that has none yet.
+void refuse_vanished(const fs::path& run_folder) {
+  const auto folder = checkpoint_folder(run_folder);
+  const bool is_gone = !is_there(folder);
+  if (!is_gone && !entries_of(folder).empty()) return;
+  std::error_code no_link;
+  const auto target = fs::read_symlink(folder, no_link);
+  const char* anew = "to train from the beginning, take another run.name, or move metrics.jsonl away";
+  if (is_gone && !no_link) {
+    throw Error(cat("it is a link to ", target.string(), ", which is not there"),
+                "mount what it leads to, or mend the link; to train from the beginning, remove it", folder.string());
+  }
+  if (!has_saved(run_folder)) return;
+  throw Error(cat("this run has saved checkpoints here, as its metrics.jsonl says, but the folder is ",
+                  is_gone ? "gone" : "empty"),
+              cat("put them back, or mount their disk; ", anew), folder.string());
+}
+
+Resume own(const Job& job, checkpoint::Depth depth, comm::Group* group) {
+  const auto run_folder = own_run_folder(job);
+  ask_together(group, cat("looking for checkpoints in ", run_folder.string()), [&] {
+    if (!group || group->rank() == 0) refuse_vanished(run_folder);
+    return true;
+  });
+  return newest_in(checkpoint_folder(run_folder), depth, group);
 }
 
 // What a person who wrote this path may have meant, and what can be written.
@@ -59,12 +111,18 @@ std::string fix_of(const fs::path& path) {
 
 Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth depth, comm::Group* group) {
   // `latest` too means the newest that is valid: what it says may change meanwhile, or be damaged.
-  auto resume = newest_in(checkpoint::folder_at(path), depth, group);
+  fs::path folder;
+  const auto looking = cat("looking for checkpoints in ", path.string());
+  ask_together(group, looking, [&] {
+    folder = checkpoint::folder_at(path);
+    return true;
+  });
+  auto resume = newest_in(folder, depth, group);
   resume.newer.clear();  // they are another run's
   if (resume.reader) return resume;
   const auto where = job.checkpoint.where(&CheckpointOptions::resume);
   auto faults = resume.skipped;
-  if (!fs::exists(path)) {
+  if (!ask_together(group, looking, [&] { return is_there(path); })) {
     faults = {{where, cat("checkpoint.resume: there is no ", path.string()), fix_of(path)}};
   } else if (faults.empty()) {
     faults = {{where, cat("checkpoint.resume: ", path.string(), " has no valid checkpoint"), fix_of(path)}};
@@ -78,19 +136,24 @@ Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth dept
 Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
   const fs::path path = job.checkpoint->resume;
   // A checkpoint's folder without its manifest is a damaged one, and not a place to search.
-  if (!checkpoint::is_checkpoint(path) && !checkpoint::step_of(path.filename().string()))
-    return newest_named(job, path, depth, group);
+  const bool is_one = ask_together(group, cat("looking for the checkpoint ", path.string()), [&] {
+    return checkpoint::is_checkpoint(path) || checkpoint::step_of(path.filename().string()).has_value();
+  });
+  if (!is_one) return newest_named(job, path, depth, group);
   Diagnostics faults;
-  checkpoint::verify(path, depth, faults, group);
+  const bool is_readable = checkpoint::verify(path, depth, faults, group);
   if (!faults.empty()) {
     auto list = faults.list();
-    list.insert(list.begin(), {job.checkpoint.where(&CheckpointOptions::resume),
-                               cat("checkpoint.resume: ", path.string(), " is not valid"),
-                               "name another one, or the folder that it lies in: its newest valid one is taken"});
+    list.insert(
+        list.begin(),
+        {job.checkpoint.where(&CheckpointOptions::resume),
+         cat("checkpoint.resume: ", path.string(), is_readable ? " is not valid" : " cannot be read; it may be whole"),
+         is_readable ? "name another one, or the folder that it lies in: its newest valid one is taken"
+                     : "mend what follows, and start again"});
     throw Error(std::move(list));
   }
   Resume resume;
-  resume.reader = std::make_unique<checkpoint::Reader>(path);
+  resume.reader = open_together(path, group);
   return resume;
 }
 
@@ -152,6 +215,7 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
 }
 
 Json cursor_of(const Job& job, std::int64_t steps_done) {
+  CAPSTAN_ASSERT(job.purpose == Purpose::train);  // another job has no step plan
   const auto& plan = job.plan;
   const auto epoch = plan.epoch_of(steps_done);
   return {{"epoch", epoch},
@@ -204,7 +268,7 @@ fs::path own_run_folder(const Job& job) { return fs::path(job.run->dir) / job.na
 Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) {
   const auto& from = job.checkpoint->resume;
   if (from == "none") return {};
-  if (from == "auto") return newest_in(checkpoint_folder(own_run_folder(job)), depth, group);
+  if (from == "auto") return own(job, depth, group);
   return named(job, depth, group);
 }
 

@@ -28,8 +28,9 @@ struct Resume {
   std::vector<std::filesystem::path> newer;
 };
 
-/// Finds what checkpoint.resume means. Throws Error for a folder that is named and holds nothing valid. With a group
-/// it is a collective, and all ranks find the same.
+/// Finds what checkpoint.resume means. Throws Error for a folder that is named and holds nothing valid, for what is
+/// there and cannot be read, and for a run's own checkpoints that have vanished. With a group it is a collective: all
+/// ranks find, or throw, the same.
 Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group = nullptr);
 
 /// Adds a fault for everything in which the job is not the one that was saved: records, global batches, the length of

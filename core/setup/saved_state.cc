@@ -95,13 +95,13 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const str
     const bool weights = what == Saves::weights || what == Saves::trained_weights;
     const bool all = what == Saves::weights || what == Saves::all;
     const bool wanted = (!weights || stored.copy == 0) && (all || stored.record->trainable);
-    if (wanted && stored.counts) boxes.push_back(box_of("model", stored));
+    if (wanted && stored.writes_to_checkpoint) boxes.push_back(box_of("model", stored));
   }
   if (what == Saves::weights || what == Saves::trained_weights) return boxes;
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) {
-      if (stored.counts) boxes.push_back(box_of(kind_of(rule, i), stored));
+      if (stored.writes_to_checkpoint) boxes.push_back(box_of(kind_of(rule, i), stored));
     }
   }
   for (const auto& [name, tensor] : session.state->tensors()) {

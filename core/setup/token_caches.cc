@@ -31,7 +31,7 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const data::Tokenizer& tokenizer) {
+std::string tokenizer_text(const tokenizer::Tokenizer& tokenizer) {
   const std::filesystem::path file = tokenizer.name();  // a file's path, or a word that names no file
   auto text = state_of(file);
   for (const auto* beside : {"tokenizer_config.json", "generation_config.json", "config.json"})

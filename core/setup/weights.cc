@@ -1,6 +1,7 @@
 #include "setup/weights.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
 
@@ -14,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_boxes(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
+bool has_boxes(const fs::path& folder) { return is_there(folder / "manifest.json"); }
 
 bool has_model(const fs::path& folder) {
-  return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+  return is_there(folder / "model.safetensors") || is_there(folder / "model.safetensors.index.json");
 }
 
 // A checkpoint's records with the reader that they come from.
@@ -46,7 +47,7 @@ fs::path find_weights(const fs::path& path) {
   }
   if (const auto newest = checkpoint::newest(checkpoint_folder(path), checkpoint::Depth::structure); newest.path)
     return *newest.path;
-  throw Error(fs::exists(path) ? "this folder holds no weights" : "there is no such folder",
+  throw Error(is_there(path) ? "this folder holds no weights" : "there is no such folder",
               "name a run's folder that has weights/ or checkpoints/, a folder with manifest.json, or a Hugging Face "
               "model folder with "
               "model.safetensors",

@@ -20,9 +20,9 @@ namespace shard {
 struct StoredBox {
   const layout::Param* record = nullptr;
   layout::Box box;
-  at::Tensor value;    ///< [box.numel()] master dtype
-  bool counts = true;  ///< this rank is the one to write it, of those that hold this copy
-  int copy = 0;        ///< position on the record's local axes, along which ranks keep values of their own
+  at::Tensor value;                  ///< [box.numel()] master dtype
+  bool writes_to_checkpoint = true;  ///< this rank does, of those that hold this copy
+  int copy = 0;  ///< position on the record's local axes, along which ranks keep values of their own
 };
 
 /// What updates in host memory took on this rank, summed over the run.
@@ -36,8 +36,8 @@ struct HostUpdateTimes {
 };
 
 /// Moves parameters, gradients and optimizer state between the ranks. Always there: without a data strategy its
-/// policy keeps everything whole. All calls come from the training thread (hooks also from backward's thread,
-/// which is never beside it).
+/// policy replicates everything. All calls come from the training thread (hooks also from backward's thread, which
+/// never runs at the same time).
 class Engine {
  public:
   /// Sets the records' role layouts and allocates parameters and gradients. `units` must outlive the engine.
@@ -72,7 +72,7 @@ class Engine {
 
   /// This rank's boxes of all parameters: views of the masters.
   std::vector<StoredBox> stored_boxes();
-  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of what the next update goes on
+  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of what the next update starts
   /// from, zero before the first. Waits for an update that still runs.
   std::vector<std::vector<StoredBox>> state_boxes(std::size_t states);
   /// This rank's boxes of the summed gradients, valid after the last backward of a step.
@@ -86,7 +86,6 @@ class Engine {
   struct Parts;
 
  private:
-  class Hooks;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -3,17 +3,23 @@
 #include <memory>
 #include <vector>
 
-#include "shard/bucket.h"
+#include "shard/bucket_parameters.h"
 #include "shard/engine.h"
+#include "shard/executor.h"
+#include "shard/gather_protocol.h"
 #include "shard/host_update.h"
 #include "shard/reducer.h"
-#include "shard/schedule.h"
 
 namespace capstan::shard {
 
-/// What an engine is made of.
-struct Engine::Parts {
+/// What an engine is made of; what its protocol asks for.
+struct Engine::Parts : public Executor {
   Parts(EngineOptions engine_options, const std::vector<nn::Unit*>& units, const GroupOf& group_of);
+
+  void prefetch(std::size_t bucket, bool keep) override { parameters[bucket]->prefetch(keep); }
+  void acquire(std::size_t bucket) override { parameters[bucket]->acquire(); }
+  void release(std::size_t bucket) override { parameters[bucket]->release(); }
+  void reduce(std::size_t bucket, const Reduction& how) override;
 
   /// A weight that is trained, by bucket and place in it.
   struct Trained {
@@ -21,14 +27,11 @@ struct Engine::Parts {
     std::size_t weight;
   };
 
-  void acquire(std::size_t run, bool with_grad);
-  void prefetch(std::optional<std::size_t> run, bool with_grad);
-  void release(std::size_t run);
-  void collect(std::size_t b);
-  void each_counted(std::size_t b, const std::function<void(std::size_t, const Piece&)>& visit) const;
+  const BucketPlan& plan(std::size_t bucket) const { return shared.plan.buckets[bucket]; }
+  void each_owned(std::size_t b, const std::function<void(std::size_t, const RecordShard&)>& visit) const;
   void list_squares();
-  /// The parts of squared_grad_norms() whose gradients are on their way to the host.
-  void measure_passing(std::size_t b);
+  /// The elements of squared_grad_norms() whose gradients are on their way to the host.
+  void measure_offloaded(std::size_t b);
   at::Tensor gradient(std::size_t b, std::size_t w);
   /// The current stream waits for all sums.
   void finish();
@@ -38,20 +41,17 @@ struct Engine::Parts {
   std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states = 0);
 
   Shared shared;
-  Schedule schedule;
-  std::vector<std::unique_ptr<Bucket>> buckets;
-  std::vector<std::unique_ptr<Reducer>> reducers;
-  std::vector<std::vector<std::size_t>> ended_by_run;  ///< tied buckets, complete at the end of backward
+  GatherProtocol protocol;
+  std::vector<std::unique_ptr<BucketParameters>> parameters;  ///< by bucket
+  std::vector<std::unique_ptr<Reducer>> reducers;             ///< by bucket
   HostUpdate host;
-  std::vector<bool> stays;  ///< by run: gathered since forward
   std::vector<Trained> trained;
   std::vector<std::vector<at::Tensor>> state;         ///< by trained weight, on the device
   std::vector<std::shared_ptr<comm::Group>> holders;  ///< sync_module_states: by bucket, ranks along its data axes
-  at::Tensor squares;                                 ///< squared norms of what this rank counts: [blocks]
+  at::Tensor squares;                                 ///< squared norms of what this rank owns: [blocks]
   at::Tensor weight_of_square;                        ///< among the trained
   std::vector<std::int64_t> first_square;             ///< by bucket
-  std::int64_t micro_step = 0;
-  Reducer* held = nullptr;  ///< the last that was collected
+  Reducer* last_reduced = nullptr;
 };
 
 }  // namespace capstan::shard

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t part_elements = std::int64_t{1} << 22;
 
-// Rows of the box; a row is never cut.
+// Rows of the box; a row is never divided.
 void add_parts(const FillTask& task, std::vector<FillTask>& parts) {
   const auto numel = task.box.numel();
   if (task.box.size.empty() || numel <= part_elements) {

@@ -1,105 +1,123 @@
-// What a plan's engine allocates, part by part.
-#include <c10/core/ScalarType.h>
+#include "shard/footprint.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
-#include "shard/plan.h"
+#include "shard/counting_executor.h"
+#include "shard/gather_protocol.h"
 
 namespace capstan::shard {
 namespace {
 
-std::int64_t size(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
+// What a prediction calls buffers together.
+enum class Part { parameters, gradients, optimizer_state, collective_buffers, gradients_on_their_way };
 
-// Elements that norm and rule see of a bucket.
-std::int64_t updated(const BucketPlan& bucket, const EngineOptions& options) {
-  if (bucket.cut_optim) return bucket.slab;
-  if (!gradient_storage(bucket, options).raw) return bucket.whole;
-  std::int64_t sum = 0;  // autograd's own gradients have no padding, nor does what goes with them
-  for (const auto& planned : bucket.weights) sum += planned.cut.numel;
+Part part_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::full_parameters:
+    case Purpose::master:
+    case Purpose::send_on_host:
+    case Purpose::send_on_device:
+    case Purpose::send_temporary:
+    case Purpose::regather:
+      return Part::parameters;
+    case Purpose::gradient_full:
+    case Purpose::gradient_shard:
+    case Purpose::gradient_autograd:
+    case Purpose::gradient_on_host:
+      return Part::gradients;
+    case Purpose::optimizer_state:
+      return Part::optimizer_state;
+    case Purpose::gather_staging:
+    case Purpose::reduce_staging:
+    case Purpose::sum_staging:
+    case Purpose::partial_staging:
+      return Part::collective_buffers;
+    case Purpose::offload_staging:
+    case Purpose::return_staging:
+      break;
+  }
+  return Part::gradients_on_their_way;
+}
+
+// Bytes that are there always, by part.
+struct Sums {
+  std::array<std::int64_t, 5> device{};
+  std::array<std::int64_t, 5> host{};
+
+  void add(const Buffers& buffers, std::size_t states) {
+    for (const auto& buffer : buffers) {
+      if (buffer.lifetime != Lifetime::always) continue;
+      const auto times = buffer.purpose == Purpose::optimizer_state ? static_cast<std::int64_t>(states) : 1;
+      auto& sums = buffer.is_on_host() ? host : device;
+      sums[static_cast<std::size_t>(part_of(buffer.purpose))] += times * buffer.bytes();
+    }
+  }
+  std::int64_t on_device(Part part) const { return device[static_cast<std::size_t>(part)]; }
+  std::int64_t on_host(Part part) const { return host[static_cast<std::size_t>(part)]; }
+};
+
+std::int64_t sum_of(const ShardPlan& plan, Lifetime lifetime) {
+  std::int64_t sum = 0;
+  for (const auto& bucket : plan.buckets) {
+    for (const auto& buffer : bucket.buffers) sum += buffer.lifetime == lifetime ? buffer.bytes() : 0;
+  }
   return sum;
 }
 
-// Whole copies that come and go, of the runs that are there at once.
-std::int64_t gathered(const Plan& plan, const EngineOptions& options) {
-  std::vector<std::int64_t> runs;
-  std::int64_t all = 0;
-  for (const auto& run : plan.runs) {
-    std::int64_t sum = 0;
-    for (const auto b : run.buckets) sum += plan.buckets[b].cut_param ? plan.buckets[b].whole : 0;
-    runs.push_back(sum);
-  }
-  for (const auto& bucket : plan.buckets) all += bucket.cut_param ? bucket.whole : 0;
-  const auto& policy = options.policy;
-  if (!policy.reshard_after_forward || !policy.limit_all_gathers) return all;
-  const bool ahead = policy.forward_prefetch || policy.backward_prefetch != strategy::BackwardPrefetch::none;
+// Full parameters that are there at once, at most: forward and backward by the hooks, with nothing that computes.
+std::int64_t most_acquired(const ShardPlan& plan, const EngineOptions& options) {
+  // Without the limit gathers run as far ahead as the host does.
+  if (!options.policy.limit_all_gathers) return sum_of(plan, Lifetime::acquired);
+  std::int64_t now = 0;
   std::int64_t most = 0;
-  for (std::size_t r = 0; r < runs.size(); ++r)
-    most = std::max(most, runs[r] + (ahead && r + 1 < runs.size() ? runs[r + 1] : 0));
-  return std::min(most, all);
-}
-
-struct Sums {
-  std::int64_t device = 0;
-  std::int64_t host = 0;
-};
-
-Sums parameters(const Plan& plan, const EngineOptions& options) {
-  Sums sums;
-  const auto compute = size(options.precision.compute);
-  for (const auto& bucket : plan.buckets) {
-    const auto dtype = master_dtype(bucket, options);
-    const bool cut = bucket.gathers();
-    const bool apart = !bucket.cut_param && (cut || dtype != options.precision.compute);
-    if (!bucket.cut_param) sums.device += bucket.whole * (apart ? compute : size(dtype));
-    if (cut || apart) {
-      (bucket.on_host() ? sums.host : sums.device) += (cut ? bucket.slab : bucket.whole) * size(dtype);
-    }
-    const auto from = send_from(bucket, options);
-    if (from == SendFrom::device_copy) sums.device += bucket.slab * compute;
-    if (bucket.on_host() && dtype != options.precision.compute) sums.host += bucket.slab * compute;
+  CountingExecutor executor(plan, [&](const Buffer& buffer, std::int64_t bytes) {
+    if (buffer.lifetime == Lifetime::acquired) now += bytes;
+    most = std::max(most, now);
+  });
+  GatherProtocol protocol(plan, options, executor);
+  for (std::size_t r = 0; r < plan.runs.size(); ++r) {
+    protocol.before_forward(r, true);
+    protocol.after_forward(r, true);
   }
-  return sums;
+  for (std::size_t r = plan.runs.size(); r-- > 0 && plan.runs[r].trainable;) {
+    protocol.before_backward(r);
+    protocol.after_backward(r);
+  }
+  return most;
 }
 
 }  // namespace
 
-std::vector<layout::Footprint> footprint(const Plan& plan, const EngineOptions& options, std::size_t states) {
-  const auto& precision = options.precision;
-  const auto master = size(precision.master);
-  const auto params = parameters(plan, options);
-  Sums grads;
-  Sums optim;
-  std::int64_t kept = 0;
-  for (const auto& bucket : plan.buckets) {
-    const auto storage = gradient_storage(bucket, options);
-    const auto n = updated(bucket, options);
-    if (storage.whole) grads.device += bucket.whole * master;
-    if (storage.piece && !storage.passes) grads.device += bucket.slab * master;
-    if (storage.raw) grads.device += n * master;
-    const bool on_host = bucket.on_host();
-    if (storage.passes) grads.host += bucket.slab * size(host_gradient_dtype(bucket, options));
-    if (bucket.trainable) (on_host ? optim.host : optim.device) += n * master * static_cast<std::int64_t>(states);
-    if (reshards(bucket, options.policy)) kept += bucket.slab * (bucket.ranks / options.policy.reshard_size);
-  }
-  const auto scratch = scratch_sizes(plan, options);
-  const auto buffers = scratch.gather * size(precision.compute) +
-                       (scratch.reduce + scratch.shard) * size(precision.reduce) + scratch.partial * master;
-  const std::string device = c10::DeviceTypeName(precision.device.type(), true);
-  std::vector<layout::Footprint> list{{"parameters", params.device, device, "always"},
-                                      {"gradients", grads.device, device, "always"},
-                                      {"optimizer state", optim.device, device, "always"},
-                                      {"collective buffers", buffers, device, "always"}};
-  if (scratch.rooms > 0) {
-    list.push_back(
-        {"gradients on their way", scratch.rooms * scratch.room + scratch.backs * scratch.back, device, "always"});
-  }
-  const auto gathered_bytes = gathered(plan, options) * size(precision.compute);
-  list.push_back({"gathered units", gathered_bytes, device, "forward"});
-  if (kept > 0) list.push_back({"kept after forward", kept * size(precision.compute), device, "forward"});
-  if (params.host > 0) list.push_back({"offloaded parameters", params.host, "host", "always"});
-  if (grads.host > 0) list.push_back({"offloaded gradients", grads.host, "host", "always"});
-  if (optim.host > 0) list.push_back({"offloaded optimizer state", optim.host, "host", "always"});
+std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options, std::size_t states) {
+  Sums sums;
+  for (const auto& bucket : plan.buckets) sums.add(bucket.buffers, states);
+  sums.add(plan.staging, states);
+  const std::string device = c10::DeviceTypeName(options.precision.device.type(), true);
+  std::vector<layout::Footprint> list{
+      {"parameters", sums.on_device(Part::parameters), device, "always"},
+      {"gradients", sums.on_device(Part::gradients), device, "always"},
+      {"optimizer state", sums.on_device(Part::optimizer_state), device, "always"},
+      {"collective buffers", sums.on_device(Part::collective_buffers), device, "always"}};
+  const auto add = [&](const char* part, std::int64_t bytes, const std::string& where, const char* when) {
+    if (bytes > 0) list.push_back({part, bytes, where, when});
+  };
+  add("gradients on their way", sums.on_device(Part::gradients_on_their_way), device, "always");
+  list.push_back({"gathered units", most_acquired(plan, options), device, "forward"});
+  add("kept after forward", sum_of(plan, Lifetime::regather), device, "forward");
+  add("offloaded parameters", sums.on_host(Part::parameters), "host", "always");
+  add("offloaded gradients", sums.on_host(Part::gradients), "host", "always");
+  add("offloaded optimizer state", sums.on_host(Part::optimizer_state), "host", "always");
   return list;
+}
+
+std::int64_t trainable_parameters(const ShardPlan& plan) {
+  std::int64_t sum = 0;
+  for (const auto& bucket : plan.buckets) {
+    for (const auto& planned : bucket.weights) sum += bucket.trainable ? planned.weight->numel() : 0;
+  }
+  return sum;
 }
 
 }  // namespace capstan::shard

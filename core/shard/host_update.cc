@@ -75,14 +75,14 @@ HostUpdate::~HostUpdate() {
   }
 }
 
-void HostUpdate::add(Bucket& bucket) {
+void HostUpdate::add(BucketParameters& bucket) {
   Item item;
   item.bucket = &bucket;
   item.state.resize(bucket.plan().weights.size());
   items_.push_back(std::move(item));
 }
 
-std::size_t HostUpdate::item_of(const Bucket& bucket) const {
+std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].bucket == &bucket) return i;
   }
@@ -91,15 +91,18 @@ std::size_t HostUpdate::item_of(const Bucket& bucket) const {
 
 std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t states) {
   auto& item = items_[index];
-  const auto gradient = shared_.transit.gradient(item.bucket->plan());
+  const auto gradient = shared_.offload.gradient(item.bucket->plan());
   std::vector<strategy::Slice> slices;
   for (std::size_t w = 0; w < item.state.size(); ++w) {
     const auto& planned = item.bucket->plan().weights[w];
     strategy::Slice slice{planned.weight.get(),
                           item.bucket->master_slice(w, false),
-                          gradient.narrow(0, planned.slab_offset, planned.cut.chunk_room),
+                          gradient.narrow(0, planned.shard_offset, planned.sharding.shard_elements),
                           {}};
-    while (item.state[w].size() < states) item.state[w].push_back(at::zeros_like(slice.master));
+    while (item.state[w].size() < states) {
+      const auto& buffer = *item.bucket->plan().buffer(Purpose::optimizer_state, w);
+      item.state[w].push_back(shard::allocate(buffer, shared_.device()));
+    }
     slice.state = item.state[w];
     slices.push_back(std::move(slice));
   }
@@ -154,7 +157,7 @@ std::size_t HostUpdate::next_item() const {
   std::size_t last = items_.size();
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].done) continue;
-    if (shared_.transit.arrived(items_[i].bucket->plan()).is_reached()) return i;
+    if (shared_.offload.arrived(items_[i].bucket->plan()).is_reached()) return i;
     last = i;
   }
   return last;
@@ -163,8 +166,8 @@ std::size_t HostUpdate::next_item() const {
 void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update,
                              bool publish) {
   auto& bucket = *items_[i].bucket;
-  times_.elements += bucket.plan().slab;
-  timed(times_.wait_s, [&] { shared_.transit.arrived(bucket.plan()).synchronize(); });
+  times_.elements += bucket.plan().shard_elements;
+  timed(times_.wait_s, [&] { shared_.offload.arrived(bucket.plan()).synchronize(); });
   auto all = slices(i, rule.states());
   if (!rule.is_fused()) {
     for (auto& slice : all) slice.grad = slice.grad.to(slice.master.scalar_type());
@@ -176,31 +179,31 @@ void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const
     update_in_parts(bucket, all, rule, update);
   } else {
     timed(times_.rule_s, [&] { rule.apply(all, update); });
-    if (publish) timed(times_.send_s, [&] { bucket.cast_to_send(0, bucket.plan().slab); });
+    if (publish) timed(times_.send_s, [&] { bucket.cast_to_send(0, bucket.plan().shard_elements); });
   }
   if (publish) timed(times_.send_s, [&] { bucket.send_up(); });
 }
 
 // What goes up is cast while the masters are still in the cache: a thread's share of 1 Mi elements with state and
 // gradient (18 MiB) fits a core's second-level cache from some ten threads on.
-void HostUpdate::update_in_parts(Bucket& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
-                                 const strategy::Update& update) {
+void HostUpdate::update_in_parts(BucketParameters& bucket, std::vector<strategy::Slice>& all,
+                                 strategy::OptimizerRule& rule, const strategy::Update& update) {
   constexpr std::int64_t part = std::int64_t{1} << 20;
   for (std::size_t w = 0; w < all.size(); ++w) {
-    const auto& whole = all[w];
-    const auto size = whole.master.numel();
+    const auto& full = all[w];
+    const auto size = full.master.numel();
     for (std::int64_t begin = 0; begin < size; begin += part) {
       const auto n = std::min(part, size - begin);
-      strategy::Slice slice{whole.weight, whole.master.narrow(0, begin, n), whole.grad.narrow(0, begin, n), {}};
-      for (const auto& state : whole.state) slice.state.push_back(state.narrow(0, begin, n));
+      strategy::Slice slice{full.weight, full.master.narrow(0, begin, n), full.grad.narrow(0, begin, n), {}};
+      for (const auto& state : full.state) slice.state.push_back(state.narrow(0, begin, n));
       std::vector<strategy::Slice> one{std::move(slice)};
       timed(times_.rule_s, [&] { rule.apply(one, update); });
-      timed(times_.send_s, [&] { bucket.cast_to_send(bucket.plan().weights[w].slab_offset + begin, n); });
+      timed(times_.send_s, [&] { bucket.cast_to_send(bucket.plan().weights[w].shard_offset + begin, n); });
     }
   }
 }
 
-void HostUpdate::wait(const Bucket& bucket) {
+void HostUpdate::wait(const BucketParameters& bucket) {
   const auto index = item_of(bucket);
   if (index == items_.size()) return;
   bool failed = false;

@@ -1,5 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
 #include <capstan/strategy/optimizer_rule.h>
 
 #include <condition_variable>
@@ -10,11 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "shard/bucket.h"
+#include "shard/bucket_parameters.h"
 #include "shard/engine.h"
 #include "shard/shared.h"
 
-namespace capstan::shard {
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
 
 /// One thread that does one job at a time, in order. What a job throws comes out of the next wait().
 class Worker {
@@ -40,36 +42,36 @@ class Worker {
 };
 
 /// Updates buckets whose masters and optimizer state are in host memory: gradients come down as soon as they are
-/// summed (Transit), the rule runs bucket by bucket on a thread of its own, in forward order as far as gradients are
-/// there, and each result goes up at once, while the next forward already computes with those that are done (after Ren
-/// et al. 2021, "ZeRO-Offload").
+/// summed (GradientOffload), the rule runs bucket by bucket on a thread of its own, in forward order as far as
+/// gradients are there, and each result goes up at once, while the next forward already computes with those that are
+/// done (after Ren et al. 2021, "ZeRO-Offload").
 class HostUpdate {
  public:
   explicit HostUpdate(Shared& shared) : shared_(shared) {}
   ~HostUpdate();
   /// In forward order, before the first step.
-  void add(Bucket& bucket);
+  void add(BucketParameters& bucket);
   bool empty() const { return items_.empty(); }
 
   /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
   void start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
   /// Waits until this bucket's update is done. Throws what the rule threw.
-  void wait(const Bucket& bucket);
+  void wait(const BucketParameters& bucket);
   void wait_all();
   void publish_all();
   const HostUpdateTimes& times() const { return times_; }
   /// The rule's slices of a bucket, with the state kept for them.
   std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
-  std::size_t item_of(const Bucket& bucket) const;
+  std::size_t item_of(const BucketParameters& bucket) const;
 
  private:
   struct Item {
-    Bucket* bucket;
+    BucketParameters* bucket;
     std::vector<std::vector<at::Tensor>> state;  ///< by weight
     bool done = false;                           ///< updated since start()
   };
   void update_item(std::size_t i, strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
-  void update_in_parts(Bucket& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
+  void update_in_parts(BucketParameters& bucket, std::vector<strategy::Slice>& all, strategy::OptimizerRule& rule,
                        const strategy::Update& update);
   std::size_t next_item() const;
   void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
@@ -85,4 +87,5 @@ class HostUpdate {
   std::unique_ptr<Worker> worker_;
 };
 
-}  // namespace capstan::shard
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -44,11 +44,11 @@ struct EngineOptions {
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
-  bool coalesce = false;          ///< collectives take lists of tensors at no cost: whole weights in place
+  bool coalesce = false;          ///< collectives take lists of tensors at no cost: full weights in place
   std::map<layout::Axis, ReduceSeat> reduce_seats;
 
   bool accumulates() const { return accumulation > 1; }
-  /// Gradients of several micro-steps wait whole and are summed once.
+  /// Full gradients of several micro-steps are added up and summed once.
   bool waits() const { return accumulates() && reduce == ReduceWhen::step; }
   const std::string& owner() const {
     static const std::string nobody = "no_shard";

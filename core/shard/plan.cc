@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "shard/resolve.h"
+
 namespace capstan::shard {
 namespace {
 
@@ -18,13 +20,13 @@ using layout::Axis;
 void set_roles(layout::Param& record, const EngineOptions& options) {
   const auto& precision = options.precision;
   const auto& policy = options.policy;
-  const auto cut = record.sharded(options.mesh);
+  const auto sharded = record.sharded(options.mesh);
   const c10::Device host(c10::DeviceType::CPU);
   const auto master = record.trainable ? precision.master : precision.compute;
   const bool param_on_host = policy.offload_param || (policy.offload_optim && record.trainable);
-  record.param = {policy.shard_param ? cut : record.compute, master, param_on_host ? host : precision.device};
-  record.grad = {policy.shard_grad ? cut : record.compute, precision.master, precision.device};
-  record.optim = {policy.shard_optim ? cut : record.compute, precision.master,
+  record.param = {policy.shard_param ? sharded : record.compute, master, param_on_host ? host : precision.device};
+  record.grad = {policy.shard_grad ? sharded : record.compute, precision.master, precision.device};
+  record.optim = {policy.shard_optim ? sharded : record.compute, precision.master,
                   policy.offload_optim ? host : precision.device};
 }
 
@@ -97,61 +99,50 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
-  bucket.offloads = bucket.trainable ? policy.offload_optim : policy.offload_param;
-  // On one rank a cut saves nothing; what is offloaded moves in pieces all the same.
-  bucket.cut_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
-  bucket.cut_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
+  // On one rank sharding saves nothing; what is offloaded moves in shards all the same.
+  bucket.shards_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
+  bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
+  bucket.on_host =
+      bucket.trainable ? bucket.shards_optim && policy.offload_optim : bucket.shards_param && policy.offload_param;
   return bucket;
 }
 
 // What the bucket's last weight adds to its all-reduces over other axes than data's.
 void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
+  auto& partials = bucket.gradients.partials;
   const auto& records = bucket.weights.back().weight->records();
   for (std::size_t r = 0; r < records.size(); ++r) {
     const auto ranks = records[r].partial_ranks(mesh);
     if (records[r].partial_axes.empty() || ranks == 1) continue;
     const auto same = [&](const PartialSum& sum) { return sum.axes == records[r].partial_axes && sum.ranks == ranks; };
-    auto found = std::find_if(bucket.partials.begin(), bucket.partials.end(), same);
-    if (found == bucket.partials.end())
-      found = bucket.partials.insert(found, PartialSum{records[r].partial_axes, ranks, {}});
+    auto found = std::find_if(partials.begin(), partials.end(), same);
+    if (found == partials.end()) found = partials.insert(found, PartialSum{records[r].partial_axes, ranks, {}});
     found->records.push_back({bucket.weights.size() - 1, r});
   }
 }
 
 void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& options) {
   PlannedWeight planned;
-  planned.cut = cut_weight(*weight, options.mesh, options.rank, bucket.ranks);
+  planned.sharding = shard_weight(*weight, options.mesh, options.rank, bucket.ranks);
   planned.weight = std::move(weight);
-  planned.slab_offset = bucket.slab;
-  planned.whole_offset = bucket.whole;
-  bucket.slab += planned.cut.chunk_room;
-  bucket.whole += planned.cut.whole_room;
+  planned.shard_offset = bucket.shard_elements;
+  planned.full_offset = bucket.full_elements;
+  bucket.shard_elements += planned.sharding.shard_elements;
+  bucket.full_elements += planned.sharding.full_elements;
   bucket.weights.push_back(std::move(planned));
   if (bucket.trainable) add_partials(bucket, options.mesh);
 }
 
-}  // namespace
-
-std::int64_t BucketPlan::summed_elements(const PartialRecord& partial) const {
-  const auto& planned = weights[partial.weight];
-  if (cut_optim) return planned.cut.pieces.front()[partial.record].numel;
-  std::int64_t sum = 0;
-  for (const auto& pieces : planned.cut.pieces) sum += pieces[partial.record].numel;
-  return sum;
-}
-
-namespace {
-
-// Whole buckets stay on the device, as many as the policy leaves there. The first ones: the next forward begins with
+// Some buckets stay on the device, as many as the policy leaves there. The first ones: the next forward begins with
 // them while others are updated, and their gradients, which come last, need not go down.
-void keep_on_device(Plan& plan, const EngineOptions& options) {
-  std::int64_t room = 0;
-  for (const auto& bucket : plan.buckets) room += bucket.trainable ? bucket.slab : 0;
-  room -= static_cast<std::int64_t>(std::ceil(static_cast<double>(room) * options.policy.offload_ratio));
+void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
+  std::int64_t left = 0;
+  for (const auto& bucket : plan.buckets) left += bucket.trainable ? bucket.shard_elements : 0;
+  left -= static_cast<std::int64_t>(std::ceil(static_cast<double>(left) * options.policy.offload_ratio));
   for (auto& bucket : plan.buckets) {
-    if (!bucket.trainable || !bucket.offloads || bucket.slab > room) continue;
-    room -= bucket.slab;
-    bucket.offloads = false;
+    if (!bucket.trainable || !bucket.on_host || bucket.shard_elements > left) continue;
+    left -= bucket.shard_elements;
+    bucket.on_host = false;
     for (auto& planned : bucket.weights) {
       for (auto& record : planned.weight->records()) {
         record.param.device = options.precision.device;
@@ -163,8 +154,16 @@ void keep_on_device(Plan& plan, const EngineOptions& options) {
 
 }  // namespace
 
-Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
-  Plan plan;
+std::int64_t BucketPlan::summed_elements(const PartialRecord& partial) const {
+  const auto& planned = weights[partial.weight];
+  if (shards_optim) return planned.sharding.shards.front()[partial.record].numel;
+  std::int64_t sum = 0;
+  for (const auto& shards : planned.sharding.shards) sum += shards[partial.record].numel;
+  return sum;
+}
+
+ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
+  ShardPlan plan;
   plan.runs = make_runs(units, options.policy);
   plan.run_of_unit.resize(units.size());
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
@@ -190,135 +189,9 @@ Plan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options
     for (const auto run : plan.buckets[b].runs) plan.runs[run].buckets.push_back(b);
   }
   keep_on_device(plan, options);
+  for (auto& bucket : plan.buckets) resolve(bucket, options);
+  plan.staging = list_staging(plan, options);
   return plan;
-}
-
-c10::ScalarType master_dtype(const BucketPlan& bucket, const EngineOptions& options) {
-  return bucket.trainable ? options.precision.master : options.precision.compute;
-}
-
-SendFrom send_from(const BucketPlan& bucket, const EngineOptions& options) {
-  const bool casts = master_dtype(bucket, options) != options.precision.compute;
-  // What is gathered twice a micro-step is cast once an update.
-  if (!bucket.on_host())
-    return bucket.cut_param && casts && bucket.trainable ? SendFrom::device_copy : SendFrom::master;
-  return bucket.cut_param && !options.policy.offload_param ? SendFrom::device_copy : SendFrom::host;
-}
-
-GradientStorage gradient_storage(const BucketPlan& bucket, const EngineOptions& options) {
-  GradientStorage storage;
-  if (!bucket.trainable) return storage;
-  storage.piece = bucket.cut_optim;
-  storage.passes = bucket.on_host();
-  if (bucket.cut_optim) {
-    storage.whole = options.waits();
-  } else {
-    const auto& precision = options.precision;
-    // Autograd's tensors have no padding, behind which AdamW rounds otherwise: not where bits are promised.
-    storage.raw =
-        !bucket.reduces() && !options.accumulates() && precision.compute == precision.master && !options.deterministic;
-    storage.whole = !storage.raw;
-  }
-  return storage;
-}
-
-c10::ScalarType passing_dtype(const BucketPlan& bucket, const EngineOptions& options, bool written, bool last) {
-  const auto& precision = options.precision;
-  const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
-  const bool adds_parts = last && !bucket.partials.empty();
-  return narrow && written && !adds_parts ? precision.reduce : precision.master;
-}
-
-c10::ScalarType host_gradient_dtype(const BucketPlan& bucket, const EngineOptions& options) {
-  return passing_dtype(bucket, options, !options.accumulates() || options.waits(), /*last=*/true);
-}
-
-std::int64_t trainable_parameters(const Plan& plan) {
-  std::int64_t sum = 0;
-  for (const auto& bucket : plan.buckets) {
-    for (const auto& planned : bucket.weights) sum += bucket.trainable ? planned.weight->numel() : 0;
-  }
-  return sum;
-}
-
-bool reshards(const BucketPlan& bucket, const strategy::ShardPolicy& policy) {
-  const auto part = policy.reshard_size;
-  return bucket.cut_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0;
-}
-
-bool gathers_in_place(const BucketPlan& bucket, const EngineOptions& options) {
-  return options.coalesce && !reshards(bucket, options.policy);
-}
-
-bool reduces_in_place(const EngineOptions& options, bool waited) {
-  const auto& precision = options.precision;
-  return options.coalesce && !options.deterministic && !options.reduce_seats.contains(layout::Axis::dp) &&
-         precision.reduce == (waited ? precision.master : precision.compute);
-}
-
-namespace {
-
-// Rooms for pieces on their way to the host, and for what comes back to be added to. Backward makes gradients somewhat
-// faster than PCIe takes them: what waits in rooms does not hold it up. Together they take up to half of what all
-// pieces would, or two.
-void add_rooms(ScratchSizes& sizes, const Plan& plan, const EngineOptions& options) {
-  constexpr std::int64_t least_rooms = 2;  // one is summed while the other is sent
-  constexpr std::int64_t most_rooms = 8;
-  std::int64_t buckets = 0;
-  std::int64_t elements = 0;
-  std::int64_t largest = 0;
-  const bool comes_back = options.accumulates() && !options.waits();
-  for (const auto& bucket : plan.buckets) {
-    if (!gradient_storage(bucket, options).passes) continue;
-    const auto bytes = [&](c10::ScalarType dtype) {
-      return bucket.slab * static_cast<std::int64_t>(c10::elementSize(dtype));
-    };
-    ++buckets;
-    elements += bucket.slab;
-    largest = std::max(largest, bucket.slab);
-    sizes.room = std::max(sizes.room, bytes(host_gradient_dtype(bucket, options)));
-    // With two micro-steps only the first one's sum comes back.
-    const auto back = options.accumulation > 2 ? options.precision.master : passing_dtype(bucket, options, true, false);
-    if (comes_back) sizes.back = std::max(sizes.back, bytes(back));
-  }
-  if (buckets == 0) return;
-  sizes.rooms = std::min(buckets, std::clamp(elements / (2 * largest), least_rooms, most_rooms));
-  if (comes_back) sizes.backs = (sizes.rooms + 1) / 2;
-}
-
-}  // namespace
-
-ScratchSizes scratch_sizes(const Plan& plan, const EngineOptions& options) {
-  ScratchSizes sizes;
-  const bool casts = options.precision.reduce != options.precision.master;
-  const bool adds = options.accumulates() && !options.waits();
-  for (const auto& bucket : plan.buckets) {
-    const auto all = bucket.slab * bucket.ranks;
-    std::int64_t uneven = 0;
-    std::int64_t out_of_place = 0;
-    for (const auto& planned : bucket.weights) {
-      const auto room = planned.cut.chunk_room * bucket.ranks;
-      if (!planned.cut.even) uneven += room;
-      if (!planned.cut.in_place) out_of_place += room;
-    }
-    for (const auto& partial : bucket.partials) {
-      std::int64_t elements = 0;
-      for (const auto& record : partial.records) elements += bucket.summed_elements(record);
-      sizes.partial = std::max(sizes.partial, elements);
-    }
-    if (bucket.gathers()) sizes.gather = std::max(sizes.gather, gathers_in_place(bucket, options) ? out_of_place : all);
-    if (!bucket.reduces()) continue;
-    const bool in_slabs = bucket.cut_optim || options.deterministic;
-    const bool in_place = bucket.cut_optim && reduces_in_place(options, options.waits());
-    if (in_slabs) sizes.reduce = std::max(sizes.reduce, !in_place ? all : options.waits() ? out_of_place : uneven);
-    if (!in_slabs && (casts || adds)) sizes.reduce = std::max(sizes.reduce, bucket.whole);
-    const bool passes = bucket.on_host();
-    const bool casts_sum =
-        passes ? casts && host_gradient_dtype(bucket, options) != options.precision.reduce : casts || adds;
-    if (bucket.cut_optim ? casts_sum : in_slabs) sizes.shard = std::max(sizes.shard, bucket.slab);
-  }
-  add_rooms(sizes, plan, options);
-  return sizes;
 }
 
 }  // namespace capstan::shard

@@ -7,80 +7,71 @@
 #include <string>
 #include <vector>
 
-#include "shard/bucket.h"
-#include "shard/moves.h"
+#include "shard/bucket_parameters.h"
+#include "shard/executor.h"
+#include "shard/flat_gradient.h"
 
-namespace capstan::shard {
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
 
-/// The gradients of one bucket: from autograd's, over accumulators, to the sum over the data ranks, whole or this
-/// rank's piece of it.
+/// The gradients of one bucket: from autograd's to the sum over the data ranks, full or this rank's shard of it, in
+/// the buffers and by the calls that its GradientPlan says. GatherProtocol says when.
 class Reducer {
  public:
-  Reducer(Bucket& bucket, Shared& shared, const GroupOf& group_of);
+  Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& group_of);
   void allocate();
 
-  /// Takes what autograd has left in the leaves after a micro-step's backward. `first`: of the step. `last`: what is
-  /// summed is complete now.
-  struct Collect {
-    std::int64_t micro_step = 0;
-    bool first = true;
-    bool last = true;
-  };
-  void collect(const Collect& how);
-  /// Squared norms of these parts of the sum (see counted()), behind all that is summed.
+  /// Takes what autograd has left in the leaves after a micro-step's backward.
+  void reduce(const Reduction& how);
+  /// Squared norms of these parts of the sum (see owned()), after all that is summed.
   void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
-  /// Lets go of what earlier collects hold for the lanes; the current stream waits until they have read it.
-  void let_go();
+  /// Sends the sum to host memory.
+  void offload();
+  /// Frees what earlier reductions hold for the side streams; the current stream waits until they have read it.
+  void free_inputs();
   /// The current stream waits for the sums.
   void finish();
 
-  /// What the optimizer rule reads of a weight: this rank's padded piece, or all of it.
+  /// What the optimizer rule reads of a weight: this rank's padded shard, or all of it.
   at::Tensor slice(std::size_t i) const;
-  /// A record's part of it that this rank counts in norms and owns, also where it holds more.
-  at::Tensor counted(std::size_t i, const Piece& piece) const;
-  /// All of this rank's piece, where there is one.
-  const at::Tensor& piece() const { return piece_; }
-  bool raw() const { return storage_.raw; }
-  /// piece() is one only until the next bucket that passes through the device is collected.
-  bool passes() const { return storage_.passes; }
-  const Mark& done() const { return done_; }
+  /// A record's elements of it that are in this rank's shard, also where it holds more.
+  at::Tensor owned(std::size_t i, const RecordShard& shard) const;
 
  private:
+  bool is_sharded() const { return plan_.shards_optim; }
+  /// Sums are of full_; else of what autograd has left.
+  bool is_accumulated() const { return plan_.gradients.accumulates; }
   void accumulate(bool first);
-  at::Tensor source(std::size_t i, bool waited);
-  void reduce(const Collect& how, bool waited);
-  void pack(const at::Tensor& all, bool waited);
-  void pack_weight(std::size_t i, int rank, const at::Tensor& from, const at::Tensor& chunk, Moves& moves) const;
-  void reduce_in_place(bool waited, const at::Tensor& sum);
-  void reduce_through_scratch(const Collect& how, bool waited, const at::Tensor& out);
-  at::Tensor staging(std::int64_t begin, std::int64_t size) const;
-  void reduce_to_piece(const Collect& how, bool waited, bool write);
+  at::Tensor source(std::size_t i);
+  void sum(const Reduction& how);
+  void pack(const at::Tensor& all);
+  void reduce_in_place(const at::Tensor& sum);
+  void reduce_staged(const Reduction& how, const at::Tensor& out);
+  at::Tensor weight_staging(std::int64_t begin, std::int64_t size) const;
+  void sum_shard(const Reduction& how, bool write);
   void add_earlier(const at::Tensor& out);
-  void reduce_in_order(bool waited, bool write);
-  void reduce_whole(const Collect& how, bool waited, bool write);
-  void sum_copies(const Collect& how);
+  void sum_in_order(bool write);
+  void sum_full(const Reduction& how, bool write);
+  void sum_copies(const Reduction& how);
   void sum_partials();
   at::Tensor summed(const PartialRecord& partial) const;
-  /// How a flat gradient is laid out: whole weights side by side, all ranks' pieces, or this rank's piece.
-  enum class Flat { whole, pieces, piece };
-  bool seat(layout::Axis axis, const Collect& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
+  bool seat(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
             comm::Group& group);
-  std::vector<strategy::BucketPart> parts(Flat flat) const;
   void unpack(const at::Tensor& all, bool write);
 
-  Bucket& bucket_;
+  BucketParameters& parameters_;
   const BucketPlan& plan_;
   Shared& shared_;
-  GradientStorage storage_;
   std::string label_;
-  std::shared_ptr<comm::Group> copies_;                       ///< hybrid: the ranks that hold the same piece
+  std::shared_ptr<comm::Group> copies_;                       ///< hybrid: the ranks that hold the same shard
   std::vector<std::shared_ptr<comm::Group>> partial_groups_;  ///< by the plan's partials
-  at::Tensor whole_;                                          ///< [whole] master dtype
-  at::Tensor piece_;                                          ///< [slab] master dtype
-  std::vector<at::Tensor> raw_;                               ///< autograd's own, flat; where storage_.raw
-  std::vector<at::Tensor> held_;                              ///< autograd's own, until the lane has read them
-  Mark read_;
-  Mark done_;
+  at::Tensor full_;                                           ///< Purpose::gradient_full
+  at::Tensor shard_;  ///< Purpose::gradient_shard, or staging until the next offloaded bucket is reduced
+  std::vector<at::Tensor> autograd_;  ///< Purpose::gradient_autograd, flat
+  std::vector<at::Tensor> held_;      ///< autograd's, until the side stream has read them
+  Event read_;
+  Event done_;
 };
 
-}  // namespace capstan::shard
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -164,10 +164,10 @@ std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
   return all;
 }
 
-void write_predictions(const std::filesystem::path& file, const std::vector<Answer>& answers) {
+std::string predictions_text(const std::vector<Answer>& answers) {
   auto json = SortedJson::object();
   for (const auto& answer : answers) json[answer.id] = trim(answer.text);
-  write_file(file, json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n");
+  return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace capstan::train

@@ -61,8 +61,8 @@ class Evaluator {
   const StopAgreement* agreement_ = nullptr;
 };
 
-/// Writes {id: text}, white space around a text left out: what SQuAD's official script reads.
-void write_predictions(const std::filesystem::path& file, const std::vector<Answer>& answers);
+/// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads.
+std::string predictions_text(const std::vector<Answer>& answers);
 
 /// Does this rank speak for its data coordinate (its position on all other axes is 0)?
 bool speaks_for_coordinate(const setup::Job& job);

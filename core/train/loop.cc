@@ -58,7 +58,11 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
   started_.micro_batch = job.batch.micro_batch;
   started_.accumulation = job.batch.accumulation;
   started_.output_is_terminal = output_is_terminal;
-  if (setting.resume && setting.resume->reader) resume(*setting.resume->reader);
+  const bool goes_on = setting.resume && setting.resume->reader;
+  if (goes_on) resume(*setting.resume->reader);
+  // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
+  if (job.checkpoint->resume == "auto" && goes_on) folder.go_on_behind(started_.first_step);
+  if (job.checkpoint->resume == "auto" && !goes_on) folder.begin_anew();
 }
 
 void Loop::resume(checkpoint::Reader& reader) {
@@ -266,7 +270,8 @@ bool Loop::evaluates_after(std::int64_t step) const {
   if (!job_.eval_data) return false;
   const auto done = step + 1;
   if (done == job_.plan.steps) return true;
-  return done % (job_.train->eval_every > 0 ? job_.train->eval_every : job_.plan.steps_per_epoch) == 0;
+  const auto every = job_.train->eval_every;
+  return every > 0 ? done % every == 0 : job_.plan.ends_epoch(done);
 }
 
 // All ranks know it now; the sum for the next step, which was started before, may not say so.

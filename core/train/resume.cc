@@ -1,9 +1,13 @@
 #include "train/resume.h"
 
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
+#include <exception>
 #include <numeric>
+
+#include "checkpoint/commit_agree.h"
 
 namespace capstan::train {
 
@@ -11,17 +15,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::shared_ptr<comm::Group> searchers(comm::Communicator& communicator) {
+std::shared_ptr<comm::Group> everyone(comm::Communicator& communicator, const char* name) {
   std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return communicator.group("checkpoint search", ranks, c10::Device(c10::DeviceType::CPU));
+  return communicator.group(name, ranks, c10::Device(c10::DeviceType::CPU));
 }
 
 // "damaged-step-00000040": no search finds it, and retention does not count it.
 void move_aside(const fs::path& checkpoint) {
   const auto name = "damaged-" + checkpoint.filename().string();
   auto target = checkpoint.parent_path() / name;
-  for (int n = 2; fs::exists(target); ++n) target = checkpoint.parent_path() / cat(name, "-", n);
+  for (int n = 2; is_there(target); ++n) target = checkpoint.parent_path() / cat(name, "-", n);
   std::error_code error;
   fs::rename(checkpoint, target, error);
   if (error) {
@@ -50,25 +54,34 @@ void report(const setup::Resume& resume) {
 
 fs::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator) {
   std::string path;
-  if (communicator.world().rank == 0) {
+  std::exception_ptr failure;
+  try {
     const auto& dir = job.run->dir;
-    path =
-        (job.checkpoint->resume == "auto" ? RunFolder::reuse(dir, job.name) : RunFolder::make(dir, job.name)).string();
+    if (communicator.world().rank == 0)
+      path = (job.checkpoint->resume == "auto" ? RunFolder::reuse(dir, job.name) : RunFolder::make(dir, job.name))
+                 .string();
+  } catch (const Error&) {
+    failure = std::current_exception();
   }
-  return communicator.exchange(path).front();
+  const auto group = everyone(communicator, "run folder");
+  return checkpoint::agree(*group, path, failure, "making the run's folder", "run folder").front();
 }
 
-setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator, RunFolder& folder) {
+setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator) {
   if (job.checkpoint->resume == "none") return {};
   const auto depth = job.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
-  const auto group = searchers(communicator);
+  const auto group = everyone(communicator, "checkpoint search");
   auto resume = setup::find_resume(job, depth, group.get());
-  if (communicator.world().rank == 0) {
-    report(resume);
-    for (const auto& path : resume.newer) move_aside(path);
+  std::exception_ptr failure;
+  try {
+    if (communicator.world().rank == 0) {
+      report(resume);
+      for (const auto& path : resume.newer) move_aside(path);
+    }
+  } catch (const Error&) {
+    failure = std::current_exception();
   }
-  if (job.checkpoint->resume == "auto") folder.go_on_behind(resume.reader ? resume.reader->meta().step : 0);
-  group->barrier("barrier behind the search for checkpoints");
+  checkpoint::agree(*group, {}, failure, "moving damaged checkpoints aside", "end of the search for checkpoints");
   return resume;
 }
 

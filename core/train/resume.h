@@ -15,9 +15,9 @@ namespace train {
 std::filesystem::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator);
 
 /// Finds and verifies what the run goes on from. Rank 0 says in the log what was passed over and why, moves that aside
-/// in the run's own folder (its steps will be saved again; nothing is removed), and takes later steps out of
-/// metrics.jsonl. A collective over the world.
-setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator, RunFolder& folder);
+/// in the run's own folder (its steps will be saved again; nothing is removed). What cannot be read is refused, on all
+/// ranks alike. metrics.jsonl stays as it is until the checkpoint was read (Loop). A collective over the world.
+setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -2,9 +2,12 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace capstan::train {
 
@@ -26,7 +29,7 @@ Json evaluation_json(const monitor::EvalEnded& evaluation) {
 // Does a line of metrics.jsonl belong to the first `steps_done` steps? Steps count from 0; evaluations and checkpoints
 // say how many steps are done.
 bool is_of(const Json& line, std::int64_t steps_done) {
-  if (!line.is_object() || !line.contains("step")) return false;
+  if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) return false;
   const auto step = line.at("step").get<std::int64_t>();
   const bool is_step = !line.contains("split") && !line.contains("checkpoint");
   return is_step ? step < steps_done : step <= steps_done;
@@ -50,11 +53,7 @@ RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(pat
   if (rank_ == 0) open_metrics();
 }
 
-void RunFolder::open_metrics() {
-  metrics_.open(path_ / "metrics.jsonl", std::ios::app);
-  if (!metrics_)
-    throw Error("cannot write it", "check the permissions of the run's folder", (path_ / "metrics.jsonl").string());
-}
+void RunFolder::open_metrics() { metrics_ = LineFile(path_ / "metrics.jsonl"); }
 
 std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
   std::error_code error;
@@ -92,6 +91,19 @@ void RunFolder::go_on_behind(std::int64_t steps_done) {
   open_metrics();
 }
 
+void RunFolder::begin_anew() {
+  const auto file = path_ / "metrics.jsonl";
+  if (rank_ != 0 || std::filesystem::file_size(file) == 0) return;
+  metrics_.close();
+  auto aside = path_ / "metrics-1.jsonl";
+  for (int n = 2; is_there(aside); ++n) aside = path_ / cat("metrics-", n, ".jsonl");
+  std::error_code error;
+  std::filesystem::rename(file, aside, error);
+  if (error) throw FileError(file, "move aside", error.value());
+  log::info(cat("the run starts from its beginning; what an earlier start told is now ", aside.string()));
+  open_metrics();
+}
+
 std::filesystem::path RunFolder::log_file() const { return path_ / "logs" / cat("rank-", rank_, ".log"); }
 
 void RunFolder::write_config(const setup::Job& job) const {
@@ -114,27 +126,60 @@ void RunFolder::step(const monitor::StepEnded& step) {
   if (step.skipped) json["skipped"] = true;
   if (step.auxiliary_loss) json["auxiliary_loss"] = *step.auxiliary_loss;
   for (const auto& [name, value] : step.values) json[name] = value;
-  metrics_ << json.dump() << std::endl;
+  metrics_.add(json.dump());
 }
 
 void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
-  if (rank_ == 0) metrics_ << evaluation_json(evaluation).dump() << std::endl;
+  if (rank_ == 0) metrics_.add(evaluation_json(evaluation).dump());
 }
 
 void RunFolder::checkpoint(const monitor::CheckpointSaved& saved) {
   if (rank_ != 0) return;
   const Json json{{"step", saved.step},       {"checkpoint", saved.path}, {"bytes", saved.bytes},
                   {"stall_s", saved.stall_s}, {"write_s", saved.write_s}, {"bytes_per_second", saved.bytes_per_second}};
-  metrics_ << json.dump() << std::endl;
+  metrics_.add(json.dump());
 }
 
-void RunFolder::predictions(const std::string& split, const std::vector<Answer>& answers) const {
-  if (rank_ == 0) write_predictions(path_ / cat("predictions-", split, ".json"), answers);
+void RunFolder::predictions(const std::string& split, const std::vector<Answer>& answers) {
+  if (rank_ == 0) report(cat("predictions-", split, ".json"), predictions_text(answers));
+}
+
+void RunFolder::report(const std::string& name, std::string text) {
+  const auto file = path_ / name;
+  try {
+    write_file(file, text);
+    unwritten_.erase(file);
+  } catch (const FileError& error) {
+    log::warning(cat(error.what(), "\n    it is held in memory, and written at the end of the run if it can be then"));
+    unwritten_[file] = std::move(text);
+  }
+}
+
+std::string RunFolder::finish(std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds between{100};
+  if (rank_ != 0) return {};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  auto missing = metrics_.finish(patience);
+  for (;;) {
+    std::string faults;
+    for (auto item = unwritten_.begin(); item != unwritten_.end();) {
+      try {
+        write_file(item->first, item->second);
+        item = unwritten_.erase(item);
+      } catch (const FileError& error) {
+        faults += cat(faults.empty() ? "" : "\n", error.what());
+        ++item;
+      }
+    }
+    if (faults.empty()) return missing;
+    if (std::chrono::steady_clock::now() >= until) return missing.empty() ? faults : cat(missing, "\n", faults);
+    std::this_thread::sleep_for(between);
+  }
 }
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                         const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-                        const Saving& saving, const std::vector<Answer>& answers) const {
+                        const Saving& saving, const std::vector<Answer>& answers) {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -174,7 +219,7 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
     json["answers"].push_back(
         {{"id", answer.id}, {"prompt", answer.prompt}, {"answer", answer.text}, {"references", answer.references}});
   }
-  write_file(path_ / "summary.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  report("summary.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace capstan::train

@@ -2,8 +2,12 @@
 #include <capstan/base/export.h>
 #include <capstan/monitor/monitor.h>
 
+#include <capstan/base/line_file.h>
+
+#include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +21,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
 /// What a run leaves for people and programs: config.toml, metrics.jsonl, summary.json, a log per rank, weights/.
-/// Only rank 0 writes the shared files.
+/// Only rank 0 writes the shared files. What a full disk has no room for is kept in memory and written when it has;
+/// finish() says what it never had room for.
 class RunFolder {
  public:
   /// `path` exists. Opens metrics.jsonl for rank 0.
@@ -31,23 +36,30 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log_file() const;
   void write_config(const setup::Job& job) const;
-  /// The run goes on behind so many steps: what metrics.jsonl has of later ones is dropped, and a last line that a
-  /// crash cut off.
+  /// The run goes on behind so many steps, which it has read from a checkpoint: what metrics.jsonl has of later ones is
+  /// dropped, and a last line that a crash cut off.
   void go_on_behind(std::int64_t steps_done);
+  /// The run starts from its beginning: a metrics.jsonl of an earlier start steps aside, to metrics-1.jsonl or so.
+  void begin_anew();
   void step(const monitor::StepEnded& step);
   void evaluation(const monitor::EvalEnded& evaluation);
   void checkpoint(const monitor::CheckpointSaved& saved);
   /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
-  void predictions(const std::string& split, const std::vector<Answer>& answers) const;
+  void predictions(const std::string& split, const std::vector<Answer>& answers);
   void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates, const Saving& saving,
-               const std::vector<Answer>& answers) const;
+               const std::vector<Answer>& answers);
+  /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
+  /// nothing.
+  std::string finish(std::chrono::milliseconds patience);
 
  private:
   void open_metrics();
+  void report(const std::string& name, std::string text);
   std::filesystem::path path_;
   int rank_;
-  std::ofstream metrics_;
+  LineFile metrics_;
+  std::map<std::filesystem::path, std::string> unwritten_;  ///< reports for which there was no room yet
 };
 
 }  // namespace train

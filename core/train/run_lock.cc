@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +11,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -24,7 +24,8 @@ std::int64_t now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// When a process was started, in ticks of the machine; empty: there is none of this number any more.
+// When a process was started, in ticks of the machine; empty: there is none of this number any more. Throws FileError
+// where that cannot be known: it may well live.
 std::string start_of(const std::string& pid) {
   try {
     const auto stat = read_file(fs::path("/proc") / pid / "stat");
@@ -35,8 +36,9 @@ std::string start_of(const std::string& pid) {
     constexpr int between = 19;                   // the state is field 3, the start field 22
     for (int i = 0; i < between; ++i) fields >> field;
     return field;
-  } catch (const Error&) {
-    return {};
+  } catch (const FileError& error) {
+    if (error.absent() || error.error_number() == ESRCH) return {};
+    throw;
   }
 }
 
@@ -44,7 +46,7 @@ std::string this_machine() {
   std::error_code unknown;
   const fs::path boot = "/proc/sys/kernel/random/boot_id";
   const auto processes = fs::read_symlink("/proc/self/ns/pid", unknown).string();
-  if (unknown || !fs::exists(boot, unknown)) return {};
+  if (unknown || !is_there(boot)) return {};
   return trim(read_file(boot)) + " " + processes;
 }
 
@@ -98,10 +100,7 @@ std::string name_of(const LockHolder& holder) {
               file.parent_path().string());
 }
 
-[[noreturn]] void cannot_write(const fs::path& file, int reason) {
-  throw Error(cat("cannot write it: ", std::strerror(reason)), "check the permissions of the run's folder",
-              file.string());
-}
+[[noreturn]] void cannot_write(const fs::path& file, int reason) { throw FileError(file, "write", reason); }
 
 }  // namespace
 
@@ -121,31 +120,38 @@ RunLock::~RunLock() {
   }
   ended_.notify_all();
   beats_.join();
-  const auto now = look();
-  if (now && now->text == text_) ::unlink(file_.c_str());
+  try {
+    const auto now = look();
+    if (now && now->text == text_) ::unlink(file_.c_str());
+  } catch (const Error& error) {
+    log::debug(cat("the lock of the run's folder stays: ", error.what()));
+  }
 }
 
 // By an open file: what stat says of one on another host may be a minute old.
 std::optional<RunLock::Look> RunLock::look() const {
   const int fd = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
+  const int reason = errno;
+  if (fd < 0 && reason == ENOENT) return {};
+  if (fd < 0 && reason == EACCES)
+    throw Error("cannot read it: another user's run has left it", "take another run.name", file_.string());
+  if (fd < 0) throw FileError(file_, "read", reason);
   Look now;
   struct stat info {};
   if (::fstat(fd, &info) == 0)
     now.touched = std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec);
   std::array<char, 4096> part{};
-  for (ssize_t got = 0; (got = ::read(fd, part.data(), part.size())) > 0;)
-    now.text.append(part.data(), static_cast<std::size_t>(got));
+  ssize_t got = 0;
+  while ((got = ::read(fd, part.data(), part.size())) > 0) now.text.append(part.data(), static_cast<std::size_t>(got));
+  const int failure = errno;
   ::close(fd);
+  if (got < 0) throw FileError(file_, "read", failure);
   return now;
 }
 
 bool RunLock::create() {
   const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   const bool there = fd < 0 && errno == EEXIST;
-  if (there && ::access(file_.c_str(), R_OK) != 0 && errno == EACCES) {
-    throw Error("cannot read it: another user's run has left it", "take another run.name", file_.string());
-  }
   if (there) return false;  // somebody was faster
   if (fd < 0) cannot_write(file_, errno);
   const auto written = ::write(fd, text_.data(), text_.size());
@@ -205,7 +211,12 @@ bool RunLock::take() {
 void RunLock::keep_beating() {
   std::unique_lock guard(mutex_);
   while (!ended_.wait_for(guard, patience_.beat, [this] { return ends_; })) {
-    const auto now = look();
+    std::optional<Look> now;
+    try {
+      now = look();
+    } catch (const Error& error) {
+      log::debug(cat("no beat: ", error.what()));  // the next one may come through
+    }
     if (now && now->text == text_) {
       ::utimensat(AT_FDCWD, file_.c_str(), nullptr, 0);
     } else if (now) {

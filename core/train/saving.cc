@@ -154,7 +154,7 @@ bool Saving::due(const Boundary& boundary) const {
   if (boundary.clock && boundary.steps_done > last_step_ + 1) return true;
   if (options.every_eval && boundary.evaluation) return true;
   if (options.every_steps > 0 && boundary.steps_done % options.every_steps == 0) return true;
-  return options.every_epoch && boundary.steps_done % job_.plan.steps_per_epoch == 0;
+  return options.every_epoch && job_.plan.ends_epoch(boundary.steps_done);
 }
 
 // Is this evaluation better than all before? It is the best from now on, since it will be saved.

@@ -7,6 +7,7 @@
 #include <set>
 
 using namespace capstan;
+using Catch::Matchers::Contains;
 using data::Batches;
 using data::Plan;
 using data::PlanRequest;
@@ -76,6 +77,8 @@ TEST_CASE("consumed samples and progress leave empty slots out") {
   CHECK(plan.epoch_progress(4) == Approx(4.0 / 3.0).epsilon(1e-15));
   CHECK(plan.epoch_of(2) == 0);
   CHECK(plan.epoch_of(3) == 1);
+  CHECK(plan.ends_epoch(3));
+  CHECK_FALSE(plan.ends_epoch(4));
   const auto dropped = good(request(10, 4, true));
   CHECK(dropped.consumed(2) == 8);
   CHECK(dropped.consumed(3) == 12);
@@ -163,4 +166,15 @@ TEST_CASE("plans that cannot be are refused") {
   auto endless = request(10, 4);
   endless.epochs.reset();
   CHECK(fault(endless) == "a.toml:3: the run has no length\n    fix: set max_steps or epochs");
+}
+
+TEST_CASE("a plan that was not made says so instead of dividing by its steps") {
+  const Plan none;  // of a job that does not train
+  CHECK_THROWS_WITH(none.epoch_of(4), Contains("steps_per_epoch > 0"));
+  CHECK_THROWS_WITH(none.ends_epoch(4), Contains("steps_per_epoch > 0"));
+  CHECK_THROWS_WITH(none.epoch_progress(4), Contains("steps_per_epoch > 0"));
+  CHECK_THROWS_WITH(none.consumed(4), Contains("steps_per_epoch > 0"));
+  CHECK_THROWS_WITH(Batches(none).slots(0), Contains("steps_per_epoch > 0"));
+  Diagnostics diagnostics;
+  CHECK_THROWS_WITH(data::make_plan(request(10, 0), diagnostics), Contains("global_batch > 0"));
 }

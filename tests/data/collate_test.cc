@@ -1,6 +1,6 @@
 #include "data/collate.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
@@ -80,7 +80,7 @@ TEST_CASE("bad samples are named") {
 }
 
 TEST_CASE("padding falls back to the end id, then to 0") {
-  class Fixed final : public data::Tokenizer {
+  class Fixed final : public tokenizer::Tokenizer {
    public:
     Fixed(std::int64_t end, std::int64_t pad) : end_(end), pad_(pad) {}
     std::string name() const override { return "fixed"; }

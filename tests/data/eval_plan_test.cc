@@ -35,3 +35,8 @@ TEST_CASE("rows that are left over are empty") {
   CHECK(plan.rows(1, 0) == std::vector<std::int64_t>{4, -1});
   CHECK(plan.rows(1, 1) == std::vector<std::int64_t>{-1, -1});
 }
+
+TEST_CASE("an evaluation in batches of no rows is a bug, and no crash") {
+  CHECK_THROWS_WITH((EvalPlan{5, 2, 0}.batches()), Catch::Matchers::Contains("at_once > 0"));
+  CHECK_THROWS_WITH((EvalPlan{5, 0, 3}.batches()), Catch::Matchers::Contains("at_once > 0"));
+}

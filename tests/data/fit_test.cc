@@ -1,6 +1,6 @@
 #include "data/fit.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>
 
@@ -19,7 +19,7 @@ data::Sample sample(std::vector<std::int64_t> tokens) {
 }  // namespace
 
 TEST_CASE("tokenizer and max_length are compared with the model before anything is read") {
-  const data::ByteTokenizer tokenizer;
+  const tokenizer::ByteTokenizer tokenizer;
   Diagnostics fine;
   data::check_fit({258, 128}, tokenizer, 129, "a.toml:1", "a.toml:2", fine);
   data::check_fit({1000, 128}, tokenizer, 0, "a.toml:1", "a.toml:2", fine);

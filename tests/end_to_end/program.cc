@@ -2,6 +2,7 @@
 
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
+#include <capstan_places.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

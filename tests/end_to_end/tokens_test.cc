@@ -1,12 +1,15 @@
 // Runs that read a tokenizer.json and a token cache.
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "data/byte_level.h"
-#include "data/tokenizer_files.h"
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/tokenizer_files.h"
 
 using namespace end_to_end;
+using capstan::cat;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -17,7 +20,7 @@ void write_tokenizer(const Workspace& work) {
   file["model"]["merges"] = nlohmann::json::array();
   file["model"]["vocab"] = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte)
-    file["model"]["vocab"][capstan::data::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+    file["model"]["vocab"][capstan::tokenizer::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
   file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", {{"special", true}})});
   work.write("bpe/tokenizer.json", file.dump());
   work.write("bpe/config.json", R"({"eos_token_id": 256})");
@@ -55,6 +58,22 @@ TEST_CASE("a token cache is written once, and changes no loss") {
   CHECK(losses(work, "second", cache, "") == without);
   CHECK_THAT(work.run({"run", work.folder() / "second.toml", "data.max_length=119", "train.max_steps=1"}).err,
              Contains("tokenizing training samples: 70 of 70\n"));
+}
+
+TEST_CASE("a token cache with a flipped bit is named, and made again before anything is learnt from it") {
+  const Workspace work;
+  const std::string cache = "cache = \"tokens\"";
+  const auto first = losses(work, "first", cache, "tokenizing training samples: 70 of 70\n");
+  int number = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(work.folder() / "tokens")) {
+    auto bytes = capstan::read_file(entry.path());
+    const auto whole = bytes;
+    bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 4);  // in a sample
+    capstan::write_file(entry.path(), bytes);
+    CHECK(losses(work, cat("behind", ++number), cache,
+                 entry.path().string() + ": this token cache is damaged: sample ") == first);
+    CHECK(capstan::read_file(entry.path()) == whole);
+  }
 }
 
 TEST_CASE("a token cache that cannot be written ends the run with its reason, on all ranks at once") {

@@ -193,3 +193,11 @@ TEST_CASE("the meta device has the shapes") {
   CHECK(y.is_meta());
   CHECK(y.sizes() == at::IntArrayRef({2, 3, 4}));
 }
+
+TEST_CASE("dropout of nothing is nothing") {
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{0, 5}, {2, 0}, {0, 0, 3}}) {
+    DropoutKey key = key_for({});
+    key.sample_ids = at::zeros({shape[0]}, at::kLong);
+    CHECK(dropout(at::ones(shape, at::kDouble), 0.5, key).sizes() == at::IntArrayRef(shape));
+  }
+}

@@ -1,6 +1,7 @@
 #pragma once
 // The tiny models of models.py and jobs that start from them.
 #include <capstan/base/error.h>
+#include <capstan_places.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan_places.h>
 
 #include <array>
 #include <cstdio>

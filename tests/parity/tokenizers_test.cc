@@ -1,7 +1,8 @@
-#include "data/tokenizers.h"
+#include "tokenizer/tokenizers.h"
 
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <cstring>
 
@@ -45,7 +46,7 @@ class Cases {
 void compare(const std::string& family, int count, int seed) {
   const Scratch scratch;
   run_python("tokenizer_fuzz.py", {family, std::to_string(count), std::to_string(seed), scratch.path().string()});
-  const auto tokenizer = data::make_tokenizer((scratch / "tokenizer.json").string());
+  const auto tokenizer = tokenizer::make_tokenizer((scratch / "tokenizer.json").string());
   Cases cases(read_file(scratch / "cases.bin"));
   int compared = 0;
   int differing = 0;

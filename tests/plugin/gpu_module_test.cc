@@ -1,5 +1,6 @@
 // Plugins with a GPU module beside them. That the fixtures' modules hold no kernel makes no difference to the host.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 #include <dlfcn.h>
 
 #include <filesystem>

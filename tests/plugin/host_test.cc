@@ -1,6 +1,7 @@
 #include "plugin/host.h"
 
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <algorithm>
 #include <atomic>

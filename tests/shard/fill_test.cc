@@ -48,7 +48,7 @@ layout::Param param(const std::string& name, const layout::Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("every element of every box arrives once, whether in one piece or in parts") {
+TEST_CASE("every element of every box arrives once, whether in one shard or in parts") {
   const auto table = param("table", {11, 1 << 20}), bias = param("bias", {7}), one = param("one", {});
   // 9 rows of 10 numbers less than a whole row: parts of 4, 4 and 1 rows.
   const Box box{{1, 5}, {9, (1 << 20) - 10}};

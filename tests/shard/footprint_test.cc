@@ -135,7 +135,7 @@ TEST_CASE("what is gathered at once is what the footprint says") {
 }
 
 TEST_CASE("a rank's footprint, by hand") {
-  // Each of the 8 weights has at most 55 elements and room for 64; 230 elements in all. One rank reads autograd's own
+  // Each of the 8 weights has at most 55 elements, with padding 64; 230 elements in all. One rank reads autograd's own
   // gradients, which have no padding.
   run_in_process(1, [](Communicator& communicator) {
     const auto footprint = Rig(communicator, {}).engine->footprint(2);
@@ -145,7 +145,7 @@ TEST_CASE("a rank's footprint, by hand") {
     CHECK(part(footprint, "collective buffers") == 0);
     CHECK(part(footprint, "gathered units") == 0);
   });
-  // On two ranks a chunk takes 64 elements too, and a unit gathers up to three weights.
+  // On two ranks a shard takes 64 elements too, and a unit gathers up to three weights.
   Faults faults;
   run_in_process(2, [&](Communicator& communicator) {
     const auto footprint = Rig(communicator, {}).engine->footprint(2);
@@ -156,14 +156,15 @@ TEST_CASE("a rank's footprint, by hand") {
     expect("gradients", std::int64_t{64} * 8 * 8);
     expect("optimizer state", std::int64_t{64} * 2 * 8 * 8);
     expect("collective buffers", std::int64_t{64} * (2 + 2) * 3 * 8);
-    // Two layers at once, one of them ahead; of the second, 5 rows of 11 have room for 2 x 3 rows: 66 elements.
+    // Two layers at once, one of them ahead; of the second, 5 rows of 11 take 2 x 3 rows with padding: 66 elements.
     expect("gathered units", std::int64_t{64} * (2 * 3 + 1) * 8);
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
 
-TEST_CASE("offloaded, a rank's gradients need rooms on the device, and what comes back does") {
-  // Buckets of the table, layer1, layer2 and the head's own: the layers have three weights with room for 64 each.
+TEST_CASE("offloaded, a rank's gradients need staging on the device, and what comes back does") {
+  // Buckets of the table, layer1, layer2 and the head's own: the layers have three weights of 64 elements each, with
+  // padding.
   const auto expect = [](std::int64_t accumulation, c10::ScalarType reduce, std::int64_t on_their_way,
                          std::int64_t on_host) {
     INFO("accumulation " << accumulation << " reduce " << reduce);
@@ -175,7 +176,7 @@ TEST_CASE("offloaded, a rank's gradients need rooms on the device, and what come
       const auto footprint = Rig(communicator, options).engine->footprint(2);
       faults.expect(part(footprint, "gradients") == 0, "gradients stay");
       faults.expect(part(footprint, "gradients on their way") == on_their_way,
-                    "rooms take " + std::to_string(part(footprint, "gradients on their way")));
+                    "staging takes " + std::to_string(part(footprint, "gradients on their way")));
       faults.expect(part(footprint, "offloaded gradients") == on_host,
                     "on the host " + std::to_string(part(footprint, "offloaded gradients")));
     });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -93,8 +94,9 @@ struct Rig {
     engine_options.coalesce = options.coalesce;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
-    engine = std::make_unique<shard::Engine>(engine_options, pointers(chain),
-                                             [this](const auto&, std::int64_t) { return group; });
+    engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [&](const auto&, std::int64_t part) {
+      return neighbours(communicator, part);
+    });
     nn::InitSource source(5);
     engine->fill(source);
     runner = std::make_unique<strategy::UnitRunner>(pointers(chain));
@@ -110,6 +112,19 @@ struct Rig {
     const auto loss = runner->forward(batch).states;
     runner->backward(loss, at::ones({}, loss.options()));
   }
+
+ private:
+  /// All ranks; with `part` this rank's block of so many.
+  std::shared_ptr<comm::Group> neighbours(comm::Communicator& communicator, std::int64_t part) {
+    if (part == 0) return group;
+    auto& made = neighbours_[part];
+    std::vector<int> ranks(static_cast<std::size_t>(part));
+    const auto block = communicator.world().rank / static_cast<int>(part);
+    std::iota(ranks.begin(), ranks.end(), block * static_cast<int>(part));
+    if (!made) made = communicator.group("block " + std::to_string(block), ranks, c10::Device(c10::DeviceType::CPU));
+    return made;
+  }
+  std::map<std::int64_t, std::shared_ptr<comm::Group>> neighbours_;
 };
 
 /// An optimizer rule from a function.

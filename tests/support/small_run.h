@@ -1,4 +1,6 @@
 #pragma once
+#include <capstan_places.h>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/comm/communicator.h>

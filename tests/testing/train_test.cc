@@ -4,6 +4,7 @@
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <limits>
 

@@ -1,5 +1,6 @@
 // The auxiliary loss is reported beside the loss of tokens: what the gradients were taken of, on any number of ranks.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "checkpoint/scratch.h"
 #include "support/small_run.h"

@@ -1,5 +1,6 @@
 // Every model family on several layouts: sharding, ranks and recompute must not change what is learnt.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "checkpoint/scratch.h"
 #include "support/families.h"

@@ -2,6 +2,7 @@
 // which one is answered at once.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <map>
 #include <utility>

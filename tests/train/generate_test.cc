@@ -1,6 +1,7 @@
 // Generation: the same answers on any layout, draws that are keyed, and the same number of calls on every rank.
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <algorithm>
 #include <cmath>
@@ -229,10 +230,7 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
 }
 
 TEST_CASE("predictions are the official JSON") {
-  const auto file = std::filesystem::temp_directory_path() / ("capstan-predictions-" + std::to_string(::getpid()));
-  train::write_predictions(file, {{0, "q1", "", " Paris ", {}}, {1, "a\"b", "", "", {}}, {2, "q3", "", "\xFF", {}}});
-  std::ifstream in(file);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto text =
+      train::predictions_text({{0, "q1", "", " Paris ", {}}, {1, "a\"b", "", "", {}}, {2, "q3", "", "\xFF", {}}});
   CHECK(text == "{\n \"a\\\"b\": \"\",\n \"q1\": \"Paris\",\n \"q3\": \"\uFFFD\"\n}\n");
-  std::filesystem::remove(file);
 }

@@ -1,5 +1,6 @@
 // Packed rows teach what samples in rows of their own teach, in every family, on any layout and under recompute.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "checkpoint/scratch.h"
 #include "support/families.h"

@@ -133,3 +133,13 @@ TEST_CASE("who was taken for dead leaves the file to its new holder") {
 TEST_CASE("a folder that cannot be written to is said so") {
   CHECK_THROWS_WITH(RunLock("/proc/nowhere", here(), hasty).take(), Contains("cannot write it: "));
 }
+
+TEST_CASE("a lock that cannot be read is not a lock that nobody holds") {
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  std::filesystem::create_symlink("running", file);
+  CHECK_THROWS_WITH(RunLock(folder.path(), here(), hasty).take(), Contains("cannot read it: Too many levels of"));
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink("/proc/self/mem", file);
+  CHECK_THROWS_WITH(RunLock(folder.path(), here(), hasty).take(), Contains("cannot read it: Input/output error (EIO)"));
+}

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "setup/saved_state.h"
+#include "support/file_limit.h"
 #include "support/small_run.h"
 #include "train/loop.h"
 #include "train/resume.h"
@@ -47,7 +48,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
     train::RunFolder folder(train::shared_run_folder(job, communicator), rank);
-    const auto resume = train::resume_run(job, communicator, folder);
+    const auto resume = train::resume_run(job, communicator);
     auto session = setup::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
     setting.resume = &resume;
@@ -186,6 +187,67 @@ TEST_CASE("metrics.jsonl goes on behind a step: later lines go, and one that a c
   const auto text = read_file(folder / "metrics.jsonl");
   CHECK(text.starts_with(kept + "{\"step\":2,\"epoch\""));
   CHECK(split(trim(text), '\n').size() == 5);
+}
+
+TEST_CASE("a run that starts from its beginning keeps what an earlier start told") {
+  const auto folder = fs::path(testing::small_config()).parent_path() / "metrics-anew";
+  fs::create_directories(folder);
+  write_file(folder / "metrics.jsonl", "{\"step\":0,\"loss\":1.0}\n");
+  write_file(folder / "metrics-1.jsonl", "the first\n");
+  train::RunFolder run(folder, 0);
+  run.begin_anew();
+  run.begin_anew();  // of nothing there is nothing to keep
+  CHECK(read_file(folder / "metrics-1.jsonl") == "the first\n");
+  CHECK(read_file(folder / "metrics-2.jsonl") == "{\"step\":0,\"loss\":1.0}\n");
+  CHECK(read_file(folder / "metrics.jsonl").empty());
+  CHECK_FALSE(fs::exists(folder / "metrics-3.jsonl"));
+}
+
+TEST_CASE("checkpoints of a run that have vanished are not a run without any") {
+  const std::vector<std::string> overrides{"checkpoint.every_steps=2", "checkpoint.resume=auto"};
+  const auto first = run_loop("vanished", overrides);
+  const auto metrics = read_file(first.folder / "metrics.jsonl");
+  const auto checkpoints = first.folder / "checkpoints";
+  fs::rename(checkpoints, first.folder / "elsewhere");
+  const auto again = [&] { run_loop("vanished", overrides); };
+  CHECK_THROWS_WITH(again(), Contains(checkpoints.string() + ": this run has saved checkpoints here") &&
+                                 Contains("but the folder is gone") && Contains("fix: put them back, or mount "));
+  fs::create_directory(checkpoints);
+  CHECK_THROWS_WITH(again(), Contains(checkpoints.string() + ": this run has saved") && Contains("folder is empty"));
+  fs::remove(checkpoints);
+  fs::create_symlink("/nowhere/checkpoints", checkpoints);
+  CHECK_THROWS_WITH(again(), Contains(checkpoints.string() + ": it is a link to /nowhere/checkpoints, which is not"));
+  fs::remove(checkpoints);
+  fs::create_symlink("checkpoints", checkpoints);
+  CHECK_THROWS_WITH(again(), Contains(checkpoints.string() + ": cannot look at it: ") && Contains("(ELOOP)"));
+  CHECK(read_file(first.folder / "metrics.jsonl") == metrics);
+  fs::remove(checkpoints);
+  fs::rename(first.folder / "elsewhere", checkpoints);
+  CHECK(run_loop("vanished", overrides).summary.at("first_step") == 6);
+}
+
+TEST_CASE("metrics and reports for which a disk has no room follow when it has, or are said to be missing") {
+  const auto folder = fs::path(testing::small_config()).parent_path() / "full";
+  fs::create_directories(folder);
+  train::RunFolder run(folder, 0);
+  monitor::StepEnded step;
+  const auto lines = [&] { return split(trim(read_file(folder / "metrics.jsonl")), '\n'); };
+  run.step(step);
+  const auto line = static_cast<rlim_t>(read_file(folder / "metrics.jsonl").size());
+  {
+    const test::FileLimit limit(line + line / 2);
+    for (int i = 0; i < 3; ++i) run.step(step);
+    run.predictions("eval", {{0, "id", "", std::string(1000, 'x'), {}}});
+    CHECK(read_file(folder / "metrics.jsonl").size() == line);
+    CHECK_FALSE(fs::exists(folder / "predictions-eval.json"));
+    const auto missing = run.finish(std::chrono::milliseconds(0));
+    CHECK_THAT(missing, Contains("metrics.jsonl: 3 lines of it could not be written: File too large (EFBIG)") &&
+                            Contains("predictions-eval.json: cannot write it: File too large (EFBIG)"));
+  }
+  CHECK(run.finish(std::chrono::milliseconds(0)).empty());
+  REQUIRE(lines().size() == 4);
+  for (const auto& text : lines()) CHECK(Json::parse(text).at("step") == 0);
+  CHECK(Json::parse(read_file(folder / "predictions-eval.json")).size() == 1);
 }
 
 TEST_CASE("a lack of host memory for the copy is known before anything is allocated") {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizers.h"
+#include "tokenizer/tokenizers.h"
 
 namespace {
 
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const auto texts = read_texts(argv[2]);
   const auto start = std::chrono::steady_clock::now();
-  const auto tokenizer = capstan::data::make_tokenizer(argv[1]);
+  const auto tokenizer = capstan::tokenizer::make_tokenizer(argv[1]);
   const auto load = seconds_since(start);
   double best = 1e9;
   std::size_t ids = 0;

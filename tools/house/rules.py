@@ -1,10 +1,14 @@
 """One function a rule: takes the tree, yields findings."""
 import re
 
+from . import limits
 from .cxx import Walk, mutable_static
 from .tree import Finding, room_of
 
-FILE_LINES, FUNCTION_LINES = 400, 60
+FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
+OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
+ROOM_FILES, ROOM_LINES = 40, 4000
+OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
 LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
 GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
                  r'(c10|ATen)/cuda/|torch/csrc/cuda/|torch/csrc/distributed/c10d/(ProcessGroupNCCL|NCCLUtils|cuda/)')
@@ -65,15 +69,18 @@ PRINT = re.compile(r'\bstd::(?:cout|cerr|clog|print|println|puts|printf|fputs|fp
 THREAD_LOCAL = re.compile(r'\bthread_local\b')
 
 
-def below_app(tree):
+MAY_SPEAK = ('launch', 'cli')
+
+
+def below_launch(tree):
     """No environment, exit or printing in libraries. A monitor's job is to print."""
     for source in tree.sources:
-        in_core = source.path.startswith('core/') and room_of(source.path) != 'app'
+        in_core = source.path.startswith('core/') and room_of(source.path) not in MAY_SPEAK
         in_plugin = source.path.startswith(('plugins/', 'models/'))
-        checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let app read it and pass the value down'),
+        checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let launch or cli read it and pass the value down'),
                   (EXIT, 'ends the process', 'exit', 'throw capstan::Error; only the executable ends the process')]
         if in_core:
-            checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to app'))
+            checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         if not (in_core or in_plugin):
             continue
         for pattern, what, rule, fix in checks:
@@ -97,17 +104,54 @@ def statics(tree):
                 yield Finding(path, line, what, 'statics', fix)
 
 
+def _limited(source):
+    """Code that runs for users; a test's length is its cases'."""
+    return source.path.startswith(('core/', 'plugins/', 'models/'))
+
+
 def lengths(tree):
     scripts = [(path, tree.text(path).count('\n')) for path in tree.files if path.startswith('tools/') and '.' not in path.split('/')[-1]]
     scripts += [(path, tree.text(path).count('\n')) for path in tree.files if path.endswith('.py')]
-    for path, lines in [(source.path, source.lines) for source in tree.sources] + scripts:
-        if lines > FILE_LINES and not tree.allowed.covers(path, 'file'):
-            yield Finding(path, 0, f'has {lines} lines', 'length', f'split it: {FILE_LINES} at most, or give a reason in tools/house-allow.txt')
+    files = [(source.path, source.lines, FILE_LINES if _limited(source) else OTHER_FILE_LINES) for source in tree.sources]
+    files += [(path, lines, OTHER_FILE_LINES) for path, lines in scripts]
+    for path, lines, most in files:
+        if lines > most and not tree.allowed.covers(path, 'file'):
+            yield Finding(path, 0, f'has {lines} lines', 'length', f'split it: {most} at most{OR_A_REASON}')
+
+
+def functions(tree):
+    """How long, how branched and how wide."""
     for source in tree.sources:
         for name, first, last in Walk(source).functions:
-            if last - first >= FUNCTION_LINES and not tree.allowed.covers(source.path, name):
-                yield Finding(source.path, first, f'{name} has {last - first + 1} lines', 'length',
-                              f'split it: {FUNCTION_LINES} at most, or give a reason in tools/house-allow.txt')
+            found = []
+            if _limited(source):
+                found = [('lines', last - first + 1, FUNCTION_LINES), ('branches', limits.complexity(source, first, last), BRANCHES),
+                         ('parameters', limits.parameters(source, first), PARAMETERS)]
+            elif last - first >= OTHER_FUNCTION_LINES:
+                found = [('lines', last - first + 1, OTHER_FUNCTION_LINES)]
+            for what, count, most in found:
+                if count > most and not tree.allowed.covers(source.path, name):
+                    yield Finding(source.path, first, f'{name} has {count} {what}', 'length', f'split it: {most} at most{OR_A_REASON}')
+
+
+def classes(tree):
+    """How many data members; an options table is as long as its table."""
+    for source in tree.sources:
+        for name, line, count in limits.members(source) if _limited(source) else ():
+            if count > MEMBERS and not name.endswith('Options') and not tree.allowed.covers(source.path, name):
+                yield Finding(source.path, line, f'{name} has {count} data members', 'length', f'give parts of it a type: {MEMBERS} at most{OR_A_REASON}')
+
+
+def rooms(tree):
+    """A row has a folder, and a folder is one idea."""
+    for room in tree.rooms.allowed:
+        own = [source for source in tree.sources if room_of(source.path) == room]
+        private = [source for source in own if not source.path.startswith('core/include/')]
+        if not own:
+            yield Finding('docs/architecture.md', 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
+        for what, count, most in (('files', len(private), ROOM_FILES), ('lines', sum(source.lines for source in private), ROOM_LINES)):
+            if count > most and not tree.allowed.covers(f'core/{room}', what):
+                yield Finding(f'core/{room}', 0, f'has {count} {what}', 'length', f'two ideas may live here: {most} at most{OR_A_REASON}')
 
 
 LINK = re.compile(r'\]\(([^)\s#]+)[^)\s]*\)')
@@ -134,4 +178,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_app, statics, lengths, document_paths, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, statics, lengths, functions, classes, rooms, document_paths, allow_list)

@@ -12,7 +12,7 @@ ROOMS = '''# Rooms
 | comm | groups | config |
 | strategy | strategies | comm |
 | shard | engine | comm strategy |
-| app | commands | all above but shard |
+| cli | commands | all above but shard |
 '''
 CLEAN = {
     'README.md': 'See [the rooms](docs/architecture.md) and `core/base/*.cc`; run `build/cpu/bin/capstan`.\n',
@@ -36,7 +36,7 @@ Thing::Thing(int a) : a_{a}, b_(a) {
 }
 ''',
     'core/base/log.cc': 'static int level = 0;\n',
-    'core/app/main.cc': '#include <capstan/model.h>\nint main() { std::printf("%s", getenv("HOME")); exit(0); }\n',
+    'core/cli/main.cc': '#include <capstan/model.h>\nint main() { std::printf("%s", getenv("HOME")); exit(0); }\n',
     'core/include/capstan/base/clean.h': '#pragma once\n#include <map>\n#include <string>\n',
     'core/include/capstan/comm/clean.h': '#include <ATen/core/Tensor.h>\n#include <c10/util/Half.h>\n',
     'core/comm/ring_cuda.cc': '#include <nccl.h>\n#include <capstan/config/options.h>\n',
@@ -48,7 +48,7 @@ LONG = 'void long_one() {\n' + '  step();\n' * 60 + '}\n'
 BROKEN = {
     'private include': ('core/config/a.cc', '#include "comm/group.h"\n', 'core/config/a.cc:1: includes comm/group.h: room config may not include room comm'),
     'public include': ('core/comm/a.cc', '\n#include <capstan/shard/engine.h>\n', 'core/comm/a.cc:2: includes capstan/shard/engine.h'),
-    'all but': ('core/app/a.cc', '#include "shard/engine.h"\n', 'room app may not include room shard'),
+    'all but': ('core/cli/a.cc', '#include "shard/engine.h"\n', 'room cli may not include room shard'),
     'umbrella below': ('core/comm/a.cc', '#include <capstan/model.h>\n', 'umbrella'),
     'unknown room': ('core/attic/a.cc', 'int f();\n', 'room attic is not in the table'),
     'LibTorch above the line': ('core/include/capstan/config/a.h', '#include <ATen/core/Tensor.h>\n', 'the line'),

@@ -14,19 +14,19 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-Ids first_ids(const data::Tokenizer& tokenizer, const std::string& text) {
+Ids first_ids(const tokenizer::Tokenizer& tokenizer, const std::string& text) {
   auto ids = tokenizer.prefix_ids();
   const auto more = tokenizer.encode(text);
   ids.insert(ids.end(), more.begin(), more.end());
   return ids;
 }
 
-void append_end(const Record& record, const data::Tokenizer& tokenizer, Ids& ids) {
+void append_end(const Record& record, const tokenizer::Tokenizer& tokenizer, Ids& ids) {
   if (record.needs_end && tokenizer.end_id() >= 0) ids.push_back(tokenizer.end_id());
 }
 
 // Which tokens belong to answers, and where the last answer begins.
-void mark_answers(const Record& record, const data::Tokenizer& tokenizer, data::Sample& sample) {
+void mark_answers(const Record& record, const tokenizer::Tokenizer& tokenizer, data::Sample& sample) {
   sample.is_target.assign(sample.tokens.size(), false);
   std::string before;
   std::size_t begin = 0;
@@ -48,7 +48,7 @@ void mark_answers(const Record& record, const data::Tokenizer& tokenizer, data::
 
 // Where prompt and answer as one text begin with the same token, nothing of the prompt is left to start from: they are
 // tokenised apart.
-void part_prompt(const Record& record, const data::Tokenizer& tokenizer, data::Sample& sample) {
+void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, data::Sample& sample) {
   std::string prompt;
   for (const auto& piece : record.pieces) {
     if (&piece != &record.pieces.back()) prompt += piece.text;
@@ -65,7 +65,7 @@ void part_prompt(const Record& record, const data::Tokenizer& tokenizer, data::S
 }
 
 // All of a record, however long.
-data::Sample whole_sample(const Record& record, const data::Tokenizer& tokenizer) {
+data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
   data::Sample sample;

@@ -6,7 +6,7 @@
 
 namespace jsonl {
 
-TurnEnd turn_end(const std::string& written, const capstan::data::Tokenizer& tokenizer) {
+TurnEnd turn_end(const std::string& written, const capstan::tokenizer::Tokenizer& tokenizer) {
   const auto marks = capstan::trim(written);
   if (marks.empty()) return {written.find('\n') == std::string::npos ? std::string() : written, {}};
   const auto ids = tokenizer.encode(marks);

@@ -1,5 +1,5 @@
 #pragma once
-#include <capstan/data/tokenizer.h>
+#include <capstan/tokenizer/tokenizer.h>
 
 #include <cstdint>
 #include <string>
@@ -20,6 +20,6 @@ struct TurnEnd {
 
 /// Of what the template writes behind the assistant's message. White space around it says nothing; an end of nothing
 /// else is one if it holds a line break, since a space may stand in any answer.
-TurnEnd turn_end(const std::string& written, const capstan::data::Tokenizer& tokenizer);
+TurnEnd turn_end(const std::string& written, const capstan::tokenizer::Tokenizer& tokenizer);
 
 }  // namespace jsonl

@@ -13,7 +13,7 @@ namespace {
 using capstan::cat;
 using capstan::Error;
 using capstan::data::Sample;
-using capstan::data::Tokenizer;
+using capstan::tokenizer::Tokenizer;
 using Ids = std::vector<std::int64_t>;
 
 // Where a UTF-8 text may be cut: before each character and at its end.

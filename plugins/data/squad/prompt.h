@@ -25,12 +25,12 @@ std::string prompt_text(const std::string& question, const std::string& context)
 /// context is cut at its end, between two characters; question and answer are never cut. Throws Error that names the
 /// question when even an empty context is too long.
 capstan::data::Sample make_sample(const Question& question, const std::string& context,
-                                  const capstan::data::Tokenizer& tokenizer, std::int64_t max_length, Loss loss);
+                                  const capstan::tokenizer::Tokenizer& tokenizer, std::int64_t max_length, Loss loss);
 
 /// The prompt of a question alone, to be asked: of at most `most` tokens, cut like a sample's but without a look at the
 /// answers, whose length would otherwise show in the prompt's. Throws Error that names the question when even an empty
 /// context is too long.
 capstan::data::Sample make_prompt(const Question& question, const std::string& context,
-                                  const capstan::data::Tokenizer& tokenizer, std::int64_t most);
+                                  const capstan::tokenizer::Tokenizer& tokenizer, std::int64_t most);
 
 }  // namespace squad

@@ -1,8 +1,8 @@
 #include "screen.h"
 
+#include <capstan/base/output.h>
 #include <capstan/monitor.h>
 
-#include <cstdio>
 #include <string>
 
 namespace console {
@@ -10,7 +10,7 @@ namespace {
 
 using namespace capstan;
 
-/// Shows the run on rank 0's standard output. Flushed with every write, so that a file can be watched.
+/// Shows the run on rank 0's standard output. Nothing waits in a buffer, so that a file can be watched.
 class Console final : public monitor::Monitor {
  public:
   explicit Console(const config::Options<ConsoleOptions>& options) : screen_(*options) {}
@@ -33,10 +33,8 @@ class Console final : public monitor::Monitor {
   }
 
  private:
-  static void write(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
+  void write(const std::string& text) { output_.write(text); }
+  Output output_;
   Screen screen_;
   bool shows_ = false;
 };

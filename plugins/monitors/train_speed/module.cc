@@ -1,8 +1,8 @@
 #include "speed.h"
 
+#include <capstan/base/output.h>
 #include <capstan/monitor.h>
 
-#include <cstdio>
 #include <string>
 
 namespace train_speed {
@@ -21,12 +21,11 @@ class TrainSpeed final : public monitor::Monitor {
   monitor::Values step_ended(const monitor::StepEnded& step) override { return speed_.step_ended(step); }
   void run_ended(const monitor::RunEnded& run) override {
     if (!prints_) return;
-    const auto text = speed_.summary(run);
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    output_.write(speed_.summary(run));
   }
 
  private:
+  Output output_;
   Speed speed_;
   bool prints_ = false;
 };

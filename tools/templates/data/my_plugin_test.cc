@@ -10,7 +10,7 @@ using capstan::data::Split;
 namespace {
 
 /// A token a byte, and 256 at the end.
-class Bytes final : public capstan::data::Tokenizer {
+class Bytes final : public capstan::tokenizer::Tokenizer {
  public:
   std::string name() const override { return "bytes"; }
   std::int64_t vocab_size() const override { return 257; }

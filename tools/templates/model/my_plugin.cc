@@ -93,7 +93,7 @@ nn::LayerNorm Block::norm(const std::string& layer, std::int64_t size) {
 Block::Block(const MyPluginOptions& o, std::int64_t index)
     : Unit("blocks." + std::to_string(index)),
       index_(static_cast<std::size_t>(index)),
-      heads_(o.num_heads),
+      head_dim_(o.hidden_size / o.num_heads),
       norm1_(norm("norm1", o.hidden_size)),
       norm2_(norm("norm2", o.hidden_size)),
       q_(linear("q", nn::Split::columns, o.hidden_size, o.hidden_size)),
@@ -107,9 +107,10 @@ Block::Block(const MyPluginOptions& o, std::int64_t index)
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto x = hidden.states;
   const auto in = norm1_.forward(x);
-  // [B, S, hidden] -> [B, heads, S, hidden / heads]
+  // [B, S, width] -> [B, heads, S, head_dim]. Where a strategy splits the layers a rank has whole heads, but fewer of
+  // them: how many, its tensor says.
   const auto split = [&](const nn::Linear& layer) {
-    return layer.forward(in).view({x.size(0), x.size(1), heads_, -1}).transpose(1, 2);
+    return layer.forward(in).view({x.size(0), x.size(1), -1, head_dim_}).transpose(1, 2);
   };
   const auto attended = nn::causal_attention(split(q_), split(k_), split(v_), no_dropout_, batch, cache, index_);
   const auto y = x + projection_.forward(attended.transpose(1, 2).flatten(2));

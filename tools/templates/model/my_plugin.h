@@ -60,7 +60,7 @@ class Block final : public nn::Unit {
   nn::LayerNorm norm(const std::string& layer, std::int64_t size);
 
   std::size_t index_;
-  std::int64_t heads_;
+  std::int64_t head_dim_;
   nn::LayerNorm norm1_;
   nn::LayerNorm norm2_;
   nn::Linear q_;

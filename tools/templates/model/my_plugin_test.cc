@@ -1,6 +1,7 @@
 #include "my_plugin.h"
 
 #include <ATen/ATen.h>
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
 using namespace my_plugin;
@@ -80,6 +81,18 @@ TEST_CASE("the loss is the sum over targets, and every parameter has a gradient"
       CHECK(weight->value().grad().abs().max().item<double>() > 0);
     }
   }
+}
+
+TEST_CASE("ranks that share the layers or the parameters learn what one rank learns") {
+  const auto run = [](int world, const std::string& tables) {
+    const std::string model = "[model]\nplugin = \"my_plugin\"\nhidden_size = 24\nnum_heads = 4\nseq_length = 20\n";
+    return capstan::testing::train(
+        {.world = world, .config = model + tables, .steps = 5, .types = {capstan::testing::linked(*capstan_plugin())}});
+  };
+  const auto alone = run(1, "");
+  const std::string split = "[strategy.tensor_parallel]\nsize = 2\n";
+  CHECK(capstan::testing::differences(run(2, split), alone, 1e-10) == "");
+  CHECK(capstan::testing::differences(run(4, split + "[strategy.fsdp]\n"), alone, 1e-10) == "");
 }
 
 TEST_CASE("heads that do not divide the width are refused") {

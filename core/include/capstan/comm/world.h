@@ -6,7 +6,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// Who this process is among its peers. Made once, in app/launch, from srun's, torchrun's, MPI's or the local
+/// Who this process is among its peers. Made once, in launch/launch, from srun's, torchrun's, MPI's or the local
 /// launcher's environment; nothing below `app` reads the environment.
 struct World {
   int rank = 0;

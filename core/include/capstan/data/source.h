@@ -1,8 +1,8 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
-#include <capstan/data/tokenizer.h>
 #include <capstan/monitor/monitor.h>
+#include <capstan/tokenizer/tokenizer.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ enum class Split { train, eval };
 /// What core tells a source when it opens it.
 struct OpenRequest {
   Split split = Split::train;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   std::int64_t max_length = 0;  ///< no sample has more tokens than this
   std::int64_t vocab_size = 0;  ///< the model's: all ids are below it
 };

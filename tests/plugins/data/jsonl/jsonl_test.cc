@@ -1,6 +1,6 @@
 #include "plugins/data/jsonl/jsonl.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>
 
@@ -43,7 +43,7 @@ std::vector<std::string> faults(const Values& values) {
 }
 
 // Bytes, but "[end]" is a special token, and "ab" and ":a" are one token each.
-class PiecesTokenizer final : public data::Tokenizer {
+class PiecesTokenizer final : public tokenizer::Tokenizer {
  public:
   explicit PiecesTokenizer(bool begins = false) : begins_(begins) {}
   std::string name() const override { return "pieces"; }
@@ -81,7 +81,7 @@ class PiecesTokenizer final : public data::Tokenizer {
 
 std::shared_ptr<data::DataSource> opened(
     const Values& values, std::int64_t max_length = 100, data::Split split = data::Split::train,
-    const std::shared_ptr<const data::Tokenizer>& tokenizer = std::make_shared<data::ByteTokenizer>()) {
+    const std::shared_ptr<const tokenizer::Tokenizer>& tokenizer = std::make_shared<tokenizer::ByteTokenizer>()) {
   return JsonlData(options(values)).open({split, tokenizer, max_length, 258});
 }
 
@@ -91,7 +91,7 @@ std::shared_ptr<data::DataSource> opened_in_pieces(const Values& values, bool be
 
 // The sample's text, with what bears loss in brackets and the end token as '.'.
 std::string shown(const data::Sample& sample) {
-  const data::ByteTokenizer tokenizer;
+  const tokenizer::ByteTokenizer tokenizer;
   REQUIRE(sample.tokens.size() == sample.is_target.size());
   std::string text;
   bool inside = false;

@@ -1,6 +1,6 @@
 #include "plugins/data/squad/prompt.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
@@ -8,8 +8,8 @@
 #include <algorithm>
 
 using namespace squad;
-using capstan::data::ByteTokenizer;
 using capstan::data::Sample;
+using capstan::tokenizer::ByteTokenizer;
 
 namespace {
 
@@ -25,7 +25,7 @@ std::string text(const Sample& sample) { return text(sample, 0, sample.tokens.si
 
 // Tokens are words with the space before them, but ": " is one token and " Answer: A" becomes " Answer" ": " "A":
 // the prompt's last token merges with the answer's first character, as BPE may do.
-class MergingTokenizer : public capstan::data::Tokenizer {
+class MergingTokenizer : public capstan::tokenizer::Tokenizer {
  public:
   std::string name() const override { return "merging"; }
   std::int64_t vocab_size() const override { return 1000; }
@@ -152,8 +152,9 @@ TEST_CASE("what is asked is the prompt, cut to leave room, and the same whatever
 TEST_CASE("what is asked begins and ends as in training") {
   const MergingTokenizer merging;
   const BeginningTokenizer beginning;
-  for (const capstan::data::Tokenizer* tokenizer : {static_cast<const capstan::data::Tokenizer*>(&merging),
-                                                    static_cast<const capstan::data::Tokenizer*>(&beginning)}) {
+  for (const capstan::tokenizer::Tokenizer* tokenizer :
+       {static_cast<const capstan::tokenizer::Tokenizer*>(&merging),
+        static_cast<const capstan::tokenizer::Tokenizer*>(&beginning)}) {
     auto trained = make_sample(question, context, *tokenizer, 512, Loss::answer);
     trained.tokens.resize(static_cast<std::size_t>(trained.prompt_length));
     CHECK(make_prompt(question, context, *tokenizer, 512).tokens == trained.tokens);

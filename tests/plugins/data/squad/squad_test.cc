@@ -1,8 +1,9 @@
 #include "plugins/data/squad/squad.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <cstdlib>
 
@@ -55,7 +56,7 @@ std::string fault_of_file(const std::string& content) {
   return texts[0].substr(path.size() + 2);
 }
 
-data::OpenRequest request(data::Split split) { return {split, std::make_shared<data::ByteTokenizer>(), 512, 258}; }
+data::OpenRequest request(data::Split split) { return {split, std::make_shared<tokenizer::ByteTokenizer>(), 512, 258}; }
 
 }  // namespace
 
@@ -71,7 +72,7 @@ TEST_CASE("both splits open with their questions in the file's order") {
   CHECK(train->size() == 3);
   CHECK(train->get(0).id == "q1");
   CHECK(train->get(2).id == "q3");
-  CHECK(data::ByteTokenizer().decode(train->get(2).tokens) ==
+  CHECK(tokenizer::ByteTokenizer().decode(train->get(2).tokens) ==
         "Question: Who read it? Context: Bob read it. Answer: Bob");
   const auto eval = squad.open(request(data::Split::eval));
   REQUIRE(eval != nullptr);
@@ -204,7 +205,7 @@ TEST_CASE("real SQuAD files, where CAPSTAN_SQUAD names their folder") {
       truncated += sample.tokens.size() >= 509;  // a cut character leaves up to three bytes unused
       // Whatever was cut, the answer stands whole behind the prompt, with the end token.
       const auto answer = std::vector<std::int64_t>(sample.tokens.begin() + sample.prompt_length, sample.tokens.end());
-      faulty += data::ByteTokenizer().decode(answer) != " " + sample.references[0] || answer.back() != 256 ||
+      faulty += tokenizer::ByteTokenizer().decode(answer) != " " + sample.references[0] || answer.back() != 256 ||
                 sample.tokens.size() > 512 || source->score(sample, sample.references.back())[0].second != 100.0;
     }
     CHECK(truncated > source->size() / 2);

@@ -1,6 +1,6 @@
 #include "plugins/data/synthetic/synthetic.h"
 
-#include "data/byte_tokenizer.h"
+#include "tokenizer/byte_tokenizer.h"
 
 #include <capstan_catch.h>
 
@@ -30,7 +30,7 @@ config::Options<SyntheticOptions> options(const std::vector<std::pair<std::strin
 std::shared_ptr<data::DataSource> open(const std::vector<std::pair<std::string, std::int64_t>>& values,
                                        std::int64_t length, std::int64_t vocab_size,
                                        data::Split split = data::Split::train) {
-  return SyntheticData(options(values)).open({split, std::make_shared<data::ByteTokenizer>(), length, vocab_size});
+  return SyntheticData(options(values)).open({split, std::make_shared<tokenizer::ByteTokenizer>(), length, vocab_size});
 }
 
 }  // namespace

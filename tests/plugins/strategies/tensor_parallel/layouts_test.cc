@@ -1,5 +1,6 @@
 // Where split parameters lie, weights that go from one layout to another, and what a split model says.
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "support/families.h"
 #include "support/folder.h"
@@ -56,7 +57,7 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
     const std::lock_guard lock(mutex);
     testing::merge_boxes(result.weights, boxes);
     for (const auto& box : boxes) {
-      if (box.counts) result.counted[box.record->name] += box.box.numel();
+      if (box.writes_to_checkpoint) result.counted[box.record->name] += box.box.numel();
     }
   });
   return result;

@@ -1,3 +1,0 @@
-#include "app/program.h"
-
-int main(int argc, char** argv) { return capstan::app::program(argc, argv); }

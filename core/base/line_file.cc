@@ -1,0 +1,157 @@
+#include <capstan/base/line_file.h>
+
+#include <capstan/base/log.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+namespace capstan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+off_t size_of(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? info.st_size : -1;
+}
+
+// Does the file end within a line? Only a file can be asked: a pipe or a device has no end.
+bool ends_within_line(int fd) {
+  const auto size = size_of(fd);
+  char last = '\n';
+  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+std::int64_t lines_in(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+}  // namespace
+
+LineFile::LineFile(std::filesystem::path path, Settings settings)
+    : path_(std::move(path)), settings_(std::move(settings)) {
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw FileError(path_, "write", errno);
+  if (ends_within_line(fd_)) held_ = "\n";
+}
+
+LineFile::~LineFile() {
+  const auto missing = close();
+  if (!missing.empty()) warn(missing);
+}
+
+LineFile::LineFile(LineFile&& other) noexcept { *this = std::move(other); }
+
+LineFile& LineFile::operator=(LineFile&& other) noexcept {
+  if (this == &other) return *this;
+  const auto missing = close();
+  if (!missing.empty()) warn(missing);
+  path_ = std::move(other.path_);
+  settings_ = std::move(other.settings_);
+  fd_ = std::exchange(other.fd_, -1);
+  held_ = std::exchange(other.held_, {});
+  lost_ = std::exchange(other.lost_, 0);
+  reason_ = other.reason_;
+  warned_ = other.warned_;
+  has_warned_ = other.has_warned_;
+  failing_ = other.failing_;
+  return *this;
+}
+
+void LineFile::add(std::string_view line) {
+  if (fd_ < 0) return;
+  if (held_.size() + line.size() < settings_.most_held) {
+    held_.append(line) += '\n';
+  } else {
+    ++lost_;
+  }
+  write_held();
+}
+
+// All or, as far as the file shows, nothing: what came to stand there of a write that failed is taken back. Where even
+// that fails, the rest of it follows later.
+bool LineFile::write_held() {
+  const auto before = held_.empty() ? 0 : size_of(fd_);
+  std::size_t done = 0;
+  while (done < held_.size()) {
+    const auto* next = held_.data() + done;
+    const auto size = held_.size() - done;
+    const auto written = settings_.write ? settings_.write(fd_, next, size) : ::write(fd_, next, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int reason = written < 0 ? errno : ENOSPC;
+      const auto whole = held_.rfind('\n', done == 0 ? 0 : done - 1);
+      const auto lines = done == 0 || whole == std::string::npos ? 0 : whole + 1;  // of which all is there
+      const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
+      held_.erase(0, cut ? lines : done);
+      failed(reason);
+      return false;
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  held_.clear();
+  if (std::exchange(failing_, false)) {
+    has_warned_ = false;  // another failure is news again
+    warn(cat(path_.string(), ": it can be written again; ",
+             lost_ == 0 ? "nothing of it is missing" : cat(lost_, " lines of it are lost")));
+  }
+  return true;
+}
+
+void LineFile::failed(int reason) {
+  reason_ = reason;
+  failing_ = true;
+  const auto now = Clock::now();
+  if (has_warned_ && now - warned_ < settings_.between_warnings) return;
+  warned_ = now;
+  has_warned_ = true;
+  warn(cat(path_.string(), ": cannot write it: ", meaning_of(reason), "; ",
+           lost_ == 0 ? "what is to be written is held in memory and follows when it can be"
+                      : cat("no more can be held in memory, and ", lost_, " lines are lost"),
+           "\n    fix: ", fix_for(reason)));
+}
+
+void LineFile::warn(const std::string& text) {
+  if (settings_.warn) {
+    settings_.warn(text);
+  } else {
+    log::warning(text);
+  }
+}
+
+std::string LineFile::missing() const {
+  const auto lines = lines_in(held_) + lost_;
+  if (lines == 0) return {};
+  return cat(path_.string(), ": ", lines, lines == 1 ? " line" : " lines",
+             " of it could not be written: ", meaning_of(reason_));
+}
+
+std::string LineFile::finish(std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds between{100};
+  if (fd_ < 0) return {};
+  const auto until = Clock::now() + patience;
+  while (!write_held() && Clock::now() < until) std::this_thread::sleep_for(between);
+  auto text = missing();
+  // Some file systems say only here that there was no room. A pipe or a device has nothing to sync.
+  if (text.empty() && ::fsync(fd_) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+    text = cat(path_.string(), ": its last lines may be missing: cannot sync it: ", meaning_of(errno));
+  return text;
+}
+
+std::string LineFile::close() {
+  if (fd_ < 0) return {};
+  write_held();
+  auto text = missing();
+  held_.clear();
+  lost_ = 0;
+  if (::close(std::exchange(fd_, -1)) != 0 && text.empty())
+    text = cat(path_.string(), ": its last lines may be missing: cannot close it: ", meaning_of(errno));
+  return text;
+}
+
+}  // namespace capstan

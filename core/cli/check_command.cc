@@ -1,0 +1,116 @@
+#include "cli/check_command.h"
+
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <optional>
+
+#include "cli/hub_cache.h"
+#include "plan/gpu_fit.h"
+#include "plugin/host.h"
+#include "setup/host_memory.h"
+#include "setup/job.h"
+#include "setup/unsaved.h"
+
+namespace capstan::cli {
+
+std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& folder : split(env("CAPSTAN_PLUGIN_PATH").value_or(""), ':')) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  return folders;
+}
+
+namespace {
+
+std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, plugin::Host& host) {
+  request.overrides.insert(request.overrides.end(), change.overrides.begin(), change.overrides.end());
+  if (change.ranks > 0) {
+    request.world_size = change.ranks;
+    request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
+  }
+  // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
+  request.any_host_memory = true;
+  Diagnostics diagnostics;
+  try {
+    const auto job = setup::prepare(request, host, diagnostics);
+    if (!diagnostics.empty() || !job.activations) return {};
+    plan::Peak peak{layout::total_bytes(job.footprints, job.device), setup::host_bytes(job)};
+    setup::check_host_memory(job, setup::told_host_memory(job), diagnostics);
+    peak.host_fits = diagnostics.empty();
+    return peak;
+  } catch (const Error&) {
+    return {};  // not with this configuration
+  }
+}
+
+int ranks_per_node(const plan::Placement& ranks) {
+  if (ranks.nodes == 0) return 0;
+  if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
+  const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
+  throw Error(cat("--nodes ", ranks.nodes, ": ", ranks.all, ranks.all == 1 ? " rank does" : " ranks do",
+                  " not spread evenly over so many nodes"),
+              cat("give --ranks as the number of all ranks, such as --ranks ", more, ", or other --nodes"));
+}
+
+}  // namespace
+
+int check_command(const CheckArguments& arguments, const launch::Environment& env) {
+  plugin::Host host(plugin_folders(env));
+  setup::JobRequest request;
+  request.file = arguments.config;
+  request.overrides = arguments.overrides;
+  request.hub = hub_cache(env);
+  const plan::Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
+  request.world_size = ranks.all;
+  request.ranks_per_node = ranks_per_node(ranks);
+  request.activations = true;
+  request.may_move = true;
+  std::optional<plan::Gpu> gpu;
+  if (!arguments.gpu.empty()) {
+    gpu = plan::gpu_named(arguments.gpu);
+    request.device = "cuda";
+  }
+  Diagnostics diagnostics;
+  const auto job = setup::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
+  if (const auto warning = setup::unsaved_warning(job); !warning.empty()) log::warning(warning);
+  std::fputs(job.text().c_str(), stdout);
+  if (job.device != "cpu" && request.device == "cpu" && job.run->device == "auto")
+    std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
+  std::printf("%s: no faults found\n", arguments.config.c_str());
+  if (ranks.all > 1 && ranks.nodes == 0)
+    std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
+  if (!gpu) return static_cast<int>(ExitCode::success);
+  const auto fit =
+      plan::judge_fit(job, *gpu, ranks, [&](const plan::Change& change) { return peak_with(request, change, host); });
+  std::fputs(fit.text.c_str(), stdout);
+  return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
+}
+
+void add_check_command(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand(
+      "check",
+      "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
+  const auto given = std::make_shared<CheckArguments>();
+  add_config_arguments(*command, {given->config, given->overrides, &given->ranks},
+                       "number of ranks that the run will have (default 1)");
+  command
+      ->add_option("--nodes", given->nodes, "number of nodes that these ranks will be on, as many on each (default 1)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option(
+      "--resolved", given->resolved,
+      "also write the configuration here as one file with every option, which means the same in any folder");
+  command->add_option("--gpu", given->gpu,
+                      "say whether each rank fits into this GPU (v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or "
+                      "a size such as 80GiB), and if not what would help");
+  choose_with(*command, chosen, [given](const Process& process) { return check_command(*given, process.env); });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,125 @@
+#include "cli/eval_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/check_command.h"
+#include "cli/hub_cache.h"
+#include "cli/model_choice.h"
+#include "cli/run_command.h"
+#include "train/evaluate.h"
+#include "train/run_folder.h"
+
+namespace capstan::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+const data::DataSource& source_of(const setup::Job& job, const std::string& split) {
+  const auto& source = split == "train" ? job.train_data : job.eval_data;
+  if (!source) {
+    throw Error(cat("the configuration names no data for the split '", split, "'"),
+                cat("set data.", split, ", or use --split ", split == "train" ? "eval" : "train"));
+  }
+  return *source;
+}
+
+// A run's own folder, or one that is made.
+fs::path result_folder(const setup::Job& job, const std::string& run, comm::Communicator& communicator) {
+  if (!run.empty()) return run;
+  std::string made;
+  if (communicator.world().rank == 0) made = train::RunFolder::make(job.run->dir, job.name + "-eval").string();
+  return communicator.exchange(made).front();
+}
+
+std::string text_of(const train::Evaluation& loss, const train::Evaluation& answers, const std::string& split) {
+  auto text = cat(split, ": loss ", number_text(loss.loss), " over ", thousands(loss.samples), " samples in ",
+                  duration_text(loss.runtime_s), "\n");
+  if (answers.samples == 0) return text;
+  std::vector<std::string> scores;
+  for (const auto& [name, value] : answers.scores) scores.push_back(cat(name, " ", number_text(value)));
+  return text + cat(split, ": ", scores.empty() ? "no scores" : join(scores), " over ", thousands(answers.samples),
+                    " answers in ", duration_text(answers.runtime_s), "\n");
+}
+
+void write(const fs::path& folder, const std::string& split, const train::Evaluation& loss,
+           const train::Evaluation& answers) {
+  Json json{{"split", split}, {"loss", loss.loss}, {"samples", loss.samples}, {"answers", answers.samples}};
+  for (const auto& [name, value] : answers.scores) json[name] = value;
+  json["loss_runtime_s"] = loss.runtime_s;
+  json["answers_runtime_s"] = answers.runtime_s;
+  write_file(folder / cat("evaluation-", split, ".json"), json.dump(2) + "\n");
+  if (answers.samples > 0)
+    write_file(folder / cat("predictions-", split, ".json"), train::predictions_text(answers.answers));
+}
+
+int evaluate(const setup::Job& job, setup::Session& session, const EvalArguments& arguments, const std::string& run) {
+  const auto& source = source_of(job, arguments.split);
+  const train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
+  train::Evaluator evaluator(job, session, feed);
+  const auto loss = evaluator.loss(source);
+  const auto answers = evaluator.answers(source, arguments.samples);
+  const auto folder = result_folder(job, run, *session.communicator);
+  if (session.communicator->world().rank == 0) {
+    if (run.empty()) train::RunFolder(folder, 0).write_config(job);
+    write(folder, arguments.split, loss, answers);
+    std::printf("%sresults: %s\n", text_of(loss, answers, arguments.split).c_str(), folder.c_str());
+    std::fflush(stdout);
+  }
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace
+
+int eval_command(const EvalArguments& arguments, const launch::Environment& env) {
+  launch::RunArguments run;
+  run.config = arguments.config;
+  std::string folder;
+  if (!is_there(arguments.config)) {
+    throw Error(cat("there is no ", arguments.config),
+                "name a configuration (TOML), a run's folder or one of its checkpoints");
+  }
+  if (is_folder(arguments.config)) {
+    plugin::Host host(plugin_folders(env));
+    auto choice = choose_model(arguments.config, hub_cache(env), host);
+    run.config = choice.config;
+    run.overrides = std::move(choice.overrides);
+    run.weights = choice.weights;
+    folder = choice.run;
+  }
+  run.overrides.insert(run.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
+  run.ranks = arguments.ranks;
+  run.argc = arguments.argc;
+  run.argv = arguments.argv;
+  run.purpose = setup::Purpose::evaluate;
+  return run_ranks(run, env, [&](const setup::Job& job, setup::Session& session) {
+    return evaluate(job, session, arguments, folder);
+  });
+}
+
+void add_eval_command(CLI::App& app, Chosen& chosen) {
+  auto* command =
+      app.add_subcommand("eval", "loss and scores of a base model, a run or a checkpoint, without training");
+  const auto given = std::make_shared<EvalArguments>();
+  add_config_arguments(*command, {given->config, given->overrides, &given->ranks}, "start this many local ranks");
+  command->get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
+  command->add_option("--split", given->split, "eval or train (default eval)")->check(CLI::IsMember({"train", "eval"}));
+  command->add_option("--samples", given->samples, "questions to answer, the first ones; -1 (default): all")
+      ->check(CLI::Range(-1LL, 1LL << 40));
+  choose_with(*command, chosen, [given](const Process& process) {
+    given->argc = process.argc;
+    given->argv = process.argv;
+    return eval_command(*given, process.env);
+  });
+}
+
+}  // namespace capstan::cli

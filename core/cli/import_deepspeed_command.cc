@@ -1,0 +1,33 @@
+#include "cli/import_deepspeed_command.h"
+
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "foreign/deepspeed_keys.h"
+#include "migrate/import_deepspeed.h"
+
+namespace capstan::cli {
+
+int import_deepspeed_command(const std::string& file) {
+  if (file.empty()) {
+    std::fputs(foreign::deepspeed_keys_markdown().c_str(), stdout);
+    return static_cast<int>(ExitCode::success);
+  }
+  const auto imported = migrate::import_deepspeed(file, read_file(file));
+  std::fputs(imported.toml.c_str(), stdout);
+  for (const auto& note : imported.notes) std::fprintf(stderr, "capstan: %s: %s\n", file.c_str(), note.c_str());
+  return static_cast<int>(ExitCode::success);
+}
+
+void add_import_deepspeed_command(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand("import-deepspeed",
+                                     "print a DeepSpeed configuration as TOML; without a file, what its keys become");
+  const auto file = std::make_shared<std::string>();
+  command->add_option("file", *file, "DeepSpeed's JSON file");
+  choose_with(*command, chosen, [file](const Process&) { return import_deepspeed_command(*file); });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,103 @@
+#include "cli/plugins_command.h"
+
+#include <capstan/base/exit_code.h>
+#include <capstan/base/text.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <tuple>
+
+#include "cli/check_command.h"
+#include "cli/reference.h"
+#include "setup/options.h"
+
+namespace capstan::cli {
+namespace {
+
+std::vector<plugin::Found> usable(const std::vector<plugin::Found>& found) {
+  std::vector<plugin::Found> out;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(out), [](const auto& one) { return one.registration; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return std::tie(a.kind, a.name) < std::tie(b.kind, b.name); });
+  return out;
+}
+
+std::string options_text(const config::Schema& schema) {
+  if (schema.empty()) return "It has no options.\n";
+  std::vector<std::vector<std::string>> rows{{"option", "type", "default", "limits", "meaning"}};
+  for (const auto& spec : schema) {
+    rows.push_back({spec.key, option_type_text(spec), default_text(spec), config::limits_text(spec), spec.doc});
+  }
+  return table_text(rows);
+}
+
+// "Presets: a, b" as a line, or nothing.
+std::string presets_text(const config::Presets& presets) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : presets) names.push_back(name);
+  return names.empty() ? "" : "Presets: " + join(names) + "\n";
+}
+
+}  // namespace
+
+std::string plugins_text(const std::vector<plugin::Found>& found) {
+  std::vector<std::vector<std::string>> rows{{"kind", "name", "version", "summary", "file"}};
+  for (const auto& one : usable(found)) {
+    const auto& about = *one.registration;
+    rows.push_back({about.kind, about.name, about.version, about.summary, about.file});
+  }
+  std::string out = rows.size() > 1 ? table_text(rows) : "No plugin was found that can be used.\n";
+  const auto broken = std::count_if(found.begin(), found.end(), [](const auto& one) { return !one.registration; });
+  if (broken > 0) out += cat("\n", broken, broken == 1 ? " file" : " files", " cannot be used:\n");
+  for (const auto& one : found) {
+    if (!one.registration) out += one.problem + "\n";
+  }
+  return out;
+}
+
+std::string plugin_text(const std::vector<plugin::Found>& found, const std::string& name) {
+  std::string out;
+  std::vector<std::string> names;
+  for (const auto& one : usable(found)) {
+    const auto& about = *one.registration;
+    names.push_back(about.name);
+    if (about.name != name) continue;
+    out += cat(out.empty() ? "" : "\n", about.name, " (", about.kind, ", ", about.version, "): ", about.summary, "\n",
+               about.file, "\nTable: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
+               options_text(about.schema));
+  }
+  if (!out.empty()) return out;
+  for (const auto& one : found) {
+    if (one.name == name) throw Error(one.problem);
+  }
+  throw Error(cat("there is no plugin '", name, "'"), suggestion(name, names));
+}
+
+namespace {
+
+template <class TextOf>
+int print_found(const Process& process, const TextOf& text_of) {
+  plugin::Host host(plugin_folders(process.env));
+  std::fputs(text_of(host.discover()).c_str(), stdout);
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace
+
+void add_plugins_commands(CLI::App& app, Chosen& chosen) {
+  auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
+  const auto name = std::make_shared<std::string>();
+  plugins->add_option("name", *name, "a plugin");
+  choose_with(*plugins, chosen, [name](const Process& process) {
+    return print_found(
+        process, [&](const auto& found) { return name->empty() ? plugins_text(found) : plugin_text(found, *name); });
+  });
+  auto* reference = app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
+  choose_with(*reference, chosen, [](const Process& process) {
+    return print_found(process, [](const auto& found) { return reference_markdown(setup::host_schemas(), found); });
+  });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,22 @@
+#pragma once
+#include <filesystem>
+
+#include "cli/command.h"
+#include "launch/start.h"
+#include "train/stop.h"
+
+namespace capstan::cli {
+
+/// `capstan preflight`: measures what the ranks of a run would have, says what is wrong with it in one line, and leaves
+/// preflight.json in a folder of its own, <run.dir>/<run.name>-preflight. Returns the exit code.
+int preflight_command(const launch::RunArguments& arguments, const launch::Environment& env);
+
+/// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
+/// code that the run is to end with, the same on all ranks; 0 to go on. Throws train::Stopped on all ranks when one is
+/// asked to stop meanwhile. Collective.
+int preflight_of_run(const launch::Rank& rank, const std::filesystem::path& folder, const train::StopAgreement& stop);
+
+/// Declares `capstan preflight`.
+void add_preflight_command(CLI::App& app, Chosen& chosen);
+
+}  // namespace capstan::cli

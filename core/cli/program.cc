@@ -1,0 +1,125 @@
+#include "cli/program.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/check_command.h"
+#include "cli/checkpoint_command.h"
+#include "cli/data_command.h"
+#include "cli/eval_command.h"
+#include "cli/export_command.h"
+#include "cli/generate_command.h"
+#include "cli/import_deepspeed_command.h"
+#include "cli/plugins_command.h"
+#include "cli/preflight_command.h"
+#include "cli/run_command.h"
+#include "cli/tokenize_command.h"
+#include "foreign/keys.h"
+#include "launch/error_report.h"
+
+namespace capstan::cli {
+namespace {
+
+// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5", "--nproc-per-node=4"), each with its
+// option here.
+std::string foreign_flags_text(const std::vector<std::string>& arguments) {
+  Diagnostics faults;
+  for (const auto& argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const auto flag = argument.substr(0, argument.find('='));
+    const auto* whole = foreign::find(flag);
+    auto name = flag.substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const auto* foreign = whole ? whole : foreign::find(name);
+    if (foreign) {
+      faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
+                 foreign::hint(*foreign));
+    }
+  }
+  return faults.empty() ? "" : launch::error_text(Error(faults.list()));
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// Says why the arguments could not be read, or the help that they ask for. The exit code.
+int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+  const auto say = [](const std::string& text) {
+    std::fputs(text.c_str(), stderr);
+    return static_cast<int>(ExitCode::usage);
+  };
+  const auto first = arguments.empty() ? std::string() : arguments.front();
+  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-')
+    return say(
+        launch::error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))));
+  if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
+  const auto code = app.exit(error);
+  return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+}
+
+// What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
+int with_output(int code, bool is_result) {
+  errno = 0;
+  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (arrived) return code;
+  const int reason = errno;
+  std::fprintf(stderr, "capstan: %s\nnot all could be written to standard output%s\n", is_result ? "error" : "warning",
+               reason == 0 ? "" : (": " + meaning_of(reason)).c_str());
+  return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
+}
+
+// In the order in which --help lists them.
+void add_commands(CLI::App& app, Chosen& chosen) {
+  add_run_command(app, chosen);
+  add_preflight_command(app, chosen);
+  add_check_command(app, chosen);
+  add_plugins_commands(app, chosen);
+  add_export_command(app, chosen);
+  add_import_deepspeed_command(app, chosen);
+  add_tokenize_command(app, chosen);
+  add_checkpoint_command(app, chosen);
+  add_data_command(app, chosen);
+  add_eval_command(app, chosen);
+  add_generate_command(app, chosen);
+}
+
+}  // namespace
+
+int program(int argc, char** argv) {
+  CLI::App app{
+      "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
+  app.set_version_flag("--version", "capstan " + version());
+  app.require_subcommand(1);
+  app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
+  Chosen chosen;
+  add_commands(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return parse_failure(app, error, {argv + 1, argv + argc});
+  }
+  try {
+    return with_output(chosen({argc, argv, launch::process_environment()}), !app.got_subcommand("run"));
+  } catch (const std::exception& error) {
+    const int code = launch::report_exception(error);
+    const bool is_run = app.got_subcommand("run") || app.got_subcommand("preflight");
+    return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
+  }
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,115 @@
+#include "cli/reference.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+#include "config/document.h"
+#include "config/plugin_table.h"
+
+namespace capstan::cli {
+namespace {
+
+constexpr const char* introduction = R"(# Configuration reference
+
+<!-- Made by the program from its own option tables; `tools/check-binaries` compares. Do not edit. -->
+
+A configuration is a TOML file. `extends = "base.toml"` (or a list of files) at its top reads other files first; they
+are merged table by table, and what stands in the file itself wins. On the command line `table.option=value` sets one
+option over all files: `train.max_steps=250`, `strategy.fsdp.mode=no_shard`.
+
+Relative paths start at the folder of the file that names them; on the command line, at the current folder.
+`capstan check CONFIG` finds every mistake without running anything.
+)";
+
+bool is_keyed(const std::string& kind) {
+  const auto& groups = config::group_names();
+  return std::find(groups.begin(), groups.end(), kind) != groups.end();
+}
+
+// A cell of a Markdown table: no line ends, no bars.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string code(const std::string& text) { return "`" + cell(text) + "`"; }
+
+std::string default_cell(const config::OptionSpec& spec) {
+  const auto text = default_text(spec);
+  return spec.required || std::holds_alternative<std::monostate>(spec.default_value) ? text : code(text);
+}
+
+std::string meaning(const config::OptionSpec& spec) {
+  std::string out = cell(spec.doc);
+  if (const auto limits = config::limits_text(spec); !limits.empty()) out += cat(out.empty() ? "" : "; ", cell(limits));
+  return out;
+}
+
+std::string options_table(const config::Schema& schema) {
+  if (schema.empty()) return "It has no options.\n";
+  std::string out = "| option | type | default | meaning |\n|---|---|---|---|\n";
+  for (const auto& spec : schema) {
+    out += cat("| ", code(spec.key), " | ", option_type_text(spec), " | ", default_cell(spec), " | ", meaning(spec),
+               " |\n");
+  }
+  return out;
+}
+
+// The plugins of a kind, by name.
+std::vector<const plugin::Registration*> of_kind(const std::vector<plugin::Found>& plugins, const std::string& kind) {
+  std::vector<const plugin::Registration*> out;
+  for (const auto& one : plugins) {
+    if (one.registration && one.registration->kind == kind) out.push_back(one.registration);
+  }
+  std::sort(out.begin(), out.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  return out;
+}
+
+std::string presets_line(const config::Presets& presets) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : presets) names.push_back(code(name));
+  return names.empty() ? "" : "Presets: " + join(names) + ".\n\n";
+}
+
+std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind) {
+  std::string out = is_keyed(kind)
+                        ? cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
+                              " plugin in use, in any order. Each of them takes:\n\n")
+                        : cat("\n## [", kind, "]\n\nOne plugin; its own options stand in the same table.\n\n");
+  out += options_table(config::host_options(kind));
+  for (const auto* plugin : of_kind(plugins, kind)) {
+    out += cat("\n### ", table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
+               presets_line(plugin->presets), options_table(plugin->schema));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string default_text(const config::OptionSpec& spec) {
+  if (spec.required) return "required";
+  if (std::holds_alternative<std::monostate>(spec.default_value)) return "not set";
+  return config::value_text(spec.default_value);
+}
+
+std::string option_type_text(const config::OptionSpec& spec) {
+  return config::type_text(spec.type) + (spec.is_path ? ", path" : "");
+}
+
+std::string table_example(const std::string& kind, const std::string& name) {
+  return is_keyed(kind) ? cat("[", kind, ".", name, "]") : cat("[", kind, "] plugin = \"", name, "\"");
+}
+
+std::string reference_markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
+  std::string out = introduction;
+  for (const auto& [path, schema] : tables) out += cat("\n## [", path, "]\n\n", options_table(schema));
+  for (const char* kind : {"model", "data", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
+  return out;
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,365 @@
+#include "cli/run_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "cli/check_command.h"
+#include "cli/hub_cache.h"
+#include "cli/preflight_command.h"
+#include "config/document.h"
+#include "data/token_cache.h"
+#include "launch/error_report.h"
+#include "launch/restart.h"
+#include "launch/start.h"
+#include "launch/stopping.h"
+#include "plugin/host.h"
+#include "setup/session.h"
+#include "setup/token_caches.h"
+#include "setup/unsaved.h"
+#include "train/loop.h"
+#include "train/resume.h"
+#include "train/run_lock.h"
+
+namespace capstan::cli {
+namespace {
+
+// Faults of the configuration that some rank found and all ranks know.
+class ConfigurationRefused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The job, or on every rank the same faults at once: those of the lowest rank that found any.
+setup::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
+                            const launch::Rank& rank, plugin::Host& host) {
+  auto& communicator = *rank.communicator;
+  const auto& world = communicator.world();
+  std::optional<setup::Job> job;
+  std::string faults;
+  try {
+    Diagnostics diagnostics;
+    setup::JobRequest request;
+    request.file = arguments.config;
+    request.overrides = arguments.overrides;
+    request.world_size = world.size;
+    request.rank = world.rank;
+    request.hub = hub_cache(env);
+    request.device = rank.device.name;
+    request.gpu = rank.device.gpu.device;
+    request.cache = rank.cache;
+    request.ranks_per_node = world.local_size;
+    request.purpose = arguments.purpose;
+    request.weights = arguments.weights;
+    job = setup::prepare(request, host, diagnostics);
+    diagnostics.throw_if_any();
+  } catch (const Error& error) {
+    faults = launch::error_text(error);
+  }
+  const auto all = communicator.exchange(faults);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].empty()) continue;
+    const bool everywhere = std::count(all.begin(), all.end(), all[i]) == world.size;
+    throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", world.size, "\n"));
+  }
+  return std::move(*job);
+}
+
+void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  std::fprintf(stderr, "%s%s %s: %s of %s%s", terminal ? "\r" : "", doing, what.c_str(), thousands(done).c_str(),
+               thousands(all).c_str(), done == all || !terminal ? "\n" : "");
+}
+
+// Works for a while at a split's cache; true when it is there, and whole. A damaged one is named once.
+bool advance_cache(data::TokenCacheBuilder& builder, const std::string& what, std::int64_t all, bool shows) {
+  constexpr std::chrono::milliseconds while_others_wait{5000};
+  const bool knew = !builder.damage().empty();
+  const bool complete = builder.advance(while_others_wait);
+  if (!knew && !builder.damage().empty()) log::warning(builder.damage());
+  // A whole one that is soon verified is not worth a line.
+  if (shows && (builder.tokenizes() || !complete))
+    print_progress(builder.tokenizes() ? "tokenizing" : "verifying the token cache of", what, builder.done(), all);
+  return complete;
+}
+
+// Writes the token caches that the job reads from, or verifies those that are there: rank 0 of each node does, and the
+// others hear from it every few seconds, so that nobody waits in a collective for as long as it takes.
+void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
+  constexpr const char* unfinished = "unfinished";
+  constexpr const char* asked = "asked to stop";
+  const auto& world = communicator.world();
+  for (const auto& split : setup::cached_splits(job)) {
+    auto& source = job.*split.source;
+    std::optional<data::TokenCacheBuilder> builder;
+    bool begins = world.local_rank == 0;
+    for (bool waiting = true; waiting;) {
+      std::string state;
+      try {
+        if (std::exchange(begins, false)) builder.emplace(source, split.cache);
+        if (builder && !advance_cache(*builder, split.name, source->size(), world.rank == 0)) state = unfinished;
+      } catch (const Error& error) {
+        state = launch::error_text(error);
+      }
+      if (stop.asked() && (state.empty() || state == unfinished)) state = asked;
+      waiting = false;
+      bool stopped = false;
+      for (const auto& text : communicator.exchange(state)) {
+        if (!text.empty() && text != unfinished && text != asked) throw ConfigurationRefused(text);
+        stopped = stopped || text == asked;
+        waiting = waiting || text == unfinished;
+      }
+      if (stopped) throw train::Stopped();
+      if (state.empty()) builder.reset();
+    }
+    source = data::open_cached(source, split.cache);
+  }
+}
+
+// What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
+// file.
+std::function<void(std::int64_t, std::int64_t)> fill_progress() {
+  using Clock = std::chrono::steady_clock;
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  return [terminal, last = Clock::now()](std::int64_t done, std::int64_t all) mutable {
+    if (!terminal && Clock::now() - last < std::chrono::seconds(10)) return;
+    last = Clock::now();
+    std::fprintf(stderr, "%sfilling parameters: %s of %s%s", terminal ? "\r" : "", thousands(done).c_str(),
+                 thousands(all).c_str(), done == all || !terminal ? "\n" : "");
+  };
+}
+
+void print_start(const setup::Job& job, const train::RunFolder& folder, const setup::Resume& resume) {
+  std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
+  if (resume.reader) {
+    std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
+                static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.plan.steps));
+  }
+  std::fflush(stdout);
+}
+
+// CAPSTAN_CRASH_AT=7, for crash tests, ends the process at this point of a commit as kill -9 would.
+checkpoint::AtPoint crash_at(const std::string& text) {
+  constexpr auto last = static_cast<int>(checkpoint::CommitPoint::retention);
+  for (int number = 1; number <= last; ++number) {
+    if (text != std::to_string(number)) continue;
+    return [number](int point) {
+      if (point == number) ::kill(::getpid(), SIGKILL);
+    };
+  }
+  throw Error(cat("CAPSTAN_CRASH_AT is '", text, "', not a point of a commit"),
+              cat("unset it, or give a number from 1 to ", last));
+}
+
+// SLURM's number of this job and of its start, "4711.0"; empty outside of it.
+std::string start_of_job(const launch::Environment& env) {
+  const auto job = env("SLURM_JOB_ID");
+  return job ? cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0")) : "";
+}
+
+// What checkpoints are told of the process.
+train::SaveSetting save_setting(const launch::Environment& env, const setup::Resume& resume) {
+  train::SaveSetting setting;
+  setting.resume = &resume;
+  if (const auto job = start_of_job(env); !job.empty()) setting.attempt = job;
+  if (const auto crash = env("CAPSTAN_CRASH_AT")) setting.at_point = crash_at(*crash);
+  return setting;
+}
+
+// What a rank holds while it trains. Kept outside of train_rank so that a failure can leave it as it is.
+struct RankState {
+  std::unique_ptr<train::RunLock> lock;
+  std::optional<plugin::Host> host;
+  std::optional<setup::Job> job;
+  std::optional<train::RunFolder> folder;
+  setup::Resume resume;
+  std::optional<setup::Session> session;
+};
+
+launch::Command command_of(const launch::RunArguments& arguments) { return {arguments.config, arguments.overrides}; }
+
+// The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
+launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
+                                  const launch::Rank& rank) {
+  constexpr char refused = '!';  // in front of a fault; no override begins so
+  std::string found;
+  try {
+    if (rank.first())
+      found = join(launch::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
+  } catch (const Error& error) {
+    found = refused + launch::error_text(error);
+  }
+  found = rank.communicator->exchange(found).front();
+  if (found.starts_with(refused)) throw ConfigurationRefused(found.substr(1));
+  for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
+  return arguments;
+}
+
+// In words, where an offloaded optimizer would crawl.
+void warn_of_offload(const setup::Job& job, const launch::Rank& rank) {
+  if (!rank.first() || rank.device.name == "cpu" || !job.policy.offload_optim) return;
+  const auto warning = launch::offload_warning(rank.launch, rank.cpus.threads);
+  if (!warning.empty()) log::warning(warning);
+}
+
+// All that comes before training. Throws train::Stopped on all ranks when one is asked to stop meanwhile; `phase` says
+// where. Returns an exit code other than 0 where the pre-flight ends the run.
+int load(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
+         const train::Stop& stop, RankState& state, std::string& phase) {
+  auto& communicator = *rank.communicator;
+  const auto& world = communicator.world();
+  std::vector<int> everyone(static_cast<std::size_t>(world.size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
+                                       stop);
+  phase = "while reading the configuration";
+  state.job = prepare_together(with_restart(arguments, env, rank), env, rank, *state.host);
+  agreement.check();
+  launch::print_start_table(rank);
+  phase = "while tokenizing";
+  build_caches(*state.job, stop, communicator);
+  phase = "while loading the model";
+  const auto& job = *state.job;
+  const auto folder = train::shared_run_folder(job, communicator);
+  state.lock = train::hold_run_folder(folder, start_of_job(env), communicator, agreement);
+  state.folder.emplace(folder, world.rank);
+  log::configure(state.folder->log_file(), log::Level::warning, world.rank);
+  state.folder->write_config(job);
+  if (rank.first()) launch::note_job(env, command_of(arguments), state.folder->path());
+  launch::record_start(rank, state.folder->path());
+  warn_of_offload(job, rank);
+  if (const auto warning = setup::unsaved_warning(job); rank.first() && !warning.empty()) log::warning(warning);
+  phase = "in the pre-flight";
+  if (const int code = preflight_of_run(rank, state.folder->path(), agreement); code != 0) return code;
+  phase = "while loading the model";
+  state.resume = train::resume_run(job, communicator);
+  agreement.check();
+  const auto show = rank.first() ? fill_progress() : nullptr;
+  const auto progress = [&](std::int64_t done, std::int64_t all) {
+    if (show) show(done, all);
+    agreement.check();
+  };
+  state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());
+  return 0;
+}
+
+// What is missing of the run's results for lack of room, said on rank 0 and known to all; the log's own lines are said
+// by each rank.
+bool has_lost_results(const launch::Rank& rank, RankState& state) {
+  constexpr std::chrono::milliseconds patience{5000};
+  const auto missing = rank.communicator->exchange(state.folder->finish(patience)).front();
+  if (rank.first() && !missing.empty()) {
+    log::error(cat("not all of the run's results could be written:\n", missing,
+                   "\n    fix: free space there; what the run has saved as checkpoints and weights is whole"));
+  }
+  if (const auto lines = log::finish(std::chrono::milliseconds(0)); !lines.empty()) log::warning(lines);
+  return !missing.empty();
+}
+
+int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
+               RankState& state) {
+  auto& stop = launch::ask_on_signals();
+  if (rank.first()) stop.deadline = launch::job_deadline(env);
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
+  launch::StoppedRun stopped;
+  try {
+    if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
+    const auto& job = *state.job;
+    if (rank.first()) print_start(job, *state.folder, state.resume);
+    train::Loop loop(job, *state.session, *state.folder, ::isatty(STDOUT_FILENO) == 1, stop,
+                     save_setting(env, state.resume));
+    const auto ended = loop.run();
+    if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
+    const bool lost = has_lost_results(rank, state);
+    if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
+    stopped.when = cat("after step ", ended.steps);
+  } catch (const train::Stopped&) {
+    log::debug(cat("stopped ", stopped.when));
+  }
+  stopped.resumable = state.job->checkpoint->saves();
+  stopped.requeue_exit_code = static_cast<int>(state.job->run->requeue_exit_code);
+  const auto ending = launch::end_stopped(stopped, stop, *rank.communicator);
+  if (rank.first()) std::fputs(ending.message.c_str(), stderr);
+  return ending.exit_code;
+}
+
+// The same for work that has no run folder.
+int work_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
+              RankState& state, const RankWork& work) {
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
+  state.job = prepare_together(arguments, env, rank, *state.host);
+  if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, train::Stop(), *rank.communicator);
+  log::configure({}, log::Level::warning, rank.launch.world.rank);
+  state.session = setup::materialise(*state.job, *rank.communicator);
+  return work(*state.job, *state.session);
+}
+
+using RankMain = std::function<int(const launch::Rank&, RankState&)>;
+
+int run_rank(const launch::RunArguments& arguments, const launch::Environment& env, const RankMain& rank_main) {
+  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
+  auto state = std::make_unique<RankState>();
+  return launch::run_as_rank(arguments, env, [&](launch::Rank& rank) {
+    auto code = static_cast<int>(ExitCode::usage);
+    try {
+      code = rank_main(rank, *state);
+    } catch (const ConfigurationRefused& refused) {
+      if (rank.first()) std::fputs(refused.what(), stderr);
+    } catch (...) {
+      // What waits for a disk is lost with the process.
+      const auto missing = state->folder ? state->folder->finish(std::chrono::milliseconds(0)) : std::string();
+      if (!missing.empty()) log::error(missing);
+      state->lock.reset();  // all else stays as it is; another process may go on with the run at once
+      throw;
+    }
+    state.reset();  // before the communicator goes
+    return code;
+  });
+}
+
+}  // namespace
+
+int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
+  return run_rank(arguments, env,
+                  [&](const launch::Rank& rank, RankState& state) { return train_rank(arguments, env, rank, state); });
+}
+
+int run_ranks(const launch::RunArguments& arguments, const launch::Environment& env, const RankWork& work) {
+  return run_rank(arguments, env, [&](const launch::Rank& rank, RankState& state) {
+    return work_rank(arguments, env, rank, state, work);
+  });
+}
+
+void add_ranks_arguments(CLI::App& command, Chosen& chosen,
+                         std::function<int(const launch::RunArguments&, const launch::Environment&)> run) {
+  const auto given = std::make_shared<launch::RunArguments>();
+  add_config_arguments(command, {given->config, given->overrides, &given->ranks}, "start this many local ranks");
+  command.add_flag("--spawn-local", given->spawn_local,
+                   "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
+  choose_with(command, chosen, [given, run = std::move(run)](const Process& process) {
+    given->argc = process.argc;
+    given->argv = process.argv;
+    return run(*given, process.env);
+  });
+}
+
+void add_run_command(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand(
+      "run", "train; under srun, torchrun or mpirun as one of their ranks, otherwise alone or with -n local ranks");
+  add_ranks_arguments(*command, chosen, run_command);
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,26 @@
+#pragma once
+#include <functional>
+
+#include "cli/command.h"
+#include "launch/start.h"
+#include "setup/session.h"
+
+namespace capstan::cli {
+
+/// `capstan run`: this process's part of a run, or the start of local ranks. Returns the exit code.
+int run_command(const launch::RunArguments& arguments, const launch::Environment& env);
+
+/// What ranks do with a model that is loaded, other than training it. Returns the exit code.
+using RankWork = std::function<int(const setup::Job&, setup::Session&)>;
+
+/// This process's part of such work, or the start of local ranks, as run_command is of training.
+int run_ranks(const launch::RunArguments& arguments, const launch::Environment& env, const RankWork& work);
+
+/// Declares `capstan run`.
+void add_run_command(CLI::App& app, Chosen& chosen);
+
+/// Declares the arguments of a command that ranks run together, and what it does with them.
+void add_ranks_arguments(CLI::App& command, Chosen& chosen,
+                         std::function<int(const launch::RunArguments&, const launch::Environment&)> run);
+
+}  // namespace capstan::cli

@@ -1,0 +1,324 @@
+#include "comm/rendezvous.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "comm/early_failure.h"
+#include "comm/failure.h"
+#include "comm/network.h"
+#include "comm/ranks_text.h"
+#include "comm/store.h"
+
+namespace capstan::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds attempt{3000};       // to reach the address in a file, which may be an old one
+constexpr milliseconds look_interval{200};  // at the shared folder
+constexpr milliseconds farewell{3000};      // for the others to read why the run does not start
+
+std::string hello_key(int rank) { return cat("hello/", rank); }
+
+struct Address {
+  std::string host;
+  int port = 0;
+};
+
+/// The addresses under which the others may reach a store in this process.
+std::vector<std::string> serving_addresses(const ConnectOptions& options) {
+  if (!options.interface.empty()) return {address_of_interface(options.interface)};
+  if (!options.rendezvous.host.empty()) return resolve(options.rendezvous.host);
+  if (options.world.nodes == 1) return {"127.0.0.1"};
+  return own_addresses();
+}
+
+/// The first port that is free, where the launcher reserved some.
+std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address) {
+  std::string taken;
+  for (const int port : where.ports) {
+    try {
+      return Store::serve(address, port, where.prefix);
+    } catch (const Error& error) {
+      taken += cat("\n    ", error.diagnostics().front().what);
+    }
+  }
+  if (where.ports.empty()) return Store::serve(address, where.port, where.prefix);
+  throw Error(cat("none of the ports that SLURM reserved for this step can be used:", taken),
+              "another program uses them: give srun more with --resv-ports, or set MASTER_ADDR and MASTER_PORT");
+}
+
+std::unique_ptr<Store> serve(const ConnectOptions& options, std::string& address) {
+  const Rendezvous& where = options.rendezvous;
+  const auto addresses = serving_addresses(options);
+  address = addresses.front();
+  auto store = serve_on_a_port(where, address);
+  if (where.file.empty()) return store;
+  std::string lines;
+  for (const std::string& each : addresses) lines += cat(each, ":", store->port(), "\n");
+  const auto folder = std::filesystem::path(where.file).parent_path();
+  std::error_code shown_by_writing;
+  if (!folder.empty()) std::filesystem::create_directories(folder, shown_by_writing);
+  write_file(where.file, lines);
+  return store;
+}
+
+/// The "address:port" lines of a published file; none while there is none.
+std::vector<Address> read_published(const std::string& file) {
+  std::error_code absent;
+  // NFS remembers that a file was absent; opening its folder makes it look again.
+  (void)std::filesystem::directory_iterator(std::filesystem::path(file).parent_path(), absent);
+  if (!std::filesystem::exists(file)) return {};
+  std::vector<Address> found;
+  for (const std::string& line : split(trim(read_file(file)), '\n')) {
+    const auto colon = line.rfind(':');
+    if (colon == std::string::npos) continue;
+    Address address{line.substr(0, colon)};
+    std::from_chars(line.data() + colon + 1, line.data() + line.size(), address.port);
+    found.push_back(std::move(address));
+  }
+  return found;
+}
+
+std::string list_of(const std::vector<Address>& addresses) {
+  std::vector<std::string> names;
+  names.reserve(addresses.size());
+  for (const Address& address : addresses) names.push_back(cat(address.host, ":", address.port));
+  return join(names, " or ");
+}
+
+/// One attempt at each address; null when nobody answers.
+std::unique_ptr<Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
+                                     std::string& reached) {
+  for (const Address& address : addresses) {
+    try {
+      auto store = Store::connect(address.host, address.port, options.rendezvous.prefix,
+                                  std::min(attempt, options.connect_timeout));
+      reached = address.host;
+      return store;
+    } catch (const Error& error) {
+      log::debug(cat("rendezvous at ", address.host, ":", address.port, ": ", error.what()));
+    }
+  }
+  return nullptr;
+}
+
+void throw_early_failure(const Rendezvous& where) {
+  if (const auto failure = read_early_failure(where)) throw PeerFailed(failure->text(), failure->rank);
+}
+
+/// A file may be there from an attempt that died, so it is read again whenever nobody answers.
+std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address) {
+  const auto deadline = Clock::now() + options.connect_timeout;
+  const std::string& file = options.rendezvous.file;
+  for (;;) {
+    throw_early_failure(options.rendezvous);
+    const auto published = read_published(file);
+    if (auto store = try_addresses(published, options, address)) return store;
+    if (Clock::now() > deadline) {
+      throw Error(cat("rank ", options.world.rank, " found no rank 0: ",
+                      published.empty() ? cat(file, " did not appear")
+                                        : cat("nobody answers at ", list_of(published), ", which ", file, " names")),
+                  "the folder of that file must be shared by all nodes; is rank 0 running?");
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+/// A host may have several addresses, of which some lead nowhere.
+std::unique_ptr<Store> find_master(const ConnectOptions& options, std::string& address) {
+  std::vector<Address> addresses;
+  for (const std::string& each : resolve(options.rendezvous.host)) addresses.push_back({each, options.rendezvous.port});
+  const auto deadline = Clock::now() + options.connect_timeout;
+  for (;;) {
+    if (auto store = try_addresses(addresses, options, address)) return store;
+    if (Clock::now() > deadline) break;
+  }
+  throw Error(cat("rank ", options.world.rank, " cannot reach the rendezvous at ", options.rendezvous.text()),
+              "is rank 0 running there? MASTER_ADDR and MASTER_PORT name it");
+}
+
+std::unique_ptr<Store> open_store(const ConnectOptions& options, bool serves, std::string& address) {
+  if (serves) return serve(options, address);
+  return options.rendezvous.host.empty() ? find(options, address) : find_master(options, address);
+}
+
+bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
+
+// This rank's address for Gloo, in the family of `target`.
+std::string gloo_address(const ConnectOptions& options, const std::string& target) {
+  if (!options.interface.empty()) return address_of_interface(options.interface);
+  std::string address = address_towards(target);
+  if (!address.empty() && !(is_loopback(address) && options.world.nodes > 1)) return address;
+  const auto own = own_addresses();
+  const auto same =
+      std::find_if(own.begin(), own.end(), [&](const auto& each) { return is_ipv6(each) == is_ipv6(target); });
+  return same == own.end() ? own.front() : *same;
+}
+
+std::vector<int> missing_ranks(Store& store, int size) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!store.has({hello_key(rank)})) missing.push_back(rank);
+  }
+  return missing;
+}
+
+/// "rank 3 on gpu08, ranks 4-7 on gpu09" where hosts are known, "ranks 3-7" where not.
+std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  const auto host = [&hosts](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < hosts.size() ? hosts[i] : std::string();
+  };
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from < ranks.size();) {
+    std::size_t to = from + 1;
+    while (to < ranks.size() && host(ranks[to]) == host(ranks[from])) ++to;
+    const std::vector<int> same(ranks.begin() + static_cast<std::ptrdiff_t>(from),
+                                ranks.begin() + static_cast<std::ptrdiff_t>(to));
+    const std::string where = host(ranks[from]);
+    parts.push_back(cat(ranks_text(same), where.empty() ? "" : " on ", where));
+    from = to;
+  }
+  return join(parts);
+}
+
+[[noreturn]] void give_up(Store& store, const ConnectOptions& options, const std::vector<int>& missing,
+                          Clock::duration waited) {
+  const std::string message =
+      cat(list_of(missing, options.hosts), " of ", options.world.size, " did not connect within ",
+          duration_text(std::chrono::duration<double>(waited).count()), " (min:s)");
+  store.set_if_absent("failure", Failure{0, options.world.host, message}.serialized());
+  wait_until_informed(store, options.world.size, farewell);
+  throw Error(message, "look at the end of those ranks' output; were all of them started?");
+}
+
+/// Rank 0: another rank has failed before it connected. Those that are here hear of it through the store.
+void pass_on_early_failure(Store& store, const ConnectOptions& options) {
+  const auto from_file = read_early_failure(options.rendezvous);
+  if (from_file) store.set_if_absent("failure", from_file->serialized());
+  if (!from_file && !store.has({"failure"})) return;
+  const auto failure = Failure::parse(store.get("failure"));
+  wait_until_informed(store, options.world.size, farewell);
+  throw PeerFailed(failure.text(), failure.rank);
+}
+
+/// Rank 0: waits for all, says every ten seconds who is missing, and tells all when they are there.
+void gather(Store& store, const ConnectOptions& options) {
+  const int size = options.world.size;
+  const auto start = Clock::now();
+  auto news = start + options.news;
+  auto look = start;
+  for (;;) {
+    const auto missing = missing_ranks(store, size);
+    if (missing.empty()) break;
+    const auto now = Clock::now();
+    if (now > start + options.connect_timeout) give_up(store, options, missing, now - start);
+    if (now > news) {
+      log::warning(cat("connected ", size - static_cast<int>(missing.size()), "/", size, ", waiting for ",
+                       list_of(missing, options.hosts)));
+      news += options.news;
+    }
+    if (now > look) {
+      pass_on_early_failure(store, options);
+      look = now + look_interval;
+    }
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  std::vector<std::string> hosts;
+  hosts.reserve(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) hosts.push_back(split(store.get(hello_key(rank)), '\t').front());
+  store.set("ready", join(hosts, "\t"));
+}
+
+}  // namespace
+
+std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":", port); }
+
+namespace {
+
+/// The file that rank 0 publishes goes when all are there, or when they will not be.
+class Published {
+ public:
+  explicit Published(const ConnectOptions& options)
+      : file_(options.world.rank == 0 && !options.rendezvous.store_exists ? options.rendezvous.file : "") {}
+  ~Published() {
+    std::error_code ignored;
+    if (!file_.empty()) std::filesystem::remove(file_, ignored);
+  }
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
+
+ private:
+  const std::string file_;
+};
+
+/// This rank is there. Two that say so under one number are a fault of the launch.
+void say_hello(Store& store, const World& world) {
+  store.set(cat("alive/", world.rank), "0");
+  const std::string hello = cat(world.host, '\t', Clock::now().time_since_epoch().count());
+  const std::string there = store.set_if_absent(hello_key(world.rank), hello);
+  if (there == hello) return;
+  throw Error(cat("two processes are rank ", world.rank, ": on ", split(there, '\t').front(), " and on ", world.host),
+              "each rank must be started once; is another run using the same rendezvous?");
+}
+
+void wait_until_ready(Store& store, const ConnectOptions& options) {
+  FailureState failure(options.world.rank);
+  try {
+    if (wait_for(store, {"ready"}, failure, options.connect_timeout + std::chrono::seconds(10))) return;
+  } catch (const PeerFailed&) {
+    store.set(cat("informed/", options.world.rank), "yes");
+    throw;
+  }
+  throw Error(cat("rank ", options.world.rank, " waits in vain for the others to connect"), "look at rank 0's output");
+}
+
+}  // namespace
+
+Joined join_rendezvous(const ConnectOptions& options) {
+  const World& world = options.world;
+  Joined joined;
+  const Published published(options);
+  joined.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
+  std::string store_address;
+  joined.store = open_store(options, joined.hosts_store, store_address);
+  Store& store = *joined.store;
+  // Gloo's ranks must be of one address family, and the store may have answered each of them under another address:
+  // rank 0's counts.
+  constexpr auto first_address = "gloo-address";
+  if (world.rank == 0) store.set(first_address, gloo_address(options, store_address));
+  say_hello(store, world);
+  if (world.rank == 0) gather(store, options);
+  wait_until_ready(store, options);
+  const auto first = store.get(first_address);
+  joined.address = world.rank == 0 ? first : gloo_address(options, first);
+  joined.hosts = split(store.get("ready"), '\t');
+  joined.where = options.rendezvous.host.empty() && joined.hosts_store ? cat(store_address, ":", store.port())
+                                                                       : options.rendezvous.text();
+  return joined;
+}
+
+bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  milliseconds pause{1};
+  while (!store.has(keys)) {
+    failure.throw_if_failed();
+    if (store.has({"failure"})) failure.fail(Failure::parse(store.get("failure")));
+    if (Clock::now() > deadline) return false;
+    failure.wait([] { return false; }, pause);
+    pause = std::min(2 * pause, milliseconds(50));
+  }
+  return true;
+}
+
+}  // namespace capstan::comm

@@ -1,0 +1,33 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/connect.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace comm {
+
+class FailureState;
+class Store;
+
+/// What a rank has when all ranks are there.
+struct Joined {
+  std::unique_ptr<Store> store;
+  std::string address;             ///< this rank's, for Gloo
+  std::vector<std::string> hosts;  ///< by rank
+  bool hosts_store = false;
+  std::string where;  ///< the store, as the one who runs it knows it: "10.0.0.7:43121"
+};
+
+/// Opens or finds the store and waits until all ranks have come. Throws Error that names those that did not.
+Joined join_rendezvous(const ConnectOptions& options);
+
+/// Waits until all keys are in the store, looking out for a failure of the run and of the store. Returns false after
+/// `limit`.
+bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure,
+              std::chrono::milliseconds limit);
+
+}  // namespace comm
+CAPSTAN_END_NAMESPACE

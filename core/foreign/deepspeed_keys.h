@@ -1,0 +1,52 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace foreign {
+
+/// How the value of a DeepSpeed key becomes ours.
+enum class Take {
+  copied,        ///< the same value
+  ignored,       ///< no option of ours; `why` says why none is needed
+  required,      ///< no option of ours, and only the value `required` is what we do
+  adamw,         ///< an optimizer's name
+  precision,     ///< an `enabled`: train.precision
+  loss_scale,    ///< 0: dynamic
+  scale_power,   ///< n: 2^n
+  betas,         ///< Adam's two decay rates
+  dtype,         ///< what travels between ranks: "fp32", "fp16" or "bf16", in any letters
+  schedule,      ///< a scheduler's name
+  offload,       ///< a device: "none" or "cpu"
+  offload_flag,  ///< true: "cpu"
+};
+
+enum class JsonType { boolean, integer, number, text, numbers, anything };
+
+/// One key of a DeepSpeed configuration.
+struct DeepSpeedKey {
+  std::string path;  ///< "zero_optimization.stage"; of a table that is ignored as a whole, its name
+  JsonType type = JsonType::anything;
+  Take take = Take::ignored;
+  std::string ours = {};      ///< "strategy.zero.stage"; empty where there is none
+  std::string why = {};       ///< why it is ignored, or what is to be known of it; may be empty
+  bool may_be_auto = false;   ///< "auto" leaves our option out
+  double least = 0;           ///< numbers are at least this
+  std::string required = {};  ///< for Take::required, as JSON
+  bool is_above = false;      ///< numbers are above `least`
+  std::optional<double> most = {};
+
+  bool takes(double number) const;
+};
+
+/// Every key that `capstan import-deepspeed` knows, in DeepSpeed's order.
+const std::vector<DeepSpeedKey>& deepspeed_keys();
+
+/// "DeepSpeed's key -> ours" for docs/sharding.md, a Markdown table.
+std::string deepspeed_keys_markdown();
+
+}  // namespace foreign
+CAPSTAN_END_NAMESPACE

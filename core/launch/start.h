@@ -1,0 +1,83 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/connect.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/comm_settings.h"
+#include "launch/cpu_share.h"
+#include "launch/gpu_module.h"
+#include "launch/launch.h"
+#include "launch/rank_table.h"
+#include "setup/job.h"
+#include "setup/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace launch {
+
+/// The command line of a command that ranks run together.
+struct RunArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int ranks = 0;             ///< local ranks to start; 0: not given
+  bool spawn_local = false;  ///< a task that srun started alone on its node starts the node's ranks
+  int argc = 0;
+  char** argv = nullptr;  ///< to start local ranks with
+  setup::Purpose purpose = setup::Purpose::train;
+  std::string weights;  ///< folder of a run's weights, see setup::JobRequest
+};
+
+/// What connecting needs of the configuration. Faults are not judged here: that comes when all ranks are connected, so
+/// that all of them end with the same words.
+struct Early {
+  setup::RunOptions run;
+  setup::CommOptions comm;
+  setup::PreflightOptions preflight;
+  setup::CheckpointOptions checkpoint;
+  std::string precision;  ///< train.precision
+
+  /// The exit code of a run that a signal stops, before and after its ranks have met.
+  int stop_code() const;
+};
+Early read_early(const RunArguments& arguments);
+
+/// Whether this process only starts ranks, and what became of them: -n outside of any launcher; --spawn-local in a task
+/// that srun started alone on its node, by default one rank a GPU. Throws Error where that makes no sense. Returns
+/// nothing in a process that is a rank itself.
+std::optional<int> start_local_ranks(const Launch& launch, const Early& early, const RunArguments& arguments);
+
+/// Where this rank computes: settled, and the GPU module opened, before ATen is used for the first time.
+struct Device {
+  std::string name = "cpu";
+  GpuModule gpu;
+};
+
+/// A rank that has met its peers.
+struct Rank {
+  Launch launch;
+  Early early;
+  Device device;
+  CpuShare cpus;
+  CommSettings settings;
+  std::string cache;  ///< CAPSTAN_CACHE
+  std::unique_ptr<comm::Communicator> communicator;
+  std::vector<RankRow> rows;  ///< of all ranks
+
+  bool first() const { return launch.world.rank == 0; }
+};
+
+/// Opens the device, sets ATen's threads and what NCCL reads from the environment, and meets the peers. A rank that
+/// fails before it has connected tells the others, whose start_rank() then throws PeerFailed.
+Rank start_rank(const Launch& launch, const Early& early, const Environment& env);
+
+/// A command of all ranks: starts local ones where the command line says so, else starts this one and runs `body`. What
+/// the body or a peer throws is told to all, printed once, and becomes the exit code; a rank that fails ends here
+/// without taking apart what hanging collectives may still use. What the body keeps for longer must outlive the call.
+int run_as_rank(const RunArguments& arguments, const Environment& env, const std::function<int(Rank&)>& body);
+
+}  // namespace launch
+CAPSTAN_END_NAMESPACE

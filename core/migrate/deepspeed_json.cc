@@ -1,0 +1,93 @@
+#include "migrate/deepspeed_json.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace capstan::migrate {
+
+using config::Value;
+using foreign::JsonType;
+
+namespace {
+
+// 5e8 is an integer too, as DeepSpeed's own examples write bucket sizes.
+bool is_integer(const Json& value) {
+  constexpr double exact = 9007199254740992.0;  // 2^53
+  return value.is_number() && std::floor(value.get<double>()) == value.get<double>() &&
+         std::abs(value.get<double>()) <= exact;
+}
+
+}  // namespace
+
+std::string type_words(JsonType type) {
+  switch (type) {
+    case JsonType::boolean:
+      return "true or false";
+    case JsonType::integer:
+      return "an integer";
+    case JsonType::number:
+      return "a number";
+    case JsonType::text:
+      return "a string";
+    case JsonType::numbers:
+      return "a list of numbers";
+    case JsonType::anything:
+      return "a table";
+  }
+  assertion_failed("a JSON type", __FILE__, __LINE__);
+}
+
+bool has_type(const Json& value, JsonType type) {
+  switch (type) {
+    case JsonType::boolean:
+      return value.is_boolean();
+    case JsonType::integer:
+      return is_integer(value);
+    case JsonType::number:
+      return value.is_number();
+    case JsonType::text:
+      return value.is_string();
+    case JsonType::numbers:
+      return value.is_array() &&
+             std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number(); });
+    case JsonType::anything:
+      return true;
+  }
+  assertion_failed("a JSON type", __FILE__, __LINE__);
+}
+
+Value plain_value(const Json& value, JsonType type) {
+  if (type == JsonType::boolean) return value.get<bool>();
+  if (type == JsonType::integer) return static_cast<std::int64_t>(value.get<double>());
+  if (type == JsonType::number && (value.is_number_float() || !is_integer(value))) return value.get<double>();
+  if (type == JsonType::number) return value.get<std::int64_t>();
+  if (type == JsonType::numbers) return value.get<std::vector<double>>();
+  return value.get<std::string>();
+}
+
+// nlohmann keeps the last of two keys that are alike.
+Json parse_deepspeed(const std::string& file, const std::string& text, Diagnostics& faults) {
+  std::vector<std::set<std::string>> open;
+  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      faults.add(file, cat("the key ", parsed.dump(), " stands twice in one table"), "remove one of the two");
+    return true;
+  };
+  try {
+    return Json::parse(text, watch, /*allow_exceptions=*/true, /*ignore_comments=*/true);
+  } catch (const Json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    const std::string what = error.what();
+    const auto reason = what.find("syntax error");
+    throw Error(cat("this is no JSON: ", reason == std::string::npos ? what : what.substr(reason)),
+                "give the file that deepspeed.initialize or the Trainer reads",
+                cat(file, ":", 1 + std::count(text.begin(), end, '\n')));
+  }
+}
+
+}  // namespace capstan::migrate

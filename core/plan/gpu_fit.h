@@ -1,0 +1,61 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "setup/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plan {
+
+/// A GPU that a prediction is held against.
+struct Gpu {
+  std::string name;
+  std::int64_t bytes = 0;  ///< that CUDA reports
+
+  /// CUDA's context, NCCL's buffers and gaps between tensors: what a peak of tensors leaves out.
+  static constexpr std::int64_t reserve = std::int64_t{3} << 29;
+  std::int64_t room() const { return bytes - reserve; }
+};
+
+/// From a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
+Gpu gpu_named(const std::string& text);
+
+/// The ranks of a run and where they are.
+struct Placement {
+  int all = 1;
+  int nodes = 0;  ///< with as many ranks on each; 0: not said, all are on one
+};
+
+/// One thing that a user may change, as options and a number of ranks.
+struct Change {
+  std::string words;
+  std::vector<std::string> overrides;
+  int ranks = 0;  ///< 0: as it is
+  int nodes = 0;  ///< for `ranks`; 0: not said
+};
+
+/// Bytes that a rank needs.
+struct Peak {
+  std::int64_t gpu = 0;   ///< of tensors
+  std::int64_t host = 0;  ///< for what is offloaded and for checkpoints
+  bool host_fits = true;  ///< for all ranks of a node into what run.host_memory says, if it says anything
+};
+
+/// What a rank needs with a change; nothing where it cannot be made (another strategy has that claim, …).
+using PeakWith = std::function<std::optional<Peak>(const Change&)>;
+
+struct Fit {
+  bool fits = false;
+  std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
+};
+
+/// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
+Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with);
+
+}  // namespace plan
+CAPSTAN_END_NAMESPACE

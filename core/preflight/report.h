@@ -1,0 +1,91 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "setup/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace preflight {
+
+/// What one rank measured alone. Numbers below 0 were not measured.
+struct RankMeasures {
+  std::string host;
+  std::string device;  ///< describe_gpu(), or "cpu"
+  int node = 0;
+  std::map<std::string, std::string> versions;  ///< "LibTorch" -> "2.11.0"
+  std::map<std::string, int> links;             ///< NCCL's channels by transport: "P2P/CUMEM" -> 16
+  std::string clocks;                           ///< of the GPU under load; "throttled: …" where it is
+  double gemm_tflops = -1;
+  double to_device_gbps = -1;
+  double to_host_gbps = -1;
+  double write_gbps = -1;
+  double free_bytes = -1;
+  double clock_s = 0;   ///< the host's clock at one moment for all, seconds
+  std::string problem;  ///< why something could not be measured
+
+  std::string serialized() const;
+  static RankMeasures parse(const std::string& text);
+};
+
+/// A collective over `ranks` ranks. GB are 10^9 bytes; `bus_gbps` is NCCL's bus bandwidth.
+struct Bandwidth {
+  std::string operation;
+  std::int64_t bytes = 0;
+  int ranks = 0;
+  double seconds = 0;
+  double bus_gbps = 0;
+  std::vector<int> wrong;  ///< ranks whose values were not what the sum or the gather must give
+};
+
+/// What two ranks sent each other at the same time, GB/s each way.
+struct PairBandwidth {
+  int a = 0;
+  int b = 0;
+  double gbps = 0;
+};
+
+/// The gate's two all-reduces; nothing where one rank has nobody to reduce with.
+struct Gate {
+  std::optional<Bandwidth> one_a_node;
+  std::optional<Bandwidth> all;
+  std::string problem;  ///< why it could not be measured
+};
+
+struct PreflightReport {
+  std::vector<RankMeasures> ranks;
+  std::vector<Bandwidth> collectives;
+  std::vector<PairBandwidth> pairs;
+  std::optional<Gate> gate;
+};
+
+struct Finding {
+  bool fails = false;  ///< else a warning
+  std::string text;    ///< names the rank
+};
+
+/// What follows from the measurements; the worst first.
+struct Verdict {
+  std::vector<Finding> findings;
+  int exit_code = 0;
+  /// "preflight: PASS: 8 ranks on 2 nodes, …"
+  std::string line;
+};
+
+/// bytes moved a second over a link, from a collective's time: total bytes / time x 2(n-1)/n for all-reduce, x (n-1)/n
+/// for reduce-scatter and all-gather (nccl-tests, PERFORMANCE.md); GB/s.
+double bus_bandwidth(const std::string& operation, std::int64_t bytes, int ranks, double seconds);
+double median(std::vector<double> values);
+
+Verdict judge(const PreflightReport& report, const setup::PreflightOptions& options);
+/// Tables for people, without the verdict.
+std::string report_text(const PreflightReport& report);
+/// The file preflight.json.
+std::string report_json(const PreflightReport& report, const Verdict& verdict);
+
+}  // namespace preflight
+CAPSTAN_END_NAMESPACE

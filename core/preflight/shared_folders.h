@@ -1,0 +1,27 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace preflight {
+
+/// Folders that a run writes to.
+struct FolderFacts {
+  std::filesystem::path run;    ///< run.dir
+  std::filesystem::path cache;  ///< empty: none
+  bool in_slurm = false;        ///< on a cluster $HOME is small and slow
+};
+
+/// What may go wrong with them later: under `home` on a cluster, or less than `least` bytes free (by default 2 GiB: a
+/// run's logs and a small model's weights). Folders that do not exist yet are judged by the nearest one above.
+std::vector<std::string> folder_warnings(const FolderFacts& folders, const std::filesystem::path& home,
+                                         double least = 2.0 * 1024 * 1024 * 1024);
+
+/// Bytes that an unprivileged user may still write where `folder` is or will be; negative where that is not known.
+double free_bytes(const std::filesystem::path& folder);
+
+}  // namespace preflight
+CAPSTAN_END_NAMESPACE

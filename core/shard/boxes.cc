@@ -1,0 +1,93 @@
+#include "shard/boxes.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace capstan::shard {
+namespace {
+
+// Frozen records are the same on all ranks, whatever is local.
+std::vector<layout::Axis> own_axes(const layout::Param& record) {
+  return record.trainable ? record.local_axes : std::vector<layout::Axis>{};
+}
+
+// The data axes whose ranks hold the same box of a record.
+std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Layout& layout) {
+  auto apart = own_axes(record);
+  for (const auto& cut : layout.cuts) apart.insert(apart.end(), cut.axes.begin(), cut.axes.end());
+  std::vector<layout::Axis> same;
+  std::copy_if(record.data_axes.begin(), record.data_axes.end(), std::back_inserter(same),
+               [&](layout::Axis axis) { return !layout::has_axis(apart, axis); });
+  return same;
+}
+
+// Is this rank the one that writes a record of which `before` of all elements come before? Ranks that hold the same
+// share the work: each has a run of records, of about as many elements.
+bool writes_record(const layout::Param& record, const layout::Layout& layout, double before,
+                   const EngineOptions& options) {
+  const auto same = sharers(record, layout);
+  auto axes = own_axes(record);
+  axes.insert(axes.end(), same.begin(), same.end());
+  const int writer = static_cast<int>(before * options.mesh.size(same));
+  return layout.with({0, axes}).counts(options.mesh, options.rank) &&
+         options.mesh.position(options.rank, same) == writer;
+}
+
+std::int64_t all_elements(const ShardPlan& plan) {
+  std::int64_t sum = 0;
+  for (const auto& bucket : plan.buckets) {
+    for (const auto& planned : bucket.weights) sum += planned.weight->numel();
+  }
+  return sum;
+}
+
+}  // namespace
+
+void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
+              const std::function<void(const HeldBox&)>& visit) {
+  const auto all = static_cast<double>(all_elements(plan));
+  std::int64_t before = 0;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const auto& bucket = plan.buckets[b];
+    const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
+    const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
+    for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
+      const auto& planned = bucket.weights[w];
+      const auto& records = planned.weight->records();
+      for (std::size_t r = 0; r < records.size(); ++r) {
+        const auto& record = records[r];
+        const double place = static_cast<double>(before) / all;
+        before += record.numel();
+        if (only_trainable && !bucket.trainable) continue;
+        auto layout = sharded ? record.sharded(options.mesh) : record.compute;
+        auto box = layout.box(record.shape, options.mesh, options.rank);
+        if (box.empty()) continue;
+        const auto& shard = bucket.shards(planned, position)[r];
+        const bool writes = writes_record(record, layout, place, options);
+        visit({b, w, record, std::move(layout), std::move(box), sharded ? shard.in_shard : shard.in_full, writes,
+               options.mesh.position(options.rank, own_axes(record))});
+      }
+    }
+  }
+}
+
+bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options) {
+  auto axes = bucket.axes;
+  axes.insert(axes.end(), record.local_axes.begin(), record.local_axes.end());
+  return record.compute.with({0, axes}).counts(options.mesh, options.rank);
+}
+
+std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable) {
+  std::int64_t bytes = 0;
+  each_box(plan, options, Of::parameters, only_trainable, [&](const HeldBox& held) {
+    if (!held.writes_to_checkpoint) return;
+    const auto& bucket = plan.buckets[held.bucket];
+    const auto size = static_cast<std::int64_t>(c10::elementSize(bucket.parameters.master));
+    const auto tensors = bucket.trainable ? 1 + static_cast<std::int64_t>(states) : 1;
+    bytes += held.box.numel() * size * tensors;
+  });
+  return bytes;
+}
+
+}  // namespace capstan::shard

@@ -1,0 +1,40 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "shard/plan.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// A record's box that a rank holds, in the weight's Slice: elements [begin, begin + box.numel()).
+struct HeldBox {
+  std::size_t bucket;
+  std::size_t weight;
+  const layout::Param& record;
+  layout::Layout layout;
+  layout::Box box;
+  std::int64_t begin;
+  bool writes_to_checkpoint;  ///< of the ranks that hold this copy, this one does
+  int copy;                   ///< position on the record's local axes, along which ranks keep values of their own
+};
+
+enum class Of { parameters, gradients };
+
+/// Calls visit for every record that options.rank holds something of: of the parameters (the optimizer's state lies as
+/// they do) or of the summed gradients.
+void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
+              const std::function<void(const HeldBox&)>& visit);
+
+/// Does this rank count the record's gradient in norms? Of the ranks that hold the same element of the sum, exactly one
+/// does. Ranks that differ on a local axis hold different gradients: each counts its own.
+bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options);
+
+/// Bytes that this rank gives to a checkpoint: the parameters that it writes, and `states` tensors of the optimizer's
+/// for each trainable one.
+std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable);
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,287 @@
+#include "shard/bucket_parameters.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <utility>
+
+#include "shard/fill.h"
+#include "shard/packing.h"
+
+namespace capstan::shard {
+namespace {
+
+// Gives a tensor's storage memory, or takes it away, without touching any tensor that looks at it: saved tensors
+// and the leaf itself keep pointing to the same storage (PyTorch's FSDP2 frees and refills in the same way).
+void set_storage_bytes(const at::Tensor& tensor, std::size_t bytes) {
+  auto* storage = tensor.storage().unsafeGetStorageImpl();
+  if (storage->nbytes() == bytes) return;
+  auto* allocator = c10::GetAllocator(tensor.device().type());
+  storage->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device()) : allocator->allocate(bytes));
+  storage->set_nbytes(bytes);
+}
+
+// The memory is used on the current stream, which is not the one it was allocated on.
+void note_use(const at::Tensor& tensor) {
+  const auto device = tensor.device();
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(device));
+}
+
+}  // namespace
+
+BucketParameters::BucketParameters(const BucketPlan& plan, Shared& shared, const GroupOf& group_of)
+    : plan_(plan),
+      shared_(shared),
+      label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
+      group_(group_of(plan.axes, 0)) {
+  CAPSTAN_ASSERT(group_->size() == plan.ranks);
+  if (plan.parameters.reshard_ranks == 0) return;
+  reshard_group_ = group_of(plan.axes, plan.parameters.reshard_ranks);
+  CAPSTAN_ASSERT(reshard_group_->size() == plan.parameters.reshard_ranks);
+}
+
+void BucketParameters::allocate() {
+  const auto allocated = [&](Purpose purpose) {
+    const auto* buffer = plan_.buffer(purpose);
+    return buffer ? shard::allocate(*buffer, shared_.device()) : at::Tensor();
+  };
+  masters_ = allocated(Purpose::master);
+  host_send_ = allocated(Purpose::send_on_host);
+  send_copy_ = allocated(Purpose::send_on_device);
+  if (plan_.parameters.send_from == SendFrom::host) send_copy_ = host_send_.defined() ? host_send_ : masters_;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) make_leaf(i);
+  if (!masters_.defined()) {
+    // The masters are the full parameters themselves, seen with their padding.
+    for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
+  }
+}
+
+// The full weight's leaf over a storage of its own, and an alias to write through.
+void BucketParameters::make_leaf(std::size_t i) {
+  const auto& sharding = plan_.weights[i].sharding;
+  auto& weight = *plan_.weights[i].weight;
+  Leaf leaf;
+  const auto flat = shard::allocate(*plan_.buffer(Purpose::full_parameters, i), shared_.device());
+  leaf.alias = flat.narrow(0, 0, sharding.numel);
+  leaf.tensor =
+      at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, c10::contiguous_strides(sharding.shape));
+  leaf.tensor.set_requires_grad(plan_.trainable);
+  weight.bind(leaf.tensor);
+  if (plan_.shards_param) set_storage_bytes(leaf.tensor, 0);
+  leaves_.push_back(std::move(leaf));
+}
+
+at::Tensor BucketParameters::master_slice(std::size_t i, bool unpadded) const {
+  const auto& planned = plan_.weights[i];
+  if (plan_.gathers()) return masters_.narrow(0, planned.shard_offset, planned.sharding.shard_elements);
+  const auto size = unpadded ? planned.sharding.numel : planned.sharding.full_elements;
+  if (masters_.defined()) return masters_.narrow(0, planned.full_offset, size);
+  return padded_leaf(i).narrow(0, 0, size);
+}
+
+// A record's elements of this rank's masters.
+at::Tensor BucketParameters::fill_target(std::size_t i, std::size_t record) const {
+  const auto& planned = plan_.weights[i];
+  if (plan_.gathers()) {
+    const auto& shard = plan_.shards(planned, position())[record];
+    return master_slice(i, true).narrow(0, shard.in_shard, shard.numel);
+  }
+  const auto begin = plan_.shards(planned, 0)[record].in_full;
+  std::int64_t numel = 0;
+  for (int r = 0; r < plan_.ranks; ++r) numel += plan_.shards(planned, r)[record].numel;
+  return master_slice(i, true).narrow(0, begin, numel);
+}
+
+void BucketParameters::fill(layout::Source& source) {
+  std::vector<FillTask> tasks;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& records = plan_.weights[i].weight->records();
+    for (std::size_t j = 0; j < records.size(); ++j) {
+      const auto& record = records[j];
+      const auto layout = plan_.gathers() ? record.sharded(shared_.options.mesh) : record.compute;
+      auto out = fill_target(i, j);
+      if (out.numel() == 0) continue;
+      tasks.push_back({&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
+    }
+  }
+  fill_all(source, tasks);
+  if (plan_.on_host) publish_from_host();
+  publish();
+}
+
+std::vector<std::string> BucketParameters::fill_from_first(layout::Source& source, comm::Group& everyone) {
+  fill(source);
+  std::vector<std::string> differing;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& records = plan_.weights[i].weight->records();
+    for (std::size_t j = 0; j < records.size(); ++j) {
+      const auto& record = records[j];
+      const auto box = record.compute.box(record.shape, shared_.options.mesh, shared_.options.rank);
+      const auto dtype = plan_.parameters.master;
+      auto full = at::zeros({box.numel()}, at::TensorOptions().dtype(dtype).device(shared_.device()));
+      if (everyone.rank() == 0 && box.numel() > 0) source.fill(record, box, full);
+      everyone.broadcast(full, 0, cat("broadcast ", shared_.options.owner(), " ", record.name));
+      const auto mine = fill_target(i, j);
+      if (plan_.gathers()) {
+        auto shard = plan_.shards(plan_.weights[i], position())[j];
+        shard.in_full -= plan_.shards(plan_.weights[i], 0)[j].in_full;
+        full = shard.of_full(full).reshape({-1});
+      }
+      const auto theirs = full.to(mine.device());
+      if (at::equal(mine, theirs)) continue;
+      differing.push_back(record.name);
+      mine.copy_(theirs);
+    }
+  }
+  if (plan_.on_host) publish_from_host();
+  publish();
+  return differing;
+}
+
+void BucketParameters::publish() {
+  if (plan_.gathers()) {
+    if (!plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
+    regather_ = at::Tensor();
+    return;
+  }
+  if (!masters_.defined()) return;
+  Moves moves;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) moves.add(leaves_[i].alias, master_slice(i, true));
+  moves.run(true);
+}
+
+void BucketParameters::publish_from_host() {
+  cast_to_send(0, plan_.shard_elements);
+  send_up();
+}
+
+void BucketParameters::cast_to_send(std::int64_t begin, std::int64_t elements) {
+  if (host_send_.defined()) host_send_.narrow(0, begin, elements).copy_(masters_.narrow(0, begin, elements));
+}
+
+at::Tensor BucketParameters::send_slice(std::size_t i) const {
+  const auto& planned = plan_.weights[i];
+  return host_send_.defined() ? host_send_.narrow(0, planned.shard_offset, planned.sharding.shard_elements)
+                              : at::Tensor();
+}
+
+void BucketParameters::send_up() {
+  if (plan_.parameters.send_from != SendFrom::device_copy) return;
+  const SideStream::Use on_stream(shared_.streams.transfer, false);
+  send_copy_.copy_(host_send_.defined() ? host_send_ : masters_, /*non_blocking=*/true);
+  uploaded_.record(shared_.device());
+}
+
+// With the limit, memory comes from the stream that computes: what that one has freed can be used, and the gather
+// waits for it. Without, it comes from the side stream's own, and the gather waits for nothing but the last update.
+void BucketParameters::take_memory() {
+  if (!plan_.shards_param) return;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    set_storage_bytes(leaves_[i].tensor, static_cast<std::size_t>(plan_.buffer(Purpose::full_parameters, i)->bytes()));
+  }
+}
+
+void BucketParameters::release() {
+  const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.streams.gather.beside();
+  for (auto& leaf : leaves_) {
+    if (foreign) note_use(leaf.tensor);
+    set_storage_bytes(leaf.tensor, 0);
+  }
+}
+
+void BucketParameters::prefetch(bool keep) {
+  const at::NoGradGuard no_grad;
+  if (await_update_) await_update_();
+  const bool limited = shared_.options.policy.limit_all_gathers;
+  if (limited) take_memory();
+  const SideStream::Use on_stream(shared_.streams.gather, limited);
+  if (!limited) {
+    shared_.updated.wait(shared_.device());
+    take_memory();
+  }
+  if (plan_.parameters.in_place) {
+    gather_in_place();
+  } else {
+    gather_staged(keep);
+  }
+  gathered_.record(shared_.device());
+}
+
+// Every record's shards go to where they belong. A weight whose shards don't lie side by side comes through staging.
+void BucketParameters::gather_in_place() {
+  const auto mine = shard_to_send();
+  std::vector<at::Tensor> out;
+  std::vector<at::Tensor> in;
+  std::vector<std::size_t> staged;
+  std::int64_t used = 0;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    if (!planned.sharding.in_place) {
+      const auto size = planned.sharding.shard_elements;
+      out.push_back(shared_.gather_staging.narrow(0, used, size * plan_.ranks));
+      in.push_back(mine.narrow(0, planned.shard_offset, size));
+      staged.push_back(i);
+      used += size * plan_.ranks;
+      continue;
+    }
+    const auto flat = padded_leaf(i);
+    for (const auto& shard : plan_.shards(planned, 0)) {
+      const auto stride = planned.sharding.strides[shard.record];
+      if (stride == 0) continue;
+      out.push_back(flat.narrow(0, shard.in_full, stride * plan_.ranks));
+      in.push_back(mine.narrow(0, planned.shard_offset + shard.in_shard, stride));
+    }
+  }
+  group_->all_gather(out, in, label_);
+  Moves moves;
+  used = 0;
+  for (const auto i : staged) {
+    const auto& planned = plan_.weights[i];
+    const auto size = planned.sharding.shard_elements;
+    for (int r = 0; r < plan_.ranks; ++r)
+      unpack_weight(planned, r, shared_.gather_staging.narrow(0, used + r * size, size), leaves_[i].alias, moves);
+    used += size * plan_.ranks;
+  }
+  moves.run(true);
+}
+
+// The weight's storage with its padding.
+at::Tensor BucketParameters::padded_leaf(std::size_t i) const {
+  const auto& alias = leaves_[i].alias;
+  return at::empty({0}, alias.options()).set_(alias.storage(), 0, {plan_.weights[i].sharding.full_elements}, {1});
+}
+
+void BucketParameters::gather_staged(bool keep) {
+  const auto all = shared_.gather_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
+  gather_shards(all);
+  Moves moves;
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    for (int r = 0; r < plan_.ranks; ++r)
+      unpack_weight(planned, r, shard_of(plan_, planned, r, all), leaves_[i].alias, moves);
+  }
+  moves.run(true);
+  if (keep && reshard_group_) {
+    const auto mine = plan_.buffer(Purpose::regather)->elements;
+    regather_ = all.narrow(0, reshard_group_->rank() * mine, mine).clone();
+  }
+}
+
+void BucketParameters::gather_shards(const at::Tensor& all) {
+  if (regather_.defined()) {
+    reshard_group_->all_gather(all, regather_, label_);
+    regather_ = at::Tensor();
+    return;
+  }
+  group_->all_gather(all, shard_to_send(), label_);
+}
+
+at::Tensor BucketParameters::shard_to_send() {
+  const auto from = plan_.parameters.send_from;
+  if (from == SendFrom::master) return masters_.to(shared_.options.precision.compute);
+  if (from == SendFrom::device_copy) uploaded_.wait(shared_.device());
+  return send_copy_.to(shared_.device(), /*non_blocking=*/true);
+}
+
+}  // namespace capstan::shard

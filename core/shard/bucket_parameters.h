@@ -1,0 +1,93 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+#include <capstan/layout/source.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shard/shared.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// The parameters of one bucket: masters, and the full parameters that the model computes with, which are there always
+/// or between prefetch and release. GatherProtocol says when.
+class BucketParameters {
+ public:
+  BucketParameters(const BucketPlan& plan, Shared& shared, const GroupOf& group_of);
+
+  const BucketPlan& plan() const { return plan_; }
+  comm::Group& group() const { return *group_; }
+  int position() const { return group_->rank(); }
+
+  /// Allocates masters and full parameters; where these come and go they get no memory yet.
+  void allocate();
+  /// Reads this rank's boxes of every record into the masters.
+  void fill(layout::Source& source);
+  /// Gives every rank of `everyone` its boxes of what the first one's source says. Returns the names of weights of
+  /// which this rank had other values before.
+  std::vector<std::string> fill_from_first(layout::Source& source, comm::Group& everyone);
+
+  /// Starts to gather; what it takes of memory is there from now on. With `keep` a part stays behind when it is
+  /// released, from which it is gathered next time.
+  void prefetch(bool keep);
+  /// What was started can be used on the current stream from now on, until release().
+  void acquire() { gathered_.wait(shared_.device()); }
+  void release();
+  /// After the masters have changed: renews what is made of them, but for what a gather makes.
+  void publish();
+  /// Where the masters are in host memory: renews what is sent from, in the compute dtype. On the update thread.
+  void publish_from_host();
+  /// Its two parts: the cast of some elements of the shard, and the copy to the device where one is kept there.
+  void cast_to_send(std::int64_t begin, std::int64_t elements);
+  /// A weight's shard of what is cast; undefined where the masters themselves are sent.
+  at::Tensor send_slice(std::size_t i) const;
+  void send_up();
+  /// Called before a gather reads what an update writes; may wait.
+  void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }
+
+  nn::Weight& weight(std::size_t i) const { return *plan_.weights[i].weight; }
+  const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
+  /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
+  at::Tensor master_slice(std::size_t i, bool unpadded) const;
+
+ private:
+  struct Leaf {
+    at::Tensor tensor;  ///< what the model computes with: an autograd leaf
+    at::Tensor alias;   ///< [numel] on the same storage with its own version counter: refills go through it, so that
+                        ///< tensors saved for backward don't count as modified
+  };
+
+  void make_leaf(std::size_t i);
+  void take_memory();
+  void gather_in_place();
+  void gather_staged(bool keep);
+  at::Tensor padded_leaf(std::size_t i) const;
+  void gather_shards(const at::Tensor& all);
+  at::Tensor shard_to_send();
+  at::Tensor fill_target(std::size_t i, std::size_t record) const;
+
+  const BucketPlan& plan_;
+  Shared& shared_;
+  std::string label_;
+  std::shared_ptr<comm::Group> group_;
+  std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
+  std::vector<Leaf> leaves_;
+  // The plan's buffers; undefined where it has none.
+  at::Tensor masters_;
+  at::Tensor send_copy_;  ///< on the device, or host_send_, or masters_: what is sent, unless it is cast on the way
+  at::Tensor host_send_;
+  at::Tensor regather_;
+  std::function<void()> await_update_;
+  Event gathered_;
+  Event uploaded_;
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

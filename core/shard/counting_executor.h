@@ -1,0 +1,41 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "shard/executor.h"
+#include "shard/plan.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// Counts the buffers that come and go while units compute; what is there always is footprint()'s.
+class CountingExecutor : public Executor {
+ public:
+  /// Told of each buffer that is taken, and with negative bytes given back.
+  using Add = std::function<void(const Buffer& buffer, std::int64_t bytes)>;
+
+  /// `plan` must outlive it.
+  CountingExecutor(const ShardPlan& plan, Add add)
+      : plan_(plan), add_(std::move(add)), holds_regather_(plan.buckets.size(), false) {}
+
+  void prefetch(std::size_t bucket, bool keep) override;
+  void acquire(std::size_t /*bucket*/) override {}
+  void release(std::size_t bucket) override { each(bucket, Lifetime::acquired, -1); }
+  void reduce(std::size_t /*bucket*/, const Reduction& /*how*/) override {}
+
+ protected:
+  const ShardPlan& plan() const { return plan_; }
+
+ private:
+  void each(std::size_t bucket, Lifetime lifetime, int sign) const;
+
+  const ShardPlan& plan_;
+  Add add_;
+  std::vector<bool> holds_regather_;  ///< by bucket
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,133 @@
+#include "shard/gather_protocol.h"
+
+#include <ATen/core/grad_mode.h>
+#include <capstan/base/error.h>
+
+namespace capstan::shard {
+
+GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor)
+    : plan_(plan),
+      executor_(executor),
+      schedule_(plan, options.policy),
+      accumulation_(options.accumulation),
+      gathered_(plan.buckets.size()),
+      stays_(plan.runs.size(), false) {}
+
+void GatherProtocol::invalidate(std::size_t bucket) {
+  // Sharded parameters are released by now.
+  if (!plan_.buckets[bucket].shards_param) gathered_[bucket].state = State::released;
+}
+
+void GatherProtocol::gather(std::size_t bucket, bool keep) {
+  auto& gathered = gathered_[bucket];
+  if (!plan_.buckets[bucket].gathers() || gathered.state != State::released) return;
+  executor_.prefetch(bucket, keep);
+  gathered.state = State::gathering;
+}
+
+void GatherProtocol::prefetch(std::optional<std::size_t> run, bool with_grad) {
+  if (!run) return;
+  for (const auto b : plan_.runs[*run].buckets) gather(b, schedule_.needs_regather(*run, with_grad));
+}
+
+void GatherProtocol::acquire(std::size_t run, bool with_grad) {
+  for (const auto b : plan_.runs[run].buckets) {
+    if (!plan_.buckets[b].gathers()) continue;
+    auto& gathered = gathered_[b];
+    gather(b, schedule_.needs_regather(run, with_grad));
+    if (gathered.state == State::gathering) executor_.acquire(b);
+    gathered.state = State::there;
+    ++gathered.users;
+  }
+}
+
+void GatherProtocol::release(std::size_t run) {
+  for (const auto b : plan_.runs[run].buckets) {
+    if (!plan_.buckets[b].gathers()) continue;
+    auto& gathered = gathered_[b];
+    CAPSTAN_ASSERT(gathered.users > 0);
+    if (--gathered.users > 0 || !plan_.buckets[b].shards_param) continue;
+    executor_.release(b);
+    gathered.state = State::released;
+  }
+}
+
+void GatherProtocol::reduce(std::size_t bucket) {
+  const auto& gradients = plan_.buckets[bucket].gradients;
+  Reduction how;
+  how.micro_step = micro_step_;
+  how.first = micro_step_ == 0;
+  how.last = micro_step_ + 1 == accumulation_;
+  how.accumulates = gradients.accumulates;
+  how.sums = plan_.buckets[bucket].reduces() && (!gradients.accumulates || how.last);
+  how.offloads = how.sums && gradients.on_host;
+  executor_.reduce(bucket, how);
+}
+
+void GatherProtocol::before_forward(std::size_t run, bool with_grad) {
+  acquire(run, with_grad);
+  prefetch(schedule_.prefetch_in_forward(run), with_grad);
+}
+
+void GatherProtocol::after_forward(std::size_t run, bool with_grad) {
+  stays_[run] = schedule_.stays_gathered(run, with_grad);
+  if (!stays_[run]) release(run);
+}
+
+void GatherProtocol::before_backward(std::size_t run) {
+  if (!stays_[run]) acquire(run, false);
+  stays_[run] = false;
+  prefetch(schedule_.prefetch_before_backward(run), false);
+}
+
+void GatherProtocol::after_backward(std::size_t run) {
+  prefetch(schedule_.prefetch_after_backward(run), false);
+  for (const auto b : plan_.runs[run].buckets) {
+    if (!plan_.buckets[b].is_tied()) reduce(b);
+  }
+  release(run);
+}
+
+// A tied weight's gradient is complete when the backward of all its users is: at the end.
+void GatherProtocol::end_backward(std::size_t run) {
+  for (const auto b : plan_.runs[run].buckets) {
+    if (plan_.buckets[b].is_tied() && plan_.buckets[b].runs.back() == run) reduce(b);
+  }
+}
+
+class GatherProtocol::Hooks : public strategy::UnitHooks {
+ public:
+  Hooks(GatherProtocol& protocol, std::size_t unit)
+      : protocol_(protocol),
+        run_(protocol.plan_.run_of_unit[unit]),
+        first_(protocol.plan_.runs[run_].first == unit),
+        last_(protocol.plan_.runs[run_].last == unit) {}
+
+  void before_forward() override {
+    if (first_) protocol_.before_forward(run_, c10::GradMode::is_enabled());
+  }
+  void after_forward() override {
+    if (last_) protocol_.after_forward(run_, c10::GradMode::is_enabled());
+  }
+  void before_backward() override {
+    if (last_) protocol_.before_backward(run_);
+  }
+  void after_backward() override {
+    if (first_) protocol_.after_backward(run_);
+  }
+  void end_backward() override {
+    if (last_) protocol_.end_backward(run_);
+  }
+
+ private:
+  GatherProtocol& protocol_;
+  std::size_t run_;
+  bool first_;
+  bool last_;
+};
+
+std::unique_ptr<strategy::UnitHooks> GatherProtocol::hooks(std::size_t unit) {
+  return std::make_unique<Hooks>(*this, unit);
+}
+
+}  // namespace capstan::shard

@@ -1,0 +1,61 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/strategy/unit_hooks.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "shard/executor.h"
+#include "shard/plan.h"
+#include "shard/schedule.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// The one place that decides when a bucket is gathered, used, released and reduced while units compute, from the
+/// hooks around them. It knows no tensors: an executor acts.
+class GatherProtocol {
+ public:
+  /// `plan` and `executor` must outlive it.
+  GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor);
+
+  /// Around unit `unit`; hooks of units inside a run do nothing.
+  std::unique_ptr<strategy::UnitHooks> hooks(std::size_t unit);
+  /// The micro-step of the step to which what follows belongs.
+  void begin_micro_step(std::int64_t index) { micro_step_ = index; }
+  /// A bucket's shards have changed: it is gathered anew when next used.
+  void invalidate(std::size_t bucket);
+
+  // What the hooks call, by run.
+  void before_forward(std::size_t run, bool with_grad);
+  void after_forward(std::size_t run, bool with_grad);
+  void before_backward(std::size_t run);
+  void after_backward(std::size_t run);
+  void end_backward(std::size_t run);
+
+ private:
+  class Hooks;
+  enum class State { released, gathering, there };
+  struct Gathered {
+    State state = State::released;
+    int users = 0;
+  };
+
+  void gather(std::size_t bucket, bool keep);
+  void acquire(std::size_t run, bool with_grad);
+  void prefetch(std::optional<std::size_t> run, bool with_grad);
+  void release(std::size_t run);
+  void reduce(std::size_t bucket);
+
+  const ShardPlan& plan_;
+  Executor& executor_;
+  Schedule schedule_;
+  std::int64_t accumulation_;
+  std::int64_t micro_step_ = 0;
+  std::vector<Gathered> gathered_;  ///< by bucket
+  std::vector<bool> stays_;         ///< by run: gathered since forward
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

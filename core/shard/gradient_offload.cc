@@ -1,0 +1,98 @@
+#include "shard/gradient_offload.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+
+#include <algorithm>
+
+namespace capstan::shard {
+namespace {
+
+// The first elements of some memory, as another dtype.
+at::Tensor view_as(const at::Tensor& memory, c10::ScalarType dtype, std::int64_t elements) {
+  return memory.view(dtype).narrow(0, 0, elements);
+}
+
+}  // namespace
+
+void GradientOffload::allocate() {
+  for (const auto& buffer : plan_.staging) {
+    if (buffer.purpose == Purpose::offload_staging) stagings_.push_back({shard::allocate(buffer, device_), {}});
+    if (buffer.purpose == Purpose::return_staging)
+      returns_.push_back({shard::allocate(buffer, device_), nullptr, {}, {}});
+  }
+  for (const auto& bucket : plan_.buckets) {
+    if (const auto* buffer = bucket.buffer(Purpose::gradient_on_host))
+      hosts_[&bucket] = {shard::allocate(*buffer, device_), buffer->dtype, {}};
+  }
+}
+
+void GradientOffload::begin_micro_step(std::int64_t index) {
+  if (index == 0) {
+    order_.clear();
+    return;
+  }
+  brought_ = 0;
+  for (auto& into : returns_) bring_next(into);
+}
+
+at::Tensor GradientOffload::staging(const BucketPlan& bucket, c10::ScalarType dtype) {
+  staging_ = (staging_ + 1) % stagings_.size();
+  stagings_[staging_].sent.wait(device_);
+  return view_as(stagings_[staging_].memory, dtype, bucket.shard_elements);
+}
+
+void GradientOffload::bring_next(Return& into) {
+  into.owner = nullptr;
+  if (brought_ < order_.size()) bring(*order_[brought_++], into);
+}
+
+void GradientOffload::bring(const BucketPlan& bucket, Return& into) {
+  const at::NoGradGuard no_grad;
+  const SideStream::Use on_stream(streams_.bring_back, false);
+  into.read.wait(device_);
+  arrived(bucket).wait(device_);
+  const auto from = gradient(bucket);
+  view_as(into.memory, from.scalar_type(), bucket.shard_elements).copy_(from, /*non_blocking=*/true);
+  into.there.record(device_);
+  into.owner = &bucket;
+}
+
+at::Tensor GradientOffload::earlier(const BucketPlan& bucket) {
+  auto found =
+      std::find_if(returns_.begin(), returns_.end(), [&](const Return& into) { return into.owner == &bucket; });
+  if (found == returns_.end()) {
+    // Backward came here in another order than in the first micro-step. What was in this buffer comes again.
+    found = returns_.begin();
+    bring(bucket, *found);
+  }
+  found->there.wait(device_);
+  return view_as(found->memory, hosts_.at(&bucket).dtype, bucket.shard_elements);
+}
+
+void GradientOffload::release(const BucketPlan& bucket) {
+  for (auto& into : returns_) {
+    if (into.owner != &bucket) continue;
+    into.read.record(device_);
+    bring_next(into);
+  }
+}
+
+void GradientOffload::send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done) {
+  const at::NoGradGuard no_grad;
+  auto& host = hosts_.at(&bucket);
+  const SideStream::Use on_stream(streams_.transfer, false);
+  done.wait(device_);
+  host.dtype = sum.scalar_type();
+  gradient(bucket).copy_(sum, /*non_blocking=*/true);
+  host.arrived.record(device_);
+  stagings_[staging_].sent.record(device_);
+  if (std::find(order_.begin(), order_.end(), &bucket) == order_.end()) order_.push_back(&bucket);
+}
+
+at::Tensor GradientOffload::gradient(const BucketPlan& bucket) const {
+  const auto& host = hosts_.at(&bucket);
+  return view_as(host.memory, host.dtype, bucket.shard_elements);
+}
+
+}  // namespace capstan::shard

@@ -1,0 +1,71 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+
+#include <map>
+#include <vector>
+
+#include "shard/options.h"
+#include "shard/plan.h"
+#include "shard/side_streams.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// Summed gradients of buckets whose optimizer state is in host memory. The device has staging for a few shards: each
+/// is summed, measured and sent, and lies in host memory from then on. Where micro-steps add up, the earlier ones' sum
+/// comes back for the next one's reduction, ahead of it and in the order in which it went: PCIe carries it while the
+/// device computes, and results are bit-identical to those of gradients that stay.
+class GradientOffload {
+ public:
+  GradientOffload(const ShardPlan& plan, const EngineOptions& options, const SideStreams& streams)
+      : plan_(plan), device_(options.precision.device), streams_(streams) {}
+  /// Staging on the device, and the buckets' gradients in host memory.
+  void allocate();
+
+  void begin_micro_step(std::int64_t index);
+  /// Where a bucket's shard is summed: [shard_elements]. The current stream waits until what was there is sent.
+  at::Tensor staging(const BucketPlan& bucket, c10::ScalarType dtype);
+  /// What the bucket's earlier micro-steps sum up to, [shard_elements]; the current stream waits for it. Call release()
+  /// when what reads it is queued.
+  at::Tensor earlier(const BucketPlan& bucket);
+  void release(const BucketPlan& bucket);
+  /// Sends the sum to the host when `done`.
+  void send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done);
+
+  /// What was last sent: [shard_elements] in host memory, in the dtype that it was sent in. There from arrived() on.
+  at::Tensor gradient(const BucketPlan& bucket) const;
+  const Event& arrived(const BucketPlan& bucket) const { return hosts_.at(&bucket).arrived; }
+
+ private:
+  struct Host {
+    at::Tensor memory;
+    c10::ScalarType dtype;  ///< of what is there now
+    Event arrived;
+  };
+  struct Staging {
+    at::Tensor memory;
+    Event sent;
+  };
+  struct Return {
+    at::Tensor memory;
+    const BucketPlan* owner = nullptr;
+    Event there;
+    Event read;
+  };
+  void bring_next(Return& into);
+  void bring(const BucketPlan& bucket, Return& into);
+
+  const ShardPlan& plan_;
+  c10::Device device_;
+  const SideStreams& streams_;
+  std::map<const BucketPlan*, Host> hosts_;
+  std::vector<Staging> stagings_;
+  std::size_t staging_ = 0;  ///< the one in use
+  std::vector<Return> returns_;
+  std::vector<const BucketPlan*> order_;  ///< in which the step's first micro-step sent
+  std::size_t brought_ = 0;               ///< of these, in this micro-step
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

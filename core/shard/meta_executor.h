@@ -1,0 +1,21 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "shard/counting_executor.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// For a dry run on the meta device: binds every weight to a leaf of the compute dtype there, and takes gradients away
+/// when the engine would.
+class MetaExecutor : public CountingExecutor {
+ public:
+  MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add);
+  void reduce(std::size_t bucket, const Reduction& how) override;
+
+ private:
+  std::vector<at::Tensor> held_;  ///< gradients that a reduction reads
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,210 @@
+#include "shard/resolve.h"
+
+#include <algorithm>
+
+namespace capstan::shard {
+namespace {
+
+ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  const auto& policy = options.policy;
+  ParameterPlan plan;
+  plan.master = bucket.trainable ? precision.master : precision.compute;
+  if (bucket.on_host) {
+    plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
+  } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
+    plan.send_from = SendFrom::device_copy;  // what is gathered twice a micro-step is cast once an update
+  }
+  const auto part = policy.reshard_size;
+  if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
+    plan.reshard_ranks = static_cast<int>(part);
+  plan.in_place = options.coalesce && plan.reshard_ranks == 0;
+  return plan;
+}
+
+SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
+  const bool has_seat = options.reduce_seats.contains(layout::Axis::dp);
+  if (!bucket.trainable || (bucket.ranks == 1 && bucket.copies == 1 && !bucket.shards_optim)) return SumBy::nothing;
+  if (!bucket.shards_optim)
+    return options.deterministic && !has_seat ? SumBy::reduce_scatter_all_gather : SumBy::all_reduce;
+  const auto& precision = options.precision;
+  const auto read = options.waits() ? precision.master : precision.compute;
+  const bool in_place = options.coalesce && !options.deterministic && !has_seat && precision.reduce == read;
+  return in_place ? SumBy::reduce_scatter_in_place : SumBy::reduce_scatter;
+}
+
+void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  auto& plan = bucket.gradients;
+  plan.sum_by = sum_by(bucket, options);
+  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
+  // Autograd's tensors have no padding, beyond which AdamW rounds otherwise: not where bits are promised.
+  plan.autograd = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates() &&
+                  precision.compute == precision.master && !options.deterministic;
+  plan.on_host = bucket.trainable && bucket.on_host;
+  const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
+  plan.first_dtype = narrow ? precision.reduce : precision.master;
+  plan.only_dtype = plan.partials.empty() ? plan.first_dtype : precision.master;
+  plan.adding_dtype = precision.master;
+}
+
+// On the host masters are sent from where they are, if they are in the compute dtype, or else from a cast copy.
+void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
+  const auto compute = options.precision.compute;
+  const auto [master, from, reshard_ranks, in_place] = bucket.parameters;
+  const bool casts = master != compute;
+  const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
+  if (bucket.gathers() || casts) {
+    const auto elements = bucket.gathers() ? bucket.shard_elements : bucket.full_elements;
+    const auto memory = !bucket.on_host ? Memory::device : casts ? Memory::host : pinned;
+    bucket.buffers.push_back({Purpose::master, elements, master, memory});
+  }
+  if (bucket.on_host && casts)
+    bucket.buffers.push_back({Purpose::send_on_host, bucket.shard_elements, compute, pinned});
+  if (from == SendFrom::device_copy)
+    bucket.buffers.push_back({Purpose::send_on_device, bucket.shard_elements, compute});
+  if (bucket.gathers() && (from == SendFrom::host || (from == SendFrom::master && casts)))
+    bucket.buffers.push_back(
+        {Purpose::send_temporary, bucket.shard_elements, compute, Memory::device, Lifetime::gathering});
+  if (reshard_ranks > 0) {
+    const auto elements = bucket.shard_elements * (bucket.ranks / reshard_ranks);
+    bucket.buffers.push_back({Purpose::regather, elements, compute, Memory::device, Lifetime::regather});
+  }
+  for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
+    bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements, compute,
+                              Memory::device, bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
+  }
+}
+
+// What autograd has left lies in full buffers unless it is summed at once or read as it is.
+void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
+  const auto& plan = bucket.gradients;
+  const auto master = options.precision.master;
+  if (bucket.shards_optim ? plan.accumulates : !plan.autograd)
+    bucket.buffers.push_back({Purpose::gradient_full, bucket.full_elements, master});
+  if (bucket.shards_optim && !plan.on_host)
+    bucket.buffers.push_back({Purpose::gradient_shard, bucket.shard_elements, master});
+  if (plan.on_host) {
+    const bool adds = options.accumulates() && !options.waits();
+    bucket.buffers.push_back({Purpose::gradient_on_host, bucket.shard_elements, plan.offload_dtype(!adds, true),
+                              options.policy.pin_memory ? Memory::pinned_host : Memory::host});
+  }
+  for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
+    const auto& sharding = bucket.weights[i].sharding;
+    if (plan.autograd)
+      bucket.buffers.push_back(
+          {Purpose::gradient_autograd, sharding.numel, master, Memory::device, Lifetime::always, i});
+    // As the slice that norm and rule see.
+    const auto elements = bucket.shards_optim ? sharding.shard_elements
+                          : plan.autograd     ? sharding.numel
+                                              : sharding.full_elements;
+    const auto memory = bucket.on_host ? Memory::host : Memory::device;
+    bucket.buffers.push_back({Purpose::optimizer_state, elements, master, memory, Lifetime::always, i});
+  }
+}
+
+std::int64_t gather_elements(const BucketPlan& bucket) {
+  if (!bucket.gathers()) return 0;
+  if (!bucket.parameters.in_place) return bucket.shard_elements * bucket.ranks;
+  std::int64_t sum = 0;
+  for (const auto& planned : bucket.weights)
+    sum += planned.sharding.in_place ? 0 : planned.sharding.shard_elements * bucket.ranks;
+  return sum;
+}
+
+std::int64_t reduce_elements(const BucketPlan& bucket, bool casts_or_adds) {
+  switch (bucket.gradients.sum_by) {
+    case SumBy::nothing:
+      return 0;
+    case SumBy::all_reduce:
+      return casts_or_adds ? bucket.full_elements : 0;
+    case SumBy::reduce_scatter:
+    case SumBy::reduce_scatter_all_gather:
+      return bucket.shard_elements * bucket.ranks;
+    case SumBy::reduce_scatter_in_place:
+      break;
+  }
+  // Autograd's gradients have no padding.
+  std::int64_t sum = 0;
+  for (const auto& planned : bucket.weights) {
+    const bool is_read = bucket.gradients.accumulates ? planned.sharding.in_place : planned.sharding.even;
+    sum += is_read ? 0 : planned.sharding.shard_elements * bucket.ranks;
+  }
+  return sum;
+}
+
+bool needs_sum_staging(const BucketPlan& bucket, const EngineOptions& options) {
+  const bool casts = options.precision.reduce != options.precision.master;
+  if (!bucket.shards_optim) return bucket.gradients.sum_by == SumBy::reduce_scatter_all_gather;
+  if (const auto* host = bucket.buffer(Purpose::gradient_on_host))
+    return casts && host->dtype != options.precision.reduce;
+  return casts || (options.accumulates() && !options.waits());
+}
+
+std::int64_t partial_elements(const BucketPlan& bucket) {
+  std::int64_t most = 0;
+  for (const auto& partial : bucket.gradients.partials) {
+    std::int64_t sum = 0;
+    for (const auto& record : partial.records) sum += bucket.summed_elements(record);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// Buffers for shards on their way to the host, and for what comes back to be added to. Backward makes gradients
+// somewhat faster than PCIe takes them: what waits here does not hold it up. Together they take up to half of what all
+// shards would, or two.
+void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, Buffers& staging) {
+  constexpr std::int64_t least = 2;  // one is summed while the other is sent
+  constexpr std::int64_t most = 8;
+  std::int64_t buckets = 0;
+  std::int64_t elements = 0;
+  std::int64_t largest = 0;
+  Buffer down{Purpose::offload_staging, 0, c10::ScalarType::Byte};
+  Buffer up{Purpose::return_staging, 0, c10::ScalarType::Byte};
+  for (const auto& bucket : plan.buckets) {
+    const auto* host = bucket.buffer(Purpose::gradient_on_host);
+    if (!host) continue;
+    ++buckets;
+    elements += bucket.shard_elements;
+    largest = std::max(largest, bucket.shard_elements);
+    down.elements = std::max(down.elements, host->bytes());
+    // With two micro-steps only the first one's sum comes back.
+    const auto dtype = bucket.gradients.offload_dtype(options.accumulation == 2, false);
+    up.elements = std::max(up.elements, bucket.shard_elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
+  }
+  if (buckets == 0) return;
+  const auto count = std::min(buckets, std::clamp(elements / (2 * largest), least, most));
+  const bool comes_back = options.accumulates() && !options.waits();
+  staging.insert(staging.end(), static_cast<std::size_t>(count), down);
+  if (comes_back) staging.insert(staging.end(), static_cast<std::size_t>((count + 1) / 2), up);
+}
+
+}  // namespace
+
+void resolve(BucketPlan& bucket, const EngineOptions& options) {
+  bucket.parameters = resolve_parameters(bucket, options);
+  resolve_gradients(bucket, options);
+  list_parameters(bucket, options);
+  if (bucket.trainable) list_gradients(bucket, options);
+}
+
+Buffers list_staging(const ShardPlan& plan, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  Buffer gather{Purpose::gather_staging, 0, precision.compute};
+  Buffer reduce{Purpose::reduce_staging, 0, precision.reduce};
+  Buffer sum{Purpose::sum_staging, 0, precision.reduce};
+  Buffer partial{Purpose::partial_staging, 0, precision.master};
+  const bool adds = options.accumulates() && !options.waits();
+  for (const auto& bucket : plan.buckets) {
+    gather.elements = std::max(gather.elements, gather_elements(bucket));
+    reduce.elements = std::max(reduce.elements, reduce_elements(bucket, precision.reduce != precision.master || adds));
+    if (needs_sum_staging(bucket, options)) sum.elements = std::max(sum.elements, bucket.shard_elements);
+    partial.elements = std::max(partial.elements, partial_elements(bucket));
+  }
+  Buffers staging{gather, reduce, sum, partial};
+  list_offload_staging(plan, options, staging);
+  return staging;
+}
+
+}  // namespace capstan::shard

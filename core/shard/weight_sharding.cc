@@ -1,0 +1,72 @@
+#include "shard/weight_sharding.h"
+
+#include <algorithm>
+
+namespace capstan::shard {
+namespace {
+
+std::int64_t product(const layout::Shape& shape, std::size_t begin, std::size_t end) {
+  std::int64_t out = 1;
+  for (auto d = begin; d < end; ++d) out *= shape[d];
+  return out;
+}
+
+}  // namespace
+
+std::int64_t padded(std::int64_t elements) { return (elements + 63) / 64 * 64; }
+
+at::Tensor RecordShard::of_full(const at::Tensor& flat) const {
+  if (blocks == 1) return flat.narrow(0, in_full, numel);
+  return flat.as_strided({blocks, numel / blocks}, {block_apart, 1}, flat.storage_offset() + in_full);
+}
+
+at::Tensor RecordShard::of_shard(const at::Tensor& flat) const {
+  const auto part = flat.narrow(0, in_shard, numel);
+  return blocks == 1 ? part : part.view({blocks, numel / blocks});
+}
+
+RecordShard RecordShard::block(std::int64_t i) const {
+  const auto each = numel / blocks;
+  return {record, in_shard + i * each, in_full + i * block_apart, each};
+}
+
+WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size) {
+  WeightSharding sharding;
+  sharding.ranks = group_size;
+  sharding.shards.resize(static_cast<std::size_t>(group_size));
+  std::int64_t shard_offset = 0;
+  std::int64_t rows_so_far = 0;
+  for (std::size_t i = 0; i < weight.records().size(); ++i) {
+    const auto& record = weight.records()[i];
+    const auto local = record.compute.box(record.shape, mesh, rank).size;
+    const auto dim = local.empty() ? 0 : static_cast<std::size_t>(record.sharded(mesh).cuts.back().dim);
+    const std::int64_t rows = local.empty() ? 1 : local[dim];
+    const bool empty = layout::numel(local) == 0;
+    const auto blocks = empty ? 1 : product(local, 0, dim);
+    const auto row_numel = empty ? 0 : product(local, dim + 1, local.size());  // of one block
+    const std::int64_t shard_rows = (rows + group_size - 1) / group_size;
+    for (int r = 0; r < group_size; ++r) {
+      const auto begin = std::min(r * shard_rows, rows);
+      const auto end = std::min((r + 1) * shard_rows, rows);
+      sharding.shards[static_cast<std::size_t>(r)].push_back({i, shard_offset, sharding.numel + begin * row_numel,
+                                                              (end - begin) * row_numel * blocks, blocks,
+                                                              rows * row_numel});
+    }
+    const bool is_even = rows % group_size == 0 && (blocks == 1 || group_size == 1);
+    sharding.even = sharding.even && is_even;
+    sharding.in_place = sharding.in_place && (is_even || (blocks == 1 && i + 1 == weight.records().size()));
+    const auto stride = shard_rows * row_numel * blocks;
+    sharding.strides.push_back(stride);
+    sharding.full_elements = std::max(sharding.full_elements, sharding.numel + group_size * stride);
+    shard_offset += stride;
+    sharding.numel += layout::numel(local);
+    rows_so_far += local.empty() ? 1 : local.front();
+    if (i == 0) sharding.shape = local;
+  }
+  if (!sharding.shape.empty()) sharding.shape.front() = rows_so_far;
+  sharding.shard_elements = padded(shard_offset);
+  sharding.full_elements = padded(sharding.in_place ? sharding.full_elements : sharding.numel);
+  return sharding;
+}
+
+}  // namespace capstan::shard

@@ -1,0 +1,58 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/mesh.h>
+#include <capstan/nn/weight.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// A rank's shard of a record: together in the rank's shard of a weight, in the full weight in equal blocks (one, where
+/// dimension 0 is sharded).
+struct RecordShard {
+  std::size_t record = 0;        ///< index into the weight's records
+  std::int64_t in_shard = 0;     ///< offset in the rank's shard of the weight, elements
+  std::int64_t in_full = 0;      ///< offset of the first block in the rank's full (compute) weight, elements
+  std::int64_t numel = 0;        ///< of all blocks; may be 0
+  std::int64_t blocks = 1;       ///< at least 1
+  std::int64_t block_apart = 0;  ///< from one block's begin to the next one's in the full weight, elements
+
+  /// Its elements in a flat full weight, and in a flat shard of the weight: views of one shape.
+  at::Tensor of_full(const at::Tensor& flat) const;
+  at::Tensor of_shard(const at::Tensor& flat) const;
+  /// Block `i` as a shard of its own.
+  RecordShard block(std::int64_t i) const;
+};
+
+/// How one weight is sharded over the `ranks` of its data group: each record along one dimension (Param::sharded) by
+/// layout::Cut's rule, a rank's shards of the records of a fused group side by side. Every rank's shard has the same
+/// size.
+///
+/// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal shards, and ATen's CPU
+/// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail, sharded or not.
+struct WeightSharding {
+  int ranks = 1;
+  std::vector<std::vector<RecordShard>> shards;  ///< by rank of the group, one a record
+  std::int64_t numel = 0;                        ///< of the full weight
+  std::int64_t shard_elements = 0;               ///< of a rank's shard, padded
+  std::int64_t full_elements = 0;                ///< of the full weight, padded
+  std::vector<std::int64_t> shape;               ///< of the full weight as the layer uses it
+  /// Each record's shards, one rank's after the other's, are the record itself: `strides` elements apart, the last
+  /// record's end in its padding. Then collectives can read and write the full weight in place.
+  bool in_place = true;
+  bool even = true;                   ///< … and nothing is padded at all
+  std::vector<std::int64_t> strides;  ///< by record: elements of each rank's shard, padding included
+};
+
+/// Sizes follow from the records' compute layouts on this rank.
+WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size);
+
+/// `elements` rounded up to a multiple of 64.
+std::int64_t padded(std::int64_t elements);
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

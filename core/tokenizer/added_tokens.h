@@ -1,0 +1,47 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/characters.h"
+#include "tokenizer/tokenizer_spec.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace tokenizer {
+
+/// Finds added tokens in a text: from left to right, at each place the longest, and of equal ones the first added.
+class AddedTokens {
+ public:
+  AddedTokens();
+  /// `pattern`: what is looked for, the token's content or its normalized form; never empty.
+  void add(const AddedToken& token, std::string_view pattern);
+
+  struct Part {
+    std::string_view text;  ///< what lies between tokens, never empty
+    std::int32_t id = -1;   ///< or the token that stands there
+  };
+  /// The text cut at its tokens, in order. lstrip and rstrip let a token take the white space beside it.
+  std::vector<Part> cut(const CharacterClasses& classes, std::string_view text) const;
+
+ private:
+  struct Node {
+    std::map<char, std::size_t> next;
+    std::int32_t token = -1;  // index of the token that ends here
+  };
+  struct Match {
+    std::size_t end = 0;
+    std::int32_t token = -1;
+  };
+  Match longest_at(std::string_view text, std::size_t at) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_;         // nodes_[0] is the root
+  std::array<bool, 256> begins_{};  // some token begins with this byte
+};
+
+}  // namespace tokenizer
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,18 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace tokenizer {
+
+/// Bytes as the printable characters that byte-level vocabularies are written in (GPT-2's bytes_to_unicode: printable
+/// Latin-1 stands for itself, the other 68 bytes are U+0100 … U+0143 in order).
+std::string byte_level_text(std::string_view bytes);
+/// The bytes of such a text; nothing when one of its characters stands for no byte.
+std::optional<std::string> byte_level_bytes(std::string_view text);
+
+}  // namespace tokenizer
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,17 @@
+#pragma once
+#include <span>
+
+namespace capstan::tokenizer {
+
+struct CharacterRange {
+  char32_t first;
+  char32_t last;
+};
+
+// What the patterns of tokenizer.json files take characters for, in ascending ranges.
+std::span<const CharacterRange> letters();          // \p{L}
+std::span<const CharacterRange> numbers();          // \p{N}
+std::span<const CharacterRange> spaces();           // \s
+std::span<const CharacterRange> word_characters();  // the \w that single_word looks for
+
+}  // namespace capstan::tokenizer

@@ -1,0 +1,168 @@
+// Files of lines on a disk that is full for a while, or for good.
+#include <capstan/base/files.h>
+#include <capstan/base/line_file.h>
+#include <capstan/base/log.h>
+#include <capstan/base/output.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "support/errors.h"
+#include "support/file_limit.h"
+#include "support/folder.h"
+
+using namespace capstan;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A disk with so many bytes of room left.
+struct Disk {
+  std::size_t room = 0;
+  int reason = ENOSPC;
+  std::vector<std::string> said;
+
+  LineFile::Settings settings(std::size_t most_held = 1000) {
+    LineFile::Settings out;
+    out.most_held = most_held;
+    out.warn = [this](const std::string& text) { said.push_back(text); };
+    out.write = [this](int fd, const void* data, std::size_t size) -> ssize_t {
+      if (room == 0) {
+        errno = reason;
+        return -1;
+      }
+      const auto written = ::write(fd, data, std::min(size, room));
+      room -= static_cast<std::size_t>(written);
+      return written;
+    };
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("lines for which a disk has no room follow when it has, each whole") {
+  const test::Folder folder;
+  const auto path = folder / "lines";
+  Disk disk{.room = 7, .said = {}};
+  LineFile file(path, disk.settings());
+  file.add("first");  // 6 bytes with its end: 1 is left
+  CHECK(disk.said.empty());
+  file.add("second");
+  CHECK(read_file(path) == "first\n");  // the torn line is taken back
+  file.add("third");
+  REQUIRE(disk.said.size() == 1);  // and not once a line
+  CHECK_THAT(disk.said[0],
+             Contains(path.string() + ": cannot write it: No space is left on its file system (ENOSPC)") &&
+                 Contains("held in memory") && Contains("fix: free some space there"));
+  CHECK_THAT(file.finish(0ms), Contains(path.string() + ": 2 lines of it could not be written: No space is left"));
+  disk.room = 1000;
+  file.add("fourth");
+  CHECK(read_file(path) == "first\nsecond\nthird\nfourth\n");
+  CHECK(file.finish(0ms).empty());
+  REQUIRE(disk.said.size() == 2);
+  CHECK_THAT(disk.said[1], Contains("it can be written again; nothing of it is missing"));
+  disk.room = 0;
+  file.add("fifth");
+  CHECK(disk.said.size() == 3);
+  disk.room = 1000;  // the destructor tries once more
+}
+
+TEST_CASE("of several lines that wait those stay that were written whole") {
+  const test::Folder folder;
+  Disk disk;
+  LineFile file(folder / "lines", disk.settings());
+  for (const char* line : {"a1", "b2", "c3"}) file.add(line);
+  disk.room = 7;
+  file.add("d4");
+  CHECK(read_file(folder / "lines") == "a1\nb2\n");
+  disk.room = 7;
+  CHECK(file.close().empty());
+  CHECK(read_file(folder / "lines") == "a1\nb2\nc3\nd4\n");
+}
+
+TEST_CASE("what cannot be held is lost, counted and said at the end") {
+  const test::Folder folder;
+  Disk disk{.reason = EDQUOT, .said = {}};
+  LineFile file(folder / "lines", disk.settings(10));
+  for (const char* line : {"1234", "567", "lost", "lost"}) file.add(line);
+  CHECK(file.held() == 9);
+  disk.room = 100;
+  CHECK_THAT(file.finish(0ms), Contains("2 lines of it could not be written: The disk quota there is used up"));
+  CHECK(read_file(folder / "lines") == "1234\n567\n");
+  CHECK_THAT(disk.said.back(), Contains("2 lines of it are lost"));
+}
+
+TEST_CASE("a limit of the kernel on a file's size tears no line") {
+  const test::Folder folder;
+  const auto path = folder / "lines";
+  std::vector<std::string> said;
+  LineFile::Settings settings;
+  settings.warn = [&](const std::string& text) { said.push_back(text); };
+  LineFile file(path, settings);
+  const std::string line(60, 'x');
+  {
+    const test::FileLimit limit(100);
+    file.add(line);
+    file.add(line);
+    CHECK(read_file(path).size() == 61);
+  }
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Contains("File too large (EFBIG)"));
+  CHECK(file.finish(0ms).empty());
+  CHECK(read_file(path) == line + "\n" + line + "\n");
+}
+
+TEST_CASE("a device that is full is said at the end, and a half line of a crash ends before the next one") {
+  LineFile::Settings quiet;
+  quiet.warn = [](const std::string&) {};
+  LineFile full("/dev/full", quiet);
+  full.add("a line");
+  CHECK_THAT(full.finish(0ms), Contains("/dev/full: 1 line of it could not be written: No space is left"));
+  const test::Folder folder;
+  const auto path = folder.write("lines", "whole\nha");
+  LineFile file(path);
+  file.add("next");
+  CHECK(read_file(path) == "whole\nha\nnext\n");
+  CHECK_THAT(test::error_of([&] { LineFile(folder.path()); }), Contains("cannot write it: Is a directory"));
+}
+
+TEST_CASE("the log keeps lines for which its disk has no room") {
+  const test::Folder folder;
+  const auto path = (folder / "log").string();
+  log::configure(path, log::Level::error, 0);
+  log::info("first");
+  {
+    const test::FileLimit limit(100);
+    for (int i = 0; i < 5; ++i) log::info(cat("line ", i));
+    CHECK_THAT(log::finish(0ms), Contains(path + ": ") && Contains("could not be written: File too large"));
+  }
+  CHECK(log::finish(0ms).empty());
+  log::configure("", log::Level::warning, 0);
+  const auto lines = split(trim(read_file(path)), '\n');
+  REQUIRE(lines.size() == 6);
+  CHECK_THAT(lines[5], Contains("info: line 4"));
+}
+
+TEST_CASE("what a monitor shows follows where it was held, with nothing torn") {
+  const test::Folder folder;
+  const auto path = folder / "shown";
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+  {
+    Output output(fd);
+    output.write("step 1\n");
+    {
+      const test::FileLimit limit(10);
+      output.write("step 2\n");
+      output.write("step 3\n");
+      CHECK(read_file(path) == "step 1\nste");
+    }
+    output.write("step 4\n");
+    CHECK(read_file(path) == "step 1\nstep 2\nstep 3\nstep 4\n");
+  }
+  ::close(fd);
+}

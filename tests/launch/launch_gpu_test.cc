@@ -1,0 +1,105 @@
+#include <capstan/base/error.h>
+#include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "launch/gpu_module.h"
+#include "launch/gpu_module_elf.h"
+
+namespace {
+using capstan::comm::World;
+using capstan::launch::check_distinct_gpus;
+using capstan::launch::choose_gpu;
+using capstan::launch::GpuFacts;
+using Catch::Matchers::Contains;
+
+GpuFacts hopper(std::size_t count) {
+  GpuFacts facts;
+  facts.driver = true;
+  facts.driver_version = 13000;
+  facts.gpus.assign(count, {9, 0, "GPU-0", "NVIDIA H200", "0000:3b:00.0"});
+  return facts;
+}
+
+World local_rank(int rank, int size, const char* launcher) {
+  World world;
+  world.rank = world.local_rank = rank;
+  world.size = world.local_size = size;
+  world.host = "node7";
+  world.launcher = launcher;
+  return world;
+}
+
+TEST_CASE("gpu: each rank takes the one of its local rank") {
+  CHECK(choose_gpu(hopper(8), local_rank(0, 4, "srun"), 13) == 0);
+  CHECK(choose_gpu(hopper(8), local_rank(3, 4, "srun"), 13) == 3);
+  CHECK(choose_gpu(hopper(1), local_rank(0, 1, "alone"), 13) == 0);
+  CHECK(choose_gpu(hopper(1), local_rank(3, 4, "srun"), 13) == 0);  // --gpus-per-task=1 shows each its own
+}
+
+TEST_CASE("gpu: refusals, in words") {
+  const World third = local_rank(2, 4, "srun");
+  SECTION("no driver") {
+    GpuFacts facts;
+    facts.driver_problem = "libcuda.so.1: cannot open shared object file";
+    CHECK_THROWS_WITH(
+        choose_gpu(facts, third, 13),
+        Contains("rank 2 on node7 finds no NVIDIA driver: libcuda.so.1: cannot") && Contains("device = \"cpu\""));
+  }
+  SECTION("driver too old") {
+    GpuFacts facts = hopper(4);
+    facts.driver_version = 12040;
+    CHECK_THROWS_WITH(choose_gpu(facts, third, 13),
+                      Contains("the NVIDIA driver runs CUDA up to 12.4, this LibTorch is built for CUDA 13") &&
+                          Contains("use a LibTorch built for CUDA 12"));
+    CHECK(choose_gpu(facts, third, 12) == 2);
+  }
+  SECTION("no GPU") {
+    CHECK_THROWS_WITH(choose_gpu(hopper(0), third, 13),
+                      Contains("rank 2 on node7 sees no GPU") && Contains("#SBATCH --gpus-per-node=4"));
+  }
+  SECTION("more ranks than GPUs") {
+    CHECK_THROWS_WITH(choose_gpu(hopper(2), third, 13),
+                      Contains("rank 2 on node7 is number 2 of 4 on its node, which shows 2 GPUs") &&
+                          Contains("#SBATCH --ntasks-per-node=2, or #SBATCH --gpus-per-node=4"));
+    CHECK_THROWS_WITH(choose_gpu(hopper(1), local_rank(1, 2, "local"), 13), Contains("which shows 1 GPU"));
+  }
+  SECTION("GPU too old") {
+    GpuFacts facts = hopper(4);
+    facts.gpus[2] = {7, 0, "", "", ""};
+    CHECK_THROWS_WITH(choose_gpu(facts, third, 13), Contains("GPU 2 has compute capability 7.0; CUDA 13 needs 7.5") &&
+                                                        Contains("#SBATCH --constraint"));
+    CHECK(choose_gpu(facts, third, 12) == 2);
+  }
+}
+
+TEST_CASE("gpu: two ranks on one GPU are found") {
+  check_distinct_gpus({"node1 GPU-a", "node1 GPU-b", "node2 GPU-a"});
+  CHECK_THROWS_WITH(check_distinct_gpus({"node1 GPU-a", "node1 GPU-b", "node1 GPU-a"}),
+                    Contains("ranks 0 and 2 use the same GPU: node1 GPU-a") && Contains("--ntasks-per-node"));
+}
+
+TEST_CASE("gpu: the driver can be asked on any machine") {
+  const GpuFacts facts = capstan::launch::ask_driver();
+  CHECK(facts.driver == facts.driver_problem.empty());
+  if (!facts.driver) CHECK(facts.gpus.empty());
+}
+
+TEST_CASE("gpu: a build without the module says so") {
+  if (std::filesystem::exists(std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_cuda.so")) return;
+  CHECK_THROWS_WITH(capstan::launch::open_gpu_module({}, {}), Contains("this build has no GPU module: ") &&
+                                                                  Contains("libcapstan_cuda.so does not exist") &&
+                                                                  Contains("cmake --preset cuda"));
+}
+
+TEST_CASE("gpu: what a library needs is read from its file") {
+  const auto needed =
+      capstan::launch::needed_libraries((std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan.so").string());
+  CHECK(std::count(needed.begin(), needed.end(), "libtorch_cpu.so") == 1);
+  CHECK(capstan::launch::needed_libraries("/etc/hostname").empty());
+  CHECK(capstan::launch::needed_libraries("/does/not/exist").empty());
+}
+
+}  // namespace

@@ -1,0 +1,216 @@
+#include "launch/launch.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+using capstan::join;
+using capstan::launch::environment;
+using capstan::launch::expand_hostlist;
+using capstan::launch::Launch;
+using capstan::launch::read_launch;
+using Catch::Matchers::Contains;
+using Variables = std::map<std::string, std::string>;
+
+Launch launch(const Variables& variables) { return read_launch(environment(variables)); }
+
+Variables with(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
+/// Rank 5 of `srun -N2 --ntasks-per-node=4`, as SLURM 22.05 sets it.
+const Variables srun{{"SLURM_JOB_ID", "4711"},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_PROCID", "5"},
+                     {"SLURM_NTASKS", "8"},
+                     {"SLURM_STEP_NUM_TASKS", "8"},
+                     {"SLURM_LOCALID", "1"},
+                     {"SLURM_NODEID", "1"},
+                     {"SLURM_NNODES", "2"},
+                     {"SLURM_STEP_NUM_NODES", "2"},
+                     {"SLURM_STEP_NODELIST", "gpu[07-08]-ib"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
+                     {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.99"}};
+
+const Variables torchrun{{"RANK", "3"},
+                         {"WORLD_SIZE", "4"},
+                         {"LOCAL_RANK", "1"},
+                         {"GROUP_RANK", "1"},
+                         {"GROUP_WORLD_SIZE", "2"},
+                         {"LOCAL_WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "a"},
+                         {"MASTER_PORT", "29500"},
+                         {"TORCHELASTIC_RUN_ID", "none"},
+                         {"TORCHELASTIC_RESTART_COUNT", "2"},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+
+const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "3"},
+                       {"OMPI_COMM_WORLD_SIZE", "4"},
+                       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                       {"PMIX_NAMESPACE", "prterun-a-17@1"}};
+
+TEST_CASE("launch: srun is known by its step") {
+  const Launch found = launch(srun);
+  CHECK(found.world.launcher == "srun");
+  CHECK(found.world.rank == 5);
+  CHECK(found.world.size == 8);
+  CHECK(found.world.local_rank == 1);
+  CHECK(found.world.local_size == 4);
+  CHECK(found.world.node == 1);
+  CHECK(found.world.nodes == 2);
+  CHECK(found.world.host == "gpu08-ib");
+  CHECK(found.nodes == std::vector<std::string>{"gpu07-ib", "gpu08-ib"});
+  CHECK(found.warnings.empty());
+  CHECK(found.host.empty());  // and never the login node's SLURM_LAUNCH_NODE_IPADDR
+  CHECK(found.rendezvous("/shared/run").file == "/shared/run/rendezvous-4711.0.0");
+  CHECK(found.rendezvous("/shared/run").prefix == "capstan/4711.0.0");
+  CHECK_FALSE(found.rendezvous("/shared/run").store_exists);
+}
+
+TEST_CASE("launch: each restart of a job has its own rendezvous") {
+  CHECK(launch(with(srun, {{"SLURM_RESTART_COUNT", "3"}})).rendezvous("r").file == "r/rendezvous-4711.0.3");
+  CHECK(launch(with(srun, {{"SLURM_STEP_ID", "2"}})).rendezvous("r").file == "r/rendezvous-4711.2.0");
+}
+
+TEST_CASE("launch: uneven tasks per node") {
+  const Variables uneven = with(srun, {{"SLURM_STEP_TASKS_PER_NODE", "3(x1),5"}});
+  CHECK(launch(uneven).world.local_size == 5);
+  CHECK(launch(with(uneven, {{"SLURM_NODEID", "0"}})).world.local_size == 3);
+}
+
+TEST_CASE("launch: stale torch variables inside srun are ignored, with a warning") {
+  const Launch found = launch(with(srun, {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}));
+  CHECK(found.world.rank == 5);
+  CHECK(found.world.size == 8);
+  REQUIRE(found.warnings.size() == 1);
+  CHECK_THAT(found.warnings[0],
+             Contains("RANK, WORLD_SIZE, LOCAL_RANK are set but srun started this program: ignored"));
+}
+
+TEST_CASE("launch: MASTER_ADDR and MASTER_PORT are honoured") {
+  const auto where = launch(with(srun, {{"MASTER_ADDR", "gpu07"}, {"MASTER_PORT", "29501"}})).rendezvous("r");
+  CHECK(where.text() == "gpu07:29501");
+  CHECK(where.file.empty());
+  CHECK_THROWS_WITH(launch(with(srun, {{"MASTER_ADDR", "gpu07"}})),
+                    Contains("MASTER_ADDR is set but MASTER_PORT is not"));
+  CHECK_THROWS_WITH(launch(with(srun, {{"MASTER_PORT", "29501"}})),
+                    Contains("MASTER_PORT is set but MASTER_ADDR is not"));
+  CHECK_THROWS_WITH(launch(with(srun, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}})),
+                    Contains("MASTER_PORT is 70000, not a port"));
+  CHECK_THROWS_WITH(launch(with(srun, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "http"}})),
+                    Contains("MASTER_PORT is 'http', not a number"));
+}
+
+TEST_CASE("launch: a batch script or an allocation's shell is no step") {
+  // Seen: the batch shell has PROCID=0 and NTASKS=4 but no STEP_ID.
+  const Launch batch = launch({{"SLURM_JOB_ID", "4711"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
+  CHECK(batch.world.launcher == "alone");
+  CHECK(batch.world.size == 1);
+  REQUIRE(batch.warnings.size() == 1);
+  CHECK_THAT(batch.warnings[0], Contains("running alone inside SLURM job 4711, which has 4 task(s): write srun"));
+  CHECK(launch(with(srun, {{"SLURM_STEP_ID", "4294967290"}})).world.launcher == "alone");  // salloc's interactive step
+}
+
+TEST_CASE("launch: torchrun, outside and inside srun") {
+  for (const Variables& variables : {torchrun, with(srun, torchrun)}) {
+    const Launch found = launch(variables);
+    CHECK(found.world.launcher == "torchrun");
+    CHECK(found.world.rank == 3);
+    CHECK(found.world.size == 4);
+    CHECK(found.world.local_rank == 1);
+    CHECK(found.world.local_size == 2);
+    CHECK(found.world.node == 1);
+    CHECK(found.world.nodes == 2);
+    CHECK(found.warnings.empty());
+    const auto where = found.rendezvous("r");
+    CHECK(where.text() == "a:29500");
+    CHECK(where.store_exists);
+    CHECK(where.prefix == "capstan/none.2");
+  }
+}
+
+TEST_CASE("launch: torchrun without its run id, and without the agent's store") {
+  Variables variables = torchrun;
+  variables.erase("TORCHELASTIC_RUN_ID");
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  const Launch found = launch(variables);
+  CHECK(found.world.launcher == "torchrun");
+  CHECK_FALSE(found.rendezvous("r").store_exists);
+  variables.erase("RANK");
+  CHECK_THROWS_WITH(launch(variables), Contains("the launcher did not set RANK"));
+}
+
+TEST_CASE("launch: OpenMPI's mpirun, outside and inside an allocation") {
+  // Inside one its daemons are srun's tasks, whose variables the ranks inherit.
+  for (const Variables& variables : {mpirun, with(srun, mpirun)}) {
+    const Launch found = launch(variables);
+    CHECK(found.world.launcher == "mpi");
+    CHECK(found.world.rank == 3);
+    CHECK(found.world.size == 4);
+    CHECK(found.world.local_rank == 1);
+    CHECK(found.world.local_size == 2);
+    CHECK(found.world.node == 1);
+    CHECK(found.world.nodes == 2);
+    CHECK(found.rendezvous("r").file == "r/rendezvous-prterun-a-17@1");
+  }
+  Variables nameless = mpirun;
+  nameless.erase("PMIX_NAMESPACE");
+  CHECK_THROWS_WITH(launch(nameless), Contains("mpirun gives this run no name"));
+  CHECK(launch(with(nameless, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1234"}})).rendezvous("r").text() == "a:1234");
+}
+
+TEST_CASE("launch: a rank of capstan run -n, also inside srun") {
+  const Variables local{{"CAPSTAN_RANK", "2"}, {"CAPSTAN_WORLD_SIZE", "4"}, {"CAPSTAN_RENDEZVOUS", "127.0.0.1:4000"}};
+  for (const Variables& variables : {local, with(srun, local)}) {
+    const Launch found = launch(variables);
+    CHECK(found.world.launcher == "local");
+    CHECK(found.world.rank == 2);
+    CHECK(found.world.local_rank == 2);
+    CHECK(found.world.size == 4);
+    CHECK(found.world.local_size == 4);
+    CHECK(found.world.nodes == 1);
+    CHECK(found.rendezvous("r").text() == "127.0.0.1:4000");
+    CHECK(found.rendezvous("r").store_exists);
+  }
+  CHECK_THROWS_WITH(launch({{"CAPSTAN_RANK", "0"}, {"CAPSTAN_WORLD_SIZE", "1"}}),
+                    Contains("CAPSTAN_RANK is set but CAPSTAN_RENDEZVOUS is ''"));
+}
+
+TEST_CASE("launch: alone") {
+  const Launch found = launch({{"RANK", "3"}, {"WORLD_SIZE", "4"}});  // an old export, and nobody who launched
+  CHECK(found.world.launcher == "alone");
+  CHECK(found.world.rank == 0);
+  CHECK(found.world.size == 1);
+  CHECK(found.warnings.empty());
+}
+
+TEST_CASE("launch: contradictions") {
+  CHECK_THROWS_WITH(launch(with(srun, {{"SLURM_PROCID", "8"}})),
+                    Contains("SLURM_PROCID=8 and SLURM_NTASKS=8 contradict each other"));
+  CHECK_THROWS_WITH(launch(with(torchrun, {{"RANK", "four"}})), Contains("RANK is 'four', not a number"));
+  CHECK_THROWS_WITH(launch(with(mpirun, {{"OMPI_COMM_WORLD_RANK", "-1"}})),
+                    Contains("OMPI_COMM_WORLD_RANK is '-1', not a number"));
+}
+
+TEST_CASE("launch: host lists") {
+  const auto expanded = [](const std::string& text) { return join(expand_hostlist(text), " "); };
+  CHECK(expanded("localhost") == "localhost");
+  CHECK(expanded("a,b7") == "a b7");
+  CHECK(expanded("n[1-3]") == "n1 n2 n3");
+  CHECK(expanded("n[08-11,3]") == "n08 n09 n10 n11 n3");
+  CHECK(expanded("n[1-2]-ib,login") == "n1-ib n2-ib login");
+  CHECK(expanded("r[1-2]n[1-2].x") == "r1n1.x r1n2.x r2n1.x r2n2.x");
+  CHECK(expanded("n[7]") == "n7");
+  for (const char* bad : {"n[1-2", "n1]", "n[[1]]", "n[2-1]", "n[a-b]", "n[]", "a,,b", "n[1-2-3]"}) {
+    CHECK_THROWS_WITH(expand_hostlist(bad), Contains("the host list '"));
+  }
+}
+
+}  // namespace

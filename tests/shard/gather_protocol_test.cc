@@ -1,0 +1,166 @@
+// What the hooks around units ask of an executor, call by call.
+#include "shard/gather_protocol.h"
+
+#include <ATen/core/grad_mode.h>
+#include <capstan_catch.h>
+
+#include <string>
+#include <utility>
+
+#include "shard/rig.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+// Buckets of the tiny chain: 0 table (tied: the head uses it too), 1 layer1, 2 layer2, 3 the head's own.
+class Recorder : public shard::Executor {
+ public:
+  void prefetch(std::size_t bucket, bool keep) override { note(keep ? "prefetch, keep " : "prefetch ", bucket); }
+  void acquire(std::size_t bucket) override { note("acquire ", bucket); }
+  void release(std::size_t bucket) override { note("release ", bucket); }
+  void reduce(std::size_t bucket, const shard::Reduction& how) override {
+    note("reduce ", bucket);
+    reductions.push_back(how);
+  }
+  std::vector<std::string> taken() { return std::exchange(calls_, {}); }
+  std::vector<shard::Reduction> reductions;
+
+ private:
+  void note(const std::string& call, std::size_t bucket) { calls_.push_back(call + std::to_string(bucket)); }
+  std::vector<std::string> calls_;
+};
+
+struct Case {
+  explicit Case(int stage, int offload = 0, const std::function<void(shard::EngineOptions&)>& change = {})
+      : chain(rig_chain({})),
+        options(options_of(stage, offload, change)),
+        plan(shard::make_plan(pointers(chain), options)),
+        protocol(plan, options, recorder) {
+    for (std::size_t i = 0; i < chain.size(); ++i) hooks.push_back(protocol.hooks(i));
+  }
+  static shard::EngineOptions options_of(int stage, int offload,
+                                         const std::function<void(shard::EngineOptions&)>& change) {
+    shard::EngineOptions options;
+    options.mesh = layout::Mesh({1, 2, 1, 1});
+    set_stage(options.policy, stage, offload);
+    if (change) change(options);
+    return options;
+  }
+  void forward() {
+    for (auto& unit : hooks) {
+      unit->before_forward();
+      unit->after_forward();
+    }
+  }
+  void backward() {
+    for (std::size_t i = hooks.size(); i-- > 0;) {
+      hooks[i]->before_backward();
+      hooks[i]->after_backward();
+    }
+    for (auto& unit : hooks) unit->end_backward();
+  }
+
+  TinyChain chain;
+  shard::EngineOptions options;
+  shard::ShardPlan plan;
+  Recorder recorder;
+  shard::GatherProtocol protocol;
+  std::vector<std::unique_ptr<strategy::UnitHooks>> hooks;
+};
+
+using Calls = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("stage 3: each run is gathered ahead, released, and gathered again for its backward") {
+  Case test(3);
+  test.forward();
+  // The head is the first of backward: it stays, the table with it.
+  CHECK(test.recorder.taken() == Calls{"prefetch, keep 0", "acquire 0", "prefetch, keep 1", "release 0", "acquire 1",
+                                       "prefetch, keep 2", "release 1", "acquire 2", "prefetch 0", "prefetch 3",
+                                       "release 2", "acquire 0", "acquire 3"});
+  test.backward();
+  CHECK(test.recorder.taken() == Calls{"prefetch 2", "reduce 3", "release 0", "release 3", "acquire 2", "prefetch 1",
+                                       "reduce 2", "release 2", "acquire 1", "prefetch 0", "reduce 1", "release 1",
+                                       "acquire 0", "release 0", "reduce 0"});
+}
+
+TEST_CASE("evaluation keeps nothing, and asks for no backward") {
+  Case test(3);
+  const at::NoGradGuard no_grad;
+  test.forward();
+  CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "release 0", "acquire 1", "prefetch 2",
+                                       "release 1", "acquire 2", "prefetch 0", "prefetch 3", "release 2", "acquire 0",
+                                       "acquire 3", "release 0", "release 3"});
+}
+
+TEST_CASE("a tied bucket that two users hold is released by the last") {
+  Case test(3, 0, [](shard::EngineOptions& options) { options.policy.reshard_after_forward = false; });
+  test.forward();
+  CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "acquire 1", "prefetch 2", "acquire 2",
+                                       "prefetch 3", "acquire 3"});
+  test.backward();
+  CHECK(test.recorder.taken() ==
+        Calls{"reduce 3", "release 3", "reduce 2", "release 2", "reduce 1", "release 1", "release 0", "reduce 0"});
+}
+
+TEST_CASE("stages 1 and 2: parameters are gathered once after an update, and never released") {
+  const int stage = GENERATE(1, 2);
+  Case test(stage);
+  const Calls gathers{"prefetch, keep 0", "acquire 0", "prefetch, keep 1", "acquire 1",
+                      "prefetch, keep 2", "acquire 2", "prefetch 3",       "acquire 3"};
+  const Calls reduces{"reduce 3", "reduce 2", "reduce 1", "reduce 0"};
+  test.forward();
+  CHECK(test.recorder.taken() == gathers);
+  test.backward();
+  CHECK(test.recorder.taken() == reduces);
+  test.forward();
+  CHECK(test.recorder.taken() == Calls{});
+  for (std::size_t b = 0; b < test.plan.buckets.size(); ++b) test.protocol.invalidate(b);
+  test.forward();
+  CHECK(test.recorder.taken() == gathers);
+}
+
+TEST_CASE("nothing sharded: gradients alone move") {
+  Case test(0);
+  test.forward();
+  CHECK(test.recorder.taken() == Calls{});
+  test.backward();
+  CHECK(test.recorder.taken() == Calls{"reduce 3", "reduce 2", "reduce 1", "reduce 0"});
+}
+
+TEST_CASE("accumulation and offload: when gradients are added up, summed and sent") {
+  const auto reduce = GENERATE(shard::ReduceWhen::step, shard::ReduceWhen::micro_step);
+  const bool once = reduce == shard::ReduceWhen::step;
+  const int offload = GENERATE(0, 1);
+  Case test(2, offload, [&](shard::EngineOptions& options) {
+    options.accumulation = 3;
+    options.reduce = reduce;
+  });
+  for (std::int64_t micro = 0; micro < 3; ++micro) {
+    test.protocol.begin_micro_step(micro);
+    test.forward();
+    test.backward();
+  }
+  REQUIRE(test.recorder.reductions.size() == 3 * 4);
+  for (std::size_t i = 0; i < test.recorder.reductions.size(); ++i) {
+    const auto& how = test.recorder.reductions[i];
+    const auto micro = i / 4;
+    CHECK(how.micro_step == static_cast<std::int64_t>(micro));
+    CHECK(how.first == (micro == 0));
+    CHECK(how.last == (micro == 2));
+    CHECK(how.accumulates == once);
+    CHECK(how.sums == (!once || micro == 2));
+    CHECK(how.offloads == (how.sums && offload == 1));
+  }
+}
+
+TEST_CASE("hooks inside a run of several units do nothing") {
+  Case test(3, 0, [](shard::EngineOptions& options) { options.policy.units_per_bucket = 4; });
+  REQUIRE(test.plan.runs.size() == 1);
+  test.forward();
+  test.backward();
+  CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "reduce 0", "release 0"});
+}
