@@ -75,14 +75,16 @@ class Qwen3 : public nn::Decoder {
     nn::check_rotary_scaling(options_, diagnostics);
     if (!options_->has_experts()) return;
     nn::check_routers(options_, diagnostics);
-    if (options_->sparse_step != 1)
+    if (options_->sparse_step != 1) {
       diagnostics.add(options_.where(&Qwen3Options::sparse_step),
                       cat("model.sparse_step is ", options_->sparse_step, ": blocks without experts are not supported"),
                       "set sparse_step = 1");
-    if (!options_->dense_layers.empty())
+    }
+    if (!options_->dense_layers.empty()) {
       diagnostics.add(options_.where(&Qwen3Options::dense_layers),
                       "model.dense_layers is not empty: blocks without experts are not supported",
                       "set dense_layers = []");
+    }
   }
 
  protected:
