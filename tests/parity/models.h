@@ -35,6 +35,12 @@ inline const std::vector<Case> cases{
     {"mixtral", "mixtral"},
     {"mixtral-aux", "mixtral"},
     {"mixtral-top-3", "mixtral"},
+    {"qwen3", "qwen3"},
+    {"qwen3-biases", "qwen3"},
+    {"qwen3-moe", "qwen3"},
+    {"qwen3-moe-aux", "qwen3"},
+    {"olmo2", "olmo2"},
+    {"olmo2-biases", "olmo2"},
 };
 
 /// The reference folders, made once.

@@ -42,6 +42,10 @@ const Case cases[] = {
     {"mixtral", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\"]\n",
      "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\n"
      "modules_to_save = [\"o_proj\"]\n"},
+    {"qwen3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc2\"]\nmodules_to_save = [\"q_norm\"]\n"},
+    {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
 };
 
 const fs::path& folders() {

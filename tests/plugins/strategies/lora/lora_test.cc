@@ -30,6 +30,10 @@ const std::string bloom = "[model]\nplugin = \"bloom\"\nhidden_size = 12\nnum_he
 const std::string mixtral =
     "[model]\nplugin = \"mixtral\"\nhidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\n" + sizes;
 
+const std::string qwen3 =
+    "[model]\nplugin = \"qwen3\"\nhidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nhead_dim = 4\n" + sizes;
+const std::string olmo2 = "[model]\nplugin = \"olmo2\"\nhidden_size = 18\nnum_heads = 3\nff_dim = 22\n" + sizes;
+
 std::string lora(const std::string& options) { return "[strategy.lora]\nrank = 3\ninit = \"random\"\n" + options; }
 
 struct Case {
@@ -45,6 +49,10 @@ const std::vector<Case> cases{
                                              "rank_stabilised = true\n")},
     {"bloom, biases", bloom + lora("targets = [\"query_key_value\"]\nbias = \"lora_only\"\n")},
     {"mixtral, experts", mixtral + lora("targets = [\"linear_qkv\", \"experts\", \"gate\"]\n")},
+    {"qwen3, everything", qwen3 + "ff_dim = 22\n" + lora("targets = [\"all-linear\"]\ndropout = 0.1\n")},
+    {"qwen3, experts", qwen3 + "model_type = \"qwen3_moe\"\nexpert_dim = 10\nnum_experts = 3\n" +
+                           lora("targets = [\"q_proj\", \"experts\", \"gate\"]\n")},
+    {"olmo2, a module, norms", olmo2 + lora("targets = [\"k_proj\"]\nmodules_to_save = [\"q_norm\"]\n")},
     {"mixtral, experts, dropout", mixtral + lora("targets = [\"experts\"]\ndropout = 0.3\n")},
 };
 
