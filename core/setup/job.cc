@@ -19,12 +19,11 @@
 #include "setup/open_tokenizer.h"
 #include "setup/precision.h"
 #include "setup/resume.h"
+#include "setup/seats.h"
 #include "setup/start_values.h"
 
 namespace capstan::setup {
 namespace {
-
-constexpr std::size_t train_states = 2;  // AdamW's
 
 // Takes the options of `schema` out of a section: those are the host's, the rest is the plugin's.
 config::Section take(config::Section& section, const config::Schema& schema) {
@@ -359,7 +358,7 @@ Job prepare(const JobRequest& request, plugin::Host& host, Diagnostics& diagnost
   bool fits_together = false;
   collect(diagnostics, [&] {
     settle_saving(job);
-    auto prediction = predict(job, train_states);
+    auto prediction = predict(job, optimizer_rule(job)->states());
     job.footprints = std::move(prediction.footprints);
     job.model_changes = std::move(prediction.changes);
     job.activations = prediction.activations;

@@ -98,6 +98,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   session.state = std::make_unique<StateStore>(session.device);
   auto options = engine_options(job, session.device);
   take_seats(job, session, options);
+  session.rule = optimizer_rule(job);
   const auto units = pointers(session.units);
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });

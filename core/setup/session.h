@@ -47,7 +47,7 @@ struct Session {
   std::shared_ptr<MeshGroups> groups;
   std::unique_ptr<StateStore> state;              ///< strategies' own tensors
   std::vector<StepHooksOf> steps;                 ///< of the strategies that have any
-  std::unique_ptr<strategy::OptimizerRule> rule;  ///< a strategy's; null: core's AdamW
+  std::unique_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
   std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;

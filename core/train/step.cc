@@ -11,8 +11,6 @@ namespace capstan::train {
 Step::Step(const setup::Job& job, setup::Session& session)
     : job_(job),
       session_(session),
-      adamw_(*job.optimizer),
-      rule_(session.rule ? *session.rule : adamw_),
       updates_(*job.optimizer, setup::loss_scaling_of(*job.train).value(), session.device),
       counts_(speaks_for_coordinate(job)) {}
 
@@ -69,9 +67,9 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   const auto update = updates_.next(lr, result.numbers);
   if (session_.steps.empty()) {
-    session_.engine->update(rule_, update);
+    session_.engine->update(*session_.rule, update);
   } else {
-    session_.engine->update(rule_, update, [&] { after_step(input, update); });
+    session_.engine->update(*session_.rule, update, [&] { after_step(input, update); });
   }
   const auto& n = result.numbers;
   result.numbers =

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "setup/session.h"
-#include "train/adamw.h"
 #include "train/feed.h"
 #include "train/updates.h"
 
@@ -40,7 +39,7 @@ class Step {
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
   const Updates& updates() const { return updates_; }
-  const strategy::OptimizerRule& rule() const { return rule_; }
+  const strategy::OptimizerRule& rule() const { return *session_.rule; }
 
  private:
   std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
@@ -48,8 +47,6 @@ class Step {
 
   const setup::Job& job_;
   setup::Session& session_;
-  AdamW adamw_;
-  strategy::OptimizerRule& rule_;  ///< AdamW, or a strategy's
   Updates updates_;
   std::function<void()> before_update_;
   bool counts_;
