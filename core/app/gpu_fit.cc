@@ -29,13 +29,13 @@ Change together(std::string words, const std::vector<Change>& changes) {
 }
 
 // What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const setup::Job& job, const Placement& ranks) {
+std::vector<Change> changes_for(const Predicted& predicted, const Placement& ranks) {
   const Change recompute{"recompute each unit", {"strategy.recompute.every=1", "strategy.recompute.regions=[]"}};
   std::vector<Change> list{recompute};
-  if (job.batch.micro_batch > 1) {
-    list.push_back(
-        {cat("micro-batches of 1 instead of ", job.batch.micro_batch),
-         {"train.micro_batch=1", cat("train.accumulation=", job.batch.accumulation * job.batch.micro_batch)}});
+  if (predicted.batch.micro_batch > 1) {
+    list.push_back({cat("micro-batches of 1 instead of ", predicted.batch.micro_batch),
+                    {"train.micro_batch=1",
+                     cat("train.accumulation=", predicted.batch.accumulation * predicted.batch.micro_batch)}});
   }
   const Change fsdp{"shard everything", {"strategy.fsdp.mode=full_shard"}};
   const Change zero{"shard everything", {"strategy.zero.stage=3"}};
@@ -65,11 +65,11 @@ std::string verdict(const Peak& peak, const Gpu& gpu) {
              peak.host_fits ? "" : ": more than run.host_memory");
 }
 
-std::string what_helps(const setup::Job& job, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
+std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
                        const PeakWith& peak_with) {
   std::vector<std::vector<std::string>> rows{{"change", "peak", "", "options"}};
   std::vector<std::int64_t> seen;
-  for (const auto& change : changes_for(job, ranks)) {
+  for (const auto& change : changes_for(predicted, ranks)) {
     const auto with = peak_with(change);
     if (!with || with->gpu >= peak || std::find(seen.begin(), seen.end(), with->gpu) != seen.end()) continue;
     seen.push_back(with->gpu);
@@ -97,13 +97,14 @@ Gpu gpu_named(const std::string& text) {
               cat("give one of ", join(names), ", or a size such as 80GiB"));
 }
 
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with) {
-  if (!job.activations) {
-    throw Error(cat("--gpu: ", job.device == "cuda" ? job.activations_note : "run.device is \"cpu\""),
-                job.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
-                                     : R"(leave it away, or set run.device = "cuda")");
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with) {
+  if (!predicted.prediction.activations) {
+    throw Error(
+        cat("--gpu: ", predicted.device == "cuda" ? predicted.prediction.activations_note : "run.device is \"cpu\""),
+        predicted.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
+                                   : R"(leave it away, or set run.device = "cuda")");
   }
-  const auto peak = layout::total_bytes(job.footprints, job.device);
+  const auto peak = layout::total_bytes(predicted.prediction.footprints, predicted.device);
   const auto left = gpu.room() - peak;
   Fit fit;
   fit.fits = left >= 0;
@@ -114,7 +115,7 @@ Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, con
   const auto narrow = peak / 20;
   if (fit.fits && left < narrow) fit.text += cat(" (less than the 5 % by which a prediction may be wrong)");
   fit.text += "\n";
-  if (!fit.fits) fit.text += what_helps(job, gpu, ranks, peak, peak_with);
+  if (!fit.fits) fit.text += what_helps(predicted, gpu, ranks, peak, peak_with);
   return fit;
 }
 

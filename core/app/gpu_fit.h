@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "setup/job.h"
+#include "setup/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace app {
@@ -54,8 +54,15 @@ struct Fit {
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with);
+/// What was predicted, and of what.
+struct Predicted {
+  const setup::Prediction& prediction;
+  std::string device;  ///< "cpu" or "cuda"
+  data::BatchShape batch;
+};
+
+/// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with);
 
 }  // namespace app
 CAPSTAN_END_NAMESPACE

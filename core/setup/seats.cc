@@ -43,19 +43,19 @@ bool claims(const strategy::Strategy& strategy, const std::string& seat) {
 
 }  // namespace
 
-std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Job& job) {
-  for (const auto& made : job.strategies) {
+std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Strategies& strategies, const OptimizerOptions& options) {
+  for (const auto& made : strategies) {
     if (!claims(*made.object, strategy::optimizer_rule_seat)) continue;
     std::unique_ptr<strategy::OptimizerRule> rule;
     plugin::guard(made.name, "optimizer_rule", [&] { rule = made.object->optimizer_rule(); });
     if (!rule) empty_seat(made, strategy::optimizer_rule_seat, "optimizer_rule");
     return std::make_unique<GuardedRule>(made.name, std::move(rule));
   }
-  return std::make_unique<AdamW>(*job.optimizer);
+  return std::make_unique<AdamW>(options);
 }
 
-void take_seats(const Job& job, Session& session, shard::EngineOptions& options) {
-  for (const auto& made : job.strategies) {
+void take_seats(const Strategies& strategies, Session& session, shard::EngineOptions& options) {
+  for (const auto& made : strategies) {
     std::unique_ptr<strategy::StepHooks> hooks;
     plugin::guard(made.name, "step", [&] { hooks = made.object->step(); });
     for (const auto axis : {layout::Axis::dp, layout::Axis::replicate}) {

@@ -48,26 +48,26 @@ void report(const setup::Resume& resume) {
 
 }  // namespace
 
-fs::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator) {
+fs::path shared_run_folder(const setup::Configuration& config, comm::Communicator& communicator) {
   std::string path;
   if (communicator.world().rank == 0) {
-    const auto& dir = job.run->dir;
-    path =
-        (job.checkpoint->resume == "auto" ? RunFolder::reuse(dir, job.name) : RunFolder::make(dir, job.name)).string();
+    const auto make = config.checkpoint->resume == "auto" ? &RunFolder::reuse : &RunFolder::make;
+    path = make(config.run->dir, config.name).string();
   }
   return communicator.exchange(path).front();
 }
 
 setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator, RunFolder& folder) {
-  if (job.checkpoint->resume == "none") return {};
-  const auto depth = job.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
+  if (job.config.checkpoint->resume == "none") return {};
+  const auto depth =
+      job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = searchers(communicator);
   auto resume = setup::find_resume(job, depth, group.get());
   if (communicator.world().rank == 0) {
     report(resume);
     for (const auto& path : resume.newer) move_aside(path);
   }
-  if (job.checkpoint->resume == "auto") folder.go_on_behind(resume.reader ? resume.reader->meta().step : 0);
+  if (job.config.checkpoint->resume == "auto") folder.go_on_behind(resume.reader ? resume.reader->meta().step : 0);
   group->barrier("barrier behind the search for checkpoints");
   return resume;
 }

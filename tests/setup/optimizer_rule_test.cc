@@ -3,7 +3,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "setup/seats.h"
+#include "setup/job.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -69,11 +69,11 @@ setup::Job prepare(const std::string& tables) {
   Diagnostics diagnostics;
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 std::int64_t bytes_of(const setup::Job& job, const std::string& part) {
-  for (const auto& footprint : job.footprints) {
+  for (const auto& footprint : job.prediction.footprints) {
     if (footprint.part == part) return footprint.bytes;
   }
   return -1;
@@ -89,7 +89,7 @@ std::string options(std::int64_t states, bool fused, bool elementwise) {
 TEST_CASE("what a strategy's rule says of itself is what the engine hears") {
   for (const bool fused : {false, true}) {
     for (const bool elementwise : {false, true}) {
-      const auto rule = setup::optimizer_rule(prepare(options(3, fused, elementwise)));
+      const auto rule = prepare(options(3, fused, elementwise)).model->rule;
       CHECK(rule->states() == 3);
       CHECK(rule->state_name(2) == "state_of_test_2");
       CHECK(rule->is_fused() == fused);
@@ -129,7 +129,7 @@ TEST_CASE("the memory predicted for optimizer state is what the rule asks for, a
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       const auto session = setup::materialise(job, communicator);
       const auto real = session.engine->footprint(session.rule->states());
-      CHECK(layout::total_bytes(real, "cpu") == layout::total_bytes(job.footprints, "cpu"));
+      CHECK(layout::total_bytes(real, "cpu") == layout::total_bytes(job.prediction.footprints, "cpu"));
     });
   }
 }
