@@ -37,17 +37,17 @@ std::vector<Change> offered(const std::vector<Offer>& offers, plugin::Saving::By
 }
 
 // What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const setup::Job& job, const Placement& ranks, const std::vector<Offer>& offers) {
+std::vector<Change> changes_for(const Predicted& predicted, const Placement& ranks, const std::vector<Offer>& offers) {
   using By = plugin::Saving::By;
   const auto add = [](std::vector<Change>& list, const std::vector<Change>& more) {
     list.insert(list.end(), more.begin(), more.end());
   };
   const auto recomputing = offered(offers, By::recomputing), offloading = offered(offers, By::offloading);
   auto list = recomputing;
-  if (job.batch.micro_batch > 1) {
-    list.push_back(
-        {cat("micro-batches of 1 instead of ", job.batch.micro_batch),
-         {"train.micro_batch=1", cat("train.accumulation=", job.batch.accumulation * job.batch.micro_batch)}});
+  if (predicted.batch.micro_batch > 1) {
+    list.push_back({cat("micro-batches of 1 instead of ", predicted.batch.micro_batch),
+                    {"train.micro_batch=1",
+                     cat("train.accumulation=", predicted.batch.accumulation * predicted.batch.micro_batch)}});
   }
   add(list, offered(offers, By::sharding));
   add(list, offloading);
@@ -74,11 +74,11 @@ std::string verdict(const Peak& peak, const Gpu& gpu) {
              peak.host_fits ? "" : ": more than run.host_memory");
 }
 
-std::string what_helps(const setup::Job& job, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
+std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
                        const Trials& trials) {
   std::vector<std::vector<std::string>> rows{{"change", "peak", "", "options"}};
   std::vector<std::int64_t> seen;
-  for (const auto& change : changes_for(job, ranks, trials.offers)) {
+  for (const auto& change : changes_for(predicted, ranks, trials.offers)) {
     const auto with = trials.peak_with(change);
     if (!with || with->gpu >= peak || std::find(seen.begin(), seen.end(), with->gpu) != seen.end()) continue;
     seen.push_back(with->gpu);
@@ -120,13 +120,14 @@ std::vector<Offer> offers_of(plugin::Host& host) {
   return offers;
 }
 
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const Trials& trials) {
-  if (!job.activations) {
-    throw Error(cat("--gpu: ", job.device == "cuda" ? job.activations_note : "run.device is \"cpu\""),
-                job.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
-                                     : R"(leave it away, or set run.device = "cuda")");
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials) {
+  if (!predicted.prediction.activations) {
+    throw Error(
+        cat("--gpu: ", predicted.device == "cuda" ? predicted.prediction.activations_note : "run.device is \"cpu\""),
+        predicted.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
+                                   : R"(leave it away, or set run.device = "cuda")");
   }
-  const auto peak = layout::total_bytes(job.footprints, job.device);
+  const auto peak = layout::total_bytes(predicted.prediction.footprints, predicted.device);
   const auto left = gpu.room() - peak;
   Fit fit;
   fit.fits = left >= 0;
@@ -137,7 +138,7 @@ Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, con
   const auto narrow = peak / 20;
   if (fit.fits && left < narrow) fit.text += cat(" (less than the 5 % by which a prediction may be wrong)");
   fit.text += "\n";
-  if (!fit.fits) fit.text += what_helps(job, gpu, ranks, peak, trials);
+  if (!fit.fits) fit.text += what_helps(predicted, gpu, ranks, peak, trials);
   return fit;
 }
 

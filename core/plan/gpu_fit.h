@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plugin/host.h"
-#include "setup/job.h"
+#include "setup/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
@@ -70,8 +70,15 @@ struct Fit {
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const Trials& trials);
+/// What was predicted, and of what.
+struct Predicted {
+  const setup::Prediction& prediction;
+  std::string device;  ///< "cpu" or "cuda"
+  data::BatchShape batch;
+};
+
+/// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials);
 
 }  // namespace plan
 CAPSTAN_END_NAMESPACE

@@ -72,7 +72,7 @@ inline setup::Job prepare(const std::string& plugin, const std::filesystem::path
   request.file = config.string();
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 inline setup::Job prepare(const Case& one, const std::string& precision) {

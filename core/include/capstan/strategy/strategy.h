@@ -53,6 +53,11 @@ struct Placement {
 ///   wrap, recompute      after parameters are there: hooks around a unit; placed inside the shard engine's own
 ///   step, optimizer_rule the seats that were claimed, and what happens after each step
 ///
+/// One object goes with one model: structure() is called once, and place(), wrap() and the others see the units that it
+/// saw, which outlive the object's use. What it notes about units stays true, and nothing has to be undone. Where core
+/// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
+/// options.
+///
 /// All on the training thread. What throws ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
  public:
@@ -61,7 +66,7 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what the last structure() did, and on options that do nothing here; printed with the model's
+  /// Lines for people on what structure() did, and on options that do nothing here; printed with the model's
   /// summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// Where values of records that structure() added come from; null, or for a record that the source does not have:
