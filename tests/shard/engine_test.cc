@@ -273,7 +273,7 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
     chain.push_back(std::make_unique<TinyHead>(tiny_weight("head", {6, 5}, true)));
     std::vector<int> everyone;
     for (int r = 0; r < world; ++r) everyone.push_back(r);
-    const auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
+    auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions options;
     options.mesh = layout::Mesh({1, world, 1, 1});
     options.rank = communicator.world().rank;
