@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "setup/dry_run.h"
+#include "shard/boxes.h"
 #include "shard/footprint.h"
 #include "shard/plan.h"
 
