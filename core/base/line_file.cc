@@ -22,7 +22,7 @@ off_t size_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : -1;
 }
 
-// Does the file end within a line? Only a file can be asked: a pipe or a device has no end.
+// Is the file's last line incomplete? Only for regular files: a pipe or a device has no end.
 bool ends_within_line(int fd) {
   const auto size = size_of(fd);
   char last = '\n';
@@ -73,8 +73,8 @@ void LineFile::add(std::string_view line) {
   write_held();
 }
 
-// All or, as far as the file shows, nothing: what came to stand there of a write that failed is taken back. Where even
-// that fails, the rest of it follows later.
+// Writes all or nothing, as far as the file shows: after a partial write the file is truncated again. If even that
+// fails, the rest of the data is written later.
 bool LineFile::write_held() {
   const auto before = held_.empty() ? 0 : size_of(fd_);
   std::size_t done = 0;
@@ -86,7 +86,7 @@ bool LineFile::write_held() {
     if (written <= 0) {
       const int reason = written < 0 ? errno : ENOSPC;
       const auto whole = held_.rfind('\n', done == 0 ? 0 : done - 1);
-      const auto lines = done == 0 || whole == std::string::npos ? 0 : whole + 1;  // of which all is there
+      const auto lines = done == 0 || whole == std::string::npos ? 0 : whole + 1;  // written completely
       const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
       held_.erase(0, cut ? lines : done);
       failed(reason);

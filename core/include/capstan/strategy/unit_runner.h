@@ -34,7 +34,7 @@ class UnitRunner {
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;
   /// All units in order. With labels in the batch, the result's `states` is the loss sum.
   nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr, const Seen& seen = {});
-  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then the hooks that the graph did not reach.
+  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
  private:
