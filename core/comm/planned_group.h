@@ -8,8 +8,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// A group that is only looked at: sizes and ranks are right, and nobody is connected. For placing a model on a mesh
-/// whose ranks are not there. On the meta device, whose tensors have no values, calls do nothing; elsewhere each is a
+/// A group without connections, with the right sizes and ranks: for placing a model on a mesh whose ranks do not
+/// run. On the meta device, whose tensors have no values, calls do nothing; on other devices every call is a
 /// bug.
 std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device);
 
