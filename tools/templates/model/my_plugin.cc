@@ -57,7 +57,7 @@ double MyPlugin::flops_per_token(std::int64_t sequence_length) const {
   return 6 * matrices + 6 * layers * h * static_cast<double>(sequence_length);
 }
 
-// In a file every record is the tensor of its own name.
+// In a file every record is the tensor of the same name.
 capstan::layout::FileMap MyPlugin::file_map() const {
   capstan::layout::FileMap map;
   for (const auto& unit : build()) {
@@ -107,8 +107,8 @@ Block::Block(const MyPluginOptions& o, std::int64_t index)
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto x = hidden.states;
   const auto in = norm1_.forward(x);
-  // [B, S, width] -> [B, heads, S, head_dim]. Where a strategy splits the layers a rank has whole heads, but fewer of
-  // them: how many, its tensor says.
+  // [B, S, width] -> [B, heads, S, head_dim]. If a strategy splits the layers a rank has complete heads, but fewer of
+  // them: the tensor's width gives the number.
   const auto split = [&](const nn::Linear& layer) {
     return layer.forward(in).view({x.size(0), x.size(1), -1, head_dim_}).transpose(1, 2);
   };
