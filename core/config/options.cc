@@ -46,7 +46,7 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
   }
 }
 
-// The entry that decides this option: of the highest layer that has one. Null: nobody set it.
+// The entry that decides this option: of the highest layer that has one. Null: it is not set.
 const Entry* winner(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
   const Entry* best = nullptr;
   for (const auto& entry : section.entries) {

@@ -12,7 +12,7 @@ namespace config {
 struct PluginTable {
   std::string name;         ///< the plugin's, "fsdp"; empty when the table names none
   std::string path;         ///< its file, absolute; empty = the host searches for it
-  bool enabled = true;      ///< false: as if the table were not there
+  bool enabled = true;      ///< false: as if there were no such table
   std::string where;        ///< where the plugin is named, for a diagnostic
   Section section;          ///< without the host's own options
   std::vector<Entry> host;  ///< the host's own options with their values, for to_toml()

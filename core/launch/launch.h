@@ -42,7 +42,7 @@ struct Launch {
   std::optional<Allocation> slurm;    ///< inside a step of srun's
   bool spawned = false;               ///< started by a task of srun's that starts the ranks of its node
   int failure_note = -1;              ///< in which that task says that one of them died (comm::FailureNote)
-  bool in_slurm = false;              ///< in a job, whoever started this process
+  bool in_slurm = false;              ///< in a job, whatever started this process
   std::string home;                   ///< $HOME
   std::vector<std::string> warnings;  ///< to be logged by rank 0
 

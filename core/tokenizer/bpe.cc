@@ -38,7 +38,7 @@ Bpe::Bpe(const BpeSpec& spec, bool byte_level)
   std::uint32_t rank = 0;
   for (const auto& [left, right] : spec.merges) {
     const auto merged = find_id(vocabulary, left + right);
-    CAPSTAN_ASSERT(merged >= 0);  // whoever reads the file checks its merges
+    CAPSTAN_ASSERT(merged >= 0);  // the file's reader checks its merges
     merges_.set(find_id(vocabulary, left), find_id(vocabulary, right), {rank++, merged});
   }
   find_whole(spec);

@@ -19,7 +19,7 @@ class CallLog;
 class Lane;
 
 /// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
-/// Until then the tensor is neither read nor written by anybody else.
+/// Until then no other code may read or write the tensor.
 class Pending {
  public:
   virtual ~Pending();

@@ -15,7 +15,7 @@ namespace data {
 struct FileKind {
   std::string items;   ///< "questions": what samples are called, of which a file holds some
   std::string format;  ///< "a file of JSON lines": what is to be named
-  std::string absent;  ///< what to do about a file that is not there
+  std::string absent;  ///< what to do about a file that does not exist
 };
 
 /// The file of a split and how many of its samples are used, as the options train, eval, train_samples and eval_samples

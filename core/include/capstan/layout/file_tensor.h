@@ -44,7 +44,7 @@ struct FileTensor {
 struct FileMap {
   std::map<std::string, FileTensor> tensors;  ///< by record name
   std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
-  /// Ends of names that files may hold and nobody reads: mask buffers (".attn.bias"), copies of a tied head.
+  /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
 
   // What only export needs.

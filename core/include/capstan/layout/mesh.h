@@ -82,7 +82,7 @@ class Mesh {
   std::array<int, 5> sizes_{1, 1, 1, 1, 1};
 };
 
-/// The mesh of world = pp · dp · ep · tp: an axis that nobody asked for has size 1, dp is what is left over.
+/// The mesh of world = pp · dp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.
 /// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide, pp other than 1); the
 /// mesh returned then is one rank.
 Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics);

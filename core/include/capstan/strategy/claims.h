@@ -18,7 +18,7 @@ inline constexpr const char* optimizer_rule_seat = "optimizer rule";
 /// override points above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".
 class Claims {
  public:
-  /// Nobody else may claim it.
+  /// No other strategy may claim it.
   void exclusive(std::string resource);
   /// Others may claim it too, but not exclusively.
   void shared(std::string resource);
