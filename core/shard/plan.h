@@ -4,11 +4,11 @@
 // This room's terms. Part of a tensor has one name for each idea:
 //
 //   Box           the part of a logical tensor that a layout gives to a rank (layout/box.h)
-//   full          all elements that this rank computes with: of a record, a weight (its records one after another), a
-//   bucket shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are
-//   equal RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks staging
-//   a buffer that all buckets use in turn while their data move Slice         what the optimizer's rule updates: a
-//   weight's shard, or all of it (strategy/optimizer_rule.h)
+//   full          all elements that this rank computes with: of a record, a weight (its records in order), a bucket
+//   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
+//   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks
+//   staging       a buffer that all buckets use in turn while their data move
+//   Slice         what the optimizer's rule updates: a weight's shard, or all of it (strategy/optimizer_rule.h)
 //
 // A role of the parameters is sharded (a rank keeps its shard) or replicated (every rank keeps all of it).
 //
