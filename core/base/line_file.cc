@@ -73,8 +73,7 @@ void LineFile::add(std::string_view line) {
   write_held();
 }
 
-// Writes all or nothing, as far as the file shows: after a partial write the file is truncated again. If even that
-// fails, the rest of the data is written later.
+// Writes all or nothing, as far as the file shows.
 bool LineFile::write_held() {
   const auto before = held_.empty() ? 0 : size_of(fd_);
   std::size_t done = 0;
@@ -85,10 +84,7 @@ bool LineFile::write_held() {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int reason = written < 0 ? errno : ENOSPC;
-      const auto whole = held_.rfind('\n', done == 0 ? 0 : done - 1);
-      const auto lines = done == 0 || whole == std::string::npos ? 0 : whole + 1;  // written completely
-      const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
-      held_.erase(0, cut ? lines : done);
+      keep_unwritten(done, before);
       failed(reason);
       return false;
     }
@@ -101,6 +97,15 @@ bool LineFile::write_held() {
              lost_ == 0 ? "nothing of it is missing" : cat(lost_, " lines of it are lost")));
   }
   return true;
+}
+
+// The part of a line that a failed write has left in the file is taken back. Where even that fails, the rest of the
+// line follows later.
+void LineFile::keep_unwritten(std::size_t done, std::int64_t before) {
+  const auto last = done == 0 ? std::string::npos : held_.rfind('\n', done - 1);
+  const auto lines = last == std::string::npos ? 0 : last + 1;  // of which all is there
+  const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
+  held_.erase(0, cut ? lines : done);
 }
 
 void LineFile::failed(int reason) {

@@ -39,9 +39,11 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   Diagnostics diagnostics;
   try {
     const auto job = setup::prepare(request, host, diagnostics);
-    if (!diagnostics.empty() || !job.activations) return {};
-    plan::Peak peak{layout::total_bytes(job.footprints, job.device), setup::host_bytes(job)};
-    setup::check_host_memory(job, setup::told_host_memory(job), diagnostics);
+    if (!job || !job->prediction.activations) return {};
+    const auto& [config, plugins, topology, samples, model, prediction] = *job;
+    plan::Peak peak{layout::total_bytes(prediction.footprints, config.device),
+                    setup::host_bytes(prediction, config.device)};
+    setup::check_host_memory(config, topology, prediction, setup::told_host_memory(*config.run), diagnostics);
     peak.host_fits = diagnostics.empty();
     return peak;
   } catch (const Error&) {
@@ -77,19 +79,21 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     request.device = "cuda";
   }
   Diagnostics diagnostics;
-  const auto job = setup::prepare(request, host, diagnostics);
+  const auto prepared = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
+  const auto& job = *prepared;
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
-  if (const auto warning = setup::unsaved_warning(job); !warning.empty()) log::warning(warning);
+  if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
   std::fputs(job.text().c_str(), stdout);
-  if (job.device != "cpu" && request.device == "cpu" && job.run->device == "auto")
+  if (job.config.device != "cpu" && request.device == "cpu" && job.config.run->device == "auto")
     std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
   std::printf("%s: no faults found\n", arguments.config.c_str());
   if (ranks.all > 1 && ranks.nodes == 0)
     std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
   if (!gpu) return static_cast<int>(ExitCode::success);
-  const auto fit =
-      plan::judge_fit(job, *gpu, ranks, [&](const plan::Change& change) { return peak_with(request, change, host); });
+  const plan::Trials trials{plan::offers_of(host),
+                            [&](const plan::Change& change) { return peak_with(request, change, host); }};
+  const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
   std::fputs(fit.text.c_str(), stdout);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }

@@ -62,14 +62,14 @@ std::string counts_text(const setup::Job& job, const std::vector<data::Sample>& 
   std::vector<data::Row> rows;
   for (const auto& sample : samples) rows.push_back({&sample, static_cast<std::int64_t>(rows.size())});
   data::Padding padding;
-  padding.pad_id = data::padding_id(*job.tokenizer);
-  padding.multiple = job.train->pad_to_multiple;
+  padding.pad_id = data::padding_id(*job.samples.tokenizer.object);
+  padding.multiple = job.config.train->pad_to_multiple;
   const auto apart = data::collate(rows, padding);
   auto text =
       cat("these ", samples.size(), ": ", thousands(apart.real_tokens), " positions, ", thousands(apart.target_tokens),
           " bear loss (", percent(apart.target_tokens, apart.real_tokens), ")\n", batch_text("as one batch", apart));
-  if (job.data_options->packing)
-    text += batch_text("packed", data::pack(rows, padding, std::max<std::int64_t>(1, job.sample_length - 1)));
+  if (job.plugins.data_options->packing)
+    text += batch_text("packed", data::pack(rows, padding, std::max<std::int64_t>(1, job.samples.length - 1)));
   return text;
 }
 
@@ -82,7 +82,7 @@ setup::Job prepare(const DataArguments& arguments, const launch::Environment& en
   request.purpose = setup::Purpose::evaluate;
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ std::string sample_text(const data::Sample& sample, const tokenizer::Tokenizer& 
 int data_command(const DataArguments& arguments, const launch::Environment& env, bool terminal) {
   plugin::Host host(plugin_folders(env));
   const auto job = prepare(arguments, env, host);
-  const auto source = arguments.split == "train" ? job.train_data : job.eval_data;
+  const auto source = arguments.split == "train" ? job.samples.train : job.samples.eval;
   if (!source) {
     throw Error(cat("the configuration names no data for the split '", arguments.split, "'"),
                 cat("set data.", arguments.split, ", or use --split ", arguments.split == "train" ? "eval" : "train"));
@@ -115,13 +115,14 @@ int data_command(const DataArguments& arguments, const launch::Environment& env,
   }
   std::vector<data::Sample> samples;
   for (auto i = arguments.from; i < std::min(size, arguments.from + arguments.show); ++i) {
-    samples.push_back(job.sample(*source, i));
+    samples.push_back(job.samples.sample(*source, i));
     const auto& sample = samples.back();
     const auto targets =
         std::count(sample.is_target.begin() + (sample.is_target.empty() ? 0 : 1), sample.is_target.end(), true);
     std::printf("sample %lld, id %s: %zu tokens, %lld bear loss, prompt of %lld\n%s\n\n", static_cast<long long>(i),
                 sample.id.c_str(), sample.tokens.size(), static_cast<long long>(targets),
-                static_cast<long long>(sample.prompt_length), sample_text(sample, *job.tokenizer, terminal).c_str());
+                static_cast<long long>(sample.prompt_length),
+                sample_text(sample, *job.samples.tokenizer.object, terminal).c_str());
   }
   std::printf("%s%s samples in the split '%s'\n", counts_text(job, samples).c_str(), thousands(size).c_str(),
               arguments.split.c_str());

@@ -16,6 +16,7 @@
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
 #include "train/evaluate.h"
+#include "train/of_job.h"
 #include "train/run_folder.h"
 
 namespace capstan::cli {
@@ -25,7 +26,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 const data::DataSource& source_of(const setup::Job& job, const std::string& split) {
-  const auto& source = split == "train" ? job.train_data : job.eval_data;
+  const auto& source = split == "train" ? job.samples.train : job.samples.eval;
   if (!source) {
     throw Error(cat("the configuration names no data for the split '", split, "'"),
                 cat("set data.", split, ", or use --split ", split == "train" ? "eval" : "train"));
@@ -37,7 +38,8 @@ const data::DataSource& source_of(const setup::Job& job, const std::string& spli
 fs::path result_folder(const setup::Job& job, const std::string& run, comm::Communicator& communicator) {
   if (!run.empty()) return run;
   std::string made;
-  if (communicator.world().rank == 0) made = train::RunFolder::make(job.run->dir, job.name + "-eval").string();
+  if (communicator.world().rank == 0)
+    made = train::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
   return communicator.exchange(made).front();
 }
 
@@ -64,13 +66,13 @@ void write(const fs::path& folder, const std::string& split, const train::Evalua
 
 int evaluate(const setup::Job& job, setup::Session& session, const EvalArguments& arguments, const std::string& run) {
   const auto& source = source_of(job, arguments.split);
-  const train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-  train::Evaluator evaluator(job, session, feed);
+  const auto feed = train::feed_of(job);
+  auto evaluator = train::evaluator_of(job, session, feed);
   const auto loss = evaluator.loss(source);
   const auto answers = evaluator.answers(source, arguments.samples);
   const auto folder = result_folder(job, run, *session.communicator);
   if (session.communicator->world().rank == 0) {
-    if (run.empty()) train::RunFolder(folder, 0).write_config(job);
+    if (run.empty()) train::RunFolder(folder, 0).write_config(job.tables());
     write(folder, arguments.split, loss, answers);
     std::printf("%sresults: %s\n", text_of(loss, answers, arguments.split).c_str(), folder.c_str());
     std::fflush(stdout);

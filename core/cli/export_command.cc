@@ -12,7 +12,7 @@
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
 #include "setup/adapter_folder.h"
-#include "setup/assemble.h"
+#include "setup/job.h"
 #include "setup/model_folder.h"
 #include "setup/weights.h"
 
@@ -59,26 +59,26 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   setup::JobRequest request;
   request.file = (run / "config.toml").string();
   request.hub = hub_cache(env);
-  request.only_model = true;
   Diagnostics diagnostics;
-  const auto job = setup::prepare(request, host, diagnostics);
+  const auto job = setup::prepare_model(request, host, diagnostics);
   diagnostics.throw_if_any();
-  const auto units = setup::build_units(job);
+  const auto units = setup::pointers(job->model.units);
   const auto values = setup::open_boxes(arguments.run);
   if (arguments.to == "peft") {
     if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
-    std::printf("%s\n", setup::write_adapter_folder(job, setup::pointers(units), *values, out).c_str());
+    std::printf("%s\n", setup::write_adapter_folder(job->plugins, units, *values, out).c_str());
     return static_cast<int>(ExitCode::success);
   }
-  if (arguments.merge && setup::adapters_of(setup::pointers(units)).empty())
+  if (arguments.merge && setup::adapters_of(units).empty())
     throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
   setup::ModelFolderOptions options;
   options.dtype = dtype_of(arguments.dtype);
   options.merged = arguments.merge;
   options.shard_bytes = static_cast<std::int64_t>(arguments.shard_gb * 1e9);
+  const setup::ModelToWrite model{job->plugins, job->tokenizer, *job->config.train};
   setup::WrittenModel written;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    written = setup::write_model_folder(job, setup::pointers(units), *values, out, options, communicator);
+    written = setup::write_model_folder(model, units, *values, out, options, communicator);
   });
   std::printf("%s\n", setup::written_text(written).c_str());
   return static_cast<int>(ExitCode::success);

@@ -14,6 +14,7 @@
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
 #include "train/generate.h"
+#include "train/of_job.h"
 
 namespace capstan::cli {
 namespace {
@@ -47,8 +48,8 @@ std::vector<PromptLine> shared_prompts(const GenerateArguments& arguments, comm:
 std::vector<train::Prompt> tokenized(const std::vector<PromptLine>& lines, const setup::Job& job) {
   std::vector<train::Prompt> prompts;
   for (const auto& line : lines) {
-    train::Prompt prompt{job.tokenizer->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
-    const auto ids = job.tokenizer->encode(line.text);
+    train::Prompt prompt{job.samples.tokenizer.object->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
+    const auto ids = job.samples.tokenizer.object->encode(line.text);
     prompt.tokens.insert(prompt.tokens.end(), ids.begin(), ids.end());
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
     const auto number = prompts.size() + 1;
@@ -56,9 +57,9 @@ std::vector<train::Prompt> tokenized(const std::vector<PromptLine>& lines, const
       throw Error(cat("prompt ", number, " is empty, and this tokenizer puts nothing before a text"),
                   "write something to go on from");
     }
-    if (length > job.model_facts.max_positions) {
+    if (length > job.plugins.model_facts.max_positions) {
       throw Error(cat("prompt ", number, " has ", thousands(length), " tokens, the model has ",
-                      thousands(job.model_facts.max_positions), " positions"),
+                      thousands(job.plugins.model_facts.max_positions), " positions"),
                   "shorten it");
     }
     prompts.push_back(std::move(prompt));
@@ -108,7 +109,7 @@ int generate_command(const GenerateArguments& arguments, const launch::Environme
   run.weights = choice.weights;
   return run_ranks(run, env, [&](const setup::Job& job, setup::Session& session) {
     const auto lines = shared_prompts(arguments, *session.communicator);
-    const auto answers = train::Generator(job, session).answer_all(tokenized(lines, job));
+    const auto answers = train::generator_of(job, session).answer_all(tokenized(lines, job));
     if (session.communicator->world().rank == 0) print(lines, answers, arguments.json);
     return static_cast<int>(ExitCode::success);
   });

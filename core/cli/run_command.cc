@@ -43,7 +43,8 @@ class ConfigurationRefused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The job, or on every rank the same faults at once: those of the lowest rank that found any.
+// The stages that `check` goes through too (setup/job.cc reads them one after the other), or on every rank the same
+// faults at once: those of the lowest rank that found any. A session of the job follows in load().
 setup::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
                             const launch::Rank& rank, plugin::Host& host) {
   auto& communicator = *rank.communicator;
@@ -96,14 +97,16 @@ bool advance_cache(data::TokenCacheBuilder& builder, const std::string& what, st
   return complete;
 }
 
-// Writes the token caches that the job reads from, or verifies those that are there: rank 0 of each node does, and the
-// others hear from it every few seconds, so that nobody waits in a collective for as long as it takes.
-void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
+// The job's samples, read from the token caches that it asks for. Rank 0 of each node writes them, or verifies those
+// that are there, and the others hear from it every few seconds, so that nobody waits in a collective for as long as it
+// takes.
+setup::Samples from_caches(const setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
   constexpr const char* unfinished = "unfinished";
   constexpr const char* asked = "asked to stop";
   const auto& world = communicator.world();
-  for (const auto& split : setup::cached_splits(job)) {
-    auto& source = job.*split.source;
+  auto samples = job.samples;
+  for (const auto& split : setup::cached_splits(job.config, job.plugins, samples)) {
+    auto& source = samples.*split.source;
     std::optional<data::TokenCacheBuilder> builder;
     bool begins = world.local_rank == 0;
     for (bool waiting = true; waiting;) {
@@ -127,6 +130,7 @@ void build_caches(setup::Job& job, const train::Stop& stop, comm::Communicator& 
     }
     source = data::open_cached(source, split.cache);
   }
+  return samples;
 }
 
 // What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
@@ -146,7 +150,7 @@ void print_start(const setup::Job& job, const train::RunFolder& folder, const se
   std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
   if (resume.reader) {
     std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
-                static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.plan.steps));
+                static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.samples.plan.steps));
   }
   std::fflush(stdout);
 }
@@ -210,7 +214,7 @@ launch::RunArguments with_restart(launch::RunArguments arguments, const launch::
 
 // In words, where an offloaded optimizer would crawl.
 void warn_of_offload(const setup::Job& job, const launch::Rank& rank) {
-  if (!rank.first() || rank.device.name == "cpu" || !job.policy.offload_optim) return;
+  if (!rank.first() || rank.device.name == "cpu" || !job.topology.policy.offload_optim) return;
   const auto warning = launch::offload_warning(rank.launch, rank.cpus.threads);
   if (!warning.empty()) log::warning(warning);
 }
@@ -226,22 +230,24 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
                                        stop);
   phase = "while reading the configuration";
-  state.job = prepare_together(with_restart(arguments, env, rank), env, rank, *state.host);
+  state.job.emplace(prepare_together(with_restart(arguments, env, rank), env, rank, *state.host));
   agreement.check();
   launch::print_start_table(rank);
   phase = "while tokenizing";
-  build_caches(*state.job, stop, communicator);
+  auto samples = from_caches(*state.job, stop, communicator);
+  state.job.emplace(setup::with_samples(std::move(*state.job), std::move(samples)));
   phase = "while loading the model";
   const auto& job = *state.job;
-  const auto folder = train::shared_run_folder(job, communicator);
+  const auto folder = train::shared_run_folder(job.config, communicator);
   state.lock = train::hold_run_folder(folder, start_of_job(env), communicator, agreement);
   state.folder.emplace(folder, world.rank);
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
-  state.folder->write_config(job);
+  state.folder->write_config(job.tables());
   if (rank.first()) launch::note_job(env, command_of(arguments), state.folder->path());
   launch::record_start(rank, state.folder->path());
   warn_of_offload(job, rank);
-  if (const auto warning = setup::unsaved_warning(job); rank.first() && !warning.empty()) log::warning(warning);
+  if (const auto warning = setup::unsaved_warning(job.config.checkpoint); rank.first() && !warning.empty())
+    log::warning(warning);
   phase = "in the pre-flight";
   if (const int code = preflight_of_run(rank, state.folder->path(), agreement); code != 0) return code;
   phase = "while loading the model";
@@ -289,8 +295,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
   } catch (const train::Stopped&) {
     log::debug(cat("stopped ", stopped.when));
   }
-  stopped.resumable = state.job->checkpoint->saves();
-  stopped.requeue_exit_code = static_cast<int>(state.job->run->requeue_exit_code);
+  stopped.resumable = state.job->config.checkpoint->saves();
+  stopped.requeue_exit_code = static_cast<int>(state.job->config.run->requeue_exit_code);
   const auto ending = launch::end_stopped(stopped, stop, *rank.communicator);
   if (rank.first()) std::fputs(ending.message.c_str(), stderr);
   return ending.exit_code;
@@ -300,8 +306,9 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
 int work_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
               RankState& state, const RankWork& work) {
   state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
-  state.job = prepare_together(arguments, env, rank, *state.host);
-  if (arguments.purpose != setup::Purpose::generate) build_caches(*state.job, train::Stop(), *rank.communicator);
+  state.job.emplace(prepare_together(arguments, env, rank, *state.host));
+  auto samples = from_caches(*state.job, train::Stop(), *rank.communicator);
+  state.job.emplace(setup::with_samples(std::move(*state.job), std::move(samples)));
   log::configure({}, log::Level::warning, rank.launch.world.rank);
   state.session = setup::materialise(*state.job, *rank.communicator);
   return work(*state.job, *state.session);

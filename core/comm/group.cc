@@ -122,6 +122,11 @@ Group::Group(std::string name, std::vector<int> ranks, int rank, c10::Device dev
   CAPSTAN_ASSERT(rank_ >= 0 && rank_ < size());
 }
 
+void Group::connect_to(std::shared_ptr<Group> other) {
+  CAPSTAN_ASSERT(other->ranks() == ranks_ && other->rank() == rank_);
+  connected_ = std::move(other);
+}
+
 void Group::check(const at::Tensor& tensor, const char* operation, std::string_view label) const {
   const auto here = [this](c10::Device device) { return device == device_ || (device.is_cpu() && device_.is_cpu()); };
   if (tensor.defined() && tensor.is_contiguous() && here(tensor.device())) return;
@@ -145,12 +150,14 @@ void Group::check_scatter(const at::Tensor& out, const at::Tensor& in, std::stri
 }
 
 void Group::all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  if (connected_) return connected_->all_reduce(tensor, op, label);
   check(tensor, "all-reduce", label);
   if (size() == 1 || tensor.numel() == 0) return;
   recorded(*log_, "all-reduce", *this, label, ++calls_, [&] { do_all_reduce(tensor, op); });
 }
 
 void Group::all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  if (connected_) return connected_->all_gather(out, in, label);
   check_gather(out, in, label);
   if (size() == 1) return copy_memory(out, in);
   if (in.numel() == 0) return;
@@ -158,6 +165,7 @@ void Group::all_gather(const at::Tensor& out, const at::Tensor& in, std::string_
 }
 
 void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  if (connected_) return connected_->reduce_scatter(out, in, label);
   check(out, "reduce-scatter", label);
   check(in, "reduce-scatter", label);
   CAPSTAN_ASSERT(in.numel() == out.numel() * size() && out.scalar_type() == in.scalar_type());
@@ -167,6 +175,7 @@ void Group::reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::str
 }
 
 void Group::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label) {
+  if (connected_) return connected_->all_gather(out, in, label);
   CAPSTAN_ASSERT(out.size() == in.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     check_gather(out[i], in[i], label);
@@ -178,6 +187,7 @@ void Group::all_gather(const std::vector<at::Tensor>& out, const std::vector<at:
 
 void Group::reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in,
                            std::string_view label) {
+  if (connected_) return connected_->reduce_scatter(out, in, label);
   CAPSTAN_ASSERT(out.size() == in.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
     check(out[i], "reduce-scatter", label);
@@ -202,6 +212,7 @@ void Group::do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std
 }
 
 void Group::broadcast(const at::Tensor& tensor, int root, std::string_view label) {
+  if (connected_) return connected_->broadcast(tensor, root, label);
   check(tensor, "broadcast", label);
   CAPSTAN_ASSERT(root >= 0 && root < size());
   if (size() == 1 || tensor.numel() == 0) return;
@@ -210,6 +221,7 @@ void Group::broadcast(const at::Tensor& tensor, int root, std::string_view label
 
 void Group::all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                        const std::vector<std::int64_t>& in_counts, std::string_view label) {
+  if (connected_) return connected_->all_to_all(out, in, out_counts, in_counts, label);
   check(out, "all-to-all", label);
   check(in, "all-to-all", label);
   CAPSTAN_ASSERT(out.dim() > 0 && in.dim() > 0 && out.scalar_type() == in.scalar_type());
@@ -221,6 +233,7 @@ void Group::all_to_all(const at::Tensor& out, const at::Tensor& in, const std::v
 }
 
 void Group::barrier(std::string_view label) {
+  if (connected_) return connected_->barrier(label);
   if (size() == 1) return;
   recorded(*log_, "barrier", *this, label, ++calls_, [&] { do_barrier(); });
 }
@@ -245,6 +258,7 @@ std::unique_ptr<Pending> Group::start(const char* operation, std::string_view la
 }
 
 std::unique_ptr<Pending> Group::start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label) {
+  if (connected_) return connected_->start_all_reduce(tensor, op, label);
   check(tensor, "all-reduce", label);
   if (size() == 1 || tensor.numel() == 0) return std::make_unique<Finished>();
   return start(
@@ -252,6 +266,7 @@ std::unique_ptr<Pending> Group::start_all_reduce(const at::Tensor& tensor, Reduc
 }
 
 std::unique_ptr<Pending> Group::start_all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) {
+  if (connected_) return connected_->start_all_gather(out, in, label);
   check_gather(out, in, label);
   if (size() == 1) copy_memory(out, in);
   if (size() == 1 || in.numel() == 0) return std::make_unique<Finished>();
@@ -261,6 +276,7 @@ std::unique_ptr<Pending> Group::start_all_gather(const at::Tensor& out, const at
 
 std::unique_ptr<Pending> Group::start_reduce_scatter(const at::Tensor& out, const at::Tensor& in,
                                                      std::string_view label) {
+  if (connected_) return connected_->start_reduce_scatter(out, in, label);
   check_scatter(out, in, label);
   if (size() == 1) copy_memory(out, in);
   if (size() == 1 || out.numel() == 0) return std::make_unique<Finished>();

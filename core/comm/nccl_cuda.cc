@@ -93,7 +93,7 @@ class NcclGroup final : public DeviceGroup {
     backend_->_reduce_scatter_base(to, from, options);
   }
 
-  bool coalesces() const override { return true; }
+  bool can_coalesce() const override { return true; }
 
   void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
     auto to = plain_list(out);

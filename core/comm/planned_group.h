@@ -1,16 +1,37 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
 #include <capstan/comm/group.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// A group without connections, with the right sizes and ranks: for placing a model on a mesh whose ranks do not
-/// run. On the meta device, whose tensors have no values, calls do nothing; on other devices every call is a
-/// bug.
+/// A group that exists before the rendezvous, with the right sizes and ranks: for placing a model on a mesh whose ranks
+/// do not run yet. Until it is connected every call is a bug; on the meta device, whose tensors have no values, calls
+/// do nothing.
+class PlannedGroup final : public Group {
+ public:
+  /// `rank` is the position in `ranks`.
+  PlannedGroup(std::string name, const std::vector<int>& ranks, int rank, c10::Device device);
+  /// Makes the group of these ranks; later calls go to it. All members call it, in the same order.
+  void connect(Communicator& communicator);
+
+ private:
+  void fail() const;
+  void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  void do_all_gather(const at::Tensor& out, const at::Tensor& in) override;
+  void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override;
+  void do_broadcast(const at::Tensor& tensor, int root) override;
+  void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                     const std::vector<std::int64_t>& in_counts) override;
+  void do_barrier() override;
+};
+
+/// The same without a name, for groups that are never connected.
 std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device);
 
 }  // namespace comm

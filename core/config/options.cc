@@ -129,25 +129,25 @@ std::string wanted_text(Type type) {
   return (type == Type::integer ? "an " : "a ") + type_text(type);
 }
 
+// Is it a single element of a list of this type?
+bool is_element(Type list, const Entry& alone) {
+  return (list == Type::strings && convert(Type::string, alone)) ||
+         (list == Type::integers && convert(Type::integer, alone)) ||
+         (list == Type::numbers && convert(Type::number, alone));
+}
+
 // How the value should be written, if that can be guessed.
 std::string type_fix(const OptionSpec& spec, const Value& value) {
   const auto text = value_text(value);
   if (spec.type == Type::string && value.index() < Value(std::string()).index()) return cat("write \"", text, "\"");
-  const Entry alone{spec.key, value, {}};
-  if ((spec.type == Type::strings && convert(Type::string, alone)) ||
-      (spec.type == Type::integers && convert(Type::integer, alone)) ||
-      (spec.type == Type::numbers && convert(Type::number, alone))) {
-    return cat("write [", text, "]");
-  }
+  if (is_element(spec.type, {spec.key, value, {}})) return cat("write [", text, "]");
   if (const auto* number = std::get_if<double>(&value);
       number && spec.type == Type::integer && std::trunc(*number) == *number && std::abs(*number) < 1e15) {
     return cat("write ", static_cast<std::int64_t>(*number));
   }
-  if (!std::holds_alternative<std::monostate>(spec.default_value) && !value_text(spec.default_value).empty() &&
-      value_text(spec.default_value) != "\"\"") {
-    return cat("for example ", spec.key, " = ", value_text(spec.default_value));
-  }
-  return {};
+  const bool has_default = !std::holds_alternative<std::monostate>(spec.default_value);
+  const auto example = has_default ? value_text(spec.default_value) : "";
+  return example.empty() || example == "\"\"" ? "" : cat("for example ", spec.key, " = ", example);
 }
 
 bool in_range(const OptionSpec& spec, double number) {

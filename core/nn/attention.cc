@@ -140,9 +140,10 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   // The last key's bias is about 0, so that the largest numbers of the softmax are small.
   const auto bias = slope * (batch.positions - (q.size(2) - 1)).unsqueeze(1);
   const bool drops = batch.training && dropout.probability() > 0;
-  if (drops || q.is_cpu())
-    return plain_attention(q, k, v, {causal_mask(q, k), bias.unsqueeze(2), scale_of(q)}, drops ? &dropout : nullptr,
-                           batch);
+  if (drops || q.is_cpu()) {
+    const Scores add{causal_mask(q, k), bias.unsqueeze(2), scale_of(q)};
+    return plain_attention(q, k, v, add, drops ? &dropout : nullptr, batch);
+  }
   const auto wide = with_bias_columns(q, k, bias, scale_of(q));
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
 }

@@ -28,24 +28,33 @@ Change together(std::string words, const std::vector<Change>& changes) {
   return all;
 }
 
-// What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const setup::Job& job, const Placement& ranks) {
-  const Change recompute{"recompute each unit", {"strategy.recompute.every=1", "strategy.recompute.regions=[]"}};
-  std::vector<Change> list{recompute};
-  if (job.batch.micro_batch > 1) {
-    list.push_back(
-        {cat("micro-batches of 1 instead of ", job.batch.micro_batch),
-         {"train.micro_batch=1", cat("train.accumulation=", job.batch.accumulation * job.batch.micro_batch)}});
+std::vector<Change> offered(const std::vector<Offer>& offers, plugin::Saving::By by) {
+  std::vector<Change> changes;
+  for (const auto& offer : offers) {
+    if (offer.by == by) changes.push_back(offer.change);
   }
-  const Change fsdp{"shard everything", {"strategy.fsdp.mode=full_shard"}};
-  const Change zero{"shard everything", {"strategy.zero.stage=3"}};
-  const Change fsdp_offload{"keep the optimizer and parameters in host memory",
-                            {"strategy.fsdp.mode=full_shard", "strategy.fsdp.cpu_offload=true"}};
-  const Change zero_offload{"keep the optimizer in host memory",
-                            {"strategy.zero.stage=3", "strategy.zero.offload_optimizer=cpu"}};
-  list.insert(list.end(), {fsdp, zero, fsdp_offload, zero_offload});
-  for (const auto& offload : {fsdp_offload, zero_offload})
-    list.push_back(together(cat(offload.words, " and recompute"), {offload, recompute}));
+  return changes;
+}
+
+// What usually helps, cheapest first; which of it can be done here, trying shows.
+std::vector<Change> changes_for(const Predicted& predicted, const Placement& ranks, const std::vector<Offer>& offers) {
+  using By = plugin::Saving::By;
+  const auto add = [](std::vector<Change>& list, const std::vector<Change>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+  };
+  const auto recomputing = offered(offers, By::recomputing), offloading = offered(offers, By::offloading);
+  auto list = recomputing;
+  if (predicted.batch.micro_batch > 1) {
+    list.push_back({cat("micro-batches of 1 instead of ", predicted.batch.micro_batch),
+                    {"train.micro_batch=1",
+                     cat("train.accumulation=", predicted.batch.accumulation * predicted.batch.micro_batch)}});
+  }
+  add(list, offered(offers, By::sharding));
+  add(list, offloading);
+  for (const auto& offload : offloading) {
+    for (const auto& recompute : recomputing)
+      list.push_back(together(cat(offload.words, ", and ", recompute.words), {offload, recompute}));
+  }
   list.push_back({"no fp32 masters (rounds more)", {"train.precision=bf16_pure"}});
   // More ranks are more nodes of the same size, where that is known.
   for (const int times : {2, 4, 8})
@@ -65,12 +74,12 @@ std::string verdict(const Peak& peak, const Gpu& gpu) {
              peak.host_fits ? "" : ": more than run.host_memory");
 }
 
-std::string what_helps(const setup::Job& job, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
-                       const PeakWith& peak_with) {
+std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
+                       const Trials& trials) {
   std::vector<std::vector<std::string>> rows{{"change", "peak", "", "options"}};
   std::vector<std::int64_t> seen;
-  for (const auto& change : changes_for(job, ranks)) {
-    const auto with = peak_with(change);
+  for (const auto& change : changes_for(predicted, ranks, trials.offers)) {
+    const auto with = trials.peak_with(change);
     if (!with || with->gpu >= peak || std::find(seen.begin(), seen.end(), with->gpu) != seen.end()) continue;
     seen.push_back(with->gpu);
     rows.push_back({change.words, memory(with->gpu), verdict(*with, gpu), options_of(change)});
@@ -97,13 +106,28 @@ Gpu gpu_named(const std::string& text) {
               cat("give one of ", join(names), ", or a size such as 80GiB"));
 }
 
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with) {
-  if (!job.activations) {
-    throw Error(cat("--gpu: ", job.device == "cuda" ? job.activations_note : "run.device is \"cpu\""),
-                job.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
-                                     : R"(leave it away, or set run.device = "cuda")");
+std::vector<Offer> offers_of(plugin::Host& host) {
+  std::vector<Offer> offers;
+  for (const auto& found : host.discover()) {
+    if (found.kind != "strategy" || !found.registration) continue;
+    for (const auto& saving : found.registration->savings) {
+      Change change{saving.words, {}};
+      for (const auto& option : saving.options)
+        change.overrides.push_back(cat("strategy.", found.registration->name, ".", option));
+      offers.push_back({saving.by, std::move(change)});
+    }
   }
-  const auto peak = layout::total_bytes(job.footprints, job.device);
+  return offers;
+}
+
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials) {
+  if (!predicted.prediction.activations) {
+    throw Error(
+        cat("--gpu: ", predicted.device == "cuda" ? predicted.prediction.activations_note : "run.device is \"cpu\""),
+        predicted.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
+                                   : R"(leave it away, or set run.device = "cuda")");
+  }
+  const auto peak = layout::total_bytes(predicted.prediction.footprints, predicted.device);
   const auto left = gpu.room() - peak;
   Fit fit;
   fit.fits = left >= 0;
@@ -114,7 +138,7 @@ Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, con
   const auto narrow = peak / 20;
   if (fit.fits && left < narrow) fit.text += cat(" (less than the 5 % by which a prediction may be wrong)");
   fit.text += "\n";
-  if (!fit.fits) fit.text += what_helps(job, gpu, ranks, peak, peak_with);
+  if (!fit.fits) fit.text += what_helps(predicted, gpu, ranks, peak, trials);
   return fit;
 }
 

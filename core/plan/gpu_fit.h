@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/plugin/saving.h>
 
 #include <cstdint>
 #include <functional>
@@ -7,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "setup/job.h"
+#include "plugin/host.h"
+#include "setup/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
@@ -49,13 +51,34 @@ struct Peak {
 /// What a rank needs with a change; nothing where it cannot be made (another strategy has that claim, …).
 using PeakWith = std::function<std::optional<Peak>(const Change&)>;
 
+/// A change that a plugin offers.
+struct Offer {
+  plugin::Saving::By by = plugin::Saving::By::sharding;
+  Change change;
+};
+/// Those of all strategies that the host finds.
+std::vector<Offer> offers_of(plugin::Host& host);
+
+/// What is tried where a run does not fit.
+struct Trials {
+  std::vector<Offer> offers;
+  PeakWith peak_with;
+};
+
 struct Fit {
   bool fits = false;
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// Holds the job's predicted peak against the GPU. Throws Error where activations are not in the prediction.
-Fit judge_fit(const setup::Job& job, const Gpu& gpu, const Placement& ranks, const PeakWith& peak_with);
+/// What was predicted, and of what.
+struct Predicted {
+  const setup::Prediction& prediction;
+  std::string device;  ///< "cpu" or "cuda"
+  data::BatchShape batch;
+};
+
+/// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
+Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials);
 
 }  // namespace plan
 CAPSTAN_END_NAMESPACE

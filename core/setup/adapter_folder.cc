@@ -18,14 +18,15 @@ std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units)
   return adapters;
 }
 
-std::string not_peft(const Job& job, const std::vector<nn::Unit*>& units) {
-  return checkpoint::not_peft(checkpoint::peft_contents({units.begin(), units.end()}), job.model.object->file_map());
+std::string not_peft(const Plugins& plugins, const std::vector<nn::Unit*>& units) {
+  return checkpoint::not_peft(checkpoint::peft_contents({units.begin(), units.end()}),
+                              plugins.model.object->file_map());
 }
 
-std::string write_adapter_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
+std::string write_adapter_folder(const Plugins& plugins, const std::vector<nn::Unit*>& units, layout::Source& values,
                                  const fs::path& folder) {
   const auto contents = checkpoint::peft_contents({units.begin(), units.end()});
-  const auto files = job.model.object->file_map();
+  const auto files = plugins.model.object->file_map();
   if (const auto reason = checkpoint::not_peft(contents, files); !reason.empty())
     throw Error("this run cannot be written as a PEFT folder: " + reason);
   const auto temporary = fs::path(folder.string() + ".tmp");
@@ -33,7 +34,7 @@ std::string write_adapter_folder(const Job& job, const std::vector<nn::Unit*>& u
   fs::remove_all(temporary, error);
   if (!error) fs::create_directories(temporary, error);
   if (error) throw Error(cat("cannot make it: ", error.message()), {}, temporary.string());
-  checkpoint::write_peft(temporary, contents, files, values, job.model_options->path.value_or(""));
+  checkpoint::write_peft(temporary, contents, files, values, plugins.model_options->path.value_or(""));
   fs::remove_all(folder, error);
   if (!error) fs::rename(temporary, folder, error);
   if (error) throw Error(cat("cannot move ", temporary.string(), " to it: ", error.message()), {}, folder.string());

@@ -2,17 +2,12 @@
 
 #include <capstan/base/text.h>
 
-#include <capstan/nn/summary.h>
-
 #include <algorithm>
+#include <set>
+#include <utility>
 
-#include "checkpoint/checkpoint.h"
-#include "comm/planned_group.h"
-#include "setup/dry_run.h"
 #include "setup/precision.h"
-#include "shard/boxes.h"
-#include "shard/footprint.h"
-#include "shard/plan.h"
+#include "setup/seats.h"
 
 namespace capstan::setup {
 namespace {
@@ -26,78 +21,7 @@ void name_modules(const std::vector<std::unique_ptr<nn::Unit>>& units, const lay
   }
 }
 
-// Load-balancing losses are over a whole micro-batch: what the routers of all data ranks chose is added up once.
-void join_balances(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>& units, const GroupAlong& group) {
-  auto axes = layout::data_axes;
-  for (const auto local : common_local_axes(units)) std::erase(axes, local);
-  if (job.mesh.size(axes) == 1) return;
-  for (const auto& unit : units) {
-    unit->each<nn::LoadBalance>([&](nn::LoadBalance& balance) {
-      balance.counts.fill(
-          "data parallelism",
-          [group = group(axes), label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
-            auto sums = counts.clone();
-            group->all_reduce(sums, comm::ReduceOp::sum, label);
-            return sums;
-          });
-    });
-  }
-}
-
-// What strategies have changed: their notes, then the numbers of the whole model and of this rank.
-std::string changes_text(const Job& job, const std::vector<std::unique_ptr<nn::Unit>>& units) {
-  std::string text;
-  each_strategy(job, "notes", [&](strategy::Strategy& strategy) {
-    for (const auto& line : strategy.notes()) text += line + "\n";
-  });
-  const auto whole = nn::summarise(units);
-  const auto held = nn::summarise(units, job.mesh, job.rank);
-  const auto line = [](const std::string& of, const nn::Summary& s) {
-    return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
-               " non-trainable = ", thousands(s.parameters), " parameters\n");
-  };
-  const bool changed = whole.parameters != nn::summarise(job.model.object->build()).parameters;
-  if (changed || whole.trainable != whole.parameters) text += line("with strategies", whole);
-  if (held.parameters != whole.parameters) text += line("this rank computes with", held);
-  return text;
-}
-
-}  // namespace
-
-std::vector<std::unique_ptr<nn::Unit>> build_units(const Job& job) {
-  std::vector<std::unique_ptr<nn::Unit>> units;
-  plugin::guard(job.model.name, "build", [&] { units = job.model.object->build(); });
-  name_modules(units, job.model.object->file_map());
-  each_strategy(job, "structure", [&](strategy::Strategy& strategy) { strategy.structure(units); });
-  return units;
-}
-
-std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group) {
-  auto units = build_units(job);
-  const strategy::Placement placement{job.mesh, job.rank, group};
-  for (auto& unit : units) {
-    each_strategy(job, "placement of unit " + unit->name(),
-                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
-    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
-    nn::refuse_undeclared(*unit);
-  }
-  join_balances(job, units, group);
-  if (job.purpose == Purpose::train) return units;
-  for (auto* record : nn::parameters(units)) record->trainable = false;  // no gradient, no optimizer state
-  return units;
-}
-
-std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
-  std::vector<nn::Unit*> list;
-  for (const auto& unit : units) list.push_back(unit.get());
-  return list;
-}
-
-std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
-  const auto records = nn::parameters(units);
-  return {records.begin(), records.end()};
-}
-
+// The axes on which gradients stay local; Error where trainable records disagree.
 std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units) {
   const layout::Param* first = nullptr;
   for (const auto* record : nn::parameters(units)) {
@@ -110,79 +34,140 @@ std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn
   return first ? first->local_axes : std::vector<layout::Axis>{};
 }
 
-shard::EngineOptions engine_options(const Job& job, c10::Device device) {
-  shard::EngineOptions options;
-  options.mesh = job.mesh;
-  options.rank = job.rank;
-  options.precision = precision_of(job.train->precision, device);
-  options.policy = job.policy;
-  if (job.policy.param_dtype) options.precision.compute = *job.policy.param_dtype;
-  if (job.policy.reduce_dtype) options.precision.reduce = *job.policy.reduce_dtype;
-  options.accumulation = job.batch.accumulation;
-  options.deterministic = job.run->deterministic;
-  options.coalesce = device.is_cuda();
-  const auto& reduce = job.train->reduce;
-  const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && job.policy.shard_grad);
-  options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;
-  return options;
-}
-
-namespace {
-
-// Libraries' memory that ATen's allocator hands out: cuBLAS's, 32 MiB for the thread of forward and that of backward.
-constexpr std::int64_t cublas_bytes = std::int64_t{64} << 20;
-
-std::string first_sentence(const std::string& text) {
-  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
-}
-
-// In place of what is there in forward or backward by the owners' own account: what is there at a micro-step's peak.
-void add_micro_step(const Job& job, const shard::EngineOptions& options, Prediction& prediction) {
-  const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
-  MicroStepMemory step;
-  try {
-    step = dry_run(job, options);
-  } catch (const std::exception& error) {
-    prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
-    return;
+// Load-balancing losses are over a whole micro-batch: what the routers of all data ranks chose is added up once.
+void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
+  auto axes = layout::data_axes;
+  for (const auto local : model.local_axes) std::erase(axes, local);
+  if (mesh.size(axes) == 1) return;
+  for (const auto& unit : model.units) {
+    unit->each<nn::LoadBalance>([&](nn::LoadBalance& balance) {
+      balance.counts.fill("data parallelism",
+                          [group = (*model.groups)(axes),
+                           label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
+                            auto sums = counts.clone();
+                            group->all_reduce(sums, comm::ReduceOp::sum, label);
+                            return sums;
+                          });
+    });
   }
-  auto& list = prediction.footprints;
-  std::erase_if(list, [](const auto& part) { return part.when == "forward" || part.when == "backward"; });
-  const auto when = "peak: " + step.peak;
-  if (step.gathered > 0) list.push_back({"gathered units", step.gathered, job.device, when});
-  list.push_back({"activations and gradients at work", step.work, job.device, when});
-  list.push_back({"cuBLAS", cublas_bytes, job.device, "always"});
-  prediction.activations = true;
-  prediction.activations_note =
-      cat("a micro-batch of ", job.batch.micro_batch, " x ", thousands(job.sample_length), " tokens keeps ",
-          bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
+}
+
+void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
+  const strategy::Placement placement{topology.mesh, topology.rank,
+                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
+  for (const auto& unit : model.units) {
+    each_strategy(strategies, "placement of unit " + unit->name(),
+                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
+    nn::refuse_undeclared(*unit);
+  }
+}
+
+// What strategies have changed: their notes, then the numbers of the whole model and of this rank.
+std::string changes_text(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
+  std::string text;
+  each_strategy(strategies, "notes", [&](strategy::Strategy& strategy) {
+    for (const auto& line : strategy.notes()) text += line + "\n";
+  });
+  const auto whole = nn::summarise(model.units);
+  const auto held = nn::summarise(model.units, topology.mesh, topology.rank);
+  const auto line = [](const std::string& of, const nn::Summary& s) {
+    return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
+               " non-trainable = ", thousands(s.parameters), " parameters\n");
+  };
+  const bool changed = whole.parameters != model.built.parameters;
+  if (changed || whole.trainable != whole.parameters) text += line("with strategies", whole);
+  if (held.parameters != whole.parameters) text += line("this rank computes with", held);
+  return text;
 }
 
 }  // namespace
 
-Prediction predict(const Job& job, std::size_t states) {
-  const auto device = job.device == "cuda" ? c10::Device(c10::DeviceType::CUDA, 0) : c10::Device(c10::DeviceType::CPU);
-  const auto units = assemble(job, [&](const auto& axes) {
-    return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes), device);
-  });
-  const auto options = engine_options(job, device);
-  const auto plan = shard::make_plan(pointers(units), options);
-  Prediction prediction;
-  prediction.footprints = shard::footprint(plan, options, states);
-  prediction.changes = changes_text(job, units);
-  const auto& saves = *job.checkpoint;
-  if (saves.saves() && saves.asynchronous) {
-    prediction.footprints.push_back(
-        checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, saves.save == "trainable")));
-    prediction.footprints.back().device = "host";
+BuiltModel build_model(const Plugins& plugins) {
+  BuiltModel built;
+  plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
+  name_modules(built.units, plugins.model.object->file_map());
+  for (const auto& unit : built.units)
+    built.weights.insert(built.weights.end(), unit->weights().begin(), unit->weights().end());
+  built.summary = nn::summarise(built.units);
+  return built;
+}
+
+void structure(BuiltModel& model, const Strategies& strategies) {
+  each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
+}
+
+std::shared_ptr<const AssembledModel> assemble(const Configuration& config, const Strategies& strategies,
+                                               const Topology& topology, BuiltModel built, c10::Device device) {
+  structure(built, strategies);
+  auto model = std::make_shared<AssembledModel>();
+  model->units = std::move(built.units);
+  model->own = std::move(built.weights);
+  model->built = std::move(built.summary);
+  model->groups = std::make_shared<MeshGroups>(topology.mesh, topology.rank, device);
+  const auto records = records_of(pointers(model->units));
+  model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
+  place(*model, strategies, topology);
+  model->local_axes = common_local_axes(model->units);
+  join_balances(topology.mesh, *model);
+  if (!config.trains()) {
+    for (auto* record : nn::parameters(model->units)) record->trainable = false;  // no gradient, no optimizer state
+    model->local_axes.clear();
   }
-  auto facts = job.facts();
-  facts.trainable_parameters = shard::trainable_parameters(plan);
-  each_strategy(job, "footprint", [&](strategy::Strategy& strategy) {
-    for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
-  });
-  if (job.activations && job.device == "cuda") add_micro_step(job, options, prediction);
-  return prediction;
+  model->rule = optimizer_rule(strategies, *config.optimizer);
+  model->changes = changes_text(*model, strategies, topology);
+  return model;
+}
+
+std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  std::vector<nn::Unit*> list;
+  for (const auto& unit : units) list.push_back(unit.get());
+  return list;
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::WeightPtr>& weights) {
+  std::vector<const layout::Param*> records;
+  std::set<const layout::Param*> seen;
+  for (const auto& weight : weights) {
+    for (const auto& record : weight->records()) {
+      if (seen.insert(&record).second) records.push_back(&record);
+    }
+  }
+  return records;
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
+  const auto records = nn::parameters(units);
+  return {records.begin(), records.end()};
+}
+
+c10::Device device_of(const Configuration& config) {
+  if (config.device != "cuda") return c10::Device(c10::DeviceType::CPU);
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(config.request.gpu)};
+}
+
+shard::EngineOptions engine_options(const Configuration& config, const Topology& topology, c10::Device device) {
+  const auto& policy = topology.policy;
+  shard::EngineOptions options;
+  options.mesh = topology.mesh;
+  options.rank = topology.rank;
+  options.precision = precision_of(config.train->precision, device);
+  options.policy = policy;
+  if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
+  if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
+  options.accumulation = topology.batch.accumulation;
+  options.deterministic = config.run->deterministic;
+  options.coalesce = device.is_cuda();
+  const auto& reduce = config.train->reduce;
+  const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && policy.shard_grad);
+  options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;
+  return options;
+}
+
+std::string settled_save(const Configuration& config, const Plugins& plugins, const AssembledModel& model) {
+  const auto& options = config.checkpoint;
+  const bool comes_again = plugins.model_options->path && model.has_frozen;
+  return comes_again && !options.is_set(&CheckpointOptions::save) ? "trainable" : options->save;
 }
 
 }  // namespace capstan::setup

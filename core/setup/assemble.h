@@ -1,50 +1,60 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/layout/footprint.h>
-#include <capstan/plugin/guard.h>
+#include <capstan/nn/summary.h>
 
-#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "setup/job.h"
+#include "setup/mesh_groups.h"
+#include "setup/topology.h"
 #include "shard/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// Calls one phase of every strategy with its name around errors.
-template <class Phase>
-void each_strategy(const Job& job, const std::string& name, const Phase& phase) {
-  for (const auto& made : job.strategies) plugin::guard(made.name, name, [&] { phase(*made.object); });
-}
+/// The model as its plugin builds it: logical shapes, nothing is placed or allocated.
+struct BuiltModel {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  std::vector<nn::WeightPtr> weights;  ///< of all units: what strategies add later is not among them
+  nn::Summary summary;
+};
 
-using GroupAlong = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&)>;
+/// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
+/// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
+struct AssembledModel {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  std::shared_ptr<MeshGroups> groups;             ///< that its layers communicate by, once a session has connected them
+  std::vector<nn::WeightPtr> own;                 ///< the weights that the model's plugin made itself
+  nn::Summary built;                              ///< what the model was before strategies changed it
+  std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
+  bool has_frozen = false;                        ///< strategies train a part of it only
+  std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed
+  std::shared_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
+};
 
-/// The model's units after structure: logical shapes, nothing is placed or allocated.
-std::vector<std::unique_ptr<nn::Unit>> build_units(const Job& job);
-/// The model's units after structure and placement: records say what each rank holds, and nothing is allocated.
-std::vector<std::unique_ptr<nn::Unit>> assemble(const Job& job, const GroupAlong& group);
+/// Asks the plugin for its units: once in a command.
+BuiltModel build_model(const Plugins& plugins);
+/// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
+void structure(BuiltModel& model, const Strategies& strategies);
+/// Lets strategies change and place the units.
+std::shared_ptr<const AssembledModel> assemble(const Configuration& config, const Strategies& strategies,
+                                               const Topology& topology, BuiltModel built, c10::Device device);
+
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
 /// The records of all units, each once.
 std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units);
-/// The axes on which gradients stay local; Error where trainable records disagree.
-std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units);
+/// The records of weights.
+std::vector<const layout::Param*> records_of(const std::vector<nn::WeightPtr>& weights);
 
-/// What the job asks of the shard engine.
-shard::EngineOptions engine_options(const Job& job, c10::Device device);
-/// What is known of the assembled model before it has memory.
-struct Prediction {
-  std::vector<layout::Footprint> footprints;
-  bool activations = false;      ///< the footprints at work are those of a micro-step's peak
-  std::string activations_note;  ///< see Job
-  std::string changes;           ///< for people: what strategies made of the model, a line each; may be empty
-};
-
-/// What this rank will allocate for parameters, gradients, optimizer state and collectives, and what strategies say.
-/// `states`: optimizer state tensors a parameter. No rank is asked.
-Prediction predict(const Job& job, std::size_t states);
+/// Where this rank computes.
+c10::Device device_of(const Configuration& config);
+/// What a configuration on this topology asks of the shard engine.
+shard::EngineOptions engine_options(const Configuration& config, const Topology& topology, c10::Device device);
+/// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
+/// otherwise.
+std::string settled_save(const Configuration& config, const Plugins& plugins, const AssembledModel& model);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -4,7 +4,6 @@
 #include <capstan/base/text.h>
 #include <capstan/strategy/unit_runner.h>
 
-#include "comm/planned_group.h"
 #include "ops/meta_memory.h"
 #include "setup/assemble.h"
 #include "setup/wrap.h"
@@ -30,8 +29,8 @@ class Place : public strategy::UnitHooks {
   std::string forward_, backward_;
 };
 
-nn::Batch batch_of(const Job& job) {
-  const auto rows = job.batch.micro_batch, length = job.sample_length;
+nn::Batch longest_batch(const DryRunOf& what) {
+  const auto rows = what.topology.batch.micro_batch, length = what.samples.length;
   const auto ids = at::TensorOptions().device(at::kMeta).dtype(at::kLong);
   nn::Batch batch;
   batch.tokens = at::empty({rows, length}, ids);
@@ -40,7 +39,7 @@ nn::Batch batch_of(const Job& job) {
   batch.real = at::empty({rows, length}, ids.dtype(at::kBool));
   batch.sample_ids = at::empty({rows}, ids);
   batch.training = true;
-  if (job.data_options->packing) {
+  if (what.plugins.data_options->packing) {
     // One sample a row is as much memory as many short ones.
     nn::Documents documents;
     documents.packed = at::empty({rows * length}, ids);
@@ -61,12 +60,11 @@ void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
 
 }  // namespace
 
-MicroStepMemory dry_run(const Job& job, const shard::EngineOptions& options) {
-  const auto units = assemble(job, [&](const auto& axes) {
-    return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes),
-                               c10::Device(c10::DeviceType::Meta));
-  });
-  const auto list = pointers(units);
+MicroStepMemory dry_run(const DryRunOf& what) {
+  const auto& [config, plugins, topology, samples, options] = what;
+  const auto strategies = fresh_strategies(plugins.strategies, topology);
+  const auto model = assemble(config, strategies, topology, build_model(plugins), c10::Device(c10::DeviceType::Meta));
+  const auto list = pointers(model->units);
   const auto plan = shard::make_plan(list, options);
   ops::MetaMemory* counted = nullptr;
   std::int64_t gathered = 0;
@@ -76,11 +74,11 @@ MicroStepMemory dry_run(const Job& job, const shard::EngineOptions& options) {
   });
   shard::GatherProtocol protocol(plan, options, executor);
   std::string at;
-  strategy::UnitRunner runner(list, job.model.name);
+  strategy::UnitRunner runner(list, plugins.model.name);
   for (std::size_t i = 0; i < list.size(); ++i) {
     runner.add_hooks(i, std::make_unique<Place>(at, list[i]->name()));
     runner.add_hooks(i, protocol.hooks(i));
-    wrap_unit(job, i, runner);
+    wrap_unit(strategies, i, runner);
   }
   ops::MetaMemory memory;  // the weights' own shapes are made
   counted = &memory;
@@ -90,9 +88,9 @@ MicroStepMemory dry_run(const Job& job, const shard::EngineOptions& options) {
     result.peak = at;
   });
   // What is held from one micro-step to the next is there in the second.
-  const int micro_steps = job.batch.accumulation > 1 ? 2 : 1;
+  const int micro_steps = topology.batch.accumulation > 1 ? 2 : 1;
   for (int i = 0; i < micro_steps; ++i) {
-    const auto hidden = runner.forward(batch_of(job));
+    const auto hidden = runner.forward(longest_batch(what));
     if (i == 0) result.kept = memory.now() - gathered;
     backward(runner, hidden);
   }

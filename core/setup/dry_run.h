@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "setup/job.h"
+#include "setup/samples.h"
 #include "shard/plan.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -18,10 +18,21 @@ struct MicroStepMemory {
   std::string peak;           ///< "backward of blocks.3": where the most is there at once
 };
 
+/// What a dry run is of.
+struct DryRunOf {
+  const Configuration& config;
+  const Plugins& plugins;
+  const Topology& topology;
+  const Samples& samples;
+  const shard::EngineOptions& options;  ///< of the engine that is counted
+};
+
+/// Assembles a model of its own, with strategies of its own, on the meta device.
+///
 /// Runs forward and backward of one micro-batch of the longest samples on the meta device, with this rank's shapes, all
 /// strategies' hooks and an executor that only counts, and watches what is allocated. Answers for a GPU. Throws what an
 /// operator without a shape rule throws. Not while other threads use the meta device.
-MicroStepMemory dry_run(const Job& job, const shard::EngineOptions& options);
+MicroStepMemory dry_run(const DryRunOf& what);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -4,28 +4,30 @@
 
 namespace capstan::setup {
 
-std::int64_t host_bytes(const Job& job) {
-  const auto host = layout::total_bytes(job.footprints, "host");
-  return host > 0 && job.device == "cpu" ? host + layout::total_bytes(job.footprints, "cpu") : host;
+std::int64_t host_bytes(const Prediction& prediction, const std::string& device) {
+  const auto host = layout::total_bytes(prediction.footprints, "host");
+  return host > 0 && device == "cpu" ? host + layout::total_bytes(prediction.footprints, "cpu") : host;
 }
 
-std::optional<std::int64_t> told_host_memory(const Job& job) {
-  if (job.run->host_memory <= 0) return {};
-  return static_cast<std::int64_t>(job.run->host_memory * (1LL << 30));
+std::optional<std::int64_t> told_host_memory(const RunOptions& run) {
+  if (run.host_memory <= 0) return {};
+  return static_cast<std::int64_t>(run.host_memory * (1LL << 30));
 }
 
-void check_host_memory(const Job& job, std::optional<std::int64_t> available, Diagnostics& diagnostics) {
-  const auto needed = host_bytes(job);
+void check_host_memory(const Configuration& config, const Topology& topology, const Prediction& prediction,
+                       std::optional<std::int64_t> available, Diagnostics& diagnostics) {
+  const auto needed = host_bytes(prediction, config.device);
   if (needed == 0) return;
-  const auto all = needed * job.ranks_per_node;
+  const auto all = needed * topology.ranks_per_node;
   if (!available || all <= *available) return;
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  diagnostics.add({},
-                  cat(job.policy.offload_optim || job.policy.offload_param ? "offloading needs " : "saving needs ",
-                      text(needed), " of host memory a rank, ", text(all), " for the ", job.ranks_per_node,
-                      " ranks of a node, and ", text(*available), " are left"),
-                  "use more nodes (check learns of them by --nodes), offload less, ask for a node with more memory "
-                  "(#SBATCH --mem=0), or set run.host_memory if this is not the node");
+  diagnostics.add(
+      {},
+      cat(topology.policy.offload_optim || topology.policy.offload_param ? "offloading needs " : "saving needs ",
+          text(needed), " of host memory a rank, ", text(all), " for the ", topology.ranks_per_node,
+          " ranks of a node, and ", text(*available), " are left"),
+      "use more nodes (check learns of them by --nodes), offload less, ask for a node with more memory "
+      "(#SBATCH --mem=0), or set run.host_memory if this is not the node");
 }
 
 }  // namespace capstan::setup

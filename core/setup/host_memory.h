@@ -1,19 +1,20 @@
 #pragma once
 #include <optional>
 
-#include "setup/job.h"
+#include "setup/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// Host memory that this rank of a job will allocate; 0 where nothing is offloaded and no checkpoint copied.
-std::int64_t host_bytes(const Job& job);
+/// Host memory that this rank will allocate; 0 where nothing is offloaded and no checkpoint copied.
+std::int64_t host_bytes(const Prediction& prediction, const std::string& device);
 /// What run.host_memory says that the ranks of a node may use, where it is set.
-std::optional<std::int64_t> told_host_memory(const Job& job);
+std::optional<std::int64_t> told_host_memory(const RunOptions& run);
 
 /// Host memory that ranks of one node allocate together, against what is there (nothing: nobody knows): said before
 /// anything is allocated.
-void check_host_memory(const Job& job, std::optional<std::int64_t> available, Diagnostics& diagnostics);
+void check_host_memory(const Configuration& config, const Topology& topology, const Prediction& prediction,
+                       std::optional<std::int64_t> available, Diagnostics& diagnostics);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

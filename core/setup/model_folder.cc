@@ -75,20 +75,20 @@ void copy_over(const fs::path& from, const fs::path& to) {
 }
 
 // The folder that holds the run's tokenizer; empty: it is the built-in one.
-fs::path tokenizer_folder(const Job& job) {
-  const auto& name = job.data_options->tokenizer;
+fs::path tokenizer_folder(const ModelToWrite& model) {
+  const auto& name = model.tokenizer.name;
   if (name == "byte") return {};
-  if (name == "auto") return job.model_options->path.value_or("");
+  if (name == "auto") return model.plugins.model_options->path.value_or("");
   return is_folder(name) ? fs::path(name) : fs::path(name).parent_path();
 }
 
-bool copy_tokenizer(const Job& job, const fs::path& folder) {
-  const auto from = tokenizer_folder(job);
+bool copy_tokenizer(const ModelToWrite& model, const fs::path& folder) {
+  const auto from = tokenizer_folder(model);
   if (from.empty()) return false;
   for (const auto* name : tokenizer_files) {
     if (is_there(from / name)) copy_over(from / name, folder / name);
   }
-  const auto& option = job.data_options->tokenizer;
+  const auto& option = model.tokenizer.name;
   if (is_file(option)) copy_over(option, folder / "tokenizer.json");
   if (is_there(folder / "tokenizer.json") && !is_there(folder / "tokenizer_config.json"))
     write_file(folder / "tokenizer_config.json", plain_tokenizer);
@@ -96,26 +96,28 @@ bool copy_tokenizer(const Job& job, const fs::path& folder) {
 }
 
 // All that is not weights; true: with a tokenizer.
-bool write_descriptions(const Job& job, const layout::FileMap& map, const std::string& dtype, const fs::path& folder) {
-  const fs::path original(job.model_options->path.value_or(""));
+bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
+                        const fs::path& folder) {
+  const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
-  write_file(folder / "config.json", config_json({job.model.options, map, config, ids_of(job.tokenizer.get()), dtype}));
+  write_file(folder / "config.json",
+             config_json({model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()), dtype}));
   if (!original.empty() && is_there(original / "generation_config.json"))
     copy_over(original / "generation_config.json", folder / "generation_config.json");
-  return copy_tokenizer(job, folder);
+  return copy_tokenizer(model, folder);
 }
 
-checkpoint::HfWeights weights_of(const Job& job, const std::vector<nn::Unit*>& units, const ModelFolderOptions& options,
-                                 int world_size) {
+checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
+                                 const ModelFolderOptions& options, int world_size) {
   checkpoint::HfWeights weights;
   weights.records = records_of(units);
-  weights.map = job.model.object->file_map();
+  weights.map = model.plugins.model.object->file_map();
   weights.merged = options.merged;
   if (options.merged) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
   weights.dtype = options.dtype;
-  weights.fallback = precision_of(job.train->precision, c10::Device(c10::DeviceType::CPU)).master;
+  weights.fallback = precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).master;
   weights.shard_bytes = options.shard_bytes;
   if (options.shard_bytes == 0) {
     std::int64_t elements = 0;
@@ -156,27 +158,27 @@ void together(comm::Communicator& communicator, bool mine, const Step& step) {
 
 }  // namespace
 
-std::string not_exportable(const Job& job, const std::vector<nn::Unit*>& units) {
-  const auto map = job.model.object->file_map();
-  if (map.architecture.empty()) return cat("model plugin ", job.model.name, " has no Hugging Face architecture");
+std::string not_exportable(const Plugins& plugins, const std::vector<nn::Unit*>& units) {
+  const auto map = plugins.model.object->file_map();
+  if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
   const auto names = checkpoint::without_place(records_of(units), map);
   if (names.empty()) return {};
   return cat(names.front(), names.size() > 1 ? cat(" and ", names.size() - 1, " more records have") : " has",
              " no place in its files");
 }
 
-WrittenModel write_model_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
+WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const fs::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator) {
-  if (const auto reason = not_exportable(job, units); !reason.empty() && !options.merged)
+  if (const auto reason = not_exportable(model.plugins, units); !reason.empty() && !options.merged)
     throw Error(
         "this model cannot be written as a Hugging Face folder: " + reason,
         adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
   const auto& world = communicator.world();
-  auto weights = weights_of(job, units, options, world.size);
+  auto weights = weights_of(model, units, options, world.size);
   std::unique_ptr<checkpoint::FolderSource> original;
-  if (job.model_options->path)
-    original = std::make_unique<checkpoint::FolderSource>(*job.model_options->path, weights.map);
+  if (model.plugins.model_options->path)
+    original = std::make_unique<checkpoint::FolderSource>(*model.plugins.model_options->path, weights.map);
   weights.values = &values;
   weights.original = original.get();
   auto& base = original ? static_cast<layout::Source&>(*original) : values;
@@ -188,7 +190,7 @@ WrittenModel write_model_folder(const Job& job, const std::vector<nn::Unit*>& un
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
     make_empty(temporary);
-    written.has_tokenizer = write_descriptions(job, weights.map, written.dtype, temporary);
+    written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, temporary);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {

@@ -13,10 +13,17 @@
 #include <string>
 #include <vector>
 
-#include "setup/job.h"
+#include "setup/open_tokenizer.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
+
+/// What a folder is written from, besides the values.
+struct ModelToWrite {
+  const Plugins& plugins;
+  const ChosenTokenizer& tokenizer;
+  const TrainOptions& train;
+};
 
 /// How a model is written as a Hugging Face folder.
 struct ModelFolderOptions {
@@ -42,12 +49,12 @@ std::string written_text(const WrittenModel& written);
 /// model.path's own files. Each rank writes files of its own and no rank holds more than one tensor. The folder appears
 /// at its name when it is complete; one that stands there is replaced. A collective: an error of any rank is thrown on
 /// all of them.
-WrittenModel write_model_folder(const Job& job, const std::vector<nn::Unit*>& units, layout::Source& values,
+WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const std::filesystem::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator);
 
-/// Why this job's model cannot be written as such a folder; empty: it can.
-std::string not_exportable(const Job& job, const std::vector<nn::Unit*>& units);
+/// Why this model cannot be written as such a folder; empty: it can.
+std::string not_exportable(const Plugins& plugins, const std::vector<nn::Unit*>& units);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -12,32 +12,37 @@ namespace {
 
 // A path starts at the folder of the file that names it, a hub id means a folder of its cache; "auto" and "byte" are
 // words, and so is what looks like none of these.
-void find_tokenizer_file(Job& job, const HubCache& hub) {
-  const auto name = job.data_options->tokenizer;
-  if (name == "auto" || name == "byte") return;
-  for (const auto& option : job.data_options.resolved()) {
+std::string tokenizer_name(const config::Options<DataOptions>& options, const HubCache& hub) {
+  const auto& name = options->tokenizer;
+  if (name == "auto" || name == "byte") return name;
+  for (const auto& option : options.resolved()) {
     if (option.spec.key != "tokenizer") continue;
     const auto path = config::absolute_path(name, option.origin);
     const auto folder = find_tokenizer({name, path, option.origin.text(), "data.tokenizer"}, hub);
     if (folder || name.find('/') != std::string::npos || std::filesystem::exists(path))
-      job.data_options.derive(&DataOptions::tokenizer, folder ? folder->string() : path);
+      return folder ? folder->string() : path;
   }
+  return name;
 }
 
 }  // namespace
 
-void open_tokenizer(Job& job, const HubCache& hub, Diagnostics& diagnostics) {
-  const auto before = diagnostics.size();
+std::optional<ChosenTokenizer> open_tokenizer(const Configuration& config, const LoadedPlugins& plugins,
+                                              Diagnostics& faults) {
+  const auto before = faults.size();
+  ChosenTokenizer chosen;
+  const auto& options = plugins.data_options;
   collect(
-      diagnostics, [&] { find_tokenizer_file(job, hub); }, "");
-  if (diagnostics.size() != before) return;
-  const auto& name = job.data_options->tokenizer;
-  const auto& folder = job.model_options->path;
-  if (name == "auto" && folder && !job.model.object) return;  // that folder was refused already
+      faults, [&] { chosen.name = tokenizer_name(options, config.request.hub); }, "");
+  if (faults.size() != before) return {};
+  const auto& folder = plugins.model_options->path;
+  const bool of_folder = chosen.name == "auto" && folder;
+  if (of_folder && !plugins.model) return {};  // that folder was refused already
   collect(
-      diagnostics, [&] { job.tokenizer = tokenizer::make_tokenizer(name, folder.value_or("")); },
-      name == "auto" && folder ? job.model_options.where(&ModelOptions::path)
-                               : job.data_options.where(&DataOptions::tokenizer));
+      faults, [&] { chosen.object = tokenizer::make_tokenizer(chosen.name, folder.value_or("")); },
+      of_folder ? plugins.model_options.where(&ModelOptions::path) : options.where(&DataOptions::tokenizer));
+  if (!chosen.object) return {};
+  return chosen;
 }
 
 }  // namespace capstan::setup

@@ -1,11 +1,26 @@
 #pragma once
-#include "setup/job.h"
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/tokenizer/tokenizer.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "setup/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// Makes job.tokenizer of data.tokenizer, once the model's options are known; faults go to `diagnostics`.
-void open_tokenizer(Job& job, const HubCache& hub, Diagnostics& diagnostics);
+/// What data.tokenizer means.
+struct ChosenTokenizer {
+  std::string name;  ///< "auto", "byte", or a path
+  std::shared_ptr<const tokenizer::Tokenizer> object;
+};
+
+/// Opens it, once the model's options are known; nothing where there is a fault.
+std::optional<ChosenTokenizer> open_tokenizer(const Configuration& config, const LoadedPlugins& plugins,
+                                              Diagnostics& faults);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

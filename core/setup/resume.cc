@@ -15,7 +15,6 @@
 #include "checkpoint/checkpoint_names.h"
 #include "checkpoint/checkpoint_place.h"
 #include "checkpoint/commit_agree.h"
-#include "comm/planned_group.h"
 #include "setup/adapter_state.h"
 #include "setup/assemble.h"
 
@@ -120,7 +119,7 @@ Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth dept
   auto resume = newest_in(folder, depth, group);
   resume.newer.clear();  // they are another run's
   if (resume.reader) return resume;
-  const auto where = job.checkpoint.where(&CheckpointOptions::resume);
+  const auto where = job.config.checkpoint.where(&CheckpointOptions::resume);
   auto faults = resume.skipped;
   if (!ask_together(group, looking, [&] { return is_there(path); })) {
     faults = {{where, cat("checkpoint.resume: there is no ", path.string()), fix_of(path)}};
@@ -134,7 +133,7 @@ Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth dept
 }
 
 Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
-  const fs::path path = job.checkpoint->resume;
+  const fs::path path = job.config.checkpoint->resume;
   // A checkpoint's folder without its manifest is a damaged one, and not a place to search.
   const bool is_one = ask_together(group, cat("looking for the checkpoint ", path.string()), [&] {
     return checkpoint::is_checkpoint(path) || checkpoint::step_of(path.filename().string()).has_value();
@@ -146,7 +145,7 @@ Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
     auto list = faults.list();
     list.insert(
         list.begin(),
-        {job.checkpoint.where(&CheckpointOptions::resume),
+        {job.config.checkpoint.where(&CheckpointOptions::resume),
          cat("checkpoint.resume: ", path.string(), is_readable ? " is not valid" : " cannot be read; it may be whole"),
          is_readable ? "name another one, or the folder that it lies in: its newest valid one is taken"
                      : "mend what follows, and start again"});
@@ -215,8 +214,8 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
 }
 
 Json cursor_of(const Job& job, std::int64_t steps_done) {
-  CAPSTAN_ASSERT(job.purpose == Purpose::train);  // another job has no step plan
-  const auto& plan = job.plan;
+  CAPSTAN_ASSERT(job.config.trains());  // another job has no step plan
+  const auto& plan = job.samples.plan;
   const auto epoch = plan.epoch_of(steps_done);
   return {{"epoch", epoch},
           {"samples_in_epoch", plan.consumed(steps_done) - plan.consumed(epoch * plan.steps_per_epoch)},
@@ -225,7 +224,7 @@ Json cursor_of(const Job& job, std::int64_t steps_done) {
           {"global_batch", plan.global_batch},
           {"seed", plan.seed},
           {"shuffle", plan.shuffle},
-          {"drop_last", job.train->drop_last}};
+          {"drop_last", job.config.train->drop_last}};
 }
 
 // The same samples follow only where all of this is as it was.
@@ -233,11 +232,11 @@ void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics&
   const auto saved = Json::parse(reader.section("cursor"));  // the manifest was JSON
   const auto mine = cursor_of(job, reader.meta().step);
   const std::vector<std::pair<const char*, std::string>> compared{
-      {"samples", job.data.where},
-      {"global_batch", job.train.where(&TrainOptions::global_batch)},
-      {"seed", job.run.where(&RunOptions::seed)},
-      {"shuffle", job.train.where(&TrainOptions::shuffle)},
-      {"drop_last", job.train.where(&TrainOptions::drop_last)}};
+      {"samples", job.plugins.data->where},
+      {"global_batch", job.config.train.where(&TrainOptions::global_batch)},
+      {"seed", job.config.run.where(&RunOptions::seed)},
+      {"shuffle", job.config.train.where(&TrainOptions::shuffle)},
+      {"drop_last", job.config.train.where(&TrainOptions::drop_last)}};
   for (const auto& [key, where] : compared) {
     const auto theirs = saved.contains(key) ? saved.at(key) : Json();
     if (theirs == mine.at(key)) continue;
@@ -247,26 +246,27 @@ void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics&
                         reader.path().string(), ": other batches would follow than in the run that was saved"),
                     cat("set it to ", theirs.dump(), ", or start a new run"));
   }
-  if (reader.meta().step > job.plan.steps) {
-    diagnostics.add(job.train.where(job.train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs),
-                    cat("the run has ", job.plan.steps, " steps, and the checkpoint ", reader.path().string(),
-                        " is behind step ", reader.meta().step),
-                    "make the run longer, or go on from an earlier checkpoint");
+  if (reader.meta().step > job.samples.plan.steps) {
+    diagnostics.add(
+        job.config.train.where(job.config.train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs),
+        cat("the run has ", job.samples.plan.steps, " steps, and the checkpoint ", reader.path().string(),
+            " is behind step ", reader.meta().step),
+        "make the run longer, or go on from an earlier checkpoint");
   }
 }
 
 int copy_of(const layout::Param& param, const Job& job) {
-  return param.trainable ? job.mesh.position(job.rank, param.local_axes) : 0;
+  return param.trainable ? job.topology.mesh.position(job.topology.rank, param.local_axes) : 0;
 }
 
 }  // namespace
 
 fs::path checkpoint_folder(const fs::path& run_folder) { return run_folder / "checkpoints"; }
 
-fs::path own_run_folder(const Job& job) { return fs::path(job.run->dir) / job.name; }
+fs::path own_run_folder(const Job& job) { return fs::path(job.config.run->dir) / job.config.name; }
 
 Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) {
-  const auto& from = job.checkpoint->resume;
+  const auto& from = job.config.checkpoint->resume;
   if (from == "none") return {};
   if (from == "auto") return own(job, depth, group);
   return named(job, depth, group);
@@ -283,11 +283,7 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
 bool judge_resume(const Job& job, Diagnostics& diagnostics) {
   const auto resume = find_resume(job, checkpoint::Depth::structure);
   if (!resume.reader) return false;
-  const auto units = assemble(job, [&](const auto& axes) {
-    return comm::planned_group(job.mesh.ranks_along(axes, job.rank), job.mesh.position(job.rank, axes),
-                               c10::Device(c10::DeviceType::CPU));
-  });
-  check_resume(job, *resume.reader, pointers(units), diagnostics);
+  check_resume(job, *resume.reader, pointers(job.model->units), diagnostics);
   return true;
 }
 

@@ -62,7 +62,8 @@ bool lacks_copies(const Session& session, const Job& job, const checkpoint::Read
   const auto boxes = session.engine->stored_boxes();
   return std::any_of(boxes.begin(), boxes.end(), [&](const shard::StoredBox& stored) {
     const auto& record = *stored.record;
-    return record.trainable && !reader.has(saved_name("model", record.name, job.mesh.size(record.local_axes) - 1));
+    return record.trainable &&
+           !reader.has(saved_name("model", record.name, job.topology.mesh.size(record.local_axes) - 1));
   });
 }
 
@@ -71,12 +72,13 @@ void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, s
   const auto all = reader.tensors(own_kind);
   if (all.empty()) return;
   const auto& meta = reader.meta();
-  if (meta.mesh != job.mesh.arithmetic()) {
+  if (meta.mesh != job.topology.mesh.arithmetic()) {
     words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts anew on ",
-                        job.mesh.arithmetic(), ": this run is near the one that was saved, but not equal to it"));
+                        job.topology.mesh.arithmetic(),
+                        ": this run is near the one that was saved, but not equal to it"));
     return;
   }
-  const auto ending = own_ending(job.rank);
+  const auto ending = own_ending(job.topology.rank);
   const auto begin = std::string(own_kind).size();
   for (const auto& tensor : all) {
     if (!tensor.ends_with(ending)) continue;

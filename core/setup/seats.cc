@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "setup/adamw.h"
 #include "setup/assemble.h"
 
 namespace capstan::setup {
@@ -18,6 +19,7 @@ class GuardedRule : public strategy::OptimizerRule {
   std::size_t states() const override { return rule_->states(); }
   std::string state_name(std::size_t i) const override { return rule_->state_name(i); }
   bool is_elementwise() const override { return rule_->is_elementwise(); }
+  bool is_fused() const override { return rule_->is_fused(); }
   void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
     plugin::guard(plugin_, "optimizer rule", [&] { rule_->apply(slices, update); });
   }
@@ -41,8 +43,19 @@ bool claims(const strategy::Strategy& strategy, const std::string& seat) {
 
 }  // namespace
 
-void take_seats(const Job& job, Session& session, shard::EngineOptions& options) {
-  for (const auto& made : job.strategies) {
+std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Strategies& strategies, const OptimizerOptions& options) {
+  for (const auto& made : strategies) {
+    if (!claims(*made.object, strategy::optimizer_rule_seat)) continue;
+    std::unique_ptr<strategy::OptimizerRule> rule;
+    plugin::guard(made.name, "optimizer_rule", [&] { rule = made.object->optimizer_rule(); });
+    if (!rule) empty_seat(made, strategy::optimizer_rule_seat, "optimizer_rule");
+    return std::make_unique<GuardedRule>(made.name, std::move(rule));
+  }
+  return std::make_unique<AdamW>(options);
+}
+
+void take_seats(const Strategies& strategies, Session& session, shard::EngineOptions& options) {
+  for (const auto& made : strategies) {
     std::unique_ptr<strategy::StepHooks> hooks;
     plugin::guard(made.name, "step", [&] { hooks = made.object->step(); });
     for (const auto axis : {layout::Axis::dp, layout::Axis::replicate}) {
@@ -56,11 +69,6 @@ void take_seats(const Job& job, Session& session, shard::EngineOptions& options)
       };
     }
     if (hooks) session.steps.push_back({made.name, std::move(hooks)});
-    if (!claims(*made.object, strategy::optimizer_rule_seat)) continue;
-    std::unique_ptr<strategy::OptimizerRule> rule;
-    plugin::guard(made.name, "optimizer_rule", [&] { rule = made.object->optimizer_rule(); });
-    if (!rule) empty_seat(made, strategy::optimizer_rule_seat, "optimizer_rule");
-    session.rule = std::make_unique<GuardedRule>(made.name, std::move(rule));
   }
 }
 

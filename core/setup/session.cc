@@ -17,21 +17,21 @@ namespace capstan::setup {
 namespace {
 
 // Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
-void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
-          const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
+void fill(const Job& job, Session& session, const std::function<void(std::int64_t, std::int64_t)>& progress,
+          checkpoint::Reader* resumed) {
   if (resumed) {
     Diagnostics faults;
-    check_resume(job, *resumed, units, faults);
+    check_resume(job, *resumed, session.units, faults);
     faults.throw_if_any();
   }
-  const auto source = start_values(job, units, resumed);
+  const auto source = start_values(job, resumed);
   if (resumed) {
     ResumedSource values(*resumed, job, *source);
     session.engine->resume(values, progress);
     return;
   }
   const auto differing = session.engine->fill(*source, progress);
-  if (!job.policy.sync_module_states) return;
+  if (!job.topology.policy.sync_module_states) return;
   const auto all = session.communicator->exchange(join(differing));
   for (std::size_t rank = 0; rank < all.size() && session.communicator->world().rank == 0; ++rank) {
     if (!all[rank].empty())
@@ -39,33 +39,13 @@ void fill(const Job& job, Session& session, const std::vector<nn::Unit*>& units,
   }
 }
 
-}  // namespace
-
-std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Axis>& axes, std::int64_t part) {
-  auto& group = groups_[{axes, part}];
-  if (!group) {
-    std::vector<std::string> names;
-    for (const auto axis : axes) names.emplace_back(layout::axis_name(axis));
-    const auto rank = communicator_.world().rank;
-    auto members = mesh_.ranks_along(axes, rank);
-    if (part > 0) {
-      const auto begin = mesh_.position(rank, axes) / part * part;
-      members = {members.begin() + begin, members.begin() + begin + part};
-    }
-    group = communicator_.group(cat(join(names, "x"), part > 0 ? cat(" by ", part) : "", " of ", members.front()),
-                                members, device_);
-  }
-  return group;
-}
-
-namespace {
-
-void make_groups(const Job& job, comm::Communicator& communicator, Session& session) {
+void make_groups(comm::Communicator& communicator, Session& session) {
   std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
   std::iota(everyone.begin(), everyone.end(), 0);
   session.world_host = communicator.group("world, host", everyone, c10::Device(c10::DeviceType::CPU));
   session.world_device = communicator.group("world", everyone, session.device);
-  session.groups = std::make_shared<MeshGroups>(communicator, job.mesh, session.device);
+  session.groups = session.model->groups;
+  session.groups->connect(communicator);
 }
 
 // Gradients that stay local on an axis have a norm, and a number of target tokens, for each position on it.
@@ -78,7 +58,7 @@ void make_local_groups(const Job& job, comm::Communicator& communicator, Session
   std::copy_if(layout::all_axes.begin(), layout::all_axes.end(), std::back_inserter(all), is_summed);
   std::copy_if(layout::data_axes.begin(), layout::data_axes.end(), std::back_inserter(data), is_summed);
   session.norm_group = (*session.groups)(all);
-  const auto members = job.mesh.ranks_along(data, job.rank);
+  const auto members = job.topology.mesh.ranks_along(data, job.topology.rank);
   session.divisor_group =
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
 }
@@ -89,23 +69,25 @@ Session materialise(const Job& job, comm::Communicator& communicator,
                     const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
   Session session;
   session.communicator = &communicator;
-  if (job.device == "cuda") session.device = {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(job.gpu)};
-  if (job.run->deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
-  make_groups(job, communicator, session);
-  session.units = assemble(job, [&](const auto& axes) { return (*session.groups)(axes); });
-  session.local_axes = common_local_axes(session.units);
+  session.device = device_of(job.config);
+  session.model = job.model;
+  session.units = pointers(job.model->units);
+  session.rule = job.model->rule;
+  session.local_axes = job.model->local_axes;
+  if (job.config.run->deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
+  make_groups(communicator, session);
   make_local_groups(job, communicator, session);
   session.state = std::make_unique<StateStore>(session.device);
-  auto options = engine_options(job, session.device);
-  take_seats(job, session, options);
-  const auto units = pointers(session.units);
+  auto options = engine_options(job.config, job.topology, session.device);
+  take_seats(job.plugins.strategies, session, options);
   session.engine = std::make_unique<shard::Engine>(
-      std::move(options), units, [&](const auto& axes, std::int64_t part) { return (*session.groups)(axes, part); });
-  fill(job, session, units, progress, resumed);
-  session.runner = std::make_unique<strategy::UnitRunner>(units, job.model.name);
+      std::move(options), session.units,
+      [groups = session.groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
+  fill(job, session, progress, resumed);
+  session.runner = std::make_unique<strategy::UnitRunner>(session.units, job.plugins.model.name);
   for (std::size_t i = 0; i < session.units.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));
-    wrap_unit(job, i, *session.runner);
+    wrap_unit(job.plugins.strategies, i, *session.runner);
   }
   return session;
 }

@@ -38,28 +38,21 @@ class FirstOf : public layout::Source {
 using Records = std::vector<const layout::Param*>;
 
 // The model's own records, and those that strategies added.
-std::pair<Records, Records> records_of(const Job& job, const std::vector<nn::Unit*>& units) {
+std::pair<Records, Records> own_and_added(const AssembledModel& model) {
   std::set<std::string> own;
-  for (const auto& unit : job.model.object->build()) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) own.insert(record.name);
-    }
-  }
+  for (const auto* record : records_of(model.own)) own.insert(record->name);
   std::pair<Records, Records> records;
   std::set<std::string> seen;
-  for (const auto* unit : units) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        if (seen.insert(record.name).second)
-          (own.contains(record.name) ? records.first : records.second).push_back(&record);
-      }
-    }
+  for (const auto* record : records_of(pointers(model.units))) {
+    if (seen.insert(record->name).second)
+      (own.contains(record->name) ? records.first : records.second).push_back(record);
   }
   return records;
 }
 
 std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
-  auto source = std::make_shared<checkpoint::FolderSource>(*job.model_options->path, job.model.object->file_map());
+  auto source = std::make_shared<checkpoint::FolderSource>(*job.plugins.model_options->path,
+                                                           job.plugins.model.object->file_map());
   Diagnostics diagnostics;
   source->check(records, diagnostics);
   diagnostics.throw_if_any();
@@ -67,48 +60,45 @@ std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
 }
 
 bool is_given(const Job& job, const Records& added, const checkpoint::Reader* resumed) {
-  if (!job.weights.empty()) return true;  // which open_weights has seen to
+  if (!job.config.request.weights.empty()) return true;  // which open_weights has seen to
   return resumed && std::all_of(added.begin(), added.end(),
                                 [&](const auto* record) { return resumed->has(saved_name("model", record->name, 0)); });
 }
 
 }  // namespace
 
-std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units,
-                                             const checkpoint::Reader* resumed) {
-  const auto [own, added] = records_of(job, units);
+std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed) {
+  const auto [own, added] = own_and_added(*job.model);
   std::vector<std::shared_ptr<layout::Source>> sources;
-  const auto files = job.model.object->file_map();
-  if (!job.weights.empty()) {
+  const auto files = job.plugins.model.object->file_map();
+  if (!job.config.request.weights.empty()) {
     // What was not trained may be left to the folder that training began with.
     auto needed = added;
-    if (!job.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
-    sources.push_back(open_weights(job.weights, files, needed));
+    if (!job.plugins.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
+    sources.push_back(open_weights(job.config.request.weights, files, needed));
   }
   if (!is_given(job, added, resumed)) {
-    each_strategy(job, "values", [&](strategy::Strategy& strategy) {
+    each_strategy(job.plugins.strategies, "values", [&](strategy::Strategy& strategy) {
       if (auto source = strategy.values(files)) sources.push_back(std::move(source));
     });
   }
-  if (job.model_options->path) sources.push_back(folder(job, own));
-  sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.run->seed)));
+  if (job.plugins.model_options->path) sources.push_back(folder(job, own));
+  sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.config.run->seed)));
   return std::make_unique<FirstOf>(std::move(sources));
 }
 
-void check_model_files(const Job& job, Diagnostics& diagnostics) {
-  if (!job.model_options->path) return;
-  // As the model makes them: what a strategy adds is in no file, and what it finds wrong has been said.
-  const auto units = plugin::guard(job.model.name, "build", [&] { return job.model.object->build(); });
-  const auto map = job.model.object->file_map();
-  auto records = records_of(pointers(units));
+void check_model_files(const Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics) {
+  if (!plugins.model_options->path || own.empty()) return;
+  const auto map = plugins.model.object->file_map();
+  auto records = records_of(own);
+  // What a strategy finds wrong has been said.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
-  checkpoint::FolderSource(*job.model_options->path, map).check(records, diagnostics);
+  checkpoint::FolderSource(*plugins.model_options->path, map).check(records, diagnostics);
 }
 
-void check_added_files(const Job& job) {
-  const auto units = build_units(job);
-  const auto files = job.model.object->file_map();
-  each_strategy(job, "values", [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
+void check_added_files(const Plugins& plugins) {
+  const auto files = plugins.model.object->file_map();
+  each_strategy(plugins.strategies, "values", [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
 }
 
 }  // namespace capstan::setup

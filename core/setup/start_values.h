@@ -13,16 +13,16 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// Where the parameters of assembled units begin: the model's own in its folder (every fault of which is in one Error)
-/// or their initialisation; what strategies added, in what they say, or else its initialisation. Strategies are not
-/// asked where the run's weights, or the checkpoint that it goes on from, have all that they added.
-std::unique_ptr<layout::Source> start_values(const Job& job, const std::vector<nn::Unit*>& units,
-                                             const checkpoint::Reader* resumed = nullptr);
+/// Where the parameters of the assembled model begin: the model's own in its folder (every fault of which is in one
+/// Error) or their initialisation; what strategies added, in what they say, or else its initialisation. Strategies are
+/// not asked where the run's weights, or the checkpoint that it goes on from, have all that they added.
+std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed = nullptr);
 
 /// What is wrong with the files that the model's own weights come from: known before a rank reads them.
-void check_model_files(const Job& job, Diagnostics& diagnostics);
+/// `own`: the weights that the model's plugin made.
+void check_model_files(const Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics);
 /// The same of files from which strategies take what they added: throws what they say when they open them.
-void check_added_files(const Job& job);
+void check_added_files(const Plugins& plugins);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

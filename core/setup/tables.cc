@@ -1,5 +1,4 @@
 #include <capstan/base/text.h>
-#include <capstan/nn/summary.h>
 
 #include "setup/job.h"
 
@@ -23,17 +22,22 @@ std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
 }  // namespace
 
 std::vector<config::ResolvedTable> Job::tables() const {
+  auto data_options = plugins.data_options;
+  data_options.derive(&DataOptions::tokenizer, samples.tokenizer.name);
+  auto checkpoint = config.checkpoint;
+  checkpoint.derive(&CheckpointOptions::save, settled_save(config, plugins, *model));
+  const auto train = config.trains() ? settled(config.train, topology.batch) : config.train;
   std::vector<config::ResolvedTable> tables;
-  tables.push_back({"run", {}, run.resolved()});
-  tables.push_back(table_of(data, data_options.resolved()));
-  tables.push_back(table_of(model, model_options.resolved()));
-  for (const auto& made : strategies) tables.push_back(table_of(made));
-  tables.push_back({"optimizer", {}, optimizer.resolved()});
+  tables.push_back({"run", {}, config.run.resolved()});
+  tables.push_back(table_of(plugins.data.value_or(Made<data::Data>{}), data_options.resolved()));
+  tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
+  for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
+  tables.push_back({"optimizer", {}, config.optimizer.resolved()});
   tables.push_back({"train", {}, train.resolved()});
   tables.push_back({"checkpoint", {}, checkpoint.resolved()});
-  tables.push_back({"comm", {}, comm.resolved()});
-  tables.push_back({"preflight", {}, preflight.resolved()});
-  for (const auto& made : monitors) tables.push_back(table_of(made));
+  tables.push_back({"comm", {}, config.comm.resolved()});
+  tables.push_back({"preflight", {}, config.preflight.resolved()});
+  for (const auto& made : plugins.monitors) tables.push_back(table_of(made));
   return tables;
 }
 
@@ -50,20 +54,24 @@ std::string Job::text() const {
 }
 
 std::string Job::model_summary() const {
-  const auto flops = static_cast<std::int64_t>(model.object->flops_per_token(sample_length));
-  return cat("model ", model.name, ": ", nn::summarise(model.object->build()).text(), "\n", thousands(flops),
-             " floating-point operations a token, forward and backward, at ", thousands(sample_length), " tokens\n",
-             model_changes);
+  const auto& made = plugins.model;
+  const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
+  return cat("model ", made.name, ": ", model->built.text(), "\n", thousands(flops),
+             " floating-point operations a token, forward and backward, at ", thousands(samples.length), " tokens\n",
+             model->changes);
 }
 
 std::string Job::ranks_summary() const {
-  auto text = cat(mesh.arithmetic(), " on ", device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
+  const auto& [mesh, rank, ranks_per_node, batch, policy] = topology;
+  auto text = cat(mesh.arithmetic(), " on ", config.device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
   return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
                     batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
 }
 
 std::string Job::arithmetic() const {
+  const auto& plan = samples.plan;
+  const auto& [footprints, activations, activations_note] = prediction;
   auto text = model_summary() + ranks_summary();
   text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
               thousands(plan.steps), " steps in all\n");
@@ -72,7 +80,7 @@ std::string Job::arithmetic() const {
         cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
   }
   if (!activations_note.empty()) text += activations_note + "\n";
-  if (model_facts.attention_dropout) {
+  if (plugins.model_facts.attention_dropout) {
     text +=
         "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "
         "fused one)\n";

@@ -4,8 +4,6 @@
 
 #include <filesystem>
 
-#include "data/fit.h"
-
 namespace capstan::setup {
 namespace {
 
@@ -41,22 +39,21 @@ std::string tokenizer_text(const tokenizer::Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::vector<CachedSplit> cached_splits(const Job& job) {
+std::vector<CachedSplit> cached_splits(const Configuration& config, const Plugins& plugins, const Samples& samples) {
   std::vector<CachedSplit> splits;
-  auto folder = job.data_options->cache;
-  if (!folder && !job.cache.empty()) folder = (std::filesystem::path(job.cache) / "tokens").string();
-  if (!folder) return splits;
-  const data::ModelBounds bounds{job.model_facts.vocab_size, job.model_facts.max_positions};
-  const auto key =
-      cat("capstan ", version(), "\n", job.data.name, "\n", state_of(job.data.file), options_text(job.data.options),
-          tokenizer_text(*job.tokenizer), "length ", data::sample_length(bounds, job.data.object->max_length()),
-          ", vocabulary ", bounds.vocab_size, "\n");
-  const auto add = [&](const char* split, const char* name, std::shared_ptr<data::DataSource> Job::*source) {
-    if (job.*source)
-      splits.push_back({name, source, data::token_cache(*folder, cat(job.data.name, "-", split), key + split)});
+  auto folder = plugins.data_options->cache;
+  if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
+  if (!folder || !plugins.data) return splits;
+  const auto& data = *plugins.data;
+  const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
+                       tokenizer_text(*samples.tokenizer.object), "length ", samples.length, ", vocabulary ",
+                       plugins.model_facts.vocab_size, "\n");
+  const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
+    if (samples.*source)
+      splits.push_back({name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split)});
   };
-  add("train", "training samples", &Job::train_data);
-  add("eval", "evaluation samples", &Job::eval_data);
+  add("train", "training samples", &Samples::train);
+  add("eval", "evaluation samples", &Samples::eval);
   return splits;
 }
 

@@ -7,22 +7,22 @@
 #include <vector>
 
 #include "data/token_cache.h"
-#include "setup/job.h"
+#include "setup/samples.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
-/// A split of the job's data that is read from a cache.
+/// A split that is read from a cache.
 struct CachedSplit {
   std::string name;  ///< "training samples"
-  std::shared_ptr<data::DataSource> Job::*source;
+  std::shared_ptr<const data::DataSource> Samples::*source;
   data::TokenCache cache;
 };
 
-/// What data.cache, or else the job's cache folder, asks for; nothing when neither is set. A cache is for the data
-/// plugin (its file too), its options and the files that these name, the tokenizer with the files beside it, and the
-/// length of samples; files count by size and time of change.
-std::vector<CachedSplit> cached_splits(const Job& job);
+/// What data.cache, or else the configuration's cache folder, asks for; nothing when neither is set. A cache is for the
+/// data plugin (its file too), its options and the files that these name, the tokenizer with the files beside it, and
+/// the length of samples; files count by size and time of change.
+std::vector<CachedSplit> cached_splits(const Configuration& config, const Plugins& plugins, const Samples& samples);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -7,19 +7,19 @@
 
 namespace capstan::setup {
 
-std::string unsaved_warning(const Job& job) {
-  if (job.checkpoint->saves()) return {};
+std::string unsaved_warning(const config::Options<CheckpointOptions>& options) {
+  if (options->saves()) return {};
   // The others say themselves that they save, or are judged with them.
   static constexpr std::array counted{"keep", "save", "asynchronous", "resume"};
   std::vector<std::string> names;
   std::string where;
-  for (const auto& option : job.checkpoint.resolved()) {
+  for (const auto& option : options.resolved()) {
     const auto& key = option.spec.key;
     if (std::find(counted.begin(), counted.end(), key) == counted.end()) continue;
     // A run's own config.toml sets every option, mostly to what it is anyway.
     if (option.origin.layer == config::Origin::Layer::default_value || option.value == option.spec.default_value)
       continue;
-    if (key == "resume" && job.checkpoint->resume != "auto") continue;  // a place to begin from
+    if (key == "resume" && options->resume != "auto") continue;  // a place to begin from
     if (names.empty()) where = option.origin.text();
     names.push_back("checkpoint." + key);
   }

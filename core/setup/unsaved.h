@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "setup/job.h"
+#include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace setup {
 
 /// In words, where [checkpoint] has options that only count for a run that saves, and this one saves nothing; else
 /// empty. No fault: resume = "auto" may only be there to read.
-std::string unsaved_warning(const Job& job);
+std::string unsaved_warning(const config::Options<CheckpointOptions>& options);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -38,9 +38,9 @@ class NamedHooks : public strategy::UnitHooks {
 
 }  // namespace
 
-void wrap_unit(const Job& job, std::size_t index, strategy::UnitRunner& runner) {
+void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRunner& runner) {
   auto& unit = *runner.units().at(index);
-  for (const auto& made : job.strategies) {
+  for (const auto& made : strategies) {
     plugin::guard(made.name, cat("wrap of unit ", unit.name()), [&] {
       auto hooks = made.object->wrap(unit);
       if (hooks) runner.add_hooks(index, std::make_unique<NamedHooks>(made.name, unit.name(), std::move(hooks)));

@@ -63,9 +63,10 @@ void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
     bucket.buffers.push_back({Purpose::send_on_host, bucket.shard_elements, compute, pinned});
   if (from == SendFrom::device_copy)
     bucket.buffers.push_back({Purpose::send_on_device, bucket.shard_elements, compute});
-  if (bucket.gathers() && (from == SendFrom::host || (from == SendFrom::master && casts)))
+  if (bucket.gathers() && (from == SendFrom::host || (from == SendFrom::master && casts))) {
     bucket.buffers.push_back(
         {Purpose::send_temporary, bucket.shard_elements, compute, Memory::device, Lifetime::gathering});
+  }
   if (reshard_ranks > 0) {
     const auto elements = bucket.shard_elements * (bucket.ranks / reshard_ranks);
     bucket.buffers.push_back({Purpose::regather, elements, compute, Memory::device, Lifetime::regather});
@@ -91,9 +92,10 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   }
   for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
     const auto& sharding = bucket.weights[i].sharding;
-    if (plan.autograd)
+    if (plan.autograd) {
       bucket.buffers.push_back(
           {Purpose::gradient_autograd, sharding.numel, master, Memory::device, Lifetime::always, i});
+    }
     // As the slice that norm and rule read.
     const auto elements = bucket.shards_optim ? sharding.shard_elements
                           : plan.autograd     ? sharding.numel

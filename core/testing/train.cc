@@ -12,11 +12,11 @@
 #include <mutex>
 
 #include "plugin/host.h"
-#include "setup/saved_state.h"
 #include "setup/session.h"
 #include "testing/tiny.h"
 #include "train/evaluate.h"
 #include "train/feed.h"
+#include "train/of_job.h"
 #include "train/saving.h"
 #include "train/schedule.h"
 #include "train/step.h"
@@ -79,7 +79,7 @@ class Preparation {
     request.rank = rank;
     auto job = setup::prepare(request, host_, diagnostics);
     diagnostics.throw_if_any();
-    return job;
+    return std::move(*job);
   }
 
  private:
@@ -97,9 +97,9 @@ class Result {
   void gradients(const std::vector<shard::StoredBox>& boxes) { merge("gradient of ", run_.gradients, boxes); }
   void weights(const std::vector<shard::StoredBox>& boxes) { merge("weight ", run_.weights, boxes); }
 
-  void fused(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  void fused(const std::vector<nn::Unit*>& units) {
     const std::lock_guard lock(mutex_);
-    for (const auto& unit : units) {
+    for (const auto* unit : units) {
       for (const auto& weight : unit->weights()) {
         std::vector<std::string> names;
         for (const auto& record : weight->records()) names.push_back(record.name);
@@ -135,7 +135,7 @@ class Result {
 
 // The target tokens of all samples; ranks that see the same samples count once.
 std::int64_t sum_targets(const setup::Job& job, const setup::Session& session, const train::StepInput& input) {
-  const auto mine = train::speaks_for_coordinate(job) ? input.target_tokens : 0;
+  const auto mine = job.topology.speaks_for_coordinate() ? input.target_tokens : 0;
   auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
   session.world_host->all_reduce(count, comm::ReduceOp::sum, "count target tokens");
   return count.item<std::int64_t>();
@@ -143,8 +143,8 @@ std::int64_t sum_targets(const setup::Job& job, const setup::Session& session, c
 
 void first_gradients(const setup::Job& job, comm::Communicator& communicator, Result& result) {
   auto session = setup::materialise(job, communicator);
-  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-  train::Step step(job, session);
+  auto feed = train::feed_of(job);
+  auto step = train::step_of(job, session);
   const auto input = feed.draw(0);
   step.gradients(input, sum_targets(job, session, input));
   result.gradients(session.engine->gradient_boxes());
@@ -159,14 +159,10 @@ struct Stretch {
   fs::path to;
 };
 
-void save(const setup::Job& job, setup::Session& session, const train::Step& step, const Stretch& stretch) {
-  checkpoint::Meta meta;
-  meta.step = stretch.end;
-  meta.mesh = job.mesh.arithmetic();
-  meta.world_size = job.mesh.world_size();
-  meta.sections = train::sections_of(job, session, step, {}, stretch.end);
-  checkpoint::save(stretch.to, *session.world_host, meta,
-                   setup::saved_boxes(session, step.rule(), job.rank, train::saves_of(job)));
+void save(const train::SavedRun& run, comm::Group& world, const train::Updates& updates, const Stretch& stretch) {
+  auto meta = train::meta_of(run, stretch.end);
+  meta.sections = train::sections_of(run, updates, {}, stretch.end);
+  checkpoint::save(stretch.to, world, meta, run.boxes());
 }
 
 void train_rank(const setup::Job& job, comm::Communicator& communicator, const Stretch& stretch, Run& run,
@@ -174,20 +170,22 @@ void train_rank(const setup::Job& job, comm::Communicator& communicator, const S
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = setup::materialise(job, communicator, {}, reader.get());
-  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-  train::Step step(job, session);
-  if (reader) train::resume_from(*reader, job, session, step);
-  const auto end = stretch.end < 0 ? job.plan.steps : stretch.end;
+  auto feed = train::feed_of(job);
+  auto step = train::step_of(job, session);
+  const auto saved = train::saved_run(job, session);
+  if (reader) train::resume_from(*reader, saved, step.updates());
+  const auto end = stretch.end < 0 ? job.samples.plan.steps : stretch.end;
   for (std::int64_t s = stretch.begin; s < end; ++s) {
     const auto input = feed.draw(s);
     const auto targets = sum_targets(job, session, input);
-    const auto numbers = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps)).numbers;
-    if (job.rank != 0) continue;  // they are the same on all ranks
+    const auto numbers =
+        step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps)).numbers;
+    if (job.topology.rank != 0) continue;  // they are the same on all ranks
     run.norms.push_back(std::sqrt(numbers[0].item<double>()));
     run.losses.push_back(numbers[1].item<double>() / static_cast<double>(std::max<std::int64_t>(1, targets)));
   }
   if (!stretch.to.empty()) {
-    save(job, session, step, stretch);
+    save(saved, *session.world_host, step.updates(), stretch);
   } else {
     result.weights(session.engine->stored_boxes());
   }

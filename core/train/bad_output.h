@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "setup/session.h"
 #include "train/feed.h"
+#include "train/loaded_model.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -23,9 +23,10 @@ struct BadOutput {
 };
 
 /// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
-/// behind one value that is not finite nearly all gradients are nan. It computes with the weights as they are now: on a
-/// GPU the next step may have updated them since. Waits for the device. Collective over the world.
-std::optional<BadOutput> find_bad_output(const setup::Job& job, setup::Session& session, const StepInput& input);
+/// behind one value that is not finite nearly all gradients are nan. `seed` is that of dropout. It computes with the
+/// weights as they are now: on a GPU the next step may have updated them since. Waits for the device. Collective over
+/// the world.
+std::optional<BadOutput> find_bad_output(const LoadedModel& model, const StepInput& input, std::uint64_t seed);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -21,22 +21,14 @@ double since(Clock::time_point begin) { return std::chrono::duration<double>(Clo
 
 }  // namespace
 
-bool speaks_for_coordinate(const setup::Job& job) {
-  return job.mesh.coordinate(job.rank, layout::Axis::tp) == 0 && job.mesh.coordinate(job.rank, layout::Axis::pp) == 0;
-}
-
-Evaluator::Evaluator(const setup::Job& job, setup::Session& session, const Feed& feed)
-    : job_(job),
-      session_(session),
-      feed_(feed),
-      generator_(job, session),
-      coordinate_(job.mesh.position(job.rank, layout::data_axes)),
-      counts_(speaks_for_coordinate(job)) {}
+Evaluator::Evaluator(const setup::Samples& samples, const GeneratorSetting& setting, const Forward& forward,
+                     const Feed& feed)
+    : samples_(samples), shares_(setting.shares), forward_(forward), feed_(feed), generator_(setting, forward) {}
 
 std::vector<double> Evaluator::sum(std::vector<double> mine) {
-  if (!counts_) std::fill(mine.begin(), mine.end(), 0.0);
+  if (!shares_.speaks) std::fill(mine.begin(), mine.end(), 0.0);
   auto numbers = at::tensor(mine, at::kDouble);
-  session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
+  forward_.world.all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
   const auto* begin = numbers.const_data_ptr<double>();
   return {begin, begin + numbers.numel()};
 }
@@ -44,15 +36,15 @@ std::vector<double> Evaluator::sum(std::vector<double> mine) {
 Evaluation Evaluator::loss(const data::DataSource& source) {
   const at::NoGradGuard no_grad;
   const auto begin = Clock::now();
-  const data::EvalPlan plan{source.size(), job_.batch.data_parallel_size, job_.train->eval_batch};
-  auto loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(session_.device));
+  const data::EvalPlan plan{source.size(), shares_.coordinates, shares_.batch};
+  auto loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(forward_.device));
   std::int64_t targets = 0;
   std::int64_t samples = 0;
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     if (agreement_) agreement_->check();
-    const auto rows = plan.rows(i, coordinate_);
+    const auto rows = plan.rows(i, shares_.coordinate);
     const auto host = feed_.rows(source, rows);
-    loss_sum += session_.runner->forward(to_device(host, session_.device)).states.to(at::kDouble);
+    loss_sum += forward_.runner.forward(to_device(host, forward_.device)).states.to(at::kDouble);
     targets += host.target_tokens;
     samples += std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; });
   }
@@ -81,13 +73,13 @@ struct Evaluator::Scores {
 Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wanted) {
   const auto begin = Clock::now();
   const auto questions = wanted < 0 ? source.size() : std::min(wanted, source.size());
-  const data::EvalPlan plan{questions, job_.batch.data_parallel_size, job_.train->eval_batch};
+  const data::EvalPlan plan{questions, shares_.coordinates, shares_.batch};
   Evaluation evaluation;
   Scores scores;
   std::vector<Answer> mine;
   for (std::int64_t i = 0; i < plan.batches(); ++i) {
     if (agreement_) agreement_->check();
-    const auto answers = ask(source, plan.rows(i, coordinate_), scores);
+    const auto answers = ask(source, plan.rows(i, shares_.coordinate), scores);
     mine.insert(mine.end(), answers.begin(), answers.end());
   }
   gather(scores, evaluation);
@@ -98,9 +90,9 @@ Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wante
 
 AnswerEnd Evaluator::end_of(const data::DataSource& source) const {
   const auto text_end = [this, &source](std::string_view text) {
-    return plugin::guard(job_.data.name, "answer_end", [&] { return source.answer_end(text); });
+    return plugin::guard(samples_.plugin, "answer_end", [&] { return source.answer_end(text); });
   };
-  return {text_end, plugin::guard(job_.data.name, "end_ids", [&] { return source.end_ids(); })};
+  return {text_end, plugin::guard(samples_.plugin, "end_ids", [&] { return source.end_ids(); })};
 }
 
 // One batch of questions, -1 for none, the same number of them on every rank.
@@ -111,7 +103,7 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::ve
   std::vector<Prompt> prompts;
   for (const auto row : rows) {
     if (row < 0) continue;
-    auto sample = job_.question(source, row);
+    auto sample = samples_.question(source, row);
     // An expected answer without a prompt is a question that is missed, and counts.
     if (sample.prompt_length < 1 && sample.references.empty()) continue;
     prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
@@ -121,9 +113,10 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::ve
   std::vector<Answer> answers;
   for (std::size_t k = 0; k < samples.size(); ++k) {
     const auto& sample = samples[k];
-    scores.add(plugin::guard(job_.data.name, "score", [&] { return source.score(sample, texts[k]); }));
+    scores.add(plugin::guard(samples_.plugin, "score", [&] { return source.score(sample, texts[k]); }));
     ++scores.questions;
-    const auto prompt = prompts[k].id < with_prompt ? job_.tokenizer->decode(prompts[k].tokens) : std::string();
+    const auto prompt =
+        prompts[k].id < with_prompt ? samples_.tokenizer.object->decode(prompts[k].tokens) : std::string();
     answers.push_back({prompts[k].id, sample.id, prompt, texts[k], sample.references});
   }
   return answers;
@@ -133,7 +126,7 @@ std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::ve
 void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
   std::vector<std::string> names;
   for (const auto& [name, total] : scores.totals) names.push_back(name);
-  for (const auto& text : session_.communicator->exchange(join(names, "\n"))) {
+  for (const auto& text : forward_.communicator.exchange(join(names, "\n"))) {
     if (names.empty()) names = split(text, '\n');
   }
   std::vector<double> numbers{static_cast<double>(scores.questions)};
@@ -148,12 +141,12 @@ void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
 // Ranks of one data coordinate have the same answers: one of them speaks.
 std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
   auto list = SortedJson::array();
-  if (counts_) {
+  if (shares_.speaks) {
     for (const auto& answer : mine)
       list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
   }
   std::vector<Answer> all;
-  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
+  const auto pieces = forward_.communicator.exchange(list.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
   for (const auto& piece : pieces) {
     for (const auto& row : SortedJson::parse(piece)) {
       all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "setup/session.h"
 #include "train/feed.h"
 #include "train/generate.h"
 #include "train/stop.h"
@@ -35,7 +34,8 @@ struct Evaluation {
 /// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
 class Evaluator {
  public:
-  Evaluator(const setup::Job& job, setup::Session& session, const Feed& feed);
+  /// `samples` and `feed` must outlive it.
+  Evaluator(const setup::Samples& samples, const GeneratorSetting& setting, const Forward& forward, const Feed& feed);
   /// From here on loss() and answers() throw Stopped, on all ranks behind the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
@@ -52,20 +52,16 @@ class Evaluator {
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
 
-  const setup::Job& job_;
-  setup::Session& session_;
+  const setup::Samples& samples_;
+  EvalShares shares_;
+  Forward forward_;
   const Feed& feed_;
   Generator generator_;
-  std::int64_t coordinate_;
-  bool counts_;
   const StopAgreement* agreement_ = nullptr;
 };
 
 /// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads.
 std::string predictions_text(const std::vector<Answer>& answers);
-
-/// Does this rank speak for its data coordinate (its position on all other axes is 0)?
-bool speaks_for_coordinate(const setup::Job& job);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -1,13 +1,13 @@
 #include "train/feed.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace capstan::train {
 
-Feed::Feed(const setup::Job& job, std::int64_t coordinate) : job_(job), coordinate_(coordinate), batches_(job.plan) {
-  bounds_ = {job.model_facts.vocab_size, job.model_facts.max_positions};
-  padding_.pad_id = data::padding_id(*job.tokenizer);
-  padding_.multiple = job.train->pad_to_multiple;
+Feed::Feed(FeedSource source) : source_(std::move(source)), batches_(source_.samples.plan) {
+  padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object);
+  padding_.multiple = source_.pad_to_multiple;
 }
 
 namespace {
@@ -29,15 +29,15 @@ StepInput Feed::draw(std::int64_t step) {
   StepInput input;
   input.step = step;
   const auto slots = batches_.slots(step);
-  for (std::int64_t micro = 0; micro < job_.batch.accumulation; ++micro) {
-    const auto first = job_.batch.first_slot(micro, coordinate_);
-    std::vector<data::Sample> samples(static_cast<std::size_t>(job_.batch.micro_batch));
+  for (std::int64_t micro = 0; micro < source_.batch.accumulation; ++micro) {
+    const auto first = source_.batch.first_slot(micro, source_.coordinate);
+    std::vector<data::Sample> samples(static_cast<std::size_t>(source_.batch.micro_batch));
     std::vector<data::Row> rows(samples.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto& slot = slots[static_cast<std::size_t>(first) + i];
       if (slot.sample < 0) continue;
-      samples[i] = job_.sample(*job_.train_data, slot.sample);
-      data::check_sample(bounds_, samples[i]);
+      samples[i] = source_.samples.sample(*source_.samples.train, slot.sample);
+      data::check_sample(source_.bounds, samples[i]);
       rows[i] = {&samples[i], slot.id};
       ++input.samples;
     }
@@ -55,16 +55,16 @@ data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std
   std::vector<data::Row> rows(indices.size());
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0) continue;
-    samples[i] = job_.sample(source, indices[i]);
-    data::check_sample(bounds_, samples[i]);
+    samples[i] = source_.samples.sample(source, indices[i]);
+    data::check_sample(source_.bounds, samples[i]);
     rows[i] = {&samples[i], indices[i]};
   }
   return batch_of(rows);
 }
 
 data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
-  if (job_.data_options->packing) return data::pack(rows, padding_, std::max<std::int64_t>(1, job_.sample_length - 1));
-  return data::collate(rows, bounded(padding_, rows, bounds_.positions));
+  if (source_.packing) return data::pack(rows, padding_, std::max<std::int64_t>(1, source_.samples.length - 1));
+  return data::collate(rows, bounded(padding_, rows, source_.bounds.positions));
 }
 
 namespace {
@@ -121,9 +121,9 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   return batch;
 }
 
-nn::Batch training_batch(const setup::Job& job, const data::HostBatch& host, std::int64_t step, c10::Device device) {
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device) {
   auto batch = to_device(host, device);
-  batch.seed = static_cast<std::uint64_t>(job.run->seed);
+  batch.seed = seed;
   batch.step = step;
   batch.training = true;
   return batch;

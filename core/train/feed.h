@@ -10,7 +10,7 @@
 #include "data/batches.h"
 #include "data/collate.h"
 #include "data/fit.h"
-#include "setup/job.h"
+#include "setup/samples.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -25,11 +25,21 @@ struct StepInput {
   std::int64_t samples = 0;  ///< rows that are not empty
 };
 
+/// What a feed draws from, for which data coordinate, and how it puts samples side by side.
+struct FeedSource {
+  const setup::Samples& samples;  ///< must outlive the feed
+  data::BatchShape batch;
+  std::int64_t coordinate = 0;
+  data::ModelBounds bounds;
+  std::int64_t pad_to_multiple = 1;
+  bool packing = false;
+};
+
 /// Draws samples, checks them against the model and puts them side by side, or with data.packing one behind another.
 /// One thread.
 class Feed {
  public:
-  Feed(const setup::Job& job, std::int64_t coordinate);
+  explicit Feed(FeedSource source);
   StepInput draw(std::int64_t step);
   /// Rows of a split (indices, -1 = empty) as one batch.
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
@@ -37,17 +47,15 @@ class Feed {
  private:
   data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
 
-  const setup::Job& job_;
-  std::int64_t coordinate_;
+  FeedSource source_;
   data::Batches batches_;
-  data::ModelBounds bounds_;
   data::Padding padding_;
 };
 
 /// The batch as tensors on the device.
 nn::Batch to_device(const data::HostBatch& host, c10::Device device);
 /// The same as a micro-step trains on it: dropout acts, with the masks of this step.
-nn::Batch training_batch(const setup::Job& job, const data::HostBatch& host, std::int64_t step, c10::Device device);
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

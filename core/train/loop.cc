@@ -14,6 +14,7 @@
 #include "setup/weights.h"
 #include "train/expert_load.h"
 #include "train/memory.h"
+#include "train/of_job.h"
 #include "train/schedule.h"
 
 namespace capstan::train {
@@ -32,41 +33,41 @@ Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bo
       session_(session),
       folder_(folder),
       stop_(stop),
-      feed_(job, job.mesh.position(job.rank, layout::data_axes)),
-      control_(session.world_host, *session.communicator, speaks_for_coordinate(job)),
+      feed_(feed_of(job)),
+      control_(session.world_host, *session.communicator, job.topology.speaks_for_coordinate()),
       agreement_(session.world_host, stop, [this] { return time_is_up(); }),
-      step_(job, session),
-      nonfinite_(job, session, step_.updates().loss_scale(), folder.path()),
-      evaluator_(job, session, feed_),
+      step_(step_of(job, session)),
+      nonfinite_(nonfinite_setting(job, folder.path()), loaded_model(session), step_.updates().loss_scale()),
+      evaluator_(evaluator_of(job, session, feed_)),
       attempt_(setting.attempt),
-      saving_(job, session, step_, folder.path(), setting) {
+      saving_(saved_run(job, session), step_.updates(), *session.communicator, folder.path(), setting) {
   evaluator_.stops_by(agreement_);
   step_.before_update([this] { saving_.before_update(); });
   const auto& world = session.communicator->world();
-  started_.name = job.name;
+  started_.name = job.config.name;
   started_.folder = folder.path().string();
   started_.rank = world.rank;
   started_.world_size = world.size;
-  started_.data_parallel_size = static_cast<int>(job.batch.data_parallel_size);
+  started_.data_parallel_size = static_cast<int>(job.topology.batch.data_parallel_size);
   started_.backend = session.communicator->backend(session.device);
-  started_.device = job.device;
+  started_.device = job.config.device;
   started_.parameters = session.engine->parameters();
   started_.trainable_parameters = session.engine->trainable_parameters();
-  started_.steps = job.plan.steps;
-  started_.steps_per_epoch = job.plan.steps_per_epoch;
-  started_.global_batch = job.batch.global_batch;
-  started_.micro_batch = job.batch.micro_batch;
-  started_.accumulation = job.batch.accumulation;
+  started_.steps = job.samples.plan.steps;
+  started_.steps_per_epoch = job.samples.plan.steps_per_epoch;
+  started_.global_batch = job.topology.batch.global_batch;
+  started_.micro_batch = job.topology.batch.micro_batch;
+  started_.accumulation = job.topology.batch.accumulation;
   started_.output_is_terminal = output_is_terminal;
   const bool goes_on = setting.resume && setting.resume->reader;
   if (goes_on) resume(*setting.resume->reader);
   // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
-  if (job.checkpoint->resume == "auto" && goes_on) folder.go_on_behind(started_.first_step);
-  if (job.checkpoint->resume == "auto" && !goes_on) folder.begin_anew();
+  if (job.config.checkpoint->resume == "auto" && goes_on) folder.go_on_behind(started_.first_step);
+  if (job.config.checkpoint->resume == "auto" && !goes_on) folder.begin_anew();
 }
 
 void Loop::resume(checkpoint::Reader& reader) {
-  statistics_ = resume_from(reader, job_, session_, step_);
+  statistics_ = resume_from(reader, saving_.run(), step_.updates());
   earlier_runtime_s_ = statistics_.runtime_s;
   nonfinite_.set_in_a_row(statistics_.skipped_in_a_row);
   started_.first_step = reader.meta().step;
@@ -74,13 +75,13 @@ void Loop::resume(checkpoint::Reader& reader) {
 
 template <class Call>
 void Loop::each_monitor(const char* phase, const Call& call) {
-  for (const auto& made : job_.monitors) plugin::guard(made.name, phase, [&] { call(*made.object); });
+  for (const auto& made : job_.plugins.monitors) plugin::guard(made.name, phase, [&] { call(*made.object); });
 }
 
 void Loop::start_run() {
   started_.hosts = session_.communicator->exchange(session_.communicator->world().host);
   each_monitor("run_started", [&](monitor::Monitor& monitor) { monitor.run_started(started_); });
-  if (started_.first_step == job_.plan.steps) return;  // it goes on behind its last step
+  if (started_.first_step == job_.samples.plan.steps) return;  // it goes on behind its last step
   next_ = feed_.draw(started_.first_step);
   control_.start(next_, wishes(), {});
 }
@@ -102,9 +103,9 @@ Wishes Loop::wishes() const {
 // How long the last save may take: by those before, else by what there is to write.
 double Loop::save_s() const {
   if (saving_.needs_s() > 0) return 1.5 * saving_.needs_s();
-  if (!saving_.on() && !job_.run->save_weights) return 0;
+  if (!saving_.on() && !job_.config.run->save_weights) return 0;
   double bytes = 0;
-  for (const auto& footprint : job_.footprints) bytes += static_cast<double>(footprint.bytes);
+  for (const auto& footprint : job_.prediction.footprints) bytes += static_cast<double>(footprint.bytes);
   return bytes / unmeasured_bytes_per_s;
 }
 
@@ -116,7 +117,7 @@ monitor::RunEnded Loop::run() {
   std::int64_t step = started_.first_step;
   // Stopped inside that evaluation: the checkpoint that it left has no metric, by which this step may be the best.
   if (step > 0 && evaluates_after(step - 1) && !is_evaluated(step)) pass_boundary(step);
-  for (; step < job_.plan.steps && !stopped_; ++step) {
+  for (; step < job_.samples.plan.steps && !stopped_; ++step) {
     take_step(step);
     if (stopped_) break;
     pass_boundary(step + 1);
@@ -132,7 +133,7 @@ monitor::RunEnded Loop::run() {
   ended_.train_runtime_s = statistics_.train_runtime_s;
   ended_.runtime_s = runtime_s();
   ended_.mean_loss = statistics_.mean_loss();
-  ended_.epochs = job_.plan.epoch_progress(step);
+  ended_.epochs = job_.samples.plan.epoch_progress(step);
   if (saving_.best()) ended_.best = saving_.best()->path;
   folder_.summary(started_, ended_, statistics_, peaks, session_.engine->host_update_times(), saving_, answers_);
   each_monitor("run_ended", [&](monitor::Monitor& monitor) { monitor.run_ended(ended_); });
@@ -165,7 +166,7 @@ void Loop::save(const Boundary& boundary) {
   statistics_.runtime_s = runtime_s();
   statistics_.skipped_in_a_row = nonfinite_.in_a_row();
   publish(saving_.save(boundary, statistics_));
-  if (!job_.checkpoint->asynchronous) publish(saving_.wait());
+  if (!job_.config.checkpoint->asynchronous) publish(saving_.wait());
   paused_s_ += seconds_since(begin);
 }
 
@@ -179,9 +180,9 @@ void Loop::save_at_end(std::int64_t steps_done) {
     save({steps_done, false, is_evaluated ? &evaluations.back() : nullptr});
   }
   if (stopped_) publish(saving_.wait());
-  if (!job_.run->save_weights || (stopped_ && saving_.on())) return;
+  if (!job_.config.run->save_weights || (stopped_ && saving_.on())) return;
   const auto weights = folder_.path() / "weights";
-  save_weights(weights, job_, session_, step_, steps_done, attempt_);
+  save_weights(saving_.run(), weights, *session_.world_host, steps_done, attempt_);
   ended_.weights = weights.string();
   if (!stopped_) model_ = save_model(ended_.weights);
 }
@@ -196,15 +197,15 @@ void Loop::take_step(std::int64_t step) {
   }
   clock_save_ = totals.wishes.save;
   auto input = std::move(next_);
-  const double lr = learning_rate(*job_.optimizer, step, job_.plan.steps);
+  const double lr = learning_rate(*job_.config.optimizer, step, job_.samples.plan.steps);
   InFlight flight;
   flight.event.step = step;
-  flight.event.steps = job_.plan.steps;
-  flight.event.epoch = job_.plan.epoch_of(step);
-  flight.event.epoch_progress = job_.plan.epoch_progress(step + 1);
+  flight.event.steps = job_.samples.plan.steps;
+  flight.event.epoch = job_.samples.plan.epoch_of(step);
+  flight.event.epoch_progress = job_.samples.plan.epoch_progress(step + 1);
   flight.event.lr = lr;
   flight.event.samples = totals.samples;
-  flight.event.consumed_samples = job_.plan.consumed(step + 1);
+  flight.event.consumed_samples = job_.samples.plan.consumed(step + 1);
   flight.event.tokens = totals.real_tokens;
   flight.event.padded_tokens = totals.padded_tokens;
   flight.event.target_tokens = totals.target_tokens;
@@ -221,9 +222,9 @@ void Loop::take_step(std::int64_t step) {
   flight.input = std::move(input);
   in_flight_.push_back(std::move(flight));
   const std::int64_t following = step + 1;
-  if (following < job_.plan.steps) next_ = feed_.draw(following);
+  if (following < job_.samples.plan.steps) next_ = feed_.draw(following);
   finish_steps(session_.device.is_cpu() ? 0 : 1);
-  if (following < job_.plan.steps) control_.start(next_, wishes(), monitor_values_);
+  if (following < job_.samples.plan.steps) control_.start(next_, wishes(), monitor_values_);
 }
 
 void Loop::finish_steps(std::size_t leave) {
@@ -267,11 +268,11 @@ bool Loop::is_evaluated(std::int64_t steps_done) const {
 }
 
 bool Loop::evaluates_after(std::int64_t step) const {
-  if (!job_.eval_data) return false;
+  if (!job_.samples.eval) return false;
   const auto done = step + 1;
-  if (done == job_.plan.steps) return true;
-  const auto every = job_.train->eval_every;
-  return every > 0 ? done % every == 0 : job_.plan.ends_epoch(done);
+  if (done == job_.samples.plan.steps) return true;
+  const auto every = job_.config.train->eval_every;
+  return every > 0 ? done % every == 0 : job_.samples.plan.ends_epoch(done);
 }
 
 // All ranks know it now; the sum for the next step, which was started before, may not say so.
@@ -285,13 +286,13 @@ void Loop::evaluate(std::int64_t steps_done) {
   const auto begin = Clock::now();
   Evaluation result;
   try {
-    result = evaluator_.loss(*job_.eval_data);
+    result = evaluator_.loss(*job_.samples.eval);
   } catch (const Stopped&) {
     return stop_between_steps();
   }
   monitor::EvalEnded event;
   event.step = steps_done;
-  event.epoch_progress = job_.plan.epoch_progress(steps_done);
+  event.epoch_progress = job_.samples.plan.epoch_progress(steps_done);
   event.split = "eval";
   event.loss = result.loss;
   event.samples = result.samples;
@@ -302,8 +303,8 @@ void Loop::evaluate(std::int64_t steps_done) {
 
 void Loop::answer_all(std::int64_t steps_done) {
   try {
-    answer(job_.train_data.get(), "train", job_.train->generate_train_samples, steps_done);
-    answer(job_.eval_data.get(), "eval", job_.train->generate_samples, steps_done);
+    answer(job_.samples.train.get(), "train", job_.config.train->generate_train_samples, steps_done);
+    answer(job_.samples.eval.get(), "eval", job_.config.train->generate_samples, steps_done);
   } catch (const Stopped&) {
     stop_between_steps();
   }
@@ -315,7 +316,7 @@ void Loop::answer(const data::DataSource* source, const std::string& split, std:
   const auto result = evaluator_.answers(*source, samples);
   monitor::EvalEnded event;
   event.step = steps_done;
-  event.epoch_progress = job_.plan.epoch_progress(steps_done);
+  event.epoch_progress = job_.samples.plan.epoch_progress(steps_done);
   event.split = split;
   event.samples = result.samples;
   event.runtime_s = result.runtime_s;
@@ -339,13 +340,14 @@ void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
 
 // Small enough for one rank to write.
 std::string Loop::save_adapters(const std::string& weights) {
-  const auto units = setup::pointers(session_.units);
-  if (const auto reason = setup::not_peft(job_, units); !reason.empty()) return "no adapter folder for peft: " + reason;
+  const auto& units = session_.units;
+  if (const auto reason = setup::not_peft(job_.plugins, units); !reason.empty())
+    return "no adapter folder for peft: " + reason;
   std::string words;
   std::string fault;
   try {
-    if (job_.rank == 0)
-      words = setup::write_adapter_folder(job_, units, *setup::open_boxes(weights), folder_.path() / "adapter");
+    if (job_.topology.rank == 0)
+      words = setup::write_adapter_folder(job_.plugins, units, *setup::open_boxes(weights), folder_.path() / "adapter");
   } catch (const Error& error) {
     fault = cat("x", error.what());
   }
@@ -356,13 +358,14 @@ std::string Loop::save_adapters(const std::string& weights) {
 }
 
 std::string Loop::save_model(const std::string& weights) {
-  const auto units = setup::pointers(session_.units);
+  const auto& units = session_.units;
   if (!setup::adapters_of(units).empty()) return save_adapters(weights);
-  if (const auto reason = setup::not_exportable(job_, units); !reason.empty())
+  if (const auto reason = setup::not_exportable(job_.plugins, units); !reason.empty())
     return "no model folder for transformers: " + reason;
   const auto values = setup::open_boxes(weights);
+  const setup::ModelToWrite model{job_.plugins, job_.samples.tokenizer, *job_.config.train};
   return setup::written_text(
-      setup::write_model_folder(job_, units, *values, folder_.path() / "model", {}, *session_.communicator));
+      setup::write_model_folder(model, units, *values, folder_.path() / "model", {}, *session_.communicator));
 }
 
 }  // namespace capstan::train

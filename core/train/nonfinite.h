@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "setup/session.h"
 #include "train/bad_output.h"
 #include "train/feed.h"
 #include "train/loss_scale.h"
@@ -35,7 +34,15 @@ struct NonFinite {
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
 /// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
-NonFinite find_nonfinite(setup::Session& session, const at::Tensor& norms, double scale);
+NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, double scale);
+
+/// What is asked for where steps are not finite.
+struct NonFiniteSetting {
+  std::string action;            ///< train.on_nonfinite
+  std::string precision;         ///< train.precision
+  std::uint64_t seed = 0;        ///< of dropout
+  std::filesystem::path folder;  ///< for dumps
+};
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
 /// and optimizer state are as they were. One object a run.
@@ -44,8 +51,8 @@ class NonFiniteSteps {
   /// on_nonfinite = "skip" gives up at so many steps in a row: no update can come from them any more.
   static constexpr int most_in_a_row = 20;
 
-  NonFiniteSteps(const setup::Job& job, setup::Session& session, const LossScale& scale, std::filesystem::path folder)
-      : job_(job), session_(session), scale_(scale), folder_(std::move(folder)) {}
+  NonFiniteSteps(NonFiniteSetting setting, const LoadedModel& model, const LossScale& scale)
+      : setting_(std::move(setting)), model_(model), scale_(scale) {}
 
   void good() { in_a_row_ = 0; }
   /// How many of the last steps were bad; a checkpoint keeps it.
@@ -61,10 +68,9 @@ class NonFiniteSteps {
   void skip(const std::string& what);
   std::string dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input);
 
-  const setup::Job& job_;
-  setup::Session& session_;
+  NonFiniteSetting setting_;
+  LoadedModel model_;
   const LossScale& scale_;
-  std::filesystem::path folder_;
   int in_a_row_ = 0;
 };
 

@@ -52,14 +52,12 @@ void report(const setup::Resume& resume) {
 
 }  // namespace
 
-fs::path shared_run_folder(const setup::Job& job, comm::Communicator& communicator) {
+fs::path shared_run_folder(const setup::Configuration& config, comm::Communicator& communicator) {
   std::string path;
   std::exception_ptr failure;
   try {
-    const auto& dir = job.run->dir;
-    if (communicator.world().rank == 0)
-      path = (job.checkpoint->resume == "auto" ? RunFolder::reuse(dir, job.name) : RunFolder::make(dir, job.name))
-                 .string();
+    const auto make = config.checkpoint->resume == "auto" ? &RunFolder::reuse : &RunFolder::make;
+    if (communicator.world().rank == 0) path = make(config.run->dir, config.name).string();
   } catch (const Error&) {
     failure = std::current_exception();
   }
@@ -68,8 +66,9 @@ fs::path shared_run_folder(const setup::Job& job, comm::Communicator& communicat
 }
 
 setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator) {
-  if (job.checkpoint->resume == "none") return {};
-  const auto depth = job.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
+  if (job.config.checkpoint->resume == "none") return {};
+  const auto depth =
+      job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = everyone(communicator, "checkpoint search");
   auto resume = setup::find_resume(job, depth, group.get());
   std::exception_ptr failure;

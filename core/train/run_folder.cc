@@ -106,8 +106,8 @@ void RunFolder::begin_anew() {
 
 std::filesystem::path RunFolder::log_file() const { return path_ / "logs" / cat("rank-", rank_, ".log"); }
 
-void RunFolder::write_config(const setup::Job& job) const {
-  if (rank_ == 0) write_file(path_ / "config.toml", config::to_toml(job.tables()));
+void RunFolder::write_config(const std::vector<config::ResolvedTable>& tables) const {
+  if (rank_ == 0) write_file(path_ / "config.toml", config::to_toml(tables));
 }
 
 void RunFolder::step(const monitor::StepEnded& step) {

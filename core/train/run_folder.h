@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "setup/job.h"
+#include "config/to_toml.h"
+#include "shard/engine.h"
 #include "train/evaluate.h"
 #include "train/memory.h"
 #include "train/saving.h"
@@ -35,7 +36,7 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log_file() const;
-  void write_config(const setup::Job& job) const;
+  void write_config(const std::vector<config::ResolvedTable>& tables) const;
   /// The run goes on behind so many steps, which it has read from a checkpoint: what metrics.jsonl has of later ones is
   /// dropped, and a last line that a crash cut off.
   void go_on_behind(std::int64_t steps_done);

@@ -9,9 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "setup/adapter_state.h"
-#include "setup/assemble.h"
-
 namespace capstan::train {
 
 namespace fs = std::filesystem;
@@ -19,22 +16,11 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// What the learning rate follows from, besides the step.
-Json schedule_of(const setup::Job& job) {
-  const auto& options = *job.optimizer;
-  return {{"steps", job.plan.steps},
-          {"lr", options.lr},
-          {"schedule", options.schedule},
-          {"warmup_steps", options.warmup_steps},
-          {"warmup_from_zero", options.warmup_from_zero},
-          {"min_lr", options.min_lr}};
-}
-
 // A run may go on with another schedule; nobody should do so without knowing.
-std::vector<std::string> schedule_changes(const std::string& text, const setup::Job& job) {
+std::vector<std::string> schedule_changes(const std::string& text, const std::string& now) {
   std::vector<std::string> changes;
   const auto saved = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto mine = schedule_of(job);
+  const auto mine = Json::parse(now);
   for (const auto& [key, value] : mine.items()) {
     const auto before = saved.is_object() && saved.contains(key) ? saved.at(key) : Json();
     if (before != value) changes.push_back(cat(key, " was ", before.dump(), " and is ", value.dump()));
@@ -61,19 +47,19 @@ double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded&
               suggestion(options.metric, names));
 }
 
-std::shared_ptr<comm::Group> everyone(const setup::Session& session) {
-  std::vector<int> ranks(static_cast<std::size_t>(session.communicator->world().size));
+std::shared_ptr<comm::Group> everyone(comm::Communicator& communicator) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return session.communicator->group("checkpoints", ranks, c10::Device(c10::DeviceType::CPU));
+  return communicator.group("checkpoints", ranks, c10::Device(c10::DeviceType::CPU));
 }
 
-checkpoint::WriterOptions writer_options(const setup::Job& job, const fs::path& folder, const SaveSetting& setting) {
-  const auto& options = *job.checkpoint;
+checkpoint::WriterOptions writer_options(const SavedRun& run, const fs::path& folder, const SaveSetting& setting) {
+  const auto& options = run.options;
   checkpoint::WriterOptions writer;
   writer.folder = folder;
   writer.attempt = setting.attempt;
   writer.async = options.asynchronous;
-  writer.pinned = job.policy.pin_memory;
+  writer.pinned = run.pinned;
   writer.keep.last = options.keep;
   if (options.keep_best) writer.keep.best = options.metric;
   writer.keep.lowest_is_best = options.mode == "min";
@@ -81,85 +67,77 @@ checkpoint::WriterOptions writer_options(const setup::Job& job, const fs::path& 
   return writer;
 }
 
-checkpoint::Meta meta_of(const setup::Job& job, std::int64_t steps_done) {
-  checkpoint::Meta meta;
-  meta.step = steps_done;
-  meta.config = config::to_toml(job.tables());
-  meta.mesh = job.mesh.arithmetic();
-  meta.world_size = job.mesh.world_size();
-  return meta;
-}
-
 constexpr const char* best_section = "best";
+constexpr const char* schedule_section = "schedule";
 
 }  // namespace
 
-setup::Saves saves_of(const setup::Job& job) {
-  return job.checkpoint->save == "trainable" ? setup::Saves::trainable : setup::Saves::all;
+checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done) {
+  auto meta = run.meta;
+  meta.step = steps_done;
+  return meta;
 }
 
-std::map<std::string, std::string> sections_of(const setup::Job& job, const setup::Session& session, const Step& step,
+std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
                                                const Statistics& statistics, std::int64_t steps_done) {
-  std::map<std::string, std::string> sections{{"schedule", schedule_of(job).dump()},
-                                              {"updates", step.updates().take()},
-                                              {"cursor", setup::cursor_section(job, steps_done)},
-                                              {"run", statistics.take()}};
-  if (auto adapters = setup::adapters_section(setup::pointers(session.units)); !adapters.empty())
-    sections["adapters"] = std::move(adapters);
+  auto sections = run.sections;
+  sections["updates"] = updates.take();
+  sections["cursor"] = run.cursor(steps_done);
+  sections["run"] = statistics.take();
   return sections;
 }
 
-Statistics resume_from(checkpoint::Reader& reader, const setup::Job& job, setup::Session& session, Step& step) {
-  auto words = setup::restore_state(session, step.rule(), job, reader);
-  step.updates().give(reader.section("updates"));
-  auto changes = schedule_changes(reader.section("schedule"), job);
+Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
+  auto words = run.restore(reader);
+  updates.give(reader.section("updates"));
+  auto changes = schedule_changes(reader.section(schedule_section), run.sections.at(schedule_section));
   if (!changes.empty())
     words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
-  if (reader.meta().mesh != job.mesh.arithmetic()) {
-    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", job.mesh.arithmetic(),
+  if (reader.meta().mesh != run.meta.mesh) {
+    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", run.meta.mesh,
                   ", with sums in another order"));
   }
   for (const auto& text : words) {
-    if (job.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
+    if (run.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
   }
   return Statistics::give(reader.section("run"));
 }
 
-Saving::Saving(const setup::Job& job, setup::Session& session, Step& step, const fs::path& run_folder,
+Saving::Saving(SavedRun run, const Updates& updates, comm::Communicator& communicator, const fs::path& run_folder,
                const SaveSetting& setting)
-    : job_(job), session_(session), step_(step), folder_(setup::checkpoint_folder(run_folder)) {
-  if (!job.checkpoint->saves()) return;
-  writer_ = std::make_unique<checkpoint::Writer>(writer_options(job, folder_, setting), everyone(session));
-  if (job.checkpoint->asynchronous) writer_->reserve(setup::saved_boxes(session, step.rule(), job.rank, saves_of(job)));
+    : run_(std::move(run)), updates_(updates), folder_(setup::checkpoint_folder(run_folder)) {
+  if (!run_.options.saves()) return;
+  writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder_, setting), everyone(communicator));
+  if (run_.options.asynchronous) writer_->reserve(run_.boxes());
   if (!setting.resume || !setting.resume->reader) return;
   const auto& reader = *setting.resume->reader;
   // In the run's own folder this step is saved already.
   if (reader.path().parent_path() != folder_) return;
   last_step_ = reader.meta().step;
-  if (!job.checkpoint->keep_best || !reader.has_section(best_section)) return;
+  if (!run_.options.keep_best || !reader.has_section(best_section)) return;
   const auto best = Json::parse(reader.section(best_section));
   best_ = Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
   best_->path = checkpoint::step_folder(folder_, best_->step).string();
 }
 
 bool Saving::clock_asks() const {
-  const auto minutes = job_.checkpoint->every_minutes;
+  const auto minutes = run_.options.every_minutes;
   if (!on() || minutes == 0) return false;
   return std::chrono::duration<double, std::ratio<60>>(Clock::now() - last_time_).count() >= minutes;
 }
 
 bool Saving::due(const Boundary& boundary) const {
-  const auto& options = *job_.checkpoint;
+  const auto& options = run_.options;
   // The clock asked for the step behind a save before that save was made.
   if (boundary.clock && boundary.steps_done > last_step_ + 1) return true;
   if (options.every_eval && boundary.evaluation) return true;
   if (options.every_steps > 0 && boundary.steps_done % options.every_steps == 0) return true;
-  return options.every_epoch && job_.plan.ends_epoch(boundary.steps_done);
+  return options.every_epoch && run_.plan.ends_epoch(boundary.steps_done);
 }
 
 // Is this evaluation better than all before? It is the best from now on, since it will be saved.
 bool Saving::judge(const Boundary& boundary) {
-  const auto& options = *job_.checkpoint;
+  const auto& options = run_.options;
   if (!options.keep_best || !boundary.evaluation) return false;
   const auto value = metric(options, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
@@ -177,11 +155,11 @@ bool Saving::wants(const Boundary& boundary) {
 std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, const Statistics& statistics) {
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
-  auto meta = meta_of(job_, steps_done);
-  meta.sections = sections_of(job_, session_, step_, statistics, steps_done);
+  auto meta = meta_of(run_, steps_done);
+  meta.sections = sections_of(run_, updates_, statistics, steps_done);
   if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
-  const auto boxes = setup::saved_boxes(session_, step_.rule(), job_.rank, saves_of(job_));
+  const auto boxes = run_.boxes();
   const std::chrono::duration<double> prepared = Clock::now() - begin;
   auto before = count(writer_->start(std::move(meta), boxes));
   prepared_s_ = prepared.count();
@@ -216,13 +194,9 @@ std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkp
   return event;
 }
 
-void save_weights(const fs::path& folder, const setup::Job& job, setup::Session& session, const Step& step,
-                  std::int64_t steps_done, const std::string& attempt) {
-  checkpoint::save(folder, *session.world_host, meta_of(job, steps_done),
-                   setup::saved_boxes(session, step.rule(), job.rank,
-                                      saves_of(job) == setup::Saves::trainable ? setup::Saves::trained_weights
-                                                                               : setup::Saves::weights),
-                   attempt);
+void save_weights(const SavedRun& run, const fs::path& folder, comm::Group& world, std::int64_t steps_done,
+                  const std::string& attempt) {
+  checkpoint::save(folder, world, meta_of(run, steps_done), run.weights(), attempt);
 }
 
 }  // namespace capstan::train

@@ -1,18 +1,23 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
 #include <capstan/monitor/monitor.h>
 
 #include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "data/batches.h"
+#include "setup/options.h"
 #include "setup/resume.h"
-#include "setup/saved_state.h"
-#include "setup/session.h"
 #include "train/statistics.h"
-#include "train/step.h"
+#include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -48,23 +53,40 @@ struct Boundary {
   const monitor::EvalEnded* evaluation = nullptr;  ///< made here
 };
 
-/// What checkpoint.save asks for.
-setup::Saves saves_of(const setup::Job& job);
+/// What a run's checkpoints are made from, and what takes their state back.
+struct SavedRun {
+  setup::CheckpointOptions options;
+  data::Plan plan;
+  int rank = 0;
+  bool pinned = true;                           ///< copies on their way to a file are in pinned memory
+  checkpoint::Meta meta;                        ///< what is the same in all of them
+  std::map<std::string, std::string> sections;  ///< the same: schedule, adapters
+  std::function<std::string(std::int64_t steps_done)> cursor;
+  std::function<std::vector<checkpoint::TensorBox>()> boxes;    ///< of this rank
+  std::function<std::vector<checkpoint::TensorBox>()> weights;  ///< … the parameters alone, one copy of each
+  /// Gives optimizer and strategies back what a checkpoint has of them; returns what is not as it was, in words.
+  std::function<std::vector<std::string>(checkpoint::Reader&)> restore;
+};
+
+/// The meta of a checkpoint behind so many steps.
+checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done);
 
 /// Gives the run's state that is no tensor to a checkpoint's sections, and back.
-std::map<std::string, std::string> sections_of(const setup::Job& job, const setup::Session& session, const Step& step,
+std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
                                                const Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.
-Statistics resume_from(checkpoint::Reader& reader, const setup::Job& job, setup::Session& session, Step& step);
+Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates);
 
 /// A run's checkpoints: when they are due, what they hold, which is the best. All ranks call it alike, but for poll().
 class Saving {
  public:
   /// Makes a group over the world where checkpoints are saved.
-  Saving(const setup::Job& job, setup::Session& session, Step& step, const std::filesystem::path& run_folder,
-         const SaveSetting& setting);
+  Saving(SavedRun run, const Updates& updates, comm::Communicator& communicator,
+         const std::filesystem::path& run_folder, const SaveSetting& setting);
+
+  const SavedRun& run() const { return run_; }
 
   bool on() const { return writer_ != nullptr; }
   /// every_minutes have passed on this rank since the last save.
@@ -93,9 +115,8 @@ class Saving {
   std::optional<monitor::CheckpointSaved> count(const std::optional<checkpoint::Saved>& saved);
 
   using Clock = std::chrono::steady_clock;
-  const setup::Job& job_;
-  setup::Session& session_;
-  Step& step_;
+  SavedRun run_;
+  const Updates& updates_;
   std::filesystem::path folder_;
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
@@ -107,8 +128,8 @@ class Saving {
 
 /// Writes the parameters, one copy of each, to this folder, as a checkpoint that holds nothing else. A collective over
 /// the world.
-void save_weights(const std::filesystem::path& folder, const setup::Job& job, setup::Session& session, const Step& step,
-                  std::int64_t steps_done, const std::string& attempt);
+void save_weights(const SavedRun& run, const std::filesystem::path& folder, comm::Group& world, std::int64_t steps_done,
+                  const std::string& attempt);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

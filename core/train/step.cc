@@ -3,21 +3,19 @@
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
-#include "train/evaluate.h"
+#include <utility>
+
 #include "train/objective.h"
 
 namespace capstan::train {
 
-Step::Step(const setup::Job& job, setup::Session& session)
-    : job_(job),
-      session_(session),
-      adamw_(*job.optimizer),
-      rule_(session.rule ? *session.rule : adamw_),
-      updates_(*job.optimizer, setup::loss_scaling_of(*job.train).value(), session.device),
-      counts_(speaks_for_coordinate(job)) {}
+Step::Step(StepSetting setting, const StepParts& parts)
+    : setting_(std::move(setting)),
+      parts_(parts),
+      updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device) {}
 
 StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
-  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session_.device);
+  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(parts_.model.device);
   auto loss_sum = at::zeros({}, doubles);
   at::Tensor expert_tokens;
   auto auxiliary_sum = at::zeros({}, doubles);
@@ -25,11 +23,11 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   // A step without any target still runs: its gradients are zero.
   const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
   for (std::size_t i = 0; i < input.micro.size(); ++i) {
-    session_.engine->begin_micro_step(static_cast<std::int64_t>(i));
-    const auto batch = training_batch(job_, input.micro[i], input.step, session_.device);
-    const auto hidden = session_.runner->forward(batch);
+    parts_.model.engine.begin_micro_step(static_cast<std::int64_t>(i));
+    const auto batch = training_batch(input.micro[i], setting_.seed, input.step, parts_.model.device);
+    const auto hidden = parts_.model.runner.forward(batch);
     const auto& loss = hidden.states;
-    backward_from(*session_.runner, hidden, divisor, job_.batch.accumulation, updates_.loss_scale());
+    backward_from(parts_.model.runner, hidden, divisor, setting_.accumulation, updates_.loss_scale());
     loss_sum += loss.detach().to(at::kDouble);
     for (const auto& auxiliary : hidden.sums) auxiliary_sum += auxiliary.detach().to(at::kDouble);
     result.has_auxiliary = !hidden.sums.empty();
@@ -38,18 +36,18 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
     const auto tokens = at::cat(hidden.expert_tokens);
     expert_tokens = expert_tokens.defined() ? expert_tokens + tokens : tokens;
   }
-  result.norms = session_.engine->squared_grad_norms();
+  result.norms = parts_.model.engine.squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
-  auto sums = at::stack({loss_sum, auxiliary_sum / static_cast<double>(job_.batch.accumulation)});
+  auto sums = at::stack({loss_sum, auxiliary_sum / static_cast<double>(setting_.accumulation)});
   if (expert_tokens.defined()) sums = at::cat({sums, expert_tokens});
-  if (!counts_) sums = at::zeros_like(sums);
+  if (!setting_.speaks) sums = at::zeros_like(sums);
   result.numbers = at::cat({result.norms.sum().view({1}), sums});
   constexpr const char* label = "all-reduce gradient norm and loss";
-  if (session_.local_axes.empty()) {
-    session_.world_device->all_reduce(result.numbers, comm::ReduceOp::sum, label);
+  if (parts_.model.sums.local_axes.empty()) {
+    parts_.model.sums.world.all_reduce(result.numbers, comm::ReduceOp::sum, label);
   } else {
-    session_.norm_group->all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
-    session_.world_device->all_reduce(result.numbers.narrow(0, 1, sums.numel()), comm::ReduceOp::sum, label);
+    parts_.model.sums.norm.all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
+    parts_.model.sums.world.all_reduce(result.numbers.narrow(0, 1, sums.numel()), comm::ReduceOp::sum, label);
   }
   if (updates_.loss_scale().on()) result.numbers[0].div_(updates_.loss_scale().value().square());
   return result;
@@ -57,9 +55,9 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
 
 // Where gradients are local on an axis, each position on it has its own mean.
 std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens) {
-  if (session_.local_axes.empty()) return target_tokens;
+  if (parts_.model.sums.local_axes.empty()) return target_tokens;
   auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
-  session_.divisor_group->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
+  parts_.model.sums.divisor->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
   return count.item<std::int64_t>();
 }
 
@@ -68,10 +66,10 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   if (before_update_) before_update_();
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   const auto update = updates_.next(lr, result.numbers);
-  if (session_.steps.empty()) {
-    session_.engine->update(rule_, update);
+  if (parts_.hooks.empty()) {
+    parts_.model.engine.update(parts_.rule, update);
   } else {
-    session_.engine->update(rule_, update, [&] { after_step(input, update); });
+    parts_.model.engine.update(parts_.rule, update, [&] { after_step(input, update); });
   }
   const auto& n = result.numbers;
   result.numbers =
@@ -82,15 +80,15 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
 void Step::after_step(const StepInput& input, const strategy::Update& update) {
   strategy::Step step;
   step.number = input.step;
-  step.last = input.step + 1 == job_.plan.steps;
+  step.last = input.step + 1 == setting_.steps;
   step.finite = update.skip.eq(0);
-  step.parts = session_.engine->step_parts();
+  step.parts = parts_.model.engine.step_parts();
   step.group = [this](layout::Axis axis) -> comm::Group& {
-    if (axis == layout::Axis::dp) return *(*session_.groups)({layout::Axis::dp, layout::Axis::ep});
-    return *(*session_.groups)({axis});
+    if (axis == layout::Axis::dp) return *parts_.groups({layout::Axis::dp, layout::Axis::ep});
+    return *parts_.groups({axis});
   };
-  for (const auto& [plugin, hooks] : session_.steps) {
-    step.state = session_.state->of(cat(plugin, "/step"));
+  for (const auto& [plugin, hooks] : parts_.hooks) {
+    step.state = parts_.state.of(cat(plugin, "/step"));
     plugin::guard(plugin, cat("after_step of step ", step.number), [&, raw = hooks.get()] { raw->after_step(step); });
   }
 }

@@ -7,9 +7,10 @@
 #include <functional>
 #include <utility>
 
+#include "setup/mesh_groups.h"
 #include "setup/session.h"
-#include "train/adamw.h"
 #include "train/feed.h"
+#include "train/loaded_model.h"
 #include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -27,10 +28,29 @@ struct StepResult {
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 
+/// What a step works on.
+struct StepParts {
+  LoadedModel model;
+  strategy::OptimizerRule& rule;
+  const std::vector<setup::StepHooksOf>& hooks;
+  setup::StateStore& state;  ///< strategies' own
+  setup::MeshGroups& groups;
+};
+
+/// How steps are made.
+struct StepSetting {
+  setup::OptimizerOptions optimizer;
+  setup::LossScaling loss_scaling;
+  std::int64_t accumulation = 1;
+  std::int64_t steps = 0;  ///< of the run
+  std::uint64_t seed = 0;  ///< of dropout
+  bool speaks = true;      ///< for its data coordinate
+};
+
 /// Forward and backward of one step's micro-batches and the optimizer's update.
 class Step {
  public:
-  Step(const setup::Job& job, setup::Session& session);
+  Step(StepSetting setting, const StepParts& parts);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world.
   StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
@@ -40,19 +60,16 @@ class Step {
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
   const Updates& updates() const { return updates_; }
-  const strategy::OptimizerRule& rule() const { return rule_; }
+  const strategy::OptimizerRule& rule() const { return parts_.rule; }
 
  private:
   std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
   void after_step(const StepInput& input, const strategy::Update& update);
 
-  const setup::Job& job_;
-  setup::Session& session_;
-  AdamW adamw_;
-  strategy::OptimizerRule& rule_;  ///< AdamW, or a strategy's
+  StepSetting setting_;
+  StepParts parts_;
   Updates updates_;
   std::function<void()> before_update_;
-  bool counts_;
 };
 
 }  // namespace train

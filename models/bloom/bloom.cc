@@ -1,70 +1,93 @@
 // BLOOM's architecture (BigScience 2022): ALiBi, embedding norm, fused QKV by heads, GELU, tied head.
-#include <capstan/base/text.h>
-#include <capstan/nn/decoder.h>
-
-#include "units.h"
+#include <capstan/model.h>
+#include <capstan/nn/layer_norm_options.h>
 
 namespace bloom {
 namespace {
 
-using capstan::cat;
+namespace nn = capstan::nn;
 
-class Bloom : public nn::Model {
+struct BloomOptions : nn::LayerNormOptions {
+  BloomOptions() { seq_length = 2048; }
+  std::string model_type = "bloom";
+  double attention_dropout = 0;
+  bool residual_after_norm = false;
+
+  static void describe(capstan::config::OptionTable<BloomOptions>& t);
+  static capstan::config::Presets presets();
+};
+
+void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
+  t.add("model_type", &BloomOptions::model_type).choices({"bloom"}).doc("family of the config.json");
+  nn::describe_layer_norm_sizes(t, {"n_embed", {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}});
+  nn::add_option(t, "seq_length", &BloomOptions::seq_length)
+      .min(1)
+      .doc("the longest sequence; published models were trained on 2048, ALiBi itself has no limit");
+  nn::add_option(t, "dropout", &BloomOptions::dropout)
+      .min(0)
+      .max(0.99)
+      .spelling("hidden_dropout")
+      .doc("dropout behind attention and feed-forward");
+  t.add("attention_dropout", &BloomOptions::attention_dropout)
+      .min(0)
+      .max(0.99)
+      .doc("dropout on attention probabilities, which then take the unfused path");
+  t.add("residual_after_norm", &BloomOptions::residual_after_norm)
+      .spelling("apply_residual_connection_post_layernorm")
+      .doc("residuals start behind the layer norms instead of in front of them");
+  nn::describe_layer_norm_rest(t);
+}
+
+// The published config.json files' numbers.
+capstan::config::Presets BloomOptions::presets() {
+  const auto sizes = [](std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+    return capstan::config::Preset{
+        {"vocab_size", std::int64_t{250880}}, {"hidden_size", hidden}, {"num_layers", layers}, {"num_heads", heads}};
+  };
+  return {{"bloom-560m", sizes(1024, 24, 16)},
+          {"bloom-1b1", sizes(1536, 24, 16)},
+          {"bloom-1b7", sizes(2048, 24, 16)},
+          {"bloom-3b", sizes(2560, 30, 32)},
+          {"bloom-7b1", sizes(4096, 30, 32)}};
+}
+
+class Bloom : public nn::Decoder {
  public:
   explicit Bloom(capstan::config::Options<BloomOptions> options) : options_(std::move(options)) {}
 
-  void check(capstan::Diagnostics& diagnostics) const override {
+  void check(capstan::Diagnostics& diagnostics) const override { nn::check_heads(options_, diagnostics); }
+
+ protected:
+  nn::DecoderSpec spec() const override {
     const auto& o = *options_;
-    if (o.hidden_size % o.num_heads != 0) {
-      diagnostics.add(
-          options_.where(&BloomOptions::hidden_size),
-          cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
-          cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads, " or another number of heads"));
+    auto made = o.spec();
+    made.alibi = true;
+    made.residual_after_norm = o.residual_after_norm;
+    made.attention_dropout = o.attention_dropout;
+    auto& names = made.names;
+    names.tokens = "word_embeddings";
+    names.embedding_norm = "word_embeddings_layernorm";
+    names.qkv = {"self_attention.query_key_value"};
+    names.projection = "self_attention.dense";
+    names.up = {"mlp.dense_h_to_4h"};
+    names.down = "mlp.dense_4h_to_h";
+    return made;
+  }
+
+  // Published files were saved from the bare model, without "transformer."; those of the causal-LM class have it. QKV
+  // is a matrix and a vector there.
+  void describe_files(capstan::layout::FileMap& map) const override {
+    map.architecture = "BloomForCausalLM";
+    const auto h = options_->hidden_size;
+    for (auto& [name, tensor] : map.tensors) {
+      if (name.ends_with("query_key_value.weight")) tensor.file_shape = {3 * h, h};
+      if (name.ends_with("query_key_value.bias")) tensor.file_shape = {3 * h};
     }
   }
-
-  nn::ModelFacts facts() const override { return nn::decoder_facts(*options_, options_->attention_dropout); }
-
-  std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    return nn::decoder_units<EmbeddingUnit, Block, Head>(*options_, "word_embeddings.weight");
-  }
-
-  // 6 per weight of every matrix product (head included, table not) and 12·S·h a layer for attention, halved because
-  // it is causal (Chowdhery et al. 2022, appendix B, with the causal half).
-  double flops_per_token(std::int64_t sequence_length) const override {
-    const auto& o = *options_;
-    const auto matrices =
-        o.num_layers * (4 * o.hidden_size + 2 * o.ff()) * o.hidden_size + o.vocab_size * o.hidden_size;
-    return 6.0 * static_cast<double>(matrices) +
-           6.0 * static_cast<double>(o.num_layers * o.hidden_size * sequence_length);
-  }
-
-  capstan::layout::FileMap file_map() const override;
 
  private:
   capstan::config::Options<BloomOptions> options_;
 };
-
-// Published files were saved from the bare model, without "transformer."; those of the causal-LM class have it. QKV is
-// a matrix and a vector there. A tied head may be there as a copy.
-capstan::layout::FileMap Bloom::file_map() const {
-  const auto h = options_->hidden_size;
-  capstan::layout::FileMap map;
-  map.prefixes = {"transformer."};
-  map.architecture = "BloomForCausalLM";
-  if (options_->tie_word_embeddings) map.ignored = {"lm_head.weight"};
-  for (const auto& unit : build()) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        auto& tensor = map.tensors[record.name];
-        tensor.name = record.name;
-        if (record.shape.size() == 4) tensor.file_shape = {3 * h, h};
-        if (record.shape.size() == 3) tensor.file_shape = {3 * h};
-      }
-    }
-  }
-  return map;
-}
 
 }  // namespace
 

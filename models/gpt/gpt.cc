@@ -1,88 +1,141 @@
 // GPT-2's architecture (Radford et al. 2019): learned positions, pre-norm blocks, GELU, tied head, dropout.
 #include <capstan/base/text.h>
-#include <capstan/nn/decoder.h>
+#include <capstan/model.h>
+#include <capstan/nn/layer_norm_options.h>
 
-#include "units.h"
+#include <cmath>
 
 namespace gpt {
 namespace {
 
 using capstan::cat;
+namespace nn = capstan::nn;
 
-class Gpt : public nn::Model {
+struct GptOptions : nn::LayerNormOptions {
+  GptOptions() { dropout = 0.1; }
+  std::string model_type = "gpt2";
+  std::optional<std::int64_t> ff_dim;
+  std::optional<double> embedding_dropout;
+  std::optional<double> attention_dropout;
+  std::string activation = "gelu_new";
+  bool scale_by_layer = false;
+
+  double at_embedding() const { return embedding_dropout.value_or(dropout); }
+  double in_attention() const { return attention_dropout.value_or(dropout); }
+  static void describe(capstan::config::OptionTable<GptOptions>& t);
+  static capstan::config::Presets presets();
+};
+
+void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
+  t.add("model_type", &GptOptions::model_type).choices({"gpt2"}).doc("family of the config.json");
+  nn::describe_layer_norm_sizes(t, {"n_embd", {"n_layer"}, {"n_head"}});
+  t.add("ff_dim", &GptOptions::ff_dim)
+      .min(1)
+      .spelling("n_inner")
+      .doc("width of the feed-forward layer; 4 x hidden_size when not set");
+  nn::add_option(t, "seq_length", &GptOptions::seq_length)
+      .min(1)
+      .spelling("n_positions")
+      .doc("learned positions: the longest sequence");
+  nn::add_option(t, "dropout", &GptOptions::dropout)
+      .min(0)
+      .max(0.99)
+      .spelling("resid_pdrop")
+      .doc("dropout behind attention and feed-forward");
+  t.add("embedding_dropout", &GptOptions::embedding_dropout)
+      .min(0)
+      .max(0.99)
+      .spelling("embd_pdrop")
+      .doc("dropout behind the embedding; `dropout` when not set");
+  t.add("attention_dropout", &GptOptions::attention_dropout)
+      .min(0)
+      .max(0.99)
+      .spelling("attn_pdrop")
+      .doc("dropout on attention probabilities, which then take the unfused path; `dropout` when not set");
+  t.add("activation", &GptOptions::activation)
+      .choices({"gelu_new", "gelu"})
+      .spelling("activation_function")
+      .doc("gelu_new: the tanh approximation that GPT-2 uses; gelu: the exact one");
+  t.add("scale_by_layer", &GptOptions::scale_by_layer)
+      .spelling("scale_attn_by_inverse_layer_idx")
+      .doc("attention scores divided by the layer's number in a config.json; only false is supported");
+  nn::describe_layer_norm_rest(t);
+}
+
+// The published config.json files' numbers.
+capstan::config::Presets GptOptions::presets() {
+  const auto sizes = [](std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
+    return capstan::config::Preset{{"vocab_size", std::int64_t{50257}},
+                                   {"hidden_size", hidden},
+                                   {"num_layers", layers},
+                                   {"num_heads", heads},
+                                   {"seq_length", std::int64_t{1024}}};
+  };
+  return {{"gpt2", sizes(768, 12, 12)},
+          {"gpt2-medium", sizes(1024, 24, 16)},
+          {"gpt2-large", sizes(1280, 36, 20)},
+          {"gpt2-xl", sizes(1600, 48, 25)}};
+}
+
+class Gpt : public nn::Decoder {
  public:
   explicit Gpt(capstan::config::Options<GptOptions> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    const auto& o = *options_;
-    if (o.hidden_size % o.num_heads != 0) {
-      diagnostics.add(
-          options_.where(&GptOptions::hidden_size),
-          cat("model.hidden_size ", o.hidden_size, " is not divisible by model.num_heads ", o.num_heads),
-          cat("use hidden_size ", (o.hidden_size / o.num_heads + 1) * o.num_heads, " or another number of heads"));
-    }
-    if (o.scale_by_layer) {
+    nn::check_heads(options_, diagnostics);
+    if (options_->scale_by_layer) {
       diagnostics.add(options_.where(&GptOptions::scale_by_layer), "model.scale_by_layer is not supported",
                       "set scale_by_layer = false");
     }
   }
 
-  nn::ModelFacts facts() const override {
-    return nn::decoder_facts(*options_, options_->attention_dropout.value_or(options_->dropout));
-  }
-
-  std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    return nn::decoder_units<EmbeddingUnit, Block, Head>(*options_, "wte.weight");
-  }
-
-  // 6 per weight of every matrix product (head included, tables not) and 12·S·h a layer for attention, halved
-  // because it is causal (Chowdhery et al. 2022, appendix B, with the causal half).
-  double flops_per_token(std::int64_t sequence_length) const override {
+ protected:
+  nn::DecoderSpec spec() const override {
     const auto& o = *options_;
-    const auto h = static_cast<double>(o.hidden_size);
-    const double matrices = static_cast<double>(o.num_layers) * (4 * h * h + 2 * h * static_cast<double>(o.ff())) +
-                            static_cast<double>(o.vocab_size) * h;
-    return 6 * matrices + 6 * static_cast<double>(o.num_layers) * h * static_cast<double>(sequence_length);
+    auto made = o.spec();
+    made.ff_dim = o.ff_dim.value_or(made.ff_dim);
+    made.embedding_dropout = o.at_embedding();
+    made.attention_dropout = o.in_attention();
+    if (o.activation == "gelu") made.mlp.activation = nn::Activation::gelu;
+    made.residual_init_std = o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
+    auto& names = made.names;
+    names.tokens = "wte";
+    names.positions = "wpe";
+    names.attention_norm = "ln_1";
+    names.mlp_norm = "ln_2";
+    names.qkv = {"attn.q", "attn.k", "attn.v"};
+    names.projection = "attn.c_proj";
+    names.up = {"mlp.c_fc"};
+    names.down = "mlp.c_proj";
+    return made;
   }
 
-  capstan::layout::FileMap file_map() const override;
+  // GPT-2's files: Conv1D weights are [in, out], c_attn holds q, k, v side by side, names come with or without
+  // "transformer.", mask buffers may be there.
+  void describe_files(capstan::layout::FileMap& map) const override {
+    const auto& o = *options_;
+    map.architecture = "GPT2LMHeadModel";
+    map.ignored = {".attn.bias", ".attn.masked_bias"};
+    // Not set, these two follow `dropout`, which a config.json does not know of.
+    map.left_out = {"embedding_dropout", "attention_dropout"};
+    map.more["embd_pdrop"] = capstan::number_text(o.at_embedding());
+    map.more["attn_pdrop"] = capstan::number_text(o.in_attention());
+    const std::vector<std::string> parts{".attn.q.", ".attn.k.", ".attn.v."};
+    for (auto& [name, tensor] : map.tensors) {
+      if (!name.starts_with("h.") || name.find(".ln_") != std::string::npos) continue;
+      tensor.transposed = name.ends_with(".weight");
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto at = name.find(parts[i]);
+        if (at == std::string::npos) continue;
+        tensor.name = cat(name.substr(0, at), ".attn.c_attn.", name.substr(at + parts[i].size()));
+        tensor.part = {0, static_cast<std::int64_t>(i) * o.hidden_size, 3 * o.hidden_size};
+      }
+    }
+  }
 
  private:
   capstan::config::Options<GptOptions> options_;
 };
-
-// GPT-2's files: Conv1D weights are [in, out], c_attn holds q, k, v side by side, names come with or without
-// "transformer.", mask buffers and a copy of the tied head may be there.
-capstan::layout::FileMap Gpt::file_map() const {
-  const auto h = options_->hidden_size;
-  capstan::layout::FileMap map;
-  map.prefixes = {"transformer."};
-  map.ignored = {".attn.bias", ".attn.masked_bias"};
-  map.architecture = "GPT2LMHeadModel";
-  // Not set, these two follow `dropout`, which a config.json does not know of.
-  map.left_out = {"embedding_dropout", "attention_dropout"};
-  map.more["embd_pdrop"] = capstan::number_text(options_->embedding_dropout.value_or(options_->dropout));
-  map.more["attn_pdrop"] = capstan::number_text(options_->attention_dropout.value_or(options_->dropout));
-  if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
-  const auto same = [&](const std::string& name, bool transposed) { map.tensors[name] = {name, transposed, {}, {}}; };
-  if (!options_->tie_word_embeddings) same("lm_head.weight", false);
-  for (const char* name : {"wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"}) same(name, false);
-  for (std::int64_t i = 0; i < options_->num_layers; ++i) {
-    const std::string block = cat("h.", i, ".");
-    for (const char* kind : {"weight", "bias"}) {
-      const bool is_matrix = std::string_view(kind) == "weight";
-      for (const char* norm : {"ln_1.", "ln_2."}) same(block + norm + kind, false);
-      for (const char* layer : {"attn.c_proj.", "mlp.c_fc.", "mlp.c_proj."}) same(block + layer + kind, is_matrix);
-      std::int64_t offset = 0;
-      for (const char* part : {"attn.q.", "attn.k.", "attn.v."}) {
-        map.tensors[block + part + kind] = {
-            block + "attn.c_attn." + kind, is_matrix, capstan::layout::FusedPart{0, offset, 3 * h}, {}};
-        offset += h;
-      }
-    }
-  }
-  return map;
-}
 
 }  // namespace
 

@@ -1,112 +1,102 @@
 // Llama's architecture (Touvron et al. 2023, Dubey et al. 2024): RMSNorm, rotary positions, grouped-query attention,
 // SwiGLU. Mistral's and Qwen 2's are the same with other options.
-#include <capstan/base/text.h>
-#include <capstan/nn/decoder.h>
+#include <capstan/model.h>
 #include <capstan/nn/rotary_options.h>
-
-#include "units.h"
 
 namespace llama {
 namespace {
 
 using capstan::cat;
+using capstan::config::Preset;
+namespace nn = capstan::nn;
 
-class Llama : public nn::Model {
+/// Of a Llama, Llama 2 or 3, Mistral or Qwen 2.
+struct LlamaOptions : nn::RotaryOptions {
+  std::string model_type = "llama";
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  std::optional<bool> use_sliding_window;
+
+  /// The window, where the family uses it.
+  std::optional<std::int64_t> window() const {
+    return use_sliding_window.value_or(model_type != "qwen2") ? RotaryOptions::window() : std::nullopt;
+  }
+  static void describe(capstan::config::OptionTable<LlamaOptions>& t);
+  static capstan::config::Presets presets();
+};
+
+void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
+  t.add("model_type", &LlamaOptions::model_type)
+      .choices({"llama", "mistral", "qwen2"})
+      .doc("family of the config.json; qwen2 has biases on q, k and v");
+  t.add("attention_bias", &LlamaOptions::attention_bias).doc("biases on q, k, v and the output product");
+  t.add("mlp_bias", &LlamaOptions::mlp_bias).doc("biases in the feed-forward layer");
+  t.add("use_sliding_window", &LlamaOptions::use_sliding_window)
+      .doc("whether sliding_window is in use; when not set: not for qwen2, else yes");
+  nn::describe_rotary_sizes(t, "the gated feed-forward layer");
+  nn::describe_rotary_scaling(t);
+  nn::describe_rotary_rest(t);
+}
+
+// The published config.json files' numbers.
+capstan::config::Presets LlamaOptions::presets() {
+  const auto llama2 = [](const nn::RotarySizes& sizes) { return nn::rotary_preset("llama", sizes, 1e-5, 1e4, false); };
+  const auto llama3 = [](const nn::RotarySizes& sizes, double factor, bool tied) {
+    auto out = nn::rotary_preset("llama", sizes, 1e-5, 5e5, tied);
+    out.insert(out.end(), {{"rope_type", std::string("llama3")}, {"rope_factor", factor}});
+    return out;
+  };
+  return {{"llama2-7b", llama2({32000, 4096, 32, 32, 32, 11008, 4096})},
+          {"llama2-13b", llama2({32000, 5120, 40, 40, 40, 13824, 4096})},
+          {"llama2-70b", llama2({32000, 8192, 80, 64, 8, 28672, 4096})},
+          {"llama3.1-8b", llama3({128256, 4096, 32, 32, 8, 14336, 131072}, 8, false)},
+          {"llama3.1-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8, false)},
+          {"llama3.2-1b", llama3({128256, 2048, 16, 32, 8, 8192, 131072}, 32, true)},
+          {"llama3.2-3b", llama3({128256, 3072, 28, 24, 8, 8192, 131072}, 32, true)},
+          {"mistral-7b-v0.3", nn::rotary_preset("mistral", {32768, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false)},
+          {"qwen2.5-0.5b", nn::rotary_preset("qwen2", {151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, 1e6, true)},
+          {"qwen2.5-7b", nn::rotary_preset("qwen2", {152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, 1e6, false)}};
+}
+
+class Llama : public nn::Decoder {
  public:
   explicit Llama(capstan::config::Options<LlamaOptions> options) : options_(std::move(options)) {}
 
-  void check(capstan::Diagnostics& diagnostics) const override;
-
-  nn::ModelFacts facts() const override { return nn::decoder_facts(*options_, options_->attention_dropout); }
-
-  std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    return nn::decoder_units<EmbeddingUnit, Block, Head>(*options_, "model.embed_tokens.weight");
-  }
-
-  // 6 per weight of every matrix product (head included, table not) and 12·S·heads·dim a layer for attention, halved
-  // because it is causal (Chowdhery et al. 2022, appendix B, with the causal half).
-  double flops_per_token(std::int64_t sequence_length) const override {
+  void check(capstan::Diagnostics& diagnostics) const override {
     const auto& o = *options_;
-    const auto attention = 2 * o.hidden_size * (o.num_heads + o.kv_heads()) * o.dim();
-    const auto matrices = o.num_layers * (attention + 3 * o.hidden_size * o.ff_dim) + o.vocab_size * o.hidden_size;
-    return 6.0 * static_cast<double>(matrices) +
-           6.0 * static_cast<double>(o.num_layers * o.num_heads * o.dim() * sequence_length);
+    nn::check_rotary(options_, diagnostics);
+    nn::check_rotary_scaling(options_, diagnostics);
+    if (o.model_type == "llama" || !(o.attention_bias || o.mlp_bias)) return;
+    diagnostics.add(options_.where(o.attention_bias ? &LlamaOptions::attention_bias : &LlamaOptions::mlp_bias),
+                    cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
+                        " models have no such biases"),
+                    "set model_type = \"llama\", or leave it away");
   }
 
-  capstan::layout::FileMap file_map() const override;
+ protected:
+  nn::DecoderSpec spec() const override {
+    auto made = options_->spec();
+    made.qkv_bias = options_->attention_bias || options_->model_type == "qwen2";  // which has no key for them
+    made.projection_bias = options_->attention_bias;
+    made.mlp_bias = options_->mlp_bias;
+    return made;
+  }
+
+  void describe_files(capstan::layout::FileMap& map) const override {
+    const auto& o = *options_;
+    map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
+                       : o.model_type == "qwen2" ? "Qwen2ForCausalLM"
+                                                 : "LlamaForCausalLM";
+    nn::describe_rotary_files(o, map);
+    if (o.model_type != "qwen2") map.left_out.emplace_back("use_sliding_window");
+    if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
+    if (!o.sliding_window && o.model_type == "llama") map.left_out.emplace_back("sliding_window");
+    nn::describe_rotary_scaling_files(o, map);
+  }
 
  private:
-  void describe_config(capstan::layout::FileMap& map) const;
-
   capstan::config::Options<LlamaOptions> options_;
 };
-
-void Llama::check(capstan::Diagnostics& diagnostics) const {
-  const auto& o = *options_;
-  nn::check_rotary(options_, diagnostics);
-  if (o.rope_type != "default" && !o.rope_factor) {
-    diagnostics.add(options_.where(&LlamaOptions::rope_type),
-                    cat("model.rope_type is \"", o.rope_type, "\", but model.rope_factor is not set"),
-                    "set rope_factor, 8 in Llama 3.1");
-  }
-  if (o.rope_type == "llama3" && o.rope_low_frequency_factor >= o.rope_high_frequency_factor) {
-    diagnostics.add(options_.where(&LlamaOptions::rope_low_frequency_factor),
-                    cat("model.rope_low_frequency_factor ", o.rope_low_frequency_factor,
-                        " is not below model.rope_high_frequency_factor ", o.rope_high_frequency_factor),
-                    "use 1 and 4, as Llama 3.1 does");
-  }
-  if (o.model_type != "llama" && (o.attention_bias || o.mlp_bias)) {
-    diagnostics.add(
-        o.attention_bias ? options_.where(&LlamaOptions::attention_bias) : options_.where(&LlamaOptions::mlp_bias),
-        cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
-            " models have no such biases"),
-        "set model_type = \"llama\", or leave it away");
-  }
-}
-
-// What a config.json of the family has besides the options.
-void Llama::describe_config(capstan::layout::FileMap& map) const {
-  const auto& o = *options_;
-  map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
-                     : o.model_type == "qwen2" ? "Qwen2ForCausalLM"
-                                               : "LlamaForCausalLM";
-  map.more["num_key_value_heads"] = std::to_string(o.kv_heads());
-  map.more["head_dim"] = std::to_string(o.dim());
-  if (o.model_type != "qwen2") map.left_out.emplace_back("use_sliding_window");
-  if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
-  if (!o.sliding_window && o.model_type == "llama") map.left_out.emplace_back("sliding_window");
-  if (o.rope_type == "llama3") {
-    // Files say how long the scaled model may be; where only a shorter length is asked for, it is not that.
-    if (o.seq_length <= o.rope_original_length) {
-      map.more["max_position_embeddings"] =
-          std::to_string(static_cast<std::int64_t>(static_cast<double>(o.rope_original_length) * *o.rope_factor));
-    }
-    return;
-  }
-  map.left_out.insert(map.left_out.end(),
-                      {"rope_low_frequency_factor", "rope_high_frequency_factor", "rope_original_length"});
-  if (o.rope_type == "default") map.left_out.insert(map.left_out.end(), {"rope_type", "rope_factor"});
-}
-
-// Files of the causal-LM class have "model." before every name but the head's, files of the bare model have not. Old
-// ones hold the rotary frequencies as buffers; a tied head may be there as a copy.
-capstan::layout::FileMap Llama::file_map() const {
-  capstan::layout::FileMap map;
-  map.prefixes = {"model."};
-  describe_config(map);
-  map.ignored = {".rotary_emb.inv_freq"};
-  if (options_->tie_word_embeddings) map.ignored.emplace_back("lm_head.weight");
-  const std::string prefix = map.prefixes.front();
-  for (const auto& unit : build()) {
-    for (const auto& weight : unit->weights()) {
-      for (const auto& record : weight->records()) {
-        const auto& name = record.name;
-        map.tensors[name] = {name.starts_with(prefix) ? name.substr(prefix.size()) : name, false, {}, {}};
-      }
-    }
-  }
-  return map;
-}
 
 }  // namespace
 

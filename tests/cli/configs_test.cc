@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/hub_cache.h"
-#include "setup/assemble.h"
+#include "setup/job.h"
 #include "support/folder.h"
 
 using namespace capstan;
@@ -20,7 +20,8 @@ namespace {
 const fs::path configs = fs::path(CAPSTAN_SOURCE_DIR) / "configs";
 
 struct Checked {
-  setup::Job job;
+  std::optional<setup::Job> prepared;  ///< where there are no faults
+  config::Options<setup::ModelOptions> model_options;
   std::vector<std::string> faults;
 };
 
@@ -40,7 +41,10 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   request.hub = hub;
   Diagnostics diagnostics;
   Checked out;
-  out.job = setup::prepare(request, host, diagnostics);
+  out.prepared = setup::prepare(request, host, diagnostics);
+  Diagnostics again;
+  out.model_options =
+      setup::load_plugins(setup::read_configuration(request, again), setup::Needs::all, host, again).model_options;
   for (const auto& diagnostic : diagnostics.list()) out.faults.push_back(diagnostic.text());
   return out;
 }
@@ -52,11 +56,10 @@ void make_snapshot(const test::Folder& hub, const std::string& name, const nlohm
   const auto repository = "models--" + name;
   hub.write(repository + "/refs/main", "abc123\n");
   hub.write(repository + "/snapshots/abc123/config.json", config.dump());
-  const auto map = job.model.object->file_map();
-  const auto units = setup::build_units(job);
+  const auto map = job.plugins.model.object->file_map();
   nlohmann::json header;
   std::uint64_t offset = 0;
-  for (const auto* record : setup::records_of(setup::pointers(units))) {
+  for (const auto* record : setup::records_of(setup::pointers(job.model->units))) {
     const auto& tensor = map.tensors.at(record->name);
     const auto shape = tensor.expected_shape(record->shape);
     for (const auto& one : tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack) {
@@ -123,7 +126,7 @@ TEST_CASE("each configuration passes check, or says which model to download and 
       continue;
     }
     CHECK(join(checked.faults, "\n") == "");
-    if (fate.parameters > 0) CHECK_THAT(checked.job.model_summary(), Contains(thousands(fate.parameters)));
+    if (fate.parameters > 0) CHECK_THAT(checked.prepared->model_summary(), Contains(thousands(fate.parameters)));
   }
   CHECK(join({files.begin(), files.end()}) == "");  // those whose fate is not told here
 }
@@ -132,26 +135,26 @@ TEST_CASE("the baseline is the workshop's, and runs from the hub's cache once th
   const test::Folder hub;
   const auto random = check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {});
   REQUIRE(random.faults.empty());
-  make_bloom(hub, random.job);
+  make_bloom(hub, *random.prepared);
   for (const auto& [file, precision] :
        {std::pair{"bloom560m_baseline.toml", "fp16"}, {"bloom560m_baseline_bf16.toml", "bf16"}}) {
     INFO(file);
     const auto checked = check(file, 1, {"data.tokenizer=byte"}, {hub.path(), ""});
     CHECK(join(checked.faults, "\n") == "");
-    const auto& job = checked.job;
-    CHECK(job.model_options->path == (hub / "models--bigscience--bloom-560m/snapshots/abc123").string());
+    const auto& job = *checked.prepared;
+    CHECK(job.plugins.model_options->path == (hub / "models--bigscience--bloom-560m/snapshots/abc123").string());
     CHECK_THAT(job.model_summary(), Contains("559,214,592"));
-    CHECK(job.train->precision == precision);
-    CHECK(job.train->epochs == 3);
-    CHECK(job.batch.micro_batch == 4);
-    CHECK(job.batch.accumulation == 4);
-    CHECK(job.optimizer->lr == 5e-5);
-    CHECK(job.optimizer->weight_decay == 0.01);
-    CHECK(job.optimizer->betas == std::vector<double>{0.9, 0.999});
-    CHECK(job.optimizer->eps == 1e-8);
-    CHECK(job.optimizer->clip == 1);
-    CHECK(job.optimizer->schedule == "linear");
-    CHECK(job.sample_length == 512);
+    CHECK(job.config.train->precision == precision);
+    CHECK(job.config.train->epochs == 3);
+    CHECK(job.topology.batch.micro_batch == 4);
+    CHECK(job.topology.batch.accumulation == 4);
+    CHECK(job.config.optimizer->lr == 5e-5);
+    CHECK(job.config.optimizer->weight_decay == 0.01);
+    CHECK(job.config.optimizer->betas == std::vector<double>{0.9, 0.999});
+    CHECK(job.config.optimizer->eps == 1e-8);
+    CHECK(job.config.optimizer->clip == 1);
+    CHECK(job.config.optimizer->schedule == "linear");
+    CHECK(job.samples.length == 512);
   }
 }
 
@@ -182,7 +185,7 @@ const std::vector<Split> nemo_experiments{
 TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what the exercise says") {
   const test::Folder hub;
   const auto make = [&](const std::string& random, const std::string& id, const nlohmann::json& config) {
-    make_snapshot(hub, id, config, check(random, 1, {}, {}).job);
+    make_snapshot(hub, id, config, check(random, 1, {}, {}).prepared.value());
   };
   make("llama31_8b_random.toml", "meta-llama--Llama-3.1-8B",
        {{"model_type", "llama"},
@@ -207,7 +210,7 @@ TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what 
       INFO(file << " on " << ranks << " ranks");
       const auto checked = check(file, ranks, {"data.tokenizer=byte", "data.eval_samples=20"}, {hub.path(), ""});
       CHECK(join(checked.faults, "\n") == "");
-      const auto& changes = checked.job.model_changes;
+      const auto& changes = checked.prepared->model->changes;
       if (!experiment.held.empty()) CHECK_THAT(changes, Contains("this rank computes with: " + experiment.held));
       if (!experiment.trained.empty()) CHECK_THAT(changes, Contains(cat(experiment.trained, " trainable + ")));
     }
@@ -216,7 +219,7 @@ TEST_CASE("the workshop's NeMo experiments pass check, and each rank holds what 
 
 TEST_CASE("the workshop's FSDP and ZeRO experiments pass check on the published BLOOM, or say how to download it") {
   const test::Folder hub, empty;
-  make_bloom(hub, check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {}).job);
+  make_bloom(hub, check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {}).prepared.value());
   const std::vector<std::string> few{"data.train_samples=300", "data.eval_samples=20"};
   auto bytes = few;  // the snapshot has no tokenizer.json
   bytes.emplace_back("data.tokenizer=byte");
@@ -226,7 +229,7 @@ TEST_CASE("the workshop's FSDP and ZeRO experiments pass check on the published 
     const auto name = cat("workshop/", file, ".toml");
     const auto checked = check(name, 2, bytes, {hub.path(), ""});
     CHECK(join(checked.faults, "\n") == "");
-    CHECK_THAT(checked.job.model_summary(), Contains("559,214,592"));
+    CHECK_THAT(checked.prepared->model_summary(), Contains("559,214,592"));
     CHECK_THAT(join(check(name, 2, few, {empty.path(), "HF_HOME=/scratch"}).faults, "\n"),
                Contains(R"(HF_HOME=/scratch hf download bigscience/bloom-560m --include "*.[js]*")"));
   }
@@ -234,7 +237,7 @@ TEST_CASE("the workshop's FSDP and ZeRO experiments pass check on the published 
     const auto checked = check(cat("workshop/", file, ".toml"), 2, few, {empty.path(), ""});
     INFO(file);
     CHECK(join(checked.faults, "\n") == "");
-    CHECK_THAT(checked.job.model_summary(), Contains("254,527,488"));
+    CHECK_THAT(checked.prepared->model_summary(), Contains("254,527,488"));
   }
 }
 
@@ -249,7 +252,7 @@ TEST_CASE("the workshop's trainings pass check with BLOOM-560M's size and random
     const auto checked =
         check(file, 2, {"data.tokenizer=byte", "data.train_samples=300", "data.eval_samples=20"}, {empty.path(), ""});
     CHECK(join(checked.faults, "\n") == "");
-    CHECK_THAT(checked.job.model_summary(), Contains("559,214,592"));
+    CHECK_THAT(checked.prepared->model_summary(), Contains("559,214,592"));
   }
 }
 
@@ -258,7 +261,7 @@ TEST_CASE("check finds what is wrong with the files of a model, all of it") {
   const auto random = check("bloom560m_random.toml", 1, {"data.tokenizer=byte"}, {});
   make_snapshot(hub, "bigscience--bloom-560m",
                 {{"model_type", "bloom"}, {"vocab_size", 250880}, {"n_embed", 1024}, {"n_layer", 24}, {"n_head", 16}},
-                random.job);
+                *random.prepared);
   const auto folder = hub / "models--bigscience--bloom-560m/snapshots/abc123";
   const auto faults = [&](const std::vector<std::string>& overrides) {
     auto all = overrides;
@@ -274,11 +277,11 @@ TEST_CASE("check finds what is wrong with the files of a model, all of it") {
 TEST_CASE("a folder and a preset do not mix: the command line's counts, of one layer's neither") {
   const auto preset = check("llama31_8b.toml", 1, {"model.preset=llama3.1-8b", "data.tokenizer=byte"}, {});
   CHECK(join(preset.faults, "\n") == "");
-  CHECK_FALSE(preset.job.model_options->path.has_value());
+  CHECK_FALSE(preset.model_options->path.has_value());
   const test::Folder folder;
   folder.write("config.json", R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})");
   const auto path = check("llama31_8b_random.toml", 1, {"model.path=" + folder.path().string()}, {});
-  CHECK_FALSE(path.job.model_options->preset.has_value());
+  CHECK_FALSE(path.model_options->preset.has_value());
   CHECK_THAT(join(path.faults, "\n"), Contains("its weights are missing") && !Contains("preset"));
   const auto both =
       check("llama31_8b.toml", 1, {"model.preset=llama3.1-8b", "model.path=" + folder.path().string()}, {});

@@ -15,7 +15,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from models import VOCAB, bloom, gpt2, llama, make_model, mixtral, random_ids
+from models import VOCAB, bloom, gpt2, llama, make_model, mixtral, olmo2, qwen3, random_ids
 
 CASES = {
     "gpt": (gpt2, dict(target_modules=["c_attn", "mlp.c_proj"], r=4, lora_alpha=9, fan_in_fan_out=True)),
@@ -24,6 +24,8 @@ CASES = {
               dict(target_modules=["q_proj", "v_proj", "up_proj"], r=5, lora_alpha=7, use_rslora=True,
                    modules_to_save=["lm_head", "model.norm"])),
     "mixtral": (mixtral, dict(target_modules=["q_proj", "k_proj", "v_proj"], r=4, lora_alpha=8)),
+    "qwen3": (qwen3, dict(target_modules=["q_proj", "o_proj", "gate_proj"], r=4, lora_alpha=8)),
+    "olmo2": (olmo2, dict(target_modules=["k_proj", "down_proj"], r=3, lora_alpha=8)),
 }
 
 

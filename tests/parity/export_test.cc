@@ -21,9 +21,10 @@ setup::WrittenModel write(const setup::Job& job, const fs::path& values, const f
                           const setup::ModelFolderOptions& options, int ranks = 1) {
   setup::WrittenModel written;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const auto units = setup::build_units(job);
-    checkpoint::FolderSource source(values, job.model.object->file_map());
-    const auto one = setup::write_model_folder(job, setup::pointers(units), source, to, options, communicator);
+    const setup::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
+    checkpoint::FolderSource source(values, job.plugins.model.object->file_map());
+    const auto one =
+        setup::write_model_folder(model, setup::pointers(job.model->units), source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
   });
   return written;
@@ -39,8 +40,8 @@ setup::Job without_path(const setup::Job& job, const fs::path& file) {
   request.file = file.string();
   auto out = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  CHECK_FALSE(out.model_options->path);
-  return out;
+  CHECK_FALSE(out->plugins.model_options->path);
+  return std::move(*out);
 }
 
 // What is to be compared in one run of Python, which takes seconds to start.

@@ -35,6 +35,12 @@ inline const std::vector<Case> cases{
     {"mixtral", "mixtral"},
     {"mixtral-aux", "mixtral"},
     {"mixtral-top-3", "mixtral"},
+    {"qwen3", "qwen3"},
+    {"qwen3-biases", "qwen3"},
+    {"qwen3-moe", "qwen3"},
+    {"qwen3-moe-aux", "qwen3"},
+    {"olmo2", "olmo2"},
+    {"olmo2-biases", "olmo2"},
 };
 
 /// The reference folders, made once.
@@ -66,7 +72,7 @@ inline setup::Job prepare(const std::string& plugin, const std::filesystem::path
   request.file = config.string();
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 inline setup::Job prepare(const Case& one, const std::string& precision) {

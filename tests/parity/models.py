@@ -40,8 +40,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM)
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 VOCAB, BATCH, SEQ, STEPS, MICRO, NEW_TOKENS = 261, 3, 20, 20, 2, 12
 END = 256  # what Capstan's byte tokenizer ends an answer with
@@ -69,6 +70,21 @@ def mixtral(**more):
                                                             num_local_experts=5, num_experts_per_tok=2) | more))
 
 
+def qwen3(**more):
+    return llama(Qwen3ForCausalLM, Qwen3Config, **(dict(num_key_value_heads=2, head_dim=14) | more))
+
+
+def qwen3_moe(**more):
+    return llama(Qwen3MoeForCausalLM, Qwen3MoeConfig, **(dict(num_key_value_heads=2, head_dim=14, num_experts=5,
+                                                              moe_intermediate_size=36, num_experts_per_tok=2) | more))
+
+
+def olmo2(**more):
+    # No padding token: PyTorch's table would keep its row as it is, token 1's by default.
+    return llama(Olmo2ForCausalLM, Olmo2Config, **(dict(num_key_value_heads=2, pad_token_id=None, eos_token_id=None)
+                                                   | more))
+
+
 def scaling(kind, **more):
     return {"rope_type": kind, "factor": 8.0, **more}
 
@@ -93,6 +109,13 @@ CASES = {
                                    num_experts_per_tok=1, num_key_value_heads=4, tie_word_embeddings=True),
     "mixtral-top-3": lambda: mixtral(output_router_logits=True, router_aux_loss_coef=0.1, num_experts_per_tok=3,
                                      num_key_value_heads=1, hidden_size=36, head_dim=10),
+    "qwen3": lambda: qwen3(rope_theta=500.0, tie_word_embeddings=True),
+    "qwen3-biases": lambda: qwen3(num_key_value_heads=1, attention_bias=True, rope_scaling=scaling("linear")),
+    "qwen3-moe": lambda: qwen3_moe(),
+    "qwen3-moe-aux": lambda: qwen3_moe(norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.3,
+                                       num_experts_per_tok=3, tie_word_embeddings=True),
+    "olmo2": lambda: olmo2(rope_theta=500.0),
+    "olmo2-biases": lambda: olmo2(num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True),
 }
 
 

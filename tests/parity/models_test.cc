@@ -15,6 +15,7 @@
 #include "parity/reference.h"
 #include "setup/session.h"
 #include "train/generate.h"
+#include "train/of_job.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -65,7 +66,7 @@ std::map<std::string, double> largest_gradients(const setup::Session& session, c
 
 void check_gradients(const setup::Job& job, setup::Session& session, const std::filesystem::path& folder,
                      double tolerance) {
-  checkpoint::FolderSource gradients(folder, job.model.object->file_map());
+  checkpoint::FolderSource gradients(folder, job.plugins.model.object->file_map());
   const auto largest = largest_gradients(session, gradients);
   std::set<std::string> checked;
   for (const auto& stored : session.engine->gradient_boxes()) {
@@ -86,7 +87,7 @@ void compare(const Case& one, const std::string& precision, const std::string& d
   at::set_num_threads(1);
   const auto reference = load(folders() / one.name / ("reference-" + dtype + ".safetensors"));
   auto job = prepare(one, precision);
-  job.batch.accumulation = 1;
+  job.topology.batch.accumulation = 1;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = setup::materialise(job, communicator);
     const auto real = reference.at("real").to(at::kBool);  // with a mask, padding does not see padding
@@ -133,7 +134,7 @@ data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
 /// The losses of the loop in models.py, before each update.
 at::Tensor train(const setup::Job& job, comm::Communicator& communicator, const Tensors& reference) {
   auto session = setup::materialise(job, communicator);
-  train::Step step(job, session);
+  auto step = train::step_of(job, session);
   const auto& ids = reference.at("steps.ids");
   std::vector<double> losses;
   for (std::int64_t s = 0; s < ids.size(0); ++s) {
@@ -143,7 +144,8 @@ at::Tensor train(const setup::Job& job, comm::Communicator& communicator, const 
       input.micro.push_back(host_batch(ids[s][m], reference.at("steps.labels")[s][m]));
       input.target_tokens += input.micro.back().target_tokens;
     }
-    const auto result = step.run(input, input.target_tokens, train::learning_rate(*job.optimizer, s, ids.size(0)));
+    const auto result =
+        step.run(input, input.target_tokens, train::learning_rate(*job.config.optimizer, s, ids.size(0)));
     losses.push_back(result.numbers[1].item<double>() / static_cast<double>(input.target_tokens));
   }
   return at::tensor(losses, at::kDouble);
@@ -229,7 +231,7 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = setup::materialise(job, communicator);
-      train::Generator generator(job, session);
+      auto generator = train::generator_of(job, session);
       const auto prompts = prompts_of(reference);
       CHECK(generator.tokens(prompts) == expected);
       for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);

@@ -42,6 +42,10 @@ const Case cases[] = {
     {"mixtral", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\"]\n",
      "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\n"
      "modules_to_save = [\"o_proj\"]\n"},
+    {"qwen3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc2\"]\nmodules_to_save = [\"q_norm\"]\n"},
+    {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
 };
 
 const fs::path& folders() {
@@ -75,7 +79,7 @@ setup::Job prepare(const std::string& plugin, const std::string& lora) {
   request.file = config.string();
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 at::Tensor logits_of(setup::Session& session, const at::Tensor& ids) {
@@ -146,12 +150,12 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = setup::materialise(job, communicator);
-      const auto files = job.model.object->file_map();
+      const auto files = job.plugins.model.object->file_map();
       Trained trained(folders() / one.plugin, files);
       session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
       std::vector<const nn::Unit*> units;
-      for (const auto& unit : session.units) units.push_back(unit.get());
+      units.assign(session.units.begin(), session.units.end());
       const auto contents = checkpoint::peft_contents(units);
       CHECK(checkpoint::not_peft(contents, files) == "");
       fs::create_directory(folders() / one.plugin / "ours");
@@ -179,8 +183,8 @@ TEST_CASE("what peft's files cannot hold is said, with what can be done") {
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = setup::materialise(job, communicator);
       std::vector<const nn::Unit*> units;
-      for (const auto& unit : session.units) units.push_back(unit.get());
-      text = checkpoint::not_peft(checkpoint::peft_contents(units), job.model.object->file_map());
+      units.assign(session.units.begin(), session.units.end());
+      text = checkpoint::not_peft(checkpoint::peft_contents(units), job.plugins.model.object->file_map());
     });
     return text;
   };

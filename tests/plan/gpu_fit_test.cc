@@ -13,21 +13,35 @@ using Catch::Matchers::Contains;
 using plan::Change;
 using plan::Gpu;
 using plan::gpu_named;
-using plan::judge_fit;
 using plan::Peak;
 
 namespace {
 
 constexpr std::int64_t gib = 1LL << 30;
 
-setup::Job job_with(std::int64_t peak) {
-  setup::Job job;
-  job.device = "cuda";
-  job.activations = true;
-  job.batch.micro_batch = 2;
-  job.batch.accumulation = 3;
-  job.footprints = {{"all", peak, "cuda", "always"}, {"offloaded", 500 * gib, "host", "always"}};
-  return job;
+setup::Prediction prediction_of(std::int64_t peak) {
+  return {{{"all", peak, "cuda", "always"}, {"offloaded", 500 * gib, "host", "always"}}, true, ""};
+}
+
+// Of a job with micro-batches of 2, accumulated 3 times.
+plan::Predicted on_gpus(const setup::Prediction& prediction) { return {prediction, "cuda", {2, 3, 6, 1}}; }
+
+plan::Fit judge_fit(std::int64_t peak, const Gpu& gpu, const plan::Placement& ranks, const plan::Trials& trials) {
+  const auto prediction = prediction_of(peak);
+  return plan::judge_fit(on_gpus(prediction), gpu, ranks, trials);
+}
+
+// What strategies may offer.
+plan::Trials trials(plan::PeakWith peak_with) {
+  using By = plugin::Saving::By;
+  const std::string shard = "strategy.fsdp.mode=full_shard", stage = "strategy.zero.stage=3";
+  return {{{By::sharding, {"shard everything", {shard}}},
+           {By::offloading,
+            {"keep the optimizer and parameters in host memory", {shard, "strategy.fsdp.cpu_offload=true"}}},
+           {By::recomputing, {"recompute each unit", {"strategy.recompute.every=1", "strategy.recompute.regions=[]"}}},
+           {By::sharding, {"shard everything", {stage}}},
+           {By::offloading, {"keep the optimizer in host memory", {stage, "strategy.zero.offload_optimizer=cpu"}}}},
+          std::move(peak_with)};
 }
 
 }  // namespace
@@ -55,12 +69,12 @@ TEST_CASE("a GPU is a name or a size") {
 TEST_CASE("what fits is told with what is left") {
   const Gpu gpu{"80GiB", 80 * gib};
   const auto nothing = [](const Change&) -> std::optional<Peak> { throw std::logic_error("nothing to try"); };
-  const auto fit = judge_fit(job_with(40 * gib), gpu, {1}, nothing);
+  const auto fit = judge_fit(40 * gib, gpu, {1}, trials(nothing));
   CHECK(fit.fits);
   CHECK(fit.text ==
         "80GiB: 80.00 GiB, less 1.50 GiB for CUDA, NCCL and gaps between tensors. The predicted peak of "
         "40.00 GiB fits, 38.50 GiB are left\n");
-  const auto narrow = judge_fit(job_with(77 * gib), gpu, {1}, nothing);
+  const auto narrow = judge_fit(77 * gib, gpu, {1}, trials(nothing));
   CHECK(narrow.fits);
   CHECK_THAT(narrow.text, Contains("1.50 GiB are left (less than the 5 % by which a prediction may be wrong)"));
 }
@@ -77,7 +91,7 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
     }
     return Peak{change.ranks == 4 ? 60 * gib : 90 * gib};
   };
-  const auto fit = judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, peak_with);
+  const auto fit = judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials(peak_with));
   CHECK(!fit.fits);
   CHECK_THAT(fit.text, Contains("The predicted peak of 90.00 GiB does not fit: 11.50 GiB too much\nWhat would make it "
                                 "smaller:\n"));
@@ -88,7 +102,7 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
   CHECK_THAT(fit.text, !Contains("shard everything") && !Contains("host memory") && !Contains("8 ranks"));
   CHECK(tried.size() == 12);
   const auto stuck =
-      judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, [](const Change&) { return Peak{90 * gib}; });
+      judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials([](const Change&) { return Peak{90 * gib}; }));
   CHECK_THAT(stuck.text, Contains("Nothing that check tries makes it smaller.\n"));
 }
 
@@ -99,7 +113,7 @@ TEST_CASE("what offload would take of host memory is said, and held against run.
       if (change.words == "keep the optimizer in host memory") return of_zero;
       return {};
     };
-    return judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, {2}, peak_with).text;
+    return judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials(peak_with)).text;
   };
   const auto rows = text({20 * gib, 300 * gib}, {85 * gib, 200 * gib});
   CHECK_THAT(rows, Contains("  20.00 GiB  fits, 300.00 GiB of host memory a rank          strategy.fsdp.mode="));
@@ -114,20 +128,21 @@ TEST_CASE("more ranks are more nodes of the same size, where check was told of n
       if (change.ranks > 0) return Peak{640 * gib / change.ranks};
       return {};
     };
-    return judge_fit(job_with(90 * gib), {"80GiB", 80 * gib}, ranks, peak_with).text;
+    return judge_fit(90 * gib, {"80GiB", 80 * gib}, ranks, trials(peak_with)).text;
   };
   CHECK_THAT(text({8, 0}), Contains("fits  --ranks 16\n"));
   CHECK_THAT(text({8, 4}), Contains("fits  --ranks 16 --nodes 8\n") && Contains("fits  --ranks 64 --nodes 32\n"));
 }
 
 TEST_CASE("without a prediction there is nothing to judge") {
-  auto job = job_with(gib);
-  job.activations = false;
-  job.activations_note = "activations cannot be predicted: aten::thing has no rule";
-  const auto judge = [&] { judge_fit(job, {"80GiB", 80 * gib}, {1}, {}); };
+  auto prediction = prediction_of(gib);
+  prediction.activations = false;
+  prediction.activations_note = "activations cannot be predicted: aten::thing has no rule";
+  auto predicted = on_gpus(prediction);
+  const auto judge = [&] { plan::judge_fit(predicted, {"80GiB", 80 * gib}, {1}, {}); };
   CHECK_THROWS_WITH(judge(), Contains("--gpu: activations cannot be predicted: aten::thing has no rule") &&
                                  Contains("leave --gpu away: the table then holds all but activations"));
-  job.device = "cpu";
+  predicted.device = "cpu";
   CHECK_THROWS_WITH(
       judge(), Contains("--gpu: run.device is \"cpu\"") && Contains("leave it away, or set run.device = \"cuda\""));
 }
@@ -141,4 +156,16 @@ TEST_CASE("check --gpu ends with success where the run fits, and as a bad config
   const auto none = launch::environment({});
   CHECK(cli::check_command({file, {}, 2, {}, "h200-141g"}, none) == 0);
   CHECK(cli::check_command({file, {}, 2, {}, "10GiB"}, none) == 2);
+}
+
+TEST_CASE("strategies that are installed offer what makes a run smaller") {
+  plugin::Host host({});
+  std::vector<std::string> options;
+  for (const auto& offer : plan::offers_of(host)) options.push_back(join(offer.change.overrides, " "));
+  for (const auto* one : {"strategy.recompute.every=1 strategy.recompute.regions=[]", "strategy.fsdp.mode=full_shard",
+                          "strategy.fsdp.mode=full_shard strategy.fsdp.cpu_offload=true", "strategy.zero.stage=3",
+                          "strategy.zero.stage=3 strategy.zero.offload_optimizer=cpu"}) {
+    INFO(one);
+    CHECK(std::count(options.begin(), options.end(), one) == 1);
+  }
 }

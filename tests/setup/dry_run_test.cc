@@ -9,9 +9,8 @@
 #include <capstan_catch.h>
 #include <torch/library.h>
 
-#include "comm/planned_group.h"
 #include "ops/meta_memory.h"
-#include "setup/assemble.h"
+#include "setup/job.h"
 #include "setup/wrap.h"
 #include "support/families.h"
 #include "support/folder.h"
@@ -84,7 +83,7 @@ setup::Job job_of(const std::string& config, const std::string& device, int worl
   Diagnostics diagnostics;
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 std::string small(const std::string& model, const std::string& precision, const std::string& strategies) {
@@ -106,12 +105,16 @@ nn::Batch real_batch() {
   return batch;
 }
 
+setup::MicroStepMemory dry_run_on_gpu(const setup::Job& job) {
+  const auto options = setup::engine_options(job.config, job.topology, c10::Device(c10::DeviceType::CUDA, 0));
+  return setup::dry_run({job.config, job.plugins, job.topology, job.samples, options});
+}
+
 // Bytes that a forward on the CPU leaves behind, its batch included.
 std::int64_t really_kept(const setup::Job& job, at::ScalarType compute) {
   const auto cpu = c10::Device(c10::DeviceType::CPU);
-  const auto units = setup::assemble(job, [&](const auto&) { return comm::planned_group({0}, 0, cpu); });
-  const auto list = setup::pointers(units);
-  const auto plan = shard::make_plan(list, setup::engine_options(job, cpu));
+  const auto list = setup::pointers(job.model->units);
+  const auto plan = shard::make_plan(list, setup::engine_options(job.config, job.topology, cpu));
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {
       planned.weight->bind(
@@ -119,7 +122,7 @@ std::int64_t really_kept(const setup::Job& job, at::ScalarType compute) {
     }
   }
   strategy::UnitRunner runner(list);
-  for (std::size_t i = 0; i < list.size(); ++i) setup::wrap_unit(job, i, runner);
+  for (std::size_t i = 0; i < list.size(); ++i) setup::wrap_unit(job.plugins.strategies, i, runner);
   { const auto warm = runner.forward(real_batch()); }  // what is made once (ALiBi's slopes) is not kept by a step
   const CpuMemory memory;
   const auto hidden = runner.forward(real_batch());
@@ -177,8 +180,7 @@ TEST_CASE("a dry run keeps, byte for byte, what a forward keeps") {
       // A segment's anchor is a number of the host's, on GPUs too. Slopes were there before the forward that was
       // measured.
       real += 512 * (slopes - segments);
-      const auto options = setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0));
-      CHECK(setup::dry_run(job, options).kept == real);
+      CHECK(dry_run_on_gpu(job).kept == real);
     }
   }
 }
@@ -236,9 +238,9 @@ TEST_CASE("a peak predicted for H200s is what was measured there") {
     if (more.find("expert_parallel") != std::string::npos)
       overrides.emplace_back("strategy.expert_parallel.memory_factor=1");
     const auto job = job_of(cat(model, "[train]\n", more), "cuda", ranks, overrides);
-    INFO(job.activations_note);
-    REQUIRE(job.activations);
-    const auto peak = static_cast<double>(layout::total_bytes(job.footprints, "cuda")) / (1 << 30);
+    INFO(job.prediction.activations_note);
+    REQUIRE(job.prediction.activations);
+    const auto peak = static_cast<double>(layout::total_bytes(job.prediction.footprints, "cuda")) / (1 << 30);
     CHECK(peak == Approx(gib).epsilon(0.01));
   }
 }
@@ -246,10 +248,9 @@ TEST_CASE("a peak predicted for H200s is what was measured there") {
 TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
   const auto kept = [](const std::string& model, const std::string& strategies, int ranks) {
     const auto job = job_of(small(model, "bf16", strategies), "cuda", ranks);
-    INFO(model << strategies << job.activations_note);
-    REQUIRE(job.activations);
-    const auto options = setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0));
-    return static_cast<double>(setup::dry_run(job, options).kept);
+    INFO(model << strategies << job.prediction.activations_note);
+    REQUIRE(job.prediction.activations);
+    return static_cast<double>(dry_run_on_gpu(job).kept);
   };
   const auto tensor = [](int size, bool sequence) {
     return cat("[strategy.tensor_parallel]\nsize = ", size, "\nsequence_parallel = ", sequence ? "true" : "false",
@@ -273,9 +274,9 @@ TEST_CASE("a dry run takes the strategies' part of the work off a rank") {
 TEST_CASE("sharding changes what is gathered at the peak, packing what is kept") {
   const auto step = [](const std::string& strategies, int ranks, const std::vector<std::string>& overrides = {}) {
     const auto job = job_of(small(gpt, "bf16", strategies), "cuda", ranks, overrides);
-    INFO(strategies << job.activations_note);
-    REQUIRE(job.activations);
-    return setup::dry_run(job, setup::engine_options(job, c10::Device(c10::DeviceType::CUDA, 0)));
+    INFO(strategies << job.prediction.activations_note);
+    REQUIRE(job.prediction.activations);
+    return dry_run_on_gpu(job);
   };
   CHECK(step("", 2).gathered == 0);
   const auto full = step("[strategy.fsdp]\n", 2);
@@ -290,11 +291,12 @@ TEST_CASE("sharding changes what is gathered at the peak, packing what is kept")
 TEST_CASE("where activations cannot be predicted, check says why") {
   // Dropout inside attention is a plain product of tensors, so it is in a dry run too.
   auto job = job_of(small("plugin = \"gpt\"\nattention_dropout = 0.1\n", "bf16", ""), "cuda");
-  CHECK(job.activations);
-  CHECK_THAT(job.activations_note, Contains("a micro-batch of 4 x 64 tokens keeps") && Contains("the peak is in"));
+  CHECK(job.prediction.activations);
+  CHECK_THAT(job.prediction.activations_note,
+             Contains("a micro-batch of 4 x 64 tokens keeps") && Contains("the peak is in"));
   CHECK_THAT(job.text(), Contains("memory of a rank, with activations:"));
   job = job_of(small(gpt, "fp32", ""), "cpu");
-  CHECK(!job.activations);
-  CHECK(job.activations_note.empty());
+  CHECK(!job.prediction.activations);
+  CHECK(job.prediction.activations_note.empty());
   CHECK_THAT(job.text(), Contains("memory of a rank, without activations:"));
 }

@@ -10,18 +10,26 @@ namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
-setup::Job offloading(const std::string& device) {
-  setup::Job job;
-  job.device = device;
-  job.ranks_per_node = 2;
-  job.policy.offload_optim = true;
-  job.footprints = {{"optimizer state", 3 * gib, "host", "always"}, {"parameters", gib, device, "always"}};
+struct Offloading {
+  setup::Configuration config{{}, {"", {}}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  setup::Topology topology;
+  setup::Prediction prediction;
+};
+
+Offloading offloading(const std::string& device) {
+  Offloading job;
+  job.config.device = device;
+  job.topology.ranks_per_node = 2;
+  job.topology.policy.offload_optim = true;
+  job.prediction.footprints = {{"optimizer state", 3 * gib, "host", "always"}, {"parameters", gib, device, "always"}};
   return job;
 }
 
-std::string faults(const setup::Job& job, std::optional<std::int64_t> available) {
+std::int64_t host_bytes(const Offloading& job) { return setup::host_bytes(job.prediction, job.config.device); }
+
+std::string faults(const Offloading& job, std::optional<std::int64_t> available) {
   Diagnostics diagnostics;
-  setup::check_host_memory(job, available, diagnostics);
+  setup::check_host_memory(job.config, job.topology, job.prediction, available, diagnostics);
   return diagnostics.empty() ? "" : Error(diagnostics.list()).what();
 }
 
@@ -29,7 +37,7 @@ std::string faults(const setup::Job& job, std::optional<std::int64_t> available)
 
 TEST_CASE("what the ranks of a node offload is held against what is left, where that is known") {
   const auto job = offloading("cuda");
-  CHECK(setup::host_bytes(job) == 3 * gib);
+  CHECK(host_bytes(job) == 3 * gib);
   CHECK(faults(job, 6 * gib).empty());
   CHECK_THAT(faults(job, 6 * gib - 1),
              Contains("offloading needs 3.00 GiB of host memory a rank, 6.00 GiB for the 2 ranks of a node, and") &&
@@ -40,19 +48,18 @@ TEST_CASE("what the ranks of a node offload is held against what is left, where 
 
 TEST_CASE("ranks on CPUs take what they do not offload from the same memory") {
   auto job = offloading("cpu");
-  CHECK(setup::host_bytes(job) == 4 * gib);
+  CHECK(host_bytes(job) == 4 * gib);
   CHECK_THAT(faults(job, 7 * gib), Contains("8.00 GiB for the 2 ranks"));
-  job.footprints = {{"parameters", gib, "cpu", "always"}};
-  CHECK(setup::host_bytes(job) == 0);
+  job.prediction.footprints = {{"parameters", gib, "cpu", "always"}};
+  CHECK(host_bytes(job) == 0);
   CHECK(faults(job, 0).empty());  // nothing is offloaded
 }
 
 TEST_CASE("run.host_memory is in GiB, for all ranks of a node") {
-  setup::Job job;
-  CHECK_FALSE(setup::told_host_memory(job));
+  CHECK_FALSE(setup::told_host_memory({}));
   Diagnostics diagnostics;
-  job.run = config::Options<setup::RunOptions>(
+  const config::Options<setup::RunOptions> run(
       config::Section{"run", {}, {{"host_memory", 1.5, {config::Origin::Layer::file, "a.toml", 7}}}}, diagnostics);
   CHECK(diagnostics.empty());
-  CHECK(setup::told_host_memory(job) == 3 * gib / 2);
+  CHECK(setup::told_host_memory(*run) == 3 * gib / 2);
 }

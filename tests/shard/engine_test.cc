@@ -1,6 +1,7 @@
 // The shard engine on in-process ranks: what lies where, when, and that gradients are those of one rank alone.
 #include <capstan_catch.h>
 
+#include "shard/probe.h"
 #include "shard/rig.h"
 
 using namespace capstan;
@@ -12,23 +13,6 @@ namespace {
 
 // Sums over ranks and micro-steps in another order than the reference's: some 10 additions of 1e-16 each.
 constexpr double tolerance = 1e-13;
-
-/// Calls a function at each hook.
-class Probe : public strategy::UnitHooks {
- public:
-  using Function = std::function<void(const std::string&)>;
-  explicit Probe(Function function) : function_(std::move(function)) {}
-  void before_forward() override { function_("before_forward"); }
-  void after_forward() override { function_("after_forward"); }
-  void before_backward() override { function_("before_backward"); }
-  void after_backward() override { function_("after_backward"); }
-  void end_backward() override { function_("end_backward"); }
-
- private:
-  Function function_;
-};
-
-std::size_t bytes(const nn::WeightPtr& weight) { return weight->value().storage().nbytes(); }
 
 /// Gradients after `micro` micro-steps of every rank, and their squared norms summed over ranks.
 struct Result {
@@ -67,90 +51,22 @@ Result train(int world, const RigOptions& options, const std::vector<std::int64_
   return result;
 }
 
-}  // namespace
+/// A unit whose weight takes part only while `reached`.
+class Unused : public TinyUnit {
+ public:
+  explicit Unused(bool& reached)
+      : TinyUnit("unused"), weight_(add(tiny_weight("unused", {3}, true))), reached_(reached) {}
 
-TEST_CASE("fill gives every rank its slice of the whole, whatever the world size") {
-  const int world = GENERATE(1, 2, 3, 4, 6, 8);
-  const bool sharded = GENERATE(true, false);
-  INFO("world " << world << " sharded " << sharded);
-  std::mutex mutex;
-  std::map<std::string, std::int64_t> counted;
-  bool equal = true;
-  run_in_process(world, [&](Communicator& communicator) {
-    const Rig rig(communicator, {.sharded = sharded});
-    const std::lock_guard lock(mutex);
-    for (const auto& stored : rig.engine->stored_boxes()) {
-      const auto expected = slice(initial(*stored.record), stored.box);
-      equal = equal && at::equal(stored.value.view(stored.box.size), expected);
-      if (stored.writes_to_checkpoint) counted[stored.record->name] += stored.box.numel();
-    }
-  });
-  CHECK(equal);
-  const auto chain = rig_chain({});
-  std::size_t records = 0;
-  for (const auto& weight : all_weights(chain)) {
-    for (const auto& record : weight->records()) {
-      CHECK(counted[record.name] == record.numel());  // one rank counts each element
-      ++records;
-    }
+ private:
+  nn::Hidden compute(nn::Hidden hidden, const nn::Batch&) override {
+    if (reached_) hidden.states = hidden.states * weight_->value().sum();
+    return hidden;
   }
-  CHECK(counted.size() == records);
-}
+  nn::WeightPtr weight_;
+  bool& reached_;
+};
 
-TEST_CASE("progress goes up to the number of parameters") {
-  run_in_process(1, [&](Communicator& communicator) {
-    const Rig rig(communicator, {.layer2_trains = false});
-    std::vector<std::int64_t> done;
-    nn::InitSource source(5);
-    rig.engine->fill(source, [&](std::int64_t now, std::int64_t all) {
-      done.push_back(now);
-      CHECK(all == 230);
-    });
-    CHECK(std::is_sorted(done.begin(), done.end()));
-    CHECK(done.back() == 230);
-    CHECK(rig.engine->parameters() == 35 + (35 + 35 + 5) + (55 + 55 + 5) + 5);
-    CHECK(rig.engine->trainable_parameters() == 35 + 75 + 5);
-  });
-}
-
-TEST_CASE("sharded leaves hold memory only around their unit's forward and backward, with the right values") {
-  const int world = GENERATE(2, 4, 7);
-  const bool reshard = GENERATE(true, false);
-  INFO("world " << world << " reshard " << reshard);
-  Faults faults;
-  run_in_process(world, [&](Communicator& communicator) {
-    Rig* rig = nullptr;
-    const auto check_values = [&](std::size_t unit, const std::string& when) {
-      for (const auto& weight : rig->chain[unit]->weights()) {
-        faults.expect(bytes(weight) > 0 && at::equal(weight->value(), initial(*weight)), when + " " + weight->name());
-      }
-    };
-    const auto inside = [&](std::size_t unit) {
-      return std::make_unique<Probe>([&, unit](const std::string& when) {
-        if (when != "end_backward") check_values(unit, when);
-      });
-    };
-    Rig own(communicator, {.reshard_after_forward = reshard}, {}, inside);
-    rig = &own;
-    const auto check_freed = [&](bool all, const std::string& when) {
-      for (const auto& weight : all_weights(own.chain)) {
-        const bool stays =
-            !all && (!reshard || weight->name() == "table" || weight->name() == "head");  // the last unit's
-        faults.expect((bytes(weight) > 0) == stays, when + ": " + weight->name());
-      }
-    };
-    check_freed(true, "at first");
-    own.engine->begin_micro_step(0);
-    const auto loss = own.runner->forward(tiny_batch(communicator.world().rank)).states;
-    check_freed(false, "after forward");
-    own.runner->backward(loss, at::ones_like(loss));
-    check_freed(true, "after backward");
-    const at::NoGradGuard no_grad;
-    own.runner->forward(tiny_batch(0));
-    check_freed(true, "after a forward without gradient");
-  });
-  CHECK(faults.list() == std::vector<std::string>{});
-}
+}  // namespace
 
 TEST_CASE("gradients are the sum of what one rank computes, however it is sharded") {
   const int world = GENERATE(1, 2, 3, 4, 7);
@@ -346,19 +262,6 @@ TEST_CASE("a forward after an update computes with the new values") {
 }
 
 TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an earlier one") {
-  class Unused : public TinyUnit {
-   public:
-    explicit Unused(bool& reached)
-        : TinyUnit("unused"), weight_(add(tiny_weight("unused", {3}, true))), reached_(reached) {}
-
-   private:
-    nn::Hidden compute(nn::Hidden hidden, const nn::Batch&) override {
-      if (reached_) hidden.states = hidden.states * weight_->value().sum();
-      return hidden;
-    }
-    nn::WeightPtr weight_;
-    bool& reached_;
-  };
   const int world = GENERATE(1, 2);
   const bool sharded = GENERATE(true, false);
   Faults faults;
@@ -370,7 +273,7 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
     chain.push_back(std::make_unique<TinyHead>(tiny_weight("head", {6, 5}, true)));
     std::vector<int> everyone;
     for (int r = 0; r < world; ++r) everyone.push_back(r);
-    const auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
+    auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions options;
     options.mesh = layout::Mesh({1, world, 1, 1});
     options.rank = communicator.world().rank;

@@ -61,6 +61,23 @@ void check_sizes(const shard::WeightSharding& sharding, int ranks) {
   CHECK(sharding.shard_elements < largest + 64);  // the first rank's shard is full
 }
 
+// One record's shard against the box that its layout gives to the rank; through a rank's shard and back, block by block
+// too.
+void check_shard(const shard::RecordShard& shard, const layout::Param& record, const layout::Box& box,
+                 const at::Tensor& full, std::int64_t shard_elements) {
+  const auto all =
+      at::arange(record.numel(), at::kDouble).add_(static_cast<double>(shard.record) * 1000000).view(record.shape);
+  const auto expected = box_of(all, box).reshape({-1});
+  CHECK(at::equal(shard.of_full(full).reshape({-1}), expected));
+  const auto flat_shard = at::zeros({shard_elements}, at::kDouble);
+  shard.of_shard(flat_shard).copy_(shard.of_full(full));
+  CHECK(at::equal(flat_shard.narrow(0, shard.in_shard, shard.numel), expected));
+  for (std::int64_t b = 0; b < shard.blocks; ++b) {
+    const auto block = shard.block(b);
+    CHECK(at::equal(block.of_full(full), block.of_shard(flat_shard)));
+  }
+}
+
 // Every element lies in exactly one rank's shard, and there where the record's layout says.
 void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, const layout::Layout& compute,
                   const std::vector<std::int64_t>& shard_dims = {0}) {
@@ -87,19 +104,8 @@ void check_shards(const std::vector<Shape>& shapes, const layout::Mesh& mesh, co
         const auto& record = weight.records()[i];
         CHECK(shard.record == i);
         shard.of_full(covered) += 1;
-        const auto all =
-            at::arange(record.numel(), at::kDouble).add_(static_cast<double>(i) * 1000000).view(record.shape);
         const auto box = record.sharded(mesh).box(record.shape, mesh, group[static_cast<std::size_t>(r)]);
-        const auto expected = box_of(all, box).reshape({-1});
-        CHECK(at::equal(shard.of_full(full).reshape({-1}), expected));
-        // Through a rank's shard and back, block by block too.
-        const auto flat_shard = at::zeros({sharding.shard_elements}, at::kDouble);
-        shard.of_shard(flat_shard).copy_(shard.of_full(full));
-        CHECK(at::equal(flat_shard.narrow(0, shard.in_shard, shard.numel), expected));
-        for (std::int64_t b = 0; b < shard.blocks; ++b) {
-          const auto block = shard.block(b);
-          CHECK(at::equal(block.of_full(full), block.of_shard(flat_shard)));
-        }
+        check_shard(shard, record, box, full, sharding.shard_elements);
       }
     }
     CHECK(covered.eq(1).all().item<bool>());

@@ -20,6 +20,13 @@ inline const std::vector<Family>& families() {
       {"llama",
        "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nattention_bias = true\nmlp_bias = true\n"
        "attention_dropout = 0.1\ntie_word_embeddings = true\n"},
+      {"qwen3",
+       "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nhead_dim = 6\nff_dim = 22\nattention_dropout = 0.1\n"
+       "tie_word_embeddings = true\n"},
+      {"olmo2", "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 22\nattention_dropout = 0.1\n"},
+      {"qwen3",
+       "model_type = \"qwen3_moe\"\nhidden_size = 16\nnum_heads = 4\nnum_kv_heads = 1\nhead_dim = 6\nexpert_dim = 10\n"
+       "num_experts = 4\nattention_dropout = 0.1\nrouter_aux_loss = true\nrouter_aux_loss_coef = 0.5\n"},
       {"mixtral",
        "hidden_size = 16\nnum_heads = 4\nnum_kv_heads = 1\nff_dim = 10\nnum_experts = 4\nattention_dropout = 0.1\n"
        "router_aux_loss = true\nrouter_aux_loss_coef = 0.5\n"},
@@ -50,6 +57,9 @@ inline const std::vector<Family>& odd_families() {
       {"gpt", "hidden_size = 12\nnum_heads = 3\nff_dim = 22\n", "dropout = 0.1\n"},
       {"bloom", "hidden_size = 12\nnum_heads = 3\n", "dropout = 0.1\nattention_dropout = 0.2\n"},
       {"llama", "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nff_dim = 22\ntie_word_embeddings = true\n"},
+      {"qwen3",
+       "hidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nhead_dim = 4\nff_dim = 22\ntie_word_embeddings = true\n"},
+      {"olmo2", "hidden_size = 18\nnum_heads = 3\nff_dim = 22\n"},
       {"mixtral",
        "hidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\nrouter_aux_loss = true\n"
        "router_aux_loss_coef = 0.5\n"},

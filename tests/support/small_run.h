@@ -17,6 +17,7 @@
 
 #include "setup/session.h"
 #include "train/evaluate.h"
+#include "train/of_job.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -63,7 +64,7 @@ inline setup::Job prepare_small(const std::string& file, const std::vector<std::
   request.rank = rank;
   auto job = setup::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
-  return job;
+  return std::move(*job);
 }
 
 /// Puts this rank's boxes into whole tensors, by record name.
@@ -84,11 +85,11 @@ inline void merge_boxes(std::map<std::string, at::Tensor>& whole, const std::vec
 inline void run_rank(const setup::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
                      std::mutex& mutex) {
   auto session = setup::materialise(job, communicator);
-  train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-  train::Step step(job, session);
+  auto feed = train::feed_of(job);
+  auto step = train::step_of(job, session);
   for (std::int64_t s = 0; s < steps; ++s) {
     const auto input = feed.draw(s);
-    const auto mine = train::speaks_for_coordinate(job) ? input.target_tokens : 0;
+    const auto mine = job.topology.speaks_for_coordinate() ? input.target_tokens : 0;
     auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
     session.world_host->all_reduce(count, comm::ReduceOp::sum, "count");
     const auto targets = count.item<std::int64_t>();
@@ -98,8 +99,9 @@ inline void run_rank(const setup::Job& job, comm::Communicator& communicator, st
       std::map<std::string, at::Tensor>& gradients = run.gradients;
       merge_boxes(gradients, session.engine->gradient_boxes());
     }
-    const auto result = step.run(input, targets, train::learning_rate(*job.optimizer, s, job.plan.steps));
-    if (job.rank != 0) continue;
+    const auto result =
+        step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps));
+    if (job.topology.rank != 0) continue;
     run.norms.push_back(std::sqrt(result.numbers[0].item<double>()));
     run.losses.push_back(result.numbers[1].item<double>() / static_cast<double>(targets));
   }

@@ -29,11 +29,11 @@ Reported reported(int world, int accumulation, const std::string& model) {
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, world, communicator.world().rank);
     auto session = setup::materialise(job, communicator);
-    train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
+    auto feed = train::feed_of(job);
     const auto input = feed.draw(0);
-    const auto result = train::Step(job, session).run(input, 500, 0.1);
+    const auto result = train::step_of(job, session).run(input, 500, 0.1);
     REQUIRE(result.numbers.numel() >= 5);  // experts' tokens follow
-    if (job.rank == 0) out = {result.numbers[4].item<double>(), result.has_auxiliary};
+    if (job.topology.rank == 0) out = {result.numbers[4].item<double>(), result.has_auxiliary};
   });
   return out;
 }

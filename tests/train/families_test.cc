@@ -92,9 +92,9 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
         const auto job = testing::prepare_small(file, {}, 1, 0);
         auto session = setup::materialise(job, communicator);
         for (std::size_t i = 0; recompute && i < session.units.size(); ++i) session.runner->set_recompute(i, true);
-        train::Feed feed(job, 0);
+        auto feed = train::feed_of(job);
         const auto input = feed.draw(0);
-        train::Step(job, session).gradients(input, input.target_tokens);
+        train::step_of(job, session).gradients(input, input.target_tokens);
         testing::merge_boxes(gradients[recompute ? 1 : 0], session.engine->gradient_boxes());
       });
     }

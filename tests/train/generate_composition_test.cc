@@ -11,6 +11,7 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 #include "train/generate.h"
+#include "train/of_job.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -38,7 +39,7 @@ struct Question {
 class Questions : public data::DataSource {
  public:
   Questions(const std::vector<Question>& list, const setup::Job& job)
-      : list_(list), squad_(*job.eval_data), end_(job.tokenizer->end_id()) {}
+      : list_(list), squad_(*job.samples.eval), end_(job.samples.tokenizer.object->end_id()) {}
   std::int64_t size() const override { return static_cast<std::int64_t>(list_.size()); }
   data::Sample get(std::int64_t index) const override {
     const auto& question = list_[static_cast<std::size_t>(index)];
@@ -72,11 +73,11 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 Question find_question(const setup::Job& job, setup::Session& session, std::int64_t row) {
   std::vector<train::Prompt> prompts;
   for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
-  const auto answers = train::Generator(job, session).tokens(prompts);
+  const auto answers = train::generator_of(job, session).tokens(prompts);
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    const auto text = job.tokenizer->decode(answers[i]);
+    const auto text = job.samples.tokenizer.object->decode(answers[i]);
     const auto nearly = text + " zebra";
-    const bool has_words = job.eval_data->score({{}, {}, 0, "", {nearly}}, text).back().second > 0;
+    const bool has_words = job.samples.eval->score({{}, {}, 0, "", {nearly}}, text).back().second > 0;
     const bool wanted =
         row == at_once ? answers[i].empty() : has_words && static_cast<std::int64_t>(answers[i].size()) == longest;
     if (!wanted) continue;
@@ -93,8 +94,8 @@ struct Asked {
 
 Asked ask(const setup::Job& job, setup::Session& session, const std::vector<Question>& questions) {
   const Questions source(questions, job);
-  const train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-  train::Evaluator evaluator(job, session, feed);
+  const auto feed = train::feed_of(job);
+  auto evaluator = train::evaluator_of(job, session, feed);
   return {evaluator.answers(source, -1), evaluator.loss(source)};
 }
 
@@ -138,7 +139,7 @@ void check(const Family& family, bool with_adapters, const Composition& composit
   comm::run_in_process(composition.world, [&](comm::Communicator& communicator) {
     const auto job = prepare_small(file, {}, composition.world, communicator.world().rank);
     auto session = setup::materialise(job, communicator);
-    all[static_cast<std::size_t>(job.rank)] = ask(job, session, reference.questions);
+    all[static_cast<std::size_t>(job.topology.rank)] = ask(job, session, reference.questions);
   });
   for (const auto& asked : all) {
     CHECK(texts(asked.answers) == texts(reference.asked.answers));

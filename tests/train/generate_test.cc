@@ -8,6 +8,7 @@
 
 #include "support/small_run.h"
 #include "train/generate.h"
+#include "train/of_job.h"
 
 using namespace capstan;
 using testing::prepare_small;
@@ -33,7 +34,7 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     static std::mutex mutex;
     static plugin::Host host;
-    setup::Job job;
+    std::optional<setup::Job> prepared;
     {
       const std::lock_guard lock(mutex);
       Diagnostics diagnostics;
@@ -43,15 +44,16 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
       request.world_size = world;
       request.rank = communicator.world().rank;
       request.purpose = purpose;
-      job = setup::prepare(request, host, diagnostics);
+      prepared = setup::prepare(request, host, diagnostics);
       diagnostics.throw_if_any();
     }
+    const auto& job = *prepared;
     auto session = setup::materialise(job, communicator);
-    const train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-    train::Evaluator evaluator(job, session, feed);
-    auto& mine = all[static_cast<std::size_t>(job.rank)];
-    mine.answers = evaluator.answers(*job.eval_data, 29);
-    mine.loss = evaluator.loss(*job.eval_data);
+    const auto feed = train::feed_of(job);
+    auto evaluator = train::evaluator_of(job, session, feed);
+    auto& mine = all[static_cast<std::size_t>(job.topology.rank)];
+    mine.answers = evaluator.answers(*job.samples.eval, 29);
+    mine.loss = evaluator.loss(*job.samples.eval);
   });
   return all;
 }
@@ -158,7 +160,7 @@ TEST_CASE("a generator skips prompts that are empty or too long, and stops where
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = setup::materialise(job, communicator);
-    train::Generator generator(job, session);
+    auto generator = train::generator_of(job, session);
     const train::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
         too_long{std::vector<std::int64_t>(131, 65), 0};
     const auto texts = generator.answer({good, {}, too_long, full});
@@ -184,21 +186,21 @@ TEST_CASE("questions leave room for a whole answer, so that none shows how long 
   const auto job = prepare_small(
       small_config(), {eval_file, "data.max_length=130", "train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
   std::int64_t cut = 0;
-  for (std::int64_t i = 0; i < job.eval_data->size(); ++i) {
-    const auto question = job.question(*job.eval_data, i);
+  for (std::int64_t i = 0; i < job.samples.eval->size(); ++i) {
+    const auto question = job.samples.question(*job.samples.eval, i);
     CHECK(question.prompt_length + 40 <= 130);
-    CHECK(question.references == job.sample(*job.eval_data, i).references);
+    CHECK(question.references == job.samples.sample(*job.samples.eval, i).references);
     cut += question.prompt_length + 40 == 130 ? 1 : 0;
   }
   CHECK(cut > 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = setup::materialise(job, communicator);
-    const train::Feed feed(job, 0);
-    const auto answers = train::Evaluator(job, session, feed).answers(*job.eval_data, 5).answers;
+    const auto feed = train::feed_of(job);
+    const auto answers = train::evaluator_of(job, session, feed).answers(*job.samples.eval, 5).answers;
     REQUIRE(answers.size() == 5);
     for (const auto& answer : answers) {
-      const auto asked = job.question(*job.eval_data, answer.index);
-      CHECK(answer.prompt == job.tokenizer->decode(asked.tokens));
+      const auto asked = job.samples.question(*job.samples.eval, answer.index);
+      CHECK(answer.prompt == job.samples.tokenizer.object->decode(asked.tokens));
     }
   });
 }
@@ -219,8 +221,8 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = setup::materialise(job, communicator);
-    const train::Feed feed(job, 0);
-    const auto result = train::Evaluator(job, session, feed).answers(Source(), -1);
+    const auto feed = train::feed_of(job);
+    const auto result = train::evaluator_of(job, session, feed).answers(Source(), -1);
     CHECK(result.samples == 2);
     CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});
     REQUIRE(result.answers.size() == 2);

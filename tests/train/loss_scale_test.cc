@@ -47,8 +47,8 @@ struct Rank {
   Rank(const std::string& file, const std::vector<std::string>& overrides, comm::Communicator& communicator)
       : job(testing::prepare_small(file, overrides, communicator.world().size, communicator.world().rank)),
         session(setup::materialise(job, communicator)),
-        step(job, session),
-        input(train::Feed(job, job.mesh.position(job.rank, layout::data_axes)).draw(0)) {
+        step(train::step_of(job, session)),
+        input(train::feed_of(job).draw(0)) {
     auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
     session.world_host->all_reduce(count, comm::ReduceOp::sum, "count");
     targets = count.item<std::int64_t>();
@@ -168,7 +168,7 @@ TEST_CASE("an infinite gradient on one rank skips the step on all of them") {
   INFO(strategy);
   const auto traces =
       trace_two(strategy, {"train.precision=fp32", "train.loss_scale=dynamic"}, [](Rank& rank, Trace& trace) {
-        bool poison = rank.job.rank == 1;
+        bool poison = rank.job.topology.rank == 1;
         rank.session.units[2]->all<nn::Linear>()[3]->after.fill("test", [&](const at::Tensor& y) {
           if (!poison || !y.requires_grad()) return y;
           auto passed = y.view_as(y);

@@ -47,8 +47,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
     auto session = setup::materialise(job, communicator);
     prepare(session, rank);
     train::RunFolder folder(outcome.folder, rank);
-    outcome.inputs[static_cast<std::size_t>(rank)] =
-        train::Feed(job, job.mesh.position(rank, layout::data_axes)).draw(input_of_step);
+    outcome.inputs[static_cast<std::size_t>(rank)] = train::feed_of(job).draw(input_of_step);
     train::Loop loop(job, session, folder, false, stop);
     try {
       const auto ended = loop.run();
@@ -84,7 +83,7 @@ Prepare overflowing(const std::function<bool(int forward)>& when) {
     if (rank != 1) return;
     auto forward = std::make_shared<std::int64_t>(0);
     auto bad_ids = std::make_shared<at::Tensor>();
-    auto* unit = session.units[2].get();
+    auto* unit = session.units[2];
     unit->all<nn::Linear>()[3]->after.fill("test", [=](const at::Tensor& y) {
       const auto& ids = unit->batch().sample_ids;
       if (y.requires_grad() && when(static_cast<int>((*forward)++))) *bad_ids = ids;

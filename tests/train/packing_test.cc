@@ -100,7 +100,7 @@ TEST_CASE("packing computes fewer positions, and counts the same samples and tar
   train::StepInput inputs[2];
   for (const bool packing : {false, true}) {
     const auto job = testing::prepare_small(file, {std::string("data.packing=") + (packing ? "true" : "false")}, 1, 0);
-    inputs[packing ? 1 : 0] = train::Feed(job, 0).draw(1);
+    inputs[packing ? 1 : 0] = train::feed_of(job).draw(1);
   }
   const auto& apart = inputs[0];
   const auto& packed = inputs[1];

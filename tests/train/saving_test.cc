@@ -47,7 +47,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
-    train::RunFolder folder(train::shared_run_folder(job, communicator), rank);
+    train::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
     const auto resume = train::resume_run(job, communicator);
     auto session = setup::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
@@ -124,9 +124,10 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
         const int rank = communicator.world().rank;
         const auto job = testing::prepare_small(file, {cat("train.precision=", precision)}, 3, rank);
         auto session = setup::materialise(job, communicator);
-        const train::Step step(job, session);
+        const auto step = train::step_of(job, session);
         const auto at = static_cast<std::size_t>(rank);
-        for (const auto& part : job.footprints) predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;
+        for (const auto& part : job.prediction.footprints)
+          predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;
         for (const auto& box : setup::saved_boxes(session, step.rule(), rank, setup::Saves::all)) {
           saved[at] += static_cast<std::int64_t>(box.data.nbytes());
           // Only what strategies keep may change while a GPU still copies it.

@@ -46,7 +46,7 @@ def parameters(source, first):
 def members(source):
     """(class, line, how many data members) of each class and struct."""
     found = []
-    for match in re.finditer(r'\b(?:class|struct)\s+(?:CAPSTAN_\w+\s+)?(\w+)[^;{}()]*\{', source.code):
+    for match in re.finditer(r'(?<!enum )\b(?:class|struct)\s+(?:CAPSTAN_\w+\s+)?(\w+)[^;{}()]*\{', source.code):
         depth, at, start, own = 1, match.end(), match.end(), ''
         while depth and at < len(source.code):
             char = source.code[at]

@@ -24,6 +24,12 @@ struct FsdpOptions {
   bool cpu_offload = false;
   bool pin_memory = true;
 
+  static std::vector<plugin::Saving> savings() {
+    using By = plugin::Saving::By;
+    return {
+        {By::sharding, "shard everything", {"mode=full_shard"}},
+        {By::offloading, "keep the optimizer and parameters in host memory", {"mode=full_shard", "cpu_offload=true"}}};
+  }
   static void describe(config::OptionTable<FsdpOptions>& t) {
     t.add("mode", &FsdpOptions::mode)
         .choices({"full_shard", "shard_grad_op", "hybrid_shard", "no_shard"})

@@ -5,6 +5,7 @@
 #include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "forward.h"
@@ -59,26 +60,40 @@ void Lora::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
   faults.throw_if_any();
 }
 
+namespace {
+
+/// The records of a layer's weight that belong to one module.
+struct ModuleParts {
+  std::string module;
+  std::vector<std::size_t> parts;
+};
+
+// In the order of their first record.
+std::vector<ModuleParts> by_module(const std::vector<layout::Param>& records) {
+  std::vector<ModuleParts> list;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto& module = records[i].module;
+    if (module.empty()) continue;
+    auto found = std::find_if(list.begin(), list.end(), [&](const auto& one) { return one.module == module; });
+    if (found == list.end()) found = list.insert(found, {module, {}});
+    found->parts.push_back(i);
+  }
+  return list;
+}
+
+}  // namespace
+
 // Which records of the layer's weight get an adapter together.
 std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linear) {
   const auto& records = linear.weight()->records();
-  std::vector<std::size_t> all(records.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
   std::vector<std::vector<std::size_t>> chosen;
-  if (targets_.take(linear.name())) chosen.push_back(all);
-  std::vector<std::string> modules;  // in the order of their first record
-  for (const auto& record : records) {
-    if (!record.module.empty() && std::find(modules.begin(), modules.end(), record.module) == modules.end())
-      modules.push_back(record.module);
+  if (targets_.take(linear.name())) {
+    chosen.emplace_back(records.size());
+    std::iota(chosen.back().begin(), chosen.back().end(), 0);
   }
-  for (const auto& module : modules) {
+  for (auto& [module, parts] : by_module(records)) {
     const bool is_named = targets_.take_module(module);
-    if (!targets_.take(everything) && !is_named) continue;
-    std::vector<std::size_t> parts;
-    for (const auto i : all) {
-      if (records[i].module == module) parts.push_back(i);
-    }
-    chosen.push_back(std::move(parts));
+    if (targets_.take(everything) || is_named) chosen.push_back(std::move(parts));
   }
   std::set<std::size_t> once;
   for (const auto& parts : chosen) {

@@ -10,6 +10,9 @@ namespace recompute {
 struct RecomputeOptions {
   std::int64_t every = 1;
   std::vector<std::string> regions;
+  static std::vector<capstan::plugin::Saving> savings() {
+    return {{capstan::plugin::Saving::By::recomputing, "recompute each unit", {"every=1", "regions=[]"}}};
+  }
   static void describe(capstan::config::OptionTable<RecomputeOptions>& t);
 };
 

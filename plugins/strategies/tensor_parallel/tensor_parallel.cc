@@ -38,20 +38,19 @@ void TensorParallel::mesh(layout::MeshSpec& spec) {
 
 void TensorParallel::claim(strategy::Claims& claims) const { claims.exclusive("axis tp"); }
 
+void TensorParallel::refuse_without_effect(Diagnostics& diagnostics) const {
+  for (const auto option : {&TensorParallelOptions::sequence_parallel, &TensorParallelOptions::async}) {
+    if (!((*options_).*option)) continue;
+    diagnostics.add(options_.where(option), cat(options_.name(option), " has no effect with size = 1"),
+                    "leave it out, or set size to 2 or more");
+  }
+}
+
 void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
   const auto size = options_->size;
   const auto name = cat(options_.name(&TensorParallelOptions::size), " is ", size);
   const auto where = options_.where(&TensorParallelOptions::size);
-  if (size == 1 && options_->sequence_parallel) {
-    diagnostics.add(options_.where(&TensorParallelOptions::sequence_parallel),
-                    cat(options_.name(&TensorParallelOptions::sequence_parallel), " has no effect with size = 1"),
-                    "leave it out, or set size to 2 or more");
-  }
-  if (size == 1 && options_->async) {
-    diagnostics.add(options_.where(&TensorParallelOptions::async),
-                    cat(options_.name(&TensorParallelOptions::async), " has no effect with size = 1"),
-                    "leave it out, or set size to 2 or more");
-  }
+  if (size == 1) refuse_without_effect(diagnostics);
   const auto queries = facts.model.num_heads;
   const auto keys = facts.model.num_kv_heads > 0 ? facts.model.num_kv_heads : queries;
   if (const auto fault = queries > 0 ? heads_fault(queries, keys, size) : std::nullopt)

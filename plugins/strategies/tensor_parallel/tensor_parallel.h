@@ -31,6 +31,8 @@ class TensorParallel : public capstan::strategy::Strategy {
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
 
  private:
+  void refuse_without_effect(capstan::Diagnostics& diagnostics) const;
+
   capstan::config::Options<TensorParallelOptions> options_;
   std::vector<std::string> notes_;
   /// Tokens a row of the micro-batch that runs, whose positions are split: what a rank's part does not tell.

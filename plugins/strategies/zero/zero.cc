@@ -19,6 +19,11 @@ struct ZeroOptions {
   bool overlap = true;
   std::string reduce_dtype = "auto";
 
+  static std::vector<plugin::Saving> savings() {
+    using By = plugin::Saving::By;
+    return {{By::sharding, "shard everything", {"stage=3"}},
+            {By::offloading, "keep the optimizer in host memory", {"stage=3", "offload_optimizer=cpu"}}};
+  }
   static void describe(config::OptionTable<ZeroOptions>& t) {
     t.add("stage", &ZeroOptions::stage)
         .min(0)

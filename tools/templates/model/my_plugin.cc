@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/cross_entropy.h>
 
 namespace my_plugin {
 
@@ -80,41 +79,47 @@ nn::Hidden Embedding::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVC
   return hidden;
 }
 
-nn::Linear Block::linear(const std::string& layer, nn::Split split, std::int64_t out, std::int64_t in) {
-  return {*this, layer, split, add_record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true),
-          nullptr};
-}
-
 nn::LayerNorm Block::norm(const std::string& layer, std::int64_t size) {
   return {*this, layer, add_record(name() + "." + layer + ".weight", {size}, Init::ones(), false),
           add_record(name() + "." + layer + ".bias", {size}, Init::zeros(), false), epsilon};
 }
 
+nn::WeightPtr Block::matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in) {
+  std::vector<capstan::layout::Param> records;
+  for (const auto& layer : layers)
+    records.push_back(nn::record(name() + "." + layer + ".weight", {out, in}, Init::normal(init_std), true));
+  return add_group(std::move(records));
+}
+
+namespace {
+
+// Says what attention there is; a strategy that splits it leaves a rank some of the heads.
+nn::Attention::Kind attention_kind(const MyPluginOptions& o, std::int64_t index) {
+  nn::Attention::Kind kind;
+  kind.heads = {o.num_heads, o.num_heads, o.hidden_size / o.num_heads};
+  kind.layer = static_cast<std::size_t>(index);
+  return kind;
+}
+
+}  // namespace
+
 Block::Block(const MyPluginOptions& o, std::int64_t index)
     : Unit("blocks." + std::to_string(index)),
-      index_(static_cast<std::size_t>(index)),
-      head_dim_(o.hidden_size / o.num_heads),
       norm1_(norm("norm1", o.hidden_size)),
       norm2_(norm("norm2", o.hidden_size)),
-      q_(linear("q", nn::Split::columns, o.hidden_size, o.hidden_size)),
-      k_(linear("k", nn::Split::columns, o.hidden_size, o.hidden_size)),
-      v_(linear("v", nn::Split::columns, o.hidden_size, o.hidden_size)),
-      projection_(linear("projection", nn::Split::rows, o.hidden_size, o.hidden_size)),
-      up_(linear("up", nn::Split::columns, 4 * o.hidden_size, o.hidden_size)),
-      down_(linear("down", nn::Split::rows, o.hidden_size, 4 * o.hidden_size)),
-      no_dropout_(*this, name() + ".attention", 0) {}
+      attention_(*this, attention_kind(o, index),
+                 {{matrices({"q", "k", "v"}, o.hidden_size, o.hidden_size), nullptr},
+                  {matrices({"projection"}, o.hidden_size, o.hidden_size), nullptr},
+                  nullptr,
+                  nullptr}),
+      mlp_(*this, {nn::Activation::gelu, /*gated=*/false},
+           {matrices({"up"}, 4 * o.hidden_size, o.hidden_size), nullptr},
+           {matrices({"down"}, o.hidden_size, 4 * o.hidden_size), nullptr}) {}
 
 nn::Hidden Block::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) {
   const auto x = hidden.states;
-  const auto in = norm1_.forward(x);
-  // [B, S, width] -> [B, heads, S, head_dim]. If a strategy splits the layers a rank has complete heads, but fewer of
-  // them: the tensor's width gives the number.
-  const auto split = [&](const nn::Linear& layer) {
-    return layer.forward(in).view({x.size(0), x.size(1), -1, head_dim_}).transpose(1, 2);
-  };
-  const auto attended = nn::causal_attention(split(q_), split(k_), split(v_), no_dropout_, batch, cache, index_);
-  const auto y = x + projection_.forward(attended.transpose(1, 2).flatten(2));
-  hidden.states = y + down_.forward(at::gelu(up_.forward(norm2_.forward(y))));
+  const auto y = x + attention_.forward(norm1_.forward(x), batch, cache);
+  hidden.states = y + mlp_.forward(norm2_.forward(y));
   return hidden;
 }
 
@@ -122,18 +127,10 @@ Head::Head(const MyPluginOptions& o)
     : Unit("head"),
       norm_(*this, "norm", add_record("norm.weight", {o.hidden_size}, Init::ones(), false),
             add_record("norm.bias", {o.hidden_size}, Init::zeros(), false), epsilon),
-      matrix_(add_record("head.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)) {}
+      head_(*this, "head", add_record("head.weight", {o.vocab_size, o.hidden_size}, Init::normal(init_std), true)) {}
 
 nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*) {
-  constexpr std::int64_t chunk_rows = 4096;  // logits of so many positions exist at once
-  const auto x = norm_.forward(hidden.states);
-  if (batch.labels.defined()) {
-    hidden.states = capstan::ops::chunked_linear_cross_entropy(x.flatten(0, 1), matrix_->value(),
-                                                               batch.labels.flatten(), chunk_rows);
-  } else {
-    const auto last = batch.last.view({-1, 1, 1}).expand({-1, 1, x.size(-1)});
-    hidden.states = at::linear(x.gather(1, last).squeeze(1), matrix_->value());
-  }
+  hidden.states = head_.forward(norm_.forward(hidden.states), batch);
   return hidden;
 }
 

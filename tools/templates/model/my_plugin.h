@@ -55,21 +55,14 @@ class Block final : public nn::Unit {
   nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override;
 
  private:
-  /// A layer of this block, [out, in] without bias, that strategies may split.
-  nn::Linear linear(const std::string& layer, nn::Split split, std::int64_t out, std::int64_t in);
   nn::LayerNorm norm(const std::string& layer, std::int64_t size);
+  /// Matrices of this block, [out, in] each, side by side: one product.
+  nn::WeightPtr matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in);
 
-  std::size_t index_;
-  std::int64_t head_dim_;
   nn::LayerNorm norm1_;
   nn::LayerNorm norm2_;
-  nn::Linear q_;
-  nn::Linear k_;
-  nn::Linear v_;
-  nn::Linear projection_;
-  nn::Linear up_;
-  nn::Linear down_;
-  nn::Dropout no_dropout_;
+  nn::Attention attention_;
+  nn::Mlp mlp_;
 };
 
 /// Hidden states to the loss sum; without labels, to logits [B, vocab] of each row's position `last`.
@@ -80,7 +73,7 @@ class Head final : public nn::Unit {
 
  private:
   nn::LayerNorm norm_;
-  nn::WeightPtr matrix_;
+  nn::VocabularyHead head_;
 };
 
 }  // namespace my_plugin

@@ -30,8 +30,10 @@ std::vector<std::unique_ptr<nn::Unit>> filled_units() {
   double phase = 0;
   for (const auto& unit : units) {
     for (const auto& weight : unit->weights()) {
+      auto shape = weight->records().front().shape;
+      shape.front() *= static_cast<std::int64_t>(weight->records().size());  // q, k and v are one
       auto leaf = at::arange(weight->numel(), at::kDouble).add(phase += 0.7).sin();
-      weight->bind(leaf.view(weight->records().front().shape).set_requires_grad(true));
+      weight->bind(leaf.view(shape).set_requires_grad(true));
     }
   }
   return units;
@@ -93,6 +95,9 @@ TEST_CASE("ranks that share the layers or the parameters learn what one rank lea
   const std::string split = "[strategy.tensor_parallel]\nsize = 2\n";
   CHECK(capstan::testing::differences(run(2, split), alone, 1e-10) == "");
   CHECK(capstan::testing::differences(run(4, split + "[strategy.fsdp]\n"), alone, 1e-10) == "");
+  CHECK(capstan::testing::differences(run(2, split + "sequence_parallel = true\n"), alone, 1e-10) == "");
+  const std::string adapters = "[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"q\", \"linear_fc1\"]\n";
+  CHECK(capstan::testing::differences(run(2, split + adapters), run(1, adapters), 1e-10) == "");
 }
 
 TEST_CASE("heads that do not divide the width are refused") {

@@ -46,6 +46,7 @@ class LineFile {
 
  private:
   bool write_held();
+  void keep_unwritten(std::size_t done, std::int64_t before);
   void failed(int reason);
   void warn(const std::string& text);
   std::string missing() const;

@@ -59,7 +59,7 @@ class Group {
   /// coalesces() they go in one launch, otherwise one after the other.
   void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
   void reduce_scatter(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in, std::string_view label);
-  virtual bool coalesces() const { return false; }
+  bool coalesces() const { return connected_ ? connected_->coalesces() : can_coalesce(); }
   void broadcast(const at::Tensor& tensor, int root, std::string_view label);
   /// Pieces of dimension 0; counts are rows per rank.
   void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
@@ -76,6 +76,9 @@ class Group {
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
   Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
+  /// From here on every call is made in `other`, of the same ranks: for a group that was handed out before its ranks
+  /// could meet.
+  void connect_to(std::shared_ptr<Group> other);
 
   /// For CPU groups. By default the call is made in wait().
   virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
@@ -92,6 +95,7 @@ class Group {
   virtual void do_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual void do_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;
   virtual void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) = 0;
+  virtual bool can_coalesce() const { return false; }
   virtual void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
   virtual void do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
   virtual void do_broadcast(const at::Tensor& tensor, int root) = 0;
@@ -105,7 +109,8 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
-  std::unique_ptr<Lane> lane_;  ///< of what is started on a device; made on first use
+  std::shared_ptr<Group> connected_;  ///< takes all calls; null: this group makes them itself
+  std::unique_ptr<Lane> lane_;        ///< of what is started on a device; made on first use
 };
 
 }  // namespace comm

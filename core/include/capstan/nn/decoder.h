@@ -1,52 +1,130 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/layout/param.h>
+#include <capstan/layout/file_tensor.h>
 #include <capstan/nn/model.h>
-#include <capstan/nn/weight.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
-/// The facts of a decoder whose options have the usual names: vocab_size, seq_length, hidden_size, num_layers,
-/// num_heads, and kv_heads() where key heads may be fewer.
-template <class Options>
-ModelFacts decoder_facts(const Options& options, double attention_dropout) {
-  ModelFacts facts;
-  facts.vocab_size = options.vocab_size;
-  facts.max_positions = options.seq_length;
-  facts.hidden_size = options.hidden_size;
-  facts.num_layers = options.num_layers;
-  facts.num_heads = options.num_heads;
-  if constexpr (requires { options.kv_heads(); }) facts.num_kv_heads = options.kv_heads();
-  facts.attention_dropout = attention_dropout > 0;
-  return facts;
-}
+/// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
+/// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
+struct DecoderNames {
+  std::string tokens = "model.embed_tokens";
+  std::string positions;       ///< of learned positions
+  std::string embedding_norm;  ///< empty: there is none
+  std::string block = "model.layers.";
+  std::string attention_norm = "input_layernorm";  ///< before attention, as norm_before says
+  std::string mlp_norm = "post_attention_layernorm";
+  std::string attention_post_norm;  ///< after it, as norm_after says
+  std::string mlp_post_norm;
+  /// Three modules; or one, which holds q, k and v of each head in turn: a record [heads, 3, dim, hidden].
+  std::vector<std::string> qkv{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+  std::string projection = "self_attn.o_proj";
+  std::string query_norm = "self_attn.q_norm";
+  std::string key_norm = "self_attn.k_norm";
+  std::vector<std::string> up{"mlp.gate_proj", "mlp.up_proj"};  ///< gate first, where it is gated
+  std::string down = "mlp.down_proj";
+  std::string router = "mlp.gate";
+  /// Experts are two records of each block, ".gate_up_proj" and ".down_proj", and in files three tensors of each
+  /// expert: its gate, its up and its down.
+  std::string experts = "mlp.experts";
+  std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
+  std::string norm = "model.norm";
+  std::string head = "lm_head";
+  /// What the causal-LM class puts before every name but the head's, and the bare model does not.
+  std::string prefix = "model.";
+};
 
-/// The units of a decoder: the token table (a record named `tokens`, [vocab_size, hidden_size]), num_layers blocks, and
-/// the head, on the same table where tie_word_embeddings says so, else on one of its own, "lm_head.weight".
-template <class EmbeddingUnit, class Block, class Head, class Options>
-std::vector<std::unique_ptr<Unit>> decoder_units(const Options& options, const std::string& tokens) {
-  const auto make_table = [&](const std::string& name) {
-    return std::make_shared<Weight>(std::vector<layout::Param>{
-        record(name, {options.vocab_size, options.hidden_size}, layout::Init::normal(options.init_std), true)});
+/// The feed-forward layers as mixtures; count 0: they are none.
+struct MixtureSpec {
+  std::int64_t count = 0;
+  std::int64_t per_token = 2;
+  bool sum_to_one = true;  ///< a token's weights are divided by their sum
+  bool balanced = false;   ///< the routers' balancing loss is trained on, times balance_weight
+  double balance_weight = 0;
+};
+
+/// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
+/// of nn's layers, so that every strategy can place it, without a word about ranks here. The defaults are Llama's.
+struct DecoderSpec {
+  enum class Norm { layer, rms };
+  enum class HeadNorms {
+    none,
+    each,  ///< RMS norms of q and k by head: a vector [dim] for all heads
+    all    ///< of the features of all heads together: vectors [heads · dim]
   };
-  const auto table = make_table(tokens);
-  std::vector<std::unique_ptr<Unit>> units;
-  if constexpr (std::is_constructible_v<EmbeddingUnit, const Options&, const WeightPtr&>) {
-    units.push_back(std::make_unique<EmbeddingUnit>(options, table));
-  } else {
-    units.push_back(std::make_unique<EmbeddingUnit>(table));
-  }
-  for (std::int64_t i = 0; i < options.num_layers; ++i) units.push_back(std::make_unique<Block>(options, i));
-  units.push_back(std::make_unique<Head>(options, options.tie_word_embeddings ? table : make_table("lm_head.weight")));
-  return units;
-}
+
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t ff_dim = 0;  ///< of an expert, where feed-forward layers are mixtures
+  Attention::Heads heads;
+
+  Norm norm = Norm::rms;
+  double norm_epsilon = 1e-6;
+  bool norm_before = true;           ///< x + f(norm(x)) …
+  bool norm_after = false;           ///< … x + norm(f(x)); both: x + norm(f(norm(x)))
+  bool residual_after_norm = false;  ///< norm(x) + f(norm(x))
+
+  /// Positions: rotary, or ALiBi, or learned (DecoderNames::positions).
+  std::optional<Rotary> rotary;
+  bool alibi = false;
+
+  bool qkv_bias = false;
+  bool projection_bias = false;
+  HeadNorms head_norms = HeadNorms::none;
+  AttentionScores scores;
+
+  Mlp::Kind mlp;
+  bool mlp_bias = false;
+  MixtureSpec mixture;
+
+  bool tied_head = false;
+  double embedding_multiplier = 1;  ///< of what the table gives
+  double residual_multiplier = 1;   ///< of what a layer adds to its residual
+  double logits_multiplier = 1;
+
+  double embedding_dropout = 0;
+  double attention_dropout = 0;  ///< on its probabilities
+  double dropout = 0;            ///< on what a layer adds to its residual
+
+  double init_std = 0.02;
+  std::optional<double> residual_init_std;  ///< of products that write to the residual; init_std when not set
+  DecoderNames names;
+};
+
+/// The units: "embedding", "blocks.0" …, "head".
+std::vector<std::unique_ptr<Unit>> decoder_units(const DecoderSpec& spec);
+ModelFacts decoder_facts(const DecoderSpec& spec);
+/// Forward and backward of a token: 6 per weight of every product that it takes part in (its experts, router and head
+/// included, tables not) and 12·S·heads·dim a layer for attention, halved because it is causal (Chowdhery et al. 2022,
+/// appendix B, with the causal half).
+double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length);
+/// Every record under its own name, without the prefix; experts as stacks.
+layout::FileMap decoder_files(const DecoderSpec& spec);
+
+/// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
+/// family says besides.
+class Decoder : public Model {
+ public:
+  ~Decoder() override;
+  ModelFacts facts() const override { return decoder_facts(spec()); }
+  std::vector<std::unique_ptr<Unit>> build() const override { return decoder_units(spec()); }
+  double flops_per_token(std::int64_t sequence_length) const override { return decoder_flops(spec(), sequence_length); }
+  layout::FileMap file_map() const override;
+
+ protected:
+  virtual DecoderSpec spec() const = 0;
+  /// Fills in `architecture`, and whatever is not as decoder_files says. A tied head's copy in files is passed over.
+  virtual void describe_files(layout::FileMap& map) const = 0;
+};
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

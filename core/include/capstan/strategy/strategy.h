@@ -53,6 +53,11 @@ struct Placement {
 ///   wrap, recompute      after parameters are allocated: hooks around a unit; inside the shard engine's own
 ///   step, optimizer_rule the override points that were claimed, and a hook after each step
 ///
+/// One object is for one model: structure() is called once, and place(), wrap() and the others get the same units,
+/// which outlive the object's use. So the object may store facts about units, and never has to undo anything. If core
+/// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
+/// options.
+///
 /// All on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
  public:
@@ -61,7 +66,7 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what the last structure() did, and on options that have no effect; printed with the model's
+  /// Lines for people on what structure() did, and on options that have no effect; printed with the model's
   /// summary.
   virtual std::vector<std::string> notes() const { return {}; }
   /// The source of values of records that structure() added; null, or a record that the source does not have: they are

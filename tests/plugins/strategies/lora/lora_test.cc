@@ -30,6 +30,10 @@ const std::string bloom = "[model]\nplugin = \"bloom\"\nhidden_size = 12\nnum_he
 const std::string mixtral =
     "[model]\nplugin = \"mixtral\"\nhidden_size = 18\nnum_heads = 3\nff_dim = 10\nnum_experts = 3\n" + sizes;
 
+const std::string qwen3 =
+    "[model]\nplugin = \"qwen3\"\nhidden_size = 18\nnum_heads = 3\nnum_kv_heads = 1\nhead_dim = 4\n" + sizes;
+const std::string olmo2 = "[model]\nplugin = \"olmo2\"\nhidden_size = 18\nnum_heads = 3\nff_dim = 22\n" + sizes;
+
 std::string lora(const std::string& options) { return "[strategy.lora]\nrank = 3\ninit = \"random\"\n" + options; }
 
 struct Case {
@@ -45,6 +49,10 @@ const std::vector<Case> cases{
                                              "rank_stabilised = true\n")},
     {"bloom, biases", bloom + lora("targets = [\"query_key_value\"]\nbias = \"lora_only\"\n")},
     {"mixtral, experts", mixtral + lora("targets = [\"linear_qkv\", \"experts\", \"gate\"]\n")},
+    {"qwen3, everything", qwen3 + "ff_dim = 22\n" + lora("targets = [\"all-linear\"]\ndropout = 0.1\n")},
+    {"qwen3, experts", qwen3 + "model_type = \"qwen3_moe\"\nexpert_dim = 10\nnum_experts = 3\n" +
+                           lora("targets = [\"q_proj\", \"experts\", \"gate\"]\n")},
+    {"olmo2, a module, norms", olmo2 + lora("targets = [\"k_proj\"]\nmodules_to_save = [\"q_norm\"]\n")},
     {"mixtral, experts, dropout", mixtral + lora("targets = [\"experts\"]\ndropout = 0.3\n")},
 };
 
@@ -62,12 +70,11 @@ setup::Job planned(const std::string& model_and_lora, int world = 1) {
 /// An adapter as a run of this configuration writes it, with drawn values.
 void write_drawn_adapter(const std::string& config, const fs::path& folder) {
   const auto job = planned(config);
-  const auto built = setup::build_units(job);
   std::vector<const nn::Unit*> units;
-  for (const auto& unit : built) units.push_back(unit.get());
+  for (const auto& unit : job.model->units) units.push_back(unit.get());
   nn::InitSource drawn(5);
   fs::create_directories(folder);
-  checkpoint::write_peft(folder, checkpoint::peft_contents(units), job.model.object->file_map(), drawn, "");
+  checkpoint::write_peft(folder, checkpoint::peft_contents(units), job.plugins.model.object->file_map(), drawn, "");
 }
 
 std::vector<checkpoint::NamedTensor> read_all(const fs::path& path) {
@@ -161,8 +168,8 @@ TEST_CASE("merged weights compute what adapters do") {
     const auto without = testing::prepare_small(
         write("without.toml", one.config.substr(0, one.config.find("[strategy.lora]"))), {}, 1, 0);
     const auto loss = [&](const setup::Job& job, setup::Session& session) {
-      train::Feed feed(job, 0);
-      return train::Evaluator(job, session, feed).loss(*job.train_data).loss;
+      auto feed = train::feed_of(job);
+      return train::evaluator_of(job, session, feed).loss(*job.samples.train).loss;
     };
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto adapted = setup::materialise(with, communicator);
@@ -186,16 +193,16 @@ TEST_CASE("merged weights compute what adapters do") {
 TEST_CASE("Llama-3.1-8B's adapters count as NeMo's and as PEFT's do") {
   const std::string model = "[model]\nplugin = \"llama\"\npreset = \"llama3.1-8b\"\n[strategy.lora]\nrank = 32\n";
   const auto roles = planned(model + "targets = [\"linear_qkv\", \"linear_proj\"]\n");
-  CHECK_THAT(roles.model_changes, Contains("18,874,368 trainable + 8,030,261,248 non-trainable = 8,049,135,616"));
-  CHECK_THAT(roles.model_changes, Contains("Adding lora to: model.layers.31.self_attn.linear_qkv\n"));
+  CHECK_THAT(roles.model->changes, Contains("18,874,368 trainable + 8,030,261,248 non-trainable = 8,049,135,616"));
+  CHECK_THAT(roles.model->changes, Contains("Adding lora to: model.layers.31.self_attn.linear_qkv\n"));
   CHECK_THAT(roles.model_summary(), Contains("model llama: 8,030,261,248 parameters"));
-  CHECK_THAT(planned(model + "targets = [\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]\n").model_changes,
+  CHECK_THAT(planned(model + "targets = [\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]\n").model->changes,
              Contains("27,262,976 trainable + 8,030,261,248 non-trainable"));
 }
 
 TEST_CASE("what is to be trained whole gets no adapter, under any of its names") {
   const auto changes = [](const std::string& model, const std::string& target, const std::string& whole) {
-    return planned(model + lora("targets = [\"" + target + "\"]\nmodules_to_save = [" + whole + "]\n")).model_changes;
+    return planned(model + lora("targets = [\"" + target + "\"]\nmodules_to_save = [" + whole + "]\n")).model->changes;
   };
   const auto experts = changes(mixtral, "linear_proj", "\"experts\"");
   CHECK_THAT(experts, Contains("with strategies: 3,456 trainable + "));  // 2 · 108 beside o_proj, and 2 · 1,620
@@ -223,12 +230,12 @@ TEST_CASE("a part of what is stored as one is not trained alone, nor in silence 
                "stored and trained together, only q_proj has adapters") &&
           Contains("or the role \"linear_qkv\""));
   // Two layers: A 3 · 18, B 30 · 3, and 30 biases.
-  CHECK_THAT(planned(biased + lora("targets = [\"linear_qkv\"]\nbias = \"lora_only\"\n")).model_changes,
+  CHECK_THAT(planned(biased + lora("targets = [\"linear_qkv\"]\nbias = \"lora_only\"\n")).model->changes,
              Contains("with strategies: 348 trainable + "));
 }
 
 TEST_CASE("all-linear is every module of a block, a mixture's router and experts too") {
-  const auto text = planned(mixtral + lora("targets = [\"all-linear\"]\n")).model_changes;
+  const auto text = planned(mixtral + lora("targets = [\"all-linear\"]\n")).model->changes;
   for (const char* module :
        {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "block_sparse_moe.gate",
         "block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj"}) {
@@ -242,7 +249,7 @@ TEST_CASE("all-linear is every module of a block, a mixture's router and experts
 
 TEST_CASE("a run that would train nothing is refused") {
   CHECK_THAT(refusal(llama + lora("targets = []\n")), Contains("strategy.lora.targets is empty") && Contains(".toml:"));
-  CHECK_THAT(planned(llama + lora("targets = []\nmodules_to_save = [\"norm\"]\n")).model_changes,
+  CHECK_THAT(planned(llama + lora("targets = []\nmodules_to_save = [\"norm\"]\n")).model->changes,
              Contains("with strategies: 18 trainable + "));
 }
 

@@ -78,7 +78,7 @@ struct One {
   One(comm::Communicator& communicator, const std::string& table)
       : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
         session(setup::materialise(job, communicator)),
-        batch(train::to_device(train::Feed(job, 0).draw(0).micro.front(), session.device)) {
+        batch(train::to_device(train::feed_of(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
     session.engine->begin_micro_step(0);
   }

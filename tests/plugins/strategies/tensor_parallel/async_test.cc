@@ -120,20 +120,21 @@ const std::vector<Way>& ways() {
 }
 
 /// Adapters beside attention; the first product of the feed-forward layer, or what a mixture has instead, is trained.
-std::string adapters(const std::string& plugin) {
-  const std::map<std::string, std::string> trained{{"gpt", "\"c_fc\""},
-                                                   {"bloom", "\"dense_h_to_4h\""},
-                                                   {"llama", "\"gate_proj\", \"up_proj\""},
-                                                   {"mixtral", "\"q_proj\", \"k_proj\", \"v_proj\""}};
-  const auto target = plugin == "mixtral" ? "linear_proj" : "linear_qkv";
-  return cat("[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"", target, "\"]\nmodules_to_save = [",
-             trained.at(plugin), "]\n");
+std::string adapters(const Family& family) {
+  const bool mixture = family.options.find("num_experts") != std::string::npos;
+  const std::map<std::string, std::string> first{{"gpt", "\"c_fc\""}, {"bloom", "\"dense_h_to_4h\""}};
+  const auto found = first.find(family.plugin);
+  const std::string trained = mixture                ? "\"q_proj\", \"k_proj\", \"v_proj\""
+                              : found == first.end() ? "\"gate_proj\", \"up_proj\""
+                                                     : found->second;
+  return cat("[strategy.lora]\nrank = 3\ninit = \"random\"\ntargets = [\"", mixture ? "linear_proj" : "linear_qkv",
+             "\"]\nmodules_to_save = [", trained, "]\n");
 }
 
 void check_same_bits(const Family& family, const Way& way, bool with_adapters, const std::string& precision) {
   const auto run = [&](const std::string& more) {
     auto config = family_config(family) + way.strategies;
-    if (with_adapters) config += adapters(family.plugin);
+    if (with_adapters) config += adapters(family);
     config += "[strategy.tensor_parallel]\nsize = 2\n" + way.tensor + more;
     INFO(config);
     return train({.world = 4, .config = config, .overrides = {"train.precision=" + precision}, .steps = 3});

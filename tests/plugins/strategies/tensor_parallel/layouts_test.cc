@@ -50,8 +50,8 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
     }
-    train::Feed feed(job, job.mesh.position(job.rank, layout::data_axes));
-    train::Step step(job, session);
+    auto feed = train::feed_of(job);
+    auto step = train::step_of(job, session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), 500, 1e-2);
     const auto boxes = session.engine->stored_boxes();
     const std::lock_guard lock(mutex);
@@ -115,7 +115,7 @@ std::vector<at::Tensor> decode(const Family& family, int world, const std::strin
       batch.positions = (length - 1).view({2, 1});
       batch.last = at::zeros({2}, longs);
     }
-    all[static_cast<std::size_t>(job.rank)] = at::stack(logits);
+    all[static_cast<std::size_t>(job.topology.rank)] = at::stack(logits);
   });
   return all;
 }

@@ -1,4 +1,4 @@
-#include "train/adamw.h"
+#include "setup/adamw.h"
 
 #include <ATen/ATen.h>
 
@@ -7,7 +7,7 @@
 
 #include "ops/adamw.h"
 
-namespace capstan::train {
+namespace capstan::setup {
 namespace {
 
 struct Lists {
@@ -66,4 +66,4 @@ void AdamW::apply(std::vector<strategy::Slice>& slices, const strategy::Update& 
   }
 }
 
-}  // namespace capstan::train
+}  // namespace capstan::setup

@@ -1,4 +1,4 @@
-#include "train/adamw.h"
+#include "setup/adamw.h"
 
 #include <capstan_catch.h>
 
@@ -51,7 +51,7 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   for (const auto& slice : slices) {
     for (int i = 0; i < 3; ++i) reference.push_back({0, 0, slice.master[i].item<double>()});
   }
-  train::AdamW rule(options);
+  setup::AdamW rule(options);
   auto updates = make_updates(options);
   const std::vector<double> gradients{3, 0, -1, 2, 0.25, -0.5};
   double square = 0;
@@ -77,7 +77,7 @@ TEST_CASE("a norm or a loss that is not finite changes nothing, not even the ste
   const auto bad = GENERATE(std::vector<double>{std::nan(""), 1}, std::vector<double>{9, HUGE_VAL});
   const auto matrix = weight("a.weight", true);
   const auto run = [&](bool with_bad_step) {
-    train::AdamW rule(setup::OptimizerOptions{});
+    setup::AdamW rule(setup::OptimizerOptions{});
     auto updates = make_updates({});
     std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {})};
     for (int step = 0; step < 3; ++step) {
@@ -100,7 +100,7 @@ TEST_CASE("AdamW on bfloat16: masters, gradients and state may all be, and follo
   options.clip = 0;
   std::vector<strategy::Slice> slices{slice_of(matrix, bf16(doubles({1, -2, 3})), {})};
   std::vector<Reference> reference{{0, 0, 1}, {0, 0, -2}, {0, 0, 3}};
-  train::AdamW rule(options);
+  setup::AdamW rule(options);
   auto updates = make_updates(options);
   const std::vector<double> gradients{0.5, 0.25, -0.125};
   for (int step = 0; step < 4; ++step) {
@@ -125,7 +125,7 @@ TEST_CASE("AdamW reads narrow gradients and writes the copy, on every dtype of m
       slice.grad = slice.grad.to(at::kBFloat16);
       slice.copy = at::zeros({3}, at::kBFloat16);
     }
-    train::AdamW rule(setup::OptimizerOptions{});
+    setup::AdamW rule(setup::OptimizerOptions{});
     CHECK(rule.is_fused());
     auto updates = make_updates({});
     std::vector<strategy::Slice> slices{slice};

@@ -9,14 +9,14 @@
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace setup {
 
 /// AdamW (Loshchilov & Hutter 2019) as a function of slices, by ATen's fused kernels; of float32 in host
 /// memory by ops::adamw_. Wants two state tensors a slice: the averages of gradients and of their squares. Keeps
 /// nothing itself.
 class AdamW : public strategy::OptimizerRule {
  public:
-  explicit AdamW(setup::OptimizerOptions options) : options_(std::move(options)) {}
+  explicit AdamW(OptimizerOptions options) : options_(std::move(options)) {}
   std::size_t states() const override { return 2; }
   std::string state_name(std::size_t i) const override { return i == 0 ? "exp_avg" : "exp_avg_sq"; }
   bool is_elementwise() const override { return true; }
@@ -26,8 +26,8 @@ class AdamW : public strategy::OptimizerRule {
 
  private:
   void apply_on_host(const strategy::Slice& slice, const strategy::Update& update) const;
-  setup::OptimizerOptions options_;
+  OptimizerOptions options_;
 };
 
-}  // namespace train
+}  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -1,0 +1,82 @@
+#include "setup/configuration.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "config/paths.h"
+#include "config/to_toml.h"
+#include "setup/precision.h"
+
+namespace capstan::setup {
+namespace {
+
+template <class T>
+config::Options<T> host_options(const config::Document& document, const char* table, Diagnostics& faults) {
+  return config::Options<T>(document.section(table), faults);
+}
+
+void check_host_tables(const Configuration& config, Diagnostics& faults) {
+  check_run(config.run, faults);
+  check_preflight(config.preflight, faults);
+  const auto& betas = config.optimizer->betas;
+  if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
+    faults.add(config.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
+               "give two numbers in [0, 1), such as [0.9, 0.999]");
+  }
+  if (config.train->temperature == 0 && config.train->top_p != 1) {
+    faults.add(config.train.where(&TrainOptions::top_p), "train.top_p is below 1, but no token is drawn",
+               "set train.temperature, such as 0.7, or train.top_p = 1");
+  }
+  if (config.trains() && !config.train->max_steps && !config.train->epochs) {
+    faults.add(config.document.section("train").origin.text(), "neither train.max_steps nor train.epochs is set",
+               "set one of them");
+  }
+}
+
+// A path starts at the folder of the file that names it.
+void make_resume_absolute(config::Options<CheckpointOptions>& options) {
+  const auto& resume = options->resume;
+  if (resume == "none" || resume == "auto") return;
+  for (const auto& option : options.resolved()) {
+    if (option.spec.key != "resume") continue;
+    options.derive(&CheckpointOptions::resume, config::absolute_path(resume, option.origin));
+    break;
+  }
+}
+
+std::string device_for(const JobRequest& request, const RunOptions& run, const TrainOptions& train) {
+  if (run.device != "auto") return run.device;
+  return request.may_move && train.precision == "fp16" ? "cuda" : request.device;
+}
+
+}  // namespace
+
+Configuration read_configuration(const JobRequest& request, Diagnostics& faults) {
+  auto document = config::load(request.file, request.overrides, faults);
+  auto run = host_options<RunOptions>(document, "run", faults);
+  auto train = host_options<TrainOptions>(document, "train", faults);
+  auto optimizer = host_options<OptimizerOptions>(document, "optimizer", faults);
+  auto checkpoint = host_options<CheckpointOptions>(document, "checkpoint", faults);
+  auto comm = host_options<CommOptions>(document, "comm", faults);
+  auto preflight = host_options<PreflightOptions>(document, "preflight", faults);
+  make_resume_absolute(checkpoint);
+  const auto name = run->name.value_or(std::filesystem::path(request.file).stem().string());
+  const auto device = device_for(request, *run, *train);
+  const auto cache = run->cache.value_or(request.cache);
+  Configuration config{request,
+                       std::move(document),
+                       std::move(run),
+                       std::move(train),
+                       std::move(optimizer),
+                       std::move(checkpoint),
+                       std::move(comm),
+                       std::move(preflight),
+                       name,
+                       device,
+                       cache};
+  check_host_tables(config, faults);
+  check_precision(config.train, config.device, faults);
+  return config;
+}
+
+}  // namespace capstan::setup

@@ -1,0 +1,62 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "setup/model_path.h"
+#include "setup/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace setup {
+
+/// What a job is for. All but training leave gradients, optimizer state and the run's length out.
+enum class Purpose {
+  train,
+  evaluate,
+  generate  ///< no data either: of [data] only the tokenizer counts
+};
+
+/// What a job is made from: a configuration and the number of ranks it is for.
+struct JobRequest {
+  std::string file;
+  std::vector<std::string> overrides;
+  int world_size = 1;
+  int rank = 0;
+  std::string device = "cpu";  ///< what run.device = "auto" means here
+  bool may_move = false;       ///< check: where that cannot compute what is asked for, it means a GPU elsewhere
+  int gpu = 0;                 ///< index of this rank's GPU
+  int ranks_per_node = 0;      ///< 0: all ranks are on one node
+  Purpose purpose = Purpose::train;
+  std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
+  HubCache hub;                  ///< where models that model.path names by a hub id are looked for
+  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see setup/dry_run.h
+  bool any_host_memory = false;  ///< skip the check of host memory: the run will be on another machine
+  std::string cache;             ///< the environment's folder for run.cache, where that is not set
+};
+
+/// The first stage: what the user wrote, with the host's tables as typed options. An option with a fault has its
+/// default, so that later stages can say what else is wrong; nothing runs then.
+struct Configuration {
+  JobRequest request;
+  config::Document document;  ///< the plugins' tables are read from it
+  config::Options<RunOptions> run;
+  config::Options<TrainOptions> train;
+  config::Options<OptimizerOptions> optimizer;
+  config::Options<CheckpointOptions> checkpoint;
+  config::Options<CommOptions> comm;
+  config::Options<PreflightOptions> preflight;
+  std::string name;    ///< of the run
+  std::string device;  ///< "cpu" or "cuda"
+  std::string cache;   ///< folder that runs share; empty: none
+
+  bool trains() const { return request.purpose == Purpose::train; }
+};
+
+/// Throws Error where the rest would only give misleading faults: a missing or broken file.
+Configuration read_configuration(const JobRequest& request, Diagnostics& faults);
+
+}  // namespace setup
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,108 @@
+#include "train/of_job.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "setup/adapter_state.h"
+#include "setup/precision.h"
+#include "setup/resume.h"
+#include "setup/saved_state.h"
+
+namespace capstan::train {
+namespace {
+
+std::uint64_t seed_of(const setup::Job& job) { return static_cast<std::uint64_t>(job.config.run->seed); }
+
+Forward forward_of(setup::Session& session) {
+  return {*session.runner, *session.communicator, *session.world_host, session.device};
+}
+
+GeneratorSetting generator_setting(const setup::Job& job) {
+  const auto& train = *job.config.train;
+  const auto& topology = job.topology;
+  return {*job.samples.tokenizer.object,
+          {train.temperature, train.top_p, seed_of(job)},
+          train.max_new_tokens,
+          job.plugins.model_facts.max_positions,
+          {train.eval_batch, topology.batch.data_parallel_size, topology.data_coordinate(),
+           topology.speaks_for_coordinate()}};
+}
+
+// What the learning rate follows from, besides the step.
+std::string schedule_text(const setup::Job& job) {
+  const auto& options = *job.config.optimizer;
+  const nlohmann::ordered_json json{{"steps", job.samples.plan.steps},
+                                    {"lr", options.lr},
+                                    {"schedule", options.schedule},
+                                    {"warmup_steps", options.warmup_steps},
+                                    {"warmup_from_zero", options.warmup_from_zero},
+                                    {"min_lr", options.min_lr}};
+  return json.dump();
+}
+
+}  // namespace
+
+Feed feed_of(const setup::Job& job) {
+  const auto& facts = job.plugins.model_facts;
+  return Feed({job.samples,
+               job.topology.batch,
+               job.topology.data_coordinate(),
+               {facts.vocab_size, facts.max_positions},
+               job.config.train->pad_to_multiple,
+               job.plugins.data_options->packing});
+}
+
+Generator generator_of(const setup::Job& job, setup::Session& session) {
+  return {generator_setting(job), forward_of(session)};
+}
+
+Evaluator evaluator_of(const setup::Job& job, setup::Session& session, const Feed& feed) {
+  return {job.samples, generator_setting(job), forward_of(session), feed};
+}
+
+LoadedModel loaded_model(setup::Session& session) {
+  return {session.device,
+          session.units,
+          *session.engine,
+          *session.runner,
+          {session.local_axes, *session.world_device, *session.norm_group, session.divisor_group.get()}};
+}
+
+Step step_of(const setup::Job& job, setup::Session& session) {
+  const auto& config = job.config;
+  return {{*config.optimizer, setup::loss_scaling_of(*config.train).value(), job.topology.batch.accumulation,
+           job.samples.plan.steps, seed_of(job), job.topology.speaks_for_coordinate()},
+          {loaded_model(session), *session.rule, session.steps, *session.state, *session.groups}};
+}
+
+SavedRun saved_run(const setup::Job& job, setup::Session& session) {
+  const auto rank = job.topology.rank;
+  const bool whole = setup::settled_save(job.config, job.plugins, *job.model) != "trainable";
+  const auto boxes = [&session, rank](setup::Saves what) {
+    return setup::saved_boxes(session, *session.rule, rank, what);
+  };
+  SavedRun run;
+  run.options = *job.config.checkpoint;
+  run.plan = job.samples.plan;
+  run.rank = rank;
+  run.pinned = job.topology.policy.pin_memory;
+  run.meta.config = config::to_toml(job.tables());
+  run.meta.mesh = job.topology.mesh.arithmetic();
+  run.meta.world_size = job.topology.mesh.world_size();
+  run.sections["schedule"] = schedule_text(job);
+  if (auto adapters = setup::adapters_section(session.units); !adapters.empty())
+    run.sections["adapters"] = std::move(adapters);
+  run.cursor = [&job](std::int64_t steps_done) { return setup::cursor_section(job, steps_done); };
+  run.boxes = [=] { return boxes(whole ? setup::Saves::all : setup::Saves::trainable); };
+  run.weights = [=] { return boxes(whole ? setup::Saves::weights : setup::Saves::trained_weights); };
+  run.restore = [&job, &session](checkpoint::Reader& reader) {
+    return setup::restore_state(session, *session.rule, job, reader);
+  };
+  return run;
+}
+
+NonFiniteSetting nonfinite_setting(const setup::Job& job, std::filesystem::path folder) {
+  return {job.config.train->on_nonfinite, job.config.train->precision, seed_of(job), std::move(folder)};
+}
+
+}  // namespace capstan::train

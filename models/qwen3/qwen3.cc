@@ -1,0 +1,122 @@
+// Qwen 3's architecture (Yang et al. 2025): Llama's with RMS norms of q and k by head and a width of heads of its own;
+// dense, or with routed experts.
+#include <capstan/model.h>
+#include <capstan/nn/rotary_options.h>
+
+namespace qwen3 {
+namespace {
+
+using capstan::cat;
+namespace nn = capstan::nn;
+
+struct Qwen3Options : nn::RotaryOptions, nn::RouterOptions {
+  Qwen3Options() { rope_theta = 1e6; }
+  std::string model_type = "qwen3";
+  std::int64_t expert_dim = 176;
+  bool normalise_weights = false;
+  std::int64_t sparse_step = 1;
+  std::vector<std::int64_t> dense_layers;
+  bool attention_bias = false;
+  bool use_sliding_window = false;
+
+  bool has_experts() const { return model_type == "qwen3_moe"; }
+  std::optional<std::int64_t> window() const { return use_sliding_window ? RotaryOptions::window() : std::nullopt; }
+  static void describe(capstan::config::OptionTable<Qwen3Options>& t);
+  static capstan::config::Presets presets();
+};
+
+void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
+  t.add("model_type", &Qwen3Options::model_type)
+      .choices({"qwen3", "qwen3_moe"})
+      .doc("family of the config.json; qwen3_moe has routed experts");
+  nn::describe_rotary_sizes(t, "the gated feed-forward layer; of an expert, expert_dim is");
+  t.add("expert_dim", &Qwen3Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
+  nn::describe_routers(t);
+  t.add("normalise_weights", &Qwen3Options::normalise_weights)
+      .spelling("norm_topk_prob")
+      .doc("a token's weights of its experts are divided by their sum");
+  t.add("sparse_step", &Qwen3Options::sparse_step)
+      .min(1)
+      .spelling("decoder_sparse_step")
+      .doc("every n-th block has experts in a config.json; only 1 is supported");
+  t.add("dense_layers", &Qwen3Options::dense_layers)
+      .spelling("mlp_only_layers")
+      .doc("blocks without experts in a config.json; only none is supported");
+  t.add("attention_bias", &Qwen3Options::attention_bias).doc("biases on q, k, v and the output product");
+  t.add("use_sliding_window", &Qwen3Options::use_sliding_window).doc("whether sliding_window is in use");
+  nn::describe_rotary_scaling(t);
+  nn::describe_rotary_rest(t);
+}
+
+// The published config.json files' numbers.
+capstan::config::Presets Qwen3Options::presets() {
+  const auto dense = [](const nn::RotarySizes& sizes, bool tied) {
+    auto out = nn::rotary_preset("qwen3", sizes, 1e-6, 1e6, tied);
+    out.emplace_back("head_dim", std::int64_t{128});
+    return out;
+  };
+  auto mixture = nn::rotary_preset("qwen3_moe", {151936, 2048, 48, 32, 4, 6144, 40960}, 1e-6, 1e6, false);
+  mixture.insert(mixture.end(), {{"head_dim", std::int64_t{128}},
+                                 {"expert_dim", std::int64_t{768}},
+                                 {"num_experts", std::int64_t{128}},
+                                 {"experts_per_token", std::int64_t{8}},
+                                 {"normalise_weights", true}});
+  return {{"qwen3-0.6b", dense({151936, 1024, 28, 16, 8, 3072, 40960}, true)},
+          {"qwen3-8b", dense({151936, 4096, 36, 32, 8, 12288, 40960}, false)},
+          {"qwen3-30b-a3b", std::move(mixture)}};
+}
+
+class Qwen3 : public nn::Decoder {
+ public:
+  explicit Qwen3(capstan::config::Options<Qwen3Options> options) : options_(std::move(options)) {}
+
+  void check(capstan::Diagnostics& diagnostics) const override {
+    nn::check_rotary(options_, diagnostics);
+    nn::check_rotary_scaling(options_, diagnostics);
+    if (!options_->has_experts()) return;
+    nn::check_routers(options_, diagnostics);
+    if (options_->sparse_step != 1) {
+      diagnostics.add(options_.where(&Qwen3Options::sparse_step),
+                      cat("model.sparse_step is ", options_->sparse_step, ": blocks without experts are not supported"),
+                      "set sparse_step = 1");
+    }
+    if (!options_->dense_layers.empty()) {
+      diagnostics.add(options_.where(&Qwen3Options::dense_layers),
+                      "model.dense_layers is not empty: blocks without experts are not supported",
+                      "set dense_layers = []");
+    }
+  }
+
+ protected:
+  nn::DecoderSpec spec() const override {
+    auto made = options_->spec();
+    made.head_norms = nn::DecoderSpec::HeadNorms::each;
+    made.qkv_bias = made.projection_bias = options_->attention_bias;
+    if (!options_->has_experts()) return made;
+    made.ff_dim = options_->expert_dim;
+    made.mixture = options_->mixture();
+    made.mixture.sum_to_one = options_->normalise_weights;
+    return made;
+  }
+
+  void describe_files(capstan::layout::FileMap& map) const override {
+    const auto& o = *options_;
+    map.architecture = o.has_experts() ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM";
+    nn::describe_rotary_files(o, map);
+    nn::describe_rotary_scaling_files(o, map);
+    if (o.has_experts()) return;
+    map.left_out.insert(map.left_out.end(),
+                        {"expert_dim", "num_experts", "experts_per_token", "router_aux_loss", "router_aux_loss_coef",
+                         "normalise_weights", "sparse_step", "dense_layers"});
+  }
+
+ private:
+  capstan::config::Options<Qwen3Options> options_;
+};
+
+}  // namespace
+
+CAPSTAN_MODEL("qwen3", "0.1.0", "Qwen 3's architecture, dense or a mixture: Llama's with norms of q and k by head",
+              Qwen3, Qwen3Options)
+
+}  // namespace qwen3

@@ -1,0 +1,88 @@
+#include <capstan/nn/summary.h>
+#include <capstan_catch.h>
+
+#include "support/model.h"
+
+using namespace capstan;
+using capstan::testing::files_of;
+using capstan::testing::make_model;
+using capstan::testing::model_faults;
+using capstan::testing::model_host;
+using capstan::testing::ModelOptions;
+using capstan::testing::records_of;
+
+namespace {
+
+std::int64_t integer(std::int64_t value) { return value; }
+
+const ModelOptions tiny{{"num_layers", integer(1)},   {"hidden_size", integer(12)}, {"num_heads", integer(4)},
+                        {"num_kv_heads", integer(2)}, {"head_dim", integer(6)},     {"ff_dim", integer(20)},
+                        {"vocab_size", integer(31)}};
+
+}  // namespace
+
+TEST_CASE("presets have the published models' parameters") {
+  const std::map<std::string, std::int64_t> published{
+      {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-30b-a3b", 30532122624}};
+  CHECK(model_host().load("model", "qwen3").presets.size() == published.size());
+  for (const auto& [preset, parameters] : published) {
+    INFO(preset);
+    CHECK(nn::summarise(make_model("qwen3", {}, preset)->build()).parameters == parameters);
+  }
+}
+
+TEST_CASE("facts and floating-point operations of the mixture: a token's experts and the router count") {
+  const auto model = make_model("qwen3", {}, "qwen3-30b-a3b");
+  CHECK(model->facts().num_experts == 128);
+  CHECK(model->facts().experts_per_token == 8);
+  CHECK(model->facts().num_kv_heads == 4);
+  CHECK(make_model("qwen3", tiny)->facts().num_experts == 0);
+  // A layer: q, k, v and o 18,874,368; 8 experts of 3 x 2048 x 768; router 128 x 2048. The head 151936 x 2048.
+  const double matrices = 48.0 * (18874368 + 8 * 3 * 2048 * 768 + 128 * 2048) + 151936.0 * 2048;
+  CHECK(model->flops_per_token(1000) == 6 * matrices + 6.0 * 48 * 4096 * 1000);
+}
+
+TEST_CASE("norms of q and k are by head, and have the files' names") {
+  const auto files = files_of(*make_model("qwen3", tiny));
+  CHECK(files.at("layers.0.self_attn.q_norm.weight") == layout::Shape{6});
+  CHECK(files.at("layers.0.self_attn.k_norm.weight") == layout::Shape{6});
+  CHECK(files.at("layers.0.self_attn.q_proj.weight") == layout::Shape{24, 12});
+  CHECK(files.count("layers.0.self_attn.q_proj.bias") == 0);
+  auto biased = tiny;
+  biased.emplace_back("attention_bias", true);
+  CHECK(files_of(*make_model("qwen3", biased)).count("layers.0.self_attn.o_proj.bias") == 1);
+  const auto records = records_of(*make_model("qwen3", tiny));
+  const auto& norm = records.at("model.layers.0.self_attn.q_norm.weight");
+  CHECK(norm.init.kind == layout::Init::Kind::ones);
+  CHECK_FALSE(norm.decay);
+  CHECK(norm.partial_axes.empty());  // the layer declares what a rank does with it
+}
+
+TEST_CASE("an expert has three tensors in files") {
+  auto options = tiny;
+  options.insert(options.end(),
+                 {{"model_type", std::string("qwen3_moe")}, {"num_experts", integer(2)}, {"expert_dim", integer(5)}});
+  const auto files = files_of(*make_model("qwen3", options));
+  CHECK(files.at("layers.0.mlp.gate.weight") == layout::Shape{2, 12});
+  CHECK(files.at("layers.0.mlp.experts.1.gate_proj.weight") == layout::Shape{5, 12});
+  CHECK(files.at("layers.0.mlp.experts.1.up_proj.weight") == layout::Shape{5, 12});
+  CHECK(files.at("layers.0.mlp.experts.1.down_proj.weight") == layout::Shape{12, 5});
+}
+
+TEST_CASE("what the architecture does not cover is refused by name") {
+  using Faults = std::vector<std::string>;
+  const auto faults = [](ModelOptions options) {
+    options.emplace_back("model_type", std::string("qwen3_moe"));
+    return model_faults("qwen3", options);
+  };
+  CHECK(faults({{"decoder_sparse_step", integer(2)}}) ==
+        Faults{"a.toml:10: model.sparse_step is 2: blocks without experts are not supported\n"
+               "    fix: set sparse_step = 1"});
+  CHECK(faults({{"mlp_only_layers", std::vector<std::int64_t>{0}}}) ==
+        Faults{"a.toml:10: model.dense_layers is not empty: blocks without experts are not supported\n"
+               "    fix: set dense_layers = []"});
+  CHECK(faults({{"num_experts", integer(2)}, {"experts_per_token", integer(3)}}) ==
+        Faults{"a.toml:11: model.experts_per_token 3 is more than model.num_experts 2\n    fix: use at most 2"});
+  CHECK(faults({{"sliding_window", integer(9)}}).empty());
+  CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", true}}).size() == 1);
+}
