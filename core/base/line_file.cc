@@ -99,11 +99,11 @@ bool LineFile::write_held() {
   return true;
 }
 
-// The part of a line that a failed write has left in the file is taken back. Where even that fails, the rest of the
-// line follows later.
+// Truncates the incomplete line that a failed write has left in the file. If even that fails, the rest of the line is
+// written later.
 void LineFile::keep_unwritten(std::size_t done, std::int64_t before) {
   const auto last = done == 0 ? std::string::npos : held_.rfind('\n', done - 1);
-  const auto lines = last == std::string::npos ? 0 : last + 1;  // of which all is there
+  const auto lines = last == std::string::npos ? 0 : last + 1;  // written completely
   const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
   held_.erase(0, cut ? lines : done);
 }

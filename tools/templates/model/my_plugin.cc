@@ -93,7 +93,7 @@ nn::WeightPtr Block::matrices(const std::vector<std::string>& layers, std::int64
 
 namespace {
 
-// Says what attention there is; a strategy that splits it leaves a rank some of the heads.
+// The attention's sizes; a strategy that splits it leaves a rank some of the heads.
 nn::Attention::Kind attention_kind(const MyPluginOptions& o, std::int64_t index) {
   nn::Attention::Kind kind;
   kind.heads = {o.num_heads, o.num_heads, o.hidden_size / o.num_heads};

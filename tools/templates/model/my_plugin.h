@@ -56,7 +56,7 @@ class Block final : public nn::Unit {
 
  private:
   nn::LayerNorm norm(const std::string& layer, std::int64_t size);
-  /// Matrices of this block, [out, in] each, side by side: one product.
+  /// Matrices of this block, [out, in] each, fused in one product.
   nn::WeightPtr matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in);
 
   nn::LayerNorm norm1_;

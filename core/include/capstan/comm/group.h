@@ -76,8 +76,8 @@ class Group {
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
   Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
-  /// From here on every call is made in `other`, of the same ranks: for a group that was handed out before its ranks
-  /// could meet.
+  /// From now on every call is made in `other`, of the same ranks: for a group that was made before the
+  /// rendezvous.
   void connect_to(std::shared_ptr<Group> other);
 
   /// For CPU groups. By default the call is made in wait().
@@ -109,7 +109,7 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
-  std::shared_ptr<Group> connected_;  ///< takes all calls; null: this group makes them itself
+  std::shared_ptr<Group> connected_;  ///< makes all calls; null: this group makes them itself
   std::unique_ptr<Lane> lane_;        ///< of what is started on a device; made on first use
 };
 

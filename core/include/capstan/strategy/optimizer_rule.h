@@ -35,8 +35,8 @@ struct Update {
 class OptimizerRule {
  public:
   virtual ~OptimizerRule();
-  /// State tensors that it wants for each slice, in the masters' dtype. `check` asks too: what it says is the memory
-  /// that is predicted for optimizer state.
+  /// The number of state tensors for each slice, in the masters' dtype. `check` calls it too, to predict the memory of
+  /// optimizer state.
   virtual std::size_t states() const = 0;
   /// The i-th one's name in a checkpoint. A rule that changes its names cannot resume from earlier checkpoints.
   virtual std::string state_name(std::size_t i) const;
