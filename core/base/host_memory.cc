@@ -39,8 +39,8 @@ const GroupFiles version1{
     "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 const GroupFiles version2{"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
 
-// The page cache of a group. It counts as used, but goes when somebody needs the memory: a job that has just read a
-// checkpoint would look full.
+// The page cache of a group. The kernel counts it as used but frees it on demand: without this correction a job that
+// has just read a checkpoint would look full.
 std::int64_t cached_in(const std::filesystem::path& folder, const GroupFiles& files) {
   std::ifstream in(folder / "memory.stat");
   std::string key;
@@ -59,13 +59,13 @@ std::optional<std::int64_t> left_in(const std::filesystem::path& folder, const G
   return *most - std::max<std::int64_t>(0, *used - cached_in(folder, files));
 }
 
-// What is less, of what is known.
+// The smaller of the known values.
 std::optional<std::int64_t> lesser(std::optional<std::int64_t> one, std::optional<std::int64_t> other) {
   if (!one || !other) return one ? one : other;
   return std::min(*one, *other);
 }
 
-// The control group of this process and those around it: each may limit.
+// The control group of this process and its ancestors: each may set a limit.
 std::optional<std::int64_t> groups(const std::filesystem::path& root, const std::string& path,
                                    const GroupFiles& files) {
   std::optional<std::int64_t> least;

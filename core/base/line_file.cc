@@ -22,7 +22,7 @@ off_t size_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : -1;
 }
 
-// Does the file end within a line? Only a file can be asked: a pipe or a device has no end.
+// Is the file's last line incomplete? Only for regular files: a pipe or a device has no end.
 bool ends_within_line(int fd) {
   const auto size = size_of(fd);
   char last = '\n';
@@ -73,7 +73,7 @@ void LineFile::add(std::string_view line) {
   write_held();
 }
 
-// All or, as far as the file shows, nothing.
+// Writes all or nothing, as far as the file shows.
 bool LineFile::write_held() {
   const auto before = held_.empty() ? 0 : size_of(fd_);
   std::size_t done = 0;
@@ -99,11 +99,11 @@ bool LineFile::write_held() {
   return true;
 }
 
-// The part of a line that a failed write has left in the file is taken back. Where even that fails, the rest of the
-// line follows later.
+// Truncates the incomplete line that a failed write has left in the file. If even that fails, the rest of the line is
+// written later.
 void LineFile::keep_unwritten(std::size_t done, std::int64_t before) {
   const auto last = done == 0 ? std::string::npos : held_.rfind('\n', done - 1);
-  const auto lines = last == std::string::npos ? 0 : last + 1;  // of which all is there
+  const auto lines = last == std::string::npos ? 0 : last + 1;  // written completely
   const bool cut = done > lines && before >= 0 && ::ftruncate(fd_, before + static_cast<off_t>(lines)) == 0;
   held_.erase(0, cut ? lines : done);
 }

@@ -26,7 +26,7 @@ spdlog::level::level_enum spd_level(Level level) {
   return spdlog::level::info;
 }
 
-// The log's file. What is wrong with it is said on the screen alone: the log itself would write here again.
+// The log's file. Its own failures are only reported on stderr: the log would write to this file again.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   FileSink(const std::string& file, const spdlog::sink_ptr& screen) : file_(file, settings(screen)) {}

@@ -43,8 +43,8 @@ const char* Output::name() const { return fd_ == STDERR_FILENO ? "standard error
 void Output::failed(int reason) {
   constexpr std::chrono::minutes between{1};
   reason_ = reason;
-  if (reason == EAGAIN) return;                                   // a terminal that is slow
-  if (reason == EPIPE) lost_ += std::exchange(held_, {}).size();  // and it never comes back
+  if (reason == EAGAIN) return;                                   // a slow terminal
+  if (reason == EPIPE) lost_ += std::exchange(held_, {}).size();  // and it never recovers
   const auto now = std::chrono::steady_clock::now();
   if (warned_ != decltype(warned_){} && now - warned_ < between) return;
   warned_ = now;

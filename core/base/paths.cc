@@ -23,7 +23,7 @@ struct Meaning {
 
 constexpr const char* ask_again = "look whether its file system is mounted and well (ls, df, dmesg), then start again";
 
-// What strerror says is often not what a person can act on.
+// strerror's text often does not say what to do.
 constexpr std::array meanings{
     Meaning{EACCES, "Permission denied (EACCES): this user may not read or write there",
             "give this user the right (ls -ld of it and of every folder above shows who has it), or run as its owner"},
@@ -61,7 +61,7 @@ const Meaning* find(int number) {
   return found == meanings.end() ? nullptr : found;
 }
 
-// No file lies below a file.
+// There is no file below a file.
 bool is_absent(int number) { return number == ENOENT || number == ENOTDIR; }
 
 struct CloseFolder {
@@ -126,7 +126,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 std::vector<fs::path> entries_if_there(const fs::path& folder) {
   int reason = 0;
   auto out = read_entries(folder, reason);
-  // A file in its place (ENOTDIR) is a fault; kind_of() calls only what lies below a file absent.
+  // A file instead of the folder (ENOTDIR) is a fault; kind_of() only calls paths below a file absent.
   if (reason != 0 && reason != ENOENT) throw FileError(folder, "list", reason);
   return out;
 }

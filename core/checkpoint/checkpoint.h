@@ -21,27 +21,27 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// A checkpoint is a folder: each rank's boxes of logical tensors in one safetensors file, and manifest.json, which
-/// says of every tensor its shape, its dtype, where each of its boxes lies and what its bytes hash to, and of the whole
-/// the step, the sections, the configuration, the mesh and the versions. Any layout reads what any layout wrote. It has
+/// A checkpoint is a folder: each rank's boxes of logical tensors in one safetensors file, and manifest.json. That has
+/// for every tensor its shape, its dtype, the place and the hashes of each of its boxes, and for the checkpoint the
+/// step, the sections, the configuration, the mesh and the versions. Any layout reads what any layout wrote. It gets
 /// its name only when all of it is on disk:
 ///
 ///     <run>/checkpoints/step-00000100/manifest.json, weights-00000-of-00004.safetensors, …
 ///     <run>/checkpoints/latest                         the newest one's name: a hint for people and scripts
-///     <run>/checkpoints/step-00000200.tmp-4711.0/      being written, or what a crash left
+///     <run>/checkpoints/step-00000200.tmp-4711.0/      being written, or left by a crash
 
 /// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for a
-/// strategy's own state, "strategy/<plugin>/<…>/rank-<r>". Of the ranks that share a box only the counting one
-/// (Layout::counts) gives it; the boxes of all ranks together hold each element exactly once.
+/// strategy's own state, "strategy/<plugin>/<…>/rank-<r>". If several ranks hold the same box, only the one with
+/// Layout::counts saves it; the boxes of all ranks together hold each element exactly once.
 struct TensorBox {
   std::string tensor;
-  layout::Shape shape;  ///< of the whole tensor
+  layout::Shape shape;  ///< of the logical tensor
   layout::Box box;
   at::Tensor data;            ///< the box's elements in row-major order, any shape, any device
-  bool until_update = false;  ///< nothing writes to the data before the next optimizer update does
+  bool until_update = false;  ///< nothing writes to the data before the next optimizer update
 };
 
-/// What the manifest says of the whole. The same on all ranks; rank 0's is written.
+/// The manifest's entries about the checkpoint. The same on all ranks; rank 0's is written.
 struct Meta {
   std::int64_t step = 0;                        ///< optimizer steps done
   std::map<std::string, std::string> sections;  ///< JSON text by owner: "schedule", "scaler", "cursor", "run", …
@@ -60,7 +60,7 @@ enum class CommitPoint : int {
   written = 3,     ///< this rank's file is on disk
   agreed = 4,      ///< rank 0: all ranks' files are on disk; there is no manifest
   manifest = 5,    ///< rank 0: the manifest is on disk, in the temporary folder
-  aside = 6,       ///< rank 0, when one of this name is replaced: the old one has stepped aside
+  aside = 6,       ///< rank 0, when one of this name is replaced: the old one is renamed
   renamed = 7,     ///< rank 0: it has its name, which may not be on disk
   committed = 8,   ///< rank 0: the name is on disk; `latest` still names the one before
   latest = 9,      ///< rank 0: `latest` names it
@@ -68,79 +68,79 @@ enum class CommitPoint : int {
 };
 using AtPoint = std::function<void(int point)>;
 
-/// A save that is done, the same on all ranks but for the times.
+/// A finished save, the same on all ranks except for the times.
 struct Saved {
   std::filesystem::path path;
   std::int64_t step = 0;
   std::int64_t bytes = 0;       ///< of all ranks' tensors
   std::int64_t rank_bytes = 0;  ///< of this rank's
-  double stall_s = 0;           ///< how long training waited: in start(), and before the update behind it
-  double write_s = 0;           ///< from then to the commit; copies beside training are in it
+  double stall_s = 0;           ///< how long training waited: in start(), and before the next update
+  double write_s = 0;           ///< from then to the commit, background copies included
 };
 
-/// Writes a checkpoint to exactly `path` (one that stands there is replaced) and returns when it is committed: the
-/// final weights of a run are one without optimizer tensors. A collective of the group, which is on CPU. An error of
-/// any rank is thrown on all of them; the temporary folder is then gone. `attempt` ends the temporary folder's name.
-/// Of tensors on a GPU one at a time is in host memory.
+/// Writes a checkpoint to exactly `path` (replacing an existing one) and returns when it is committed: the final
+/// weights of a run are one without optimizer tensors. A collective of the group, which is on CPU. An error of any
+/// rank is thrown on all of them, after the temporary folder is removed. `attempt` ends the temporary folder's name.
+/// Tensors on a GPU are copied to host memory one at a time.
 Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& meta, const std::vector<TensorBox>& boxes,
            const std::string& attempt = "0", const AtPoint& at_point = {});
 
-/// Which committed checkpoints stay.
+/// Which committed checkpoints are kept.
 struct Keep {
   std::int64_t last = 0;       ///< the newest so many; 0: all
-  std::string best;            ///< besides, the one with the best value of this metric; empty: none
+  std::string best;            ///< also the one with the best value of this metric; empty: none
   bool lowest_is_best = true;  ///< is the smallest value the best?
 };
 
 struct WriterOptions {
   std::filesystem::path folder;  ///< of the checkpoints, made when the first is written
   std::string attempt = "0";     ///< "<job>.<restart>": ends the names of temporary folders; rank 0's counts
-  bool async = true;             ///< write beside training; else start() returns when the checkpoint is committed
+  bool async = true;             ///< write in the background; else start() returns when the checkpoint is committed
   bool pinned = true;            ///< page-locked host memory for the copies of tensors on a GPU
   Keep keep;
   AtPoint at_point;  ///< called on the thread that writes; for crash tests
 };
 
-/// Saves checkpoints beside training, one at a time. What is saved is copied beside training's next forward and
-/// backward, from a GPU on a stream of its own, from host memory by a thread of the writer's own; only the update
-/// behind them waits for what is left (before_update()). That thread then writes, syncs and hashes, agrees with the
-/// other ranks over a group of its own, and rank 0 commits. Temporary folders that a crash left are removed when the
-/// next save begins.
+/// Saves checkpoints while training continues, one at a time. Boxes are copied during training's next forward and
+/// backward, from a GPU on a side stream, from host memory by the writer's own thread; only the update after them waits
+/// for the remaining copies (before_update()). That thread then writes, syncs and hashes, agrees with the other ranks
+/// over its own group, and rank 0 commits. Temporary folders that a crash left are removed when the next save
+/// begins.
 ///
 /// All ranks call start() with the same step, in the same order. A failure of any rank (a full disk, an error of the
 /// file system) becomes the same Error on all of them, thrown by whichever of start(), wait() and poll() comes next;
-/// what was committed before stays, and the next start() tries anew. One thread uses a writer.
+/// earlier checkpoints stay, and the next start() tries again. One thread uses a writer.
 class Writer {
  public:
-  /// `group` is of the whole world, on CPU, used by nobody else, and made by all ranks.
+  /// `group` is of the whole world, on CPU, made by all ranks, and only this writer uses it.
   Writer(WriterOptions options, std::shared_ptr<comm::Group> group);
-  /// Waits for the save under way; its failure is logged.
+  /// Waits for the save in progress; its failure is logged.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// Takes the host memory for saves of these boxes now, so that a lack of it is known at the start and the first
+  /// Allocates the host memory for saves of these boxes now, so that a lack of it is known at the start and the first
   /// save does not wait for it. Otherwise the first start() does.
   void reserve(const std::vector<TensorBox>& boxes);
-  /// Waits for the save before (and throws its failure), begins to copy, and returns while the rest goes on. Returns
-  /// the save before, if nobody was told it yet. Boxes with `until_update` stay as they are until before_update()
-  /// has returned; the others are copied before this returns, or on a GPU before what the current stream is given next.
+  /// Waits for the previous save (and throws its failure), begins to copy, and returns while that runs. Returns
+  /// the previous save, if it was not returned yet. Boxes with `until_update` must not change until before_update() has
+  /// returned; the others are copied before this returns, or on a GPU before the next work of the current stream.
   std::optional<Saved> start(Meta meta, const std::vector<TensorBox>& boxes);
-  /// To be called before each optimizer update: what is done from now on, on the host and on the current stream, comes
-  /// behind the copies. The host waits for those of host memory alone.
+  /// To be called before each optimizer update: work after this call, on the host and on the current stream, comes
+  /// after the copies. The host waits only for the copies of host memory.
   void before_update();
-  /// Waits for the save under way. Its result, if nobody was told it yet.
+  /// Waits for the save in progress. Returns its result, if it was not returned yet.
   std::optional<Saved> wait();
-  /// The same if it is done already; returns nothing at once if it is not.
+  /// The same without waiting: nothing if it is not done.
   std::optional<Saved> poll();
-  /// Is a save under way?
+  /// Is a save in progress?
   bool busy() const;
-  /// How long the last committed save took in all (stall and writing), in seconds; 0 before the first.
+  /// How long the last committed save took in total (stall and writing), in seconds; 0 before the first.
   double last_duration_s() const;
 
-  /// Host memory that saves beside training take for as long as the writer lives, where a rank saves `bytes` of boxes:
-  /// reserve() and start() allocate exactly this. With async = false nothing is copied but, from a GPU, one tensor at
-  /// a time.
+  /// Host memory that background saves use during the writer's lifetime, if a rank saves `bytes` of boxes:
+  /// reserve() and start() allocate exactly this. With async = false only tensors of a GPU are copied, one at a
+  /// time.
   static layout::Footprint footprint(std::int64_t bytes);
 
  private:
@@ -148,12 +148,12 @@ class Writer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A checkpoint that is read, by whatever layout. Each part of a box's data is compared with its hash when it is first
-/// touched, and only what is touched is read. One thread at a time.
+/// Reads a checkpoint, with any layout. Each part of a box's data is compared with its hash when it is first used, and
+/// only parts that are used are read. One thread at a time.
 class Reader {
  public:
-  /// Reads the manifest and looks at the files: throws Error naming the folder or manifest.json for what is none, and
-  /// one with all files that are missing, truncated or of another length.
+  /// Reads the manifest and checks the files: throws Error naming the folder or manifest.json if it is no checkpoint,
+  /// or naming all files that are missing, truncated or of another length.
   explicit Reader(std::filesystem::path path);
   ~Reader();
   Reader(const Reader&) = delete;
@@ -165,14 +165,14 @@ class Reader {
   const std::string& section(const std::string& name) const;
   bool has_section(const std::string& name) const;
 
-  /// Names of all tensors that begin so, sorted.
+  /// Names of all tensors with this prefix, sorted.
   std::vector<std::string> tensors(const std::string& prefix = {}) const;
   bool has(const std::string& tensor) const;
-  /// Throw Error for a tensor that is not there.
+  /// Throw Error for a tensor that does not exist.
   const layout::Shape& shape(const std::string& tensor) const;
   c10::ScalarType dtype(const std::string& tensor) const;
   /// Writes a box of the tensor to `out`: contiguous, box.numel() elements in row-major order (any shape), of any
-  /// dtype and on any device; values are converted. Throws Error for a tensor that is not there and for data that is
+  /// dtype and on any device; values are converted. Throws Error for a tensor that does not exist and for data that is
   /// damaged; the box is a caller's bug when it does not fit.
   void read(const std::string& tensor, const layout::Box& box, const at::Tensor& out);
 
@@ -196,21 +196,21 @@ class RecordSource : public layout::Source {
   std::string prefix_;
 };
 
-/// How far a checkpoint is looked at: manifest, files and their headers; or every byte of it besides.
+/// How thoroughly a checkpoint is checked: manifest, files and their headers; or also every byte.
 enum class Depth { structure, hashes };
 
 /// Called while verifying, with bytes done and bytes in all (of this rank's share).
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 /// Adds a fault for everything that is wrong with a checkpoint: each file that is missing, truncated or of another
-/// save, each box whose data does not have its hash. With a group its ranks share the work, and each has all faults.
-/// Returns false where the file system refused to show something that is there (or may be): these faults say nothing of
-/// the checkpoint, which may be whole.
+/// save, each box whose data does not match its hash. With a group its ranks share the work, and each gets all faults.
+/// Returns false if the file system failed to read something that exists (or may exist): these faults say nothing about
+/// the checkpoint, which may be valid.
 bool verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr,
             const Progress& progress = {});
 
-/// Folders that a commit gave their name ("step-…"), the newest step first; nothing of them is read. None where the
-/// folder is not there; throws FileError for one that cannot be read.
+/// Committed checkpoints ("step-…"), the newest step first; their content is not read. None if the folder does not
+/// exist; throws FileError if it cannot be read.
 std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
 /// "<folder>/step-00000100".
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
@@ -219,11 +219,11 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 struct Newest {
   std::optional<std::filesystem::path> path;  ///< nothing: there is no valid one
   std::int64_t step = 0;
-  std::vector<Diagnostic> skipped;             ///< newer ones, each with what is wrong with it; for the log, loudly
+  std::vector<Diagnostic> skipped;             ///< newer ones, each with what is wrong with it; for warnings
   std::vector<std::filesystem::path> damaged;  ///< their folders
 };
-/// The newest valid checkpoint of a folder (which need not exist). `latest` is not asked: it may be older or damaged.
-/// Throws Error when the folder or one of the newer checkpoints cannot be read: that is no damage, and what is older
+/// The newest valid checkpoint of a folder (which need not exist). `latest` is not used: it may be older or damaged.
+/// Throws Error when the folder or one of the newer checkpoints cannot be read: it may be undamaged, and an older one
 /// must not take its place. With a group it is a collective: all ranks find, or throw, the same.
 Newest newest(const std::filesystem::path& folder, Depth depth, comm::Group* group = nullptr);
 

@@ -40,7 +40,7 @@ std::vector<fs::path> committed(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   for (const auto& path : entries_if_there(folder)) {
     const auto name = path.filename().string();
-    // A crash between two renames leaves a whole checkpoint that had stepped aside.
+    // A crash between two renames leaves a complete checkpoint under its ".replaced" name.
     const auto aside = name_before(name, ".replaced");
     const bool stands_alone = !aside.empty() && !is_there(folder / aside);
     const auto step = step_of(stands_alone ? aside : name);

@@ -3,14 +3,14 @@
 
 namespace capstan::checkpoint {
 
-/// All throw FileError for what cannot be looked at: it may be there.
+/// All throw FileError for a path that cannot be checked: it may exist.
 
-/// Is it the folder of a checkpoint, or of weights alone?
+/// Is it the folder of a checkpoint, or of final weights?
 bool is_checkpoint(const std::filesystem::path& path);
-/// Is it the file that names the last save of the folder that it lies in?
+/// Is it the file `latest`, which names its folder's last save?
 bool is_latest(const std::filesystem::path& path);
-/// Where the checkpoints lie to which a path leads that a person gave: the one that a run's folder has for them, that
-/// of `latest`, or the path itself.
+/// The folder of checkpoints that a path from a user means: the one inside a run's folder, the one of `latest`, or the
+/// path itself.
 std::filesystem::path folder_at(const std::filesystem::path& path);
 
 }  // namespace capstan::checkpoint

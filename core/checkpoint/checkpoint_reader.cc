@@ -19,7 +19,7 @@ std::int64_t index_of(const layout::Shape& shape, const std::vector<std::int64_t
   return index;
 }
 
-// Cuts a view of `from` out of a tensor whose sizes are `from`'s.
+// A slice of a tensor whose sizes are `from`'s.
 at::Tensor cut(at::Tensor whole, const Box& from, const Box& part) {
   for (std::size_t d = 0; d < part.size.size(); ++d) {
     whole = whole.narrow(static_cast<std::int64_t>(d), part.offset[d] - from.offset[d], part.size[d]);
@@ -70,7 +70,7 @@ class Reader::Impl {
   }
 
  private:
-  // Hashes what holds the part, unless an earlier call did.
+  // Verifies the hashed pieces that hold the part, unless an earlier call did.
   void check(const std::string& name, const TensorEntry& tensor, const BoxEntry& saved, const Box& inside) {
     auto& file = files_[saved.file];
     if (!file) file = std::make_unique<SafetensorsFile>(path_ / saved.file);
@@ -95,7 +95,7 @@ class Reader::Impl {
   fs::path path_;
   Manifest manifest_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, std::vector<bool>> checked_;  // by key: pieces that have their hash
+  std::map<std::string, std::vector<bool>> checked_;  // by key: pieces whose hash is verified
 };
 
 Reader::Reader(fs::path path) : impl_(std::make_unique<Impl>(std::move(path))) {}

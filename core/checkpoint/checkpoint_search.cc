@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What rank 0 sees counts: another host may see a new folder later.
+// Rank 0's view decides: another host may see a new folder later.
 std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
   if (!group) return committed(folder);
   auto names = nlohmann::json::array();
@@ -42,7 +42,7 @@ Diagnostic summary(const fs::path& path, const Diagnostics& faults) {
   return fault;
 }
 
-// Of one that cannot be read nobody knows whether it is whole.
+// A checkpoint that cannot be read may still be valid.
 [[noreturn]] void refuse(const fs::path& path, const Diagnostics& faults) {
   auto list = faults.list();
   list.insert(list.begin(),

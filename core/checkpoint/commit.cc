@@ -47,8 +47,8 @@ std::vector<std::string> hashes_of(const at::Tensor& host) {
   return out;
 }
 
-/// One commit, seen from one rank. Between agreements ranks work alone; what one of them meets there is thrown by all
-/// at the next.
+/// One commit, as one rank does it. Between agreements ranks work alone; an error of one of them is thrown by all at
+/// the next agreement.
 class Commit {
  public:
   Commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes)
@@ -74,7 +74,7 @@ class Commit {
     if (order_.at_point) order_.at_point(static_cast<int>(point));
   }
 
-  // Does this rank's part; what that throws is for the agreement to come.
+  // Does this rank's part; what it throws is reported at the next agreement.
   template <class Part>
   std::exception_ptr attempt(const Part& part) const {
     try {
@@ -87,7 +87,7 @@ class Commit {
     }
   }
 
-  // A full disk, and how much the whole checkpoint needs where.
+  // A full disk, and how much space the whole checkpoint needs.
   Error with_need(const DiskFull& error) const {
     auto faults = error.diagnostics();
     faults.front().what += cat("; this checkpoint needs ", bytes_text(static_cast<double>(total_)), " in ",
@@ -102,7 +102,7 @@ class Commit {
   std::vector<std::string> all(const std::string& mine, const std::exception_ptr& failure, const char* label) {
     try {
       return agree(group_, mine, failure, doing_, label);
-    } catch (comm::PeerFailed& error) {  // a rank that says nothing any more
+    } catch (comm::PeerFailed& error) {  // a rank without a heartbeat
       error.add_context(renamed_ ? doing_ : doing_ + ", which is not saved now; what was committed before is whole");
       throw;
     }
@@ -122,7 +122,7 @@ class Commit {
       check_space(temporary_, total_);
       point(CommitPoint::begun);
     });
-    // Rank 0's name for the attempt counts.
+    // Rank 0's name for the attempt is used.
     temporary_ = cleaned([&] { return all(temporary_.string(), failure, "checkpoint folder"); }).front();
   }
 
@@ -155,11 +155,11 @@ class Commit {
       point(CommitPoint::committed);
       if (order_.in_series) name_as_latest();
     });
-    renamed_ = true;  // perhaps: rank 0 alone knows
+    renamed_ = true;  // perhaps: only rank 0 knows
     cleaned([&] { return all({}, failure, "checkpoint commit"); });
   }
 
-  // `latest` is a hint: a checkpoint without it is as good.
+  // `latest` is a hint: a checkpoint is valid without it.
   void name_as_latest() const {
     const auto file = order_.target.parent_path() / "latest";
     try {
@@ -170,7 +170,7 @@ class Commit {
     point(CommitPoint::latest);
   }
 
-  // When ranks have failed, none of them writes any more: the folder can go.
+  // When ranks have failed, none of them writes any more: the folder can be removed.
   template <class Agreement>
   std::vector<std::string> cleaned(const Agreement& agreement) const {
     try {

@@ -13,8 +13,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// Writes this rank's boxes to weights-RRRRR-of-WWWWW.safetensors in the folder (ranks from 0; nothing to write, no
-/// file) and returns what the manifest says of them. Boxes without elements are left out, their tensors are not.
+/// Writes this rank's boxes to weights-RRRRR-of-WWWWW.safetensors in the folder (ranks from 0; no file if there is
+/// nothing to write) and returns their manifest entries. Boxes without elements are left out, their tensors are not.
 Contents write_file_of_rank(const std::filesystem::path& folder, int rank, int world_size,
                             const std::vector<TensorBox>& boxes);
 
@@ -25,11 +25,11 @@ struct Order {
   Meta meta;
   AtPoint at_point;
   Keep keep;
-  bool in_series = false;      ///< one of many: `latest` and retention follow
-  std::exception_ptr failure;  ///< this rank has failed before, and all shall hear of it
+  bool in_series = false;      ///< a run's numbered checkpoint: update `latest`, apply retention
+  std::exception_ptr failure;  ///< this rank has already failed, and all must learn of it
 };
 
-/// All of it, as a collective of the group: see checkpoint.h. Returns everything but the stall.
+/// The whole commit, as a collective of the group: see checkpoint.h. Returns everything but the stall.
 Saved commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes);
 
 /// The bytes of all boxes' data.

@@ -46,7 +46,7 @@ Error error_of(const Json& report, const std::string& context) {
 }
 
 std::string dump(const Json& json) {
-  // A file name may hold any bytes: what is no UTF-8 is replaced.
+  // A file name may hold any bytes: ill-formed UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -14,8 +14,8 @@ namespace checkpoint {
 std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);
 
 /// The same, but a rank may have failed instead: then all ranks throw the first failing rank's Error, with a line of
-/// context that names the failed ranks and `doing` ("saving /run/checkpoints/step-00000100"). What is no Error is a
-/// std::logic_error on all of them.
+/// context that names the failed ranks and `doing` ("saving /run/checkpoints/step-00000100"). Any other exception
+/// becomes a std::logic_error on all of them.
 std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
                                const std::string& doing, std::string_view label);
 

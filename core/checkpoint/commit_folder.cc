@@ -28,7 +28,7 @@ void move_folder(const fs::path& from, const fs::path& to) {
 
 fs::path parent_of(const fs::path& path) { return fs::absolute(path).parent_path(); }
 
-// Logs instead of throwing: what is left does no harm.
+// Logs instead of throwing: leftovers do no harm.
 template <class Work>
 void try_to(const char* what, const fs::path& path, const Work& work) {
   try {
@@ -62,7 +62,7 @@ struct Committed {
   std::optional<double> metric;
 };
 
-// Those that are whole as far as a look at the files tells, the newest first.
+// Checkpoints whose files are complete (hashes are not checked), the newest first.
 std::vector<Committed> whole_ones(const fs::path& folder, const std::string& metric) {
   std::vector<Committed> out;
   for (const auto& path : committed(folder)) {
@@ -109,7 +109,7 @@ void make_empty(const fs::path& folder) {
   } catch (const fs::filesystem_error& error) {
     throw_file_error(folder, "make", error.code().value());
   }
-  // The first checkpoint's parent is as new as itself.
+  // With the first checkpoint, the parent folder is new too.
   sync_folder(parent_of(folder));
   sync_folder(parent_of(parent_of(folder)));
 }
@@ -122,7 +122,7 @@ void check_space(const fs::path& folder, std::int64_t bytes) {
 }
 
 void rename_into_place(const fs::path& temporary, const fs::path& target, const AtPoint& at_point) {
-  // A folder cannot be renamed onto one that holds files: the old one steps aside first.
+  // A folder cannot be renamed onto one that holds files: the old one is renamed first.
   const auto aside = replaced_of(target);
   const bool replaces = is_there(target);
   if (replaces) {

@@ -12,21 +12,21 @@ namespace checkpoint {
 
 /// What rank 0 does to folders. Errors name the folder. No function here is a collective.
 
-/// "step-00000100.tmp-4711.0" beside "step-00000100".
+/// "step-00000100.tmp-4711.0" next to "step-00000100".
 std::filesystem::path temporary_of(const std::filesystem::path& target, const std::string& attempt);
-/// Removes what attempts before left beside `target` for the same or any other step, and puts a checkpoint back that
-/// had stepped aside for one that never came. What cannot be removed is logged.
+/// Removes what earlier attempts left next to `target` for the same or any other step, and restores the name of a
+/// checkpoint whose replacement was never committed. What cannot be removed is logged.
 void sweep(const std::filesystem::path& target);
-/// Makes an empty folder, and those that it lies in.
+/// Makes an empty folder, and its parents.
 void make_empty(const std::filesystem::path& folder);
-/// Throws DiskFull when the file system surely has no room for so many bytes.
+/// Throws DiskFull when the file system certainly has no room for so many bytes.
 void check_space(const std::filesystem::path& folder, std::int64_t bytes);
-/// Gives the folder its name, durably. One that has it steps aside first and is removed afterwards.
+/// Gives the folder its name, durably. An existing one is renamed first and removed afterwards.
 void rename_into_place(const std::filesystem::path& temporary, const std::filesystem::path& target,
                        const AtPoint& at_point);
-/// Removes a committed checkpoint: it loses its name first, so that half of it is never taken for a whole.
+/// Removes a committed checkpoint: it is renamed first, so that a half-removed one is never taken for a complete one.
 void remove_committed(const std::filesystem::path& path, const AtPoint& at_point);
-/// Removes committed checkpoints that are not to be kept. `newest` always stays. Failures are logged.
+/// Removes committed checkpoints that retention does not keep. `newest` is always kept. Failures are logged.
 void apply_retention(const std::filesystem::path& newest, const Keep& keep, const AtPoint& at_point);
 
 }  // namespace checkpoint

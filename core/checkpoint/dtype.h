@@ -13,7 +13,7 @@ namespace checkpoint {
 std::optional<c10::ScalarType> dtype_of(const std::string& name);
 /// BFloat16 -> "BF16". Throws Error for a dtype that safetensors does not have.
 std::string dtype_name(c10::ScalarType dtype);
-/// Where a dtype stands in the order in which safetensors sorts tensors (highest first).
+/// A dtype's position in the order in which safetensors sorts tensors (highest first).
 int dtype_rank(c10::ScalarType dtype);
 /// "BOOL, U8, …".
 std::string dtype_names();

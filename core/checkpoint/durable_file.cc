@@ -61,7 +61,7 @@ void DurableFile::write(const void* data, std::size_t size) {
 
 void DurableFile::finish() {
   if (::fsync(fd_) != 0) fail("sync");
-  // Some file systems (NFS) say only here that the disk is full.
+  // Some file systems (NFS) report only here that the disk is full.
   const int fd = fd_;
   fd_ = -1;
   const bool closed = ::close(fd) == 0;
@@ -84,7 +84,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const int result = ::fsync(fd);
   const int reason = errno;
   ::close(fd);
-  // Some network file systems cannot sync a folder and say so: their renames are durable or nothing helps.
+  // Some network file systems return an error for syncing a folder: there is nothing else to do for durable renames.
   if (result != 0 && reason != EINVAL && reason != ENOTSUP) throw_file_error(folder, "sync", reason);
 }
 

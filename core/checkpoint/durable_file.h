@@ -17,13 +17,13 @@ class DiskFull : public Error {
   ~DiskFull() override;
 };
 
-/// Throws FileError for what a system call on this file said: "<path>: cannot write it: <reason>". ENOSPC and EDQUOT
-/// become DiskFull, in words, with what is free where.
+/// Throws FileError for a failed system call on this file: "<path>: cannot write it: <reason>". ENOSPC and EDQUOT
+/// become DiskFull, which says how much is free and where.
 [[noreturn]] void throw_file_error(const std::filesystem::path& path, const char* verb, int error_number);
-/// Bytes that this user may still write to the file system of an existing folder; -1 where it does not say.
+/// Bytes that this user may still write to the file system of an existing folder; -1 if it is unknown.
 std::int64_t free_bytes(const std::filesystem::path& folder);
 
-/// A file being written beside its final name; it appears there, complete and on disk, with finish(), or never.
+/// A file being written next to its final name; finish() makes it appear there, complete and on disk.
 class DurableFile {
  public:
   explicit DurableFile(std::filesystem::path path);
@@ -40,9 +40,9 @@ class DurableFile {
   int fd_ = -1;
 };
 
-/// A small text file: written, on disk, and under its name on disk; readers see the old or the new text.
+/// Writes a small text file and its name durably; readers see the old or the new text.
 void write_durable(const std::filesystem::path& path, const std::string& text);
-/// Makes the names in a folder durable (what was created or renamed in it).
+/// Makes the names in a folder durable, after files were created or renamed in it.
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace checkpoint

@@ -48,7 +48,7 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
                   fix);
 }
 
-// Names that are not there are said as the model has them: without the prefix that those of this folder have.
+// Missing names are reported as the model has them: without this folder's prefix.
 std::string missing_without(const std::vector<std::string>& prefixes, const std::set<std::string>& names) {
   for (const auto& prefix : prefixes) {
     if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return name.starts_with(prefix); }))
@@ -103,7 +103,7 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
   std::set<std::string> used;
   const auto judge = [&](const std::string& name, const layout::Shape& expected) {
     const auto place = find(name);
-    // A fused tensor stands for several records and is judged once.
+    // A fused tensor holds several records and is checked once.
     if (!used.insert(place.file ? place.name : name).second) return;
     if (!place.file) {
       const auto is_lost = [&](const std::string& prefix) { return folder_.is_lost(prefix + name); };

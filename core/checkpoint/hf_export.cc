@@ -26,7 +26,7 @@ std::string file_name(std::size_t index, std::size_t files) {
   return name.data();
 }
 
-// The name under which a tensor is written that no original has.
+// The name of a tensor that the original does not have.
 std::string written_name(const layout::FileMap& map, const std::string& name) {
   const bool bare = std::find(map.unprefixed.begin(), map.unprefixed.end(), name) != map.unprefixed.end();
   return bare || map.prefixes.empty() ? name : map.prefixes.front() + name;
@@ -115,7 +115,7 @@ c10::ScalarType HfWriter::dtype() const {
   return most == elements.end() ? weights_.fallback : most->first;
 }
 
-// Frozen values are the original's own: what was read into the compute dtype would have lost bits.
+// Frozen values come from the original: values read into the compute dtype would have lost bits.
 layout::Source& HfWriter::source_of(const Param& record) const {
   if (!weights_.merged && !record.trainable && weights_.original && weights_.original->has(record))
     return *weights_.original;

@@ -18,34 +18,34 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// What a Hugging Face folder's weights are made of.
+/// The sources of a Hugging Face folder's weights.
 struct HfWeights {
   std::vector<const layout::Param*> records;  ///< of the whole model, each once
   layout::FileMap map;
-  layout::Source* values = nullptr;      ///< of what was trained
-  bool merged = false;                   ///< `values` gives frozen records too
-  FolderSource* original = nullptr;      ///< what it was trained from: gives names, dtypes and frozen records; or null
-  std::optional<c10::ScalarType> dtype;  ///< of all tensors; nothing: the original's, else `fallback`
-  c10::ScalarType fallback = c10::kFloat;    ///< dtype of a tensor that no original has
-  std::int64_t shard_bytes = 5'000'000'000;  ///< a file is begun where the one before would grow beyond this
+  layout::Source* values = nullptr;        ///< of what was trained
+  bool merged = false;                     ///< `values` provides frozen records too
+  FolderSource* original = nullptr;        ///< what it was trained from: has names, dtypes and frozen records; or null
+  std::optional<c10::ScalarType> dtype;    ///< of all tensors; nothing: the original's, else `fallback`
+  c10::ScalarType fallback = c10::kFloat;  ///< dtype of a tensor that no original has
+  std::int64_t shard_bytes = 5'000'000'000;  ///< a new file begins when the current one would exceed this size
 };
 
-/// Writes the weights of a Hugging Face folder by as many ranks as there are: each writes whole files of its own and
-/// holds one tensor at a time. model.safetensors, or model-00001-of-0000N.safetensors and an index.
+/// Writes the weights of a Hugging Face folder on any number of ranks: each writes complete files of its own and holds
+/// one tensor at a time. model.safetensors, or model-00001-of-0000N.safetensors and an index.
 ///
 ///     HfWriter writer(weights);                       // on every rank, with the same answer
 ///     writer.write(folder, rank, world_size);         // each its files
 ///     if (rank == 0) writer.write_index(folder);
 class HfWriter {
  public:
-  /// Throws Error with the names of records that have no place in such a folder.
+  /// Throws Error with the names of records that such a folder cannot hold.
   explicit HfWriter(HfWeights weights);
 
   /// This rank's files. Throws Error for a value that its dtype cannot hold.
   void write(const std::filesystem::path& folder, int rank, int world_size) const;
-  /// All tensors, in memory: for models of which little is written.
+  /// All tensors, in memory: for small models.
   std::vector<NamedTensor> values() const;
-  /// The index, where there are several files.
+  /// The index, if there are several files.
   void write_index(const std::filesystem::path& folder) const;
 
   std::size_t files() const { return files_.size(); }

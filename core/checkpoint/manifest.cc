@@ -19,7 +19,7 @@ constexpr int format_version = 1;
 constexpr const char* seal_begin = ",\n\"xxh64\": \"";
 constexpr const char* changed_fix = "copy the folder again, or take another checkpoint";
 
-// The elements of an object or list, one a line: a manifest is read by people too.
+// The elements of an object or list, one per line: people read manifests too.
 std::string lines(const Json& json) {
   std::string out;
   for (const auto& [key, value] : json.items()) {
@@ -38,7 +38,7 @@ std::int64_t elements(const TensorEntry& tensor) {
   return sum;
 }
 
-// Boxes inside the shape, none overlapping another, as many elements as the whole: so each element once.
+// Boxes inside the shape, without overlap, with as many elements as the tensor: so each element is there once.
 void assert_partition(const TensorEntry& tensor) {
   for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

@@ -18,7 +18,7 @@ namespace checkpoint {
 /// Data is hashed in pieces of so many bytes from a box's start, so that a reader of a part need not read the rest.
 constexpr std::int64_t hashed_bytes = std::int64_t{16} << 20;
 
-/// Where one box of a tensor lies.
+/// Where one box of a tensor is stored.
 struct BoxEntry {
   layout::Box box;
   std::string file;
@@ -37,7 +37,7 @@ struct TensorEntry {
 /// A box's name in its file: "model/wte.weight[0:384, 0:768]".
 std::string key_of(const std::string& tensor, const layout::Box& box);
 
-/// What lies in one rank's file, or in all.
+/// The content of one rank's file, or of all.
 struct Contents {
   std::map<std::string, TensorEntry> tensors;
   std::map<std::string, std::int64_t> files;  ///< their lengths in bytes
@@ -48,14 +48,14 @@ struct Manifest {
   Contents contents;
 };
 
-/// As JSON, for the way from rank to rank.
+/// As JSON, to send it between ranks.
 std::string piece_text(const Contents& contents);
-/// All ranks' pieces in one. Boxes that overlap, or leave elements out, are a bug of whoever saved them.
+/// All ranks' pieces in one. Boxes that overlap, or leave elements out, are a bug of the code that saved them.
 Contents merge_pieces(const std::vector<std::string>& pieces);
 
 /// The text of manifest.json; its last line is a hash of all the others.
 std::string manifest_text(const Manifest& manifest);
-/// Throws Error with `path` for what is no manifest, one of another version, or one that was changed.
+/// Throws Error with `path` if it is no manifest, of another version, or was changed.
 Manifest parse_manifest(const std::filesystem::path& path);
 /// A manifest's text with the hash that belongs to it.
 std::string sealed(const std::string& text);

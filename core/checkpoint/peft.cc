@@ -33,7 +33,7 @@ PeftTensor whole(std::string key, const layout::Param& record) {
   return {std::move(key), {layout::numel(record.shape) / columns, columns}, {{&record, Box::whole(record.shape), 0}}};
 }
 
-// Modules in the order of their first record; a module of several records has their rows side by side.
+// Modules in the order of their first record; a module of several records has their rows concatenated.
 void add_plain(const nn::Adapter& adapter, const layout::FileMap& files, std::vector<PeftTensor>& out) {
   const auto& down = adapter.down->records().front();
   std::vector<std::string> modules;
@@ -73,7 +73,7 @@ void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::
   const auto& up = adapter.up->records().front();
   const auto& at = file_tensor(files, base);
   const auto dims = at.stacked_dims(base.shape);
-  std::int64_t each = 1;  // tensors of the file beside one A
+  std::int64_t each = 1;  // tensors of the file with one A
   for (auto d = adapter.stacked; d < dims; ++d) each *= base.shape[d];
   for (std::size_t i = 0; i < at.stack.size(); ++i) {
     const auto index = static_cast<std::int64_t>(i);
@@ -88,7 +88,7 @@ void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::
   }
 }
 
-// Every module of the model's files that has a matrix.
+// Every module with a matrix in the model's files.
 std::set<std::string> modules_of(const layout::FileMap& files) {
   std::set<std::string> modules;
   for (const auto& [record, tensor] : files.tensors) {
@@ -99,7 +99,7 @@ std::set<std::string> modules_of(const layout::FileMap& files) {
   return modules;
 }
 
-// The shortest ends of names that mean the adapted modules and no other: peft adapts every module that ends so.
+// The shortest name suffixes that only adapted modules have: peft adapts every module with such a suffix.
 std::set<std::string> targets_of(const std::set<std::string>& adapted, const std::set<std::string>& modules) {
   std::set<std::string> targets;
   for (const auto& module : adapted) {

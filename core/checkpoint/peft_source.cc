@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 using layout::Box;
 using Json = nlohmann::json;
 
-// What peft may do and adapters here do not. Said by name: without it values would be another model's, or tensors of
-// the file would be left over with nothing that says why.
+// Features of peft that adapters here do not have. They are refused by name: otherwise values would be wrong, or
+// tensors of the file would be left over without an explanation.
 struct Unknown {
   const char* key;
   const char* means;
@@ -39,7 +39,7 @@ at::Tensor narrowed(at::Tensor tensor, const Box& box) {
   return tensor;
 }
 
-// What peft writes where a feature is off.
+// What peft writes if a feature is off.
 bool is_off(const Json& value) {
   if (value.is_structured()) return value.empty();
   return value.is_null() || (value.is_boolean() && !value.get<bool>());
@@ -73,7 +73,7 @@ void compare(const Json& json, const nn::Adapter& adapter, const std::string& pa
   judge("use_rslora", "rank_stabilised", adapter.rank_stabilised, false);
 }
 
-// False: nothing more can be said of the folder.
+// False: nothing more can be checked.
 bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>& adapters, Diagnostics& diagnostics) {
   const auto before = diagnostics.size();
   for (const char* name : {peft_config_file, peft_tensors_file}) {
@@ -95,7 +95,7 @@ bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>&
   return true;
 }
 
-// Where a module's adapter stands when it is not the module's that shares its A.
+// The place of a module's adapter when another module shares its A.
 Diagnostic not_shared(const std::string& file, const std::vector<std::string>& keys, const std::string& record,
                       bool is_of_experts) {
   auto what = cat(keys.front(), " differs from the A of the modules that share ", record);
@@ -164,7 +164,7 @@ at::Tensor PeftSource::read(const Piece& piece) const {
   return value.view(piece.box.size);
 }
 
-// An A that modules share must be there with the same values for each of them.
+// An A that modules share must have the same values for each of them in the file.
 void PeftSource::check_shared(Diagnostics& diagnostics) const {
   for (const auto& [name, record] : adapters_) {
     std::vector<std::string> differing;
@@ -190,7 +190,7 @@ void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap&
       auto older = name;
       if (older.replace(at, wrapped.size(), "."); file_->has(older)) name = older;
     }
-    if (!used.insert(name).second) return;  // a fused tensor is judged once
+    if (!used.insert(name).second) return;  // a fused tensor is checked once
     if (!file_->has(name)) {
       diagnostics.add(file_->path().string(), cat("it has no tensor ", name, ", which this run trains"),
                       "choose strategy.lora.modules_to_save and bias as in its adapter_config.json");

@@ -19,7 +19,7 @@ std::vector<std::string> names_of(const FileTensor& tensor) {
 
 std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
 
-// What a module of the model's files has, and what of it was trained.
+// The tensors of a module of the model's files, and which of them were trained.
 struct Module {
   std::vector<std::string> tensors;
   std::vector<std::string> trained;
@@ -29,7 +29,7 @@ struct Module {
   }
 };
 
-// By the name that transformers gives it. A fused tensor stands for several records, of one module.
+// By transformers' name for it. A fused tensor holds several records, of one module.
 std::map<std::string, Module> modules_of(const PeftContents& contents, const layout::FileMap& files) {
   std::set<std::string> trained;
   for (const auto* record : contents.trained) trained.insert(record->name);

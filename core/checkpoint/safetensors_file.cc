@@ -63,7 +63,7 @@ void SafetensorsFile::read(const std::string& name, const layout::Shape& shape, 
     out.copy_(slice(at::from_blob(data, shape, at::TensorOptions(tensor.dtype))));
     return;
   }
-  // Headers of other writers need not end 8-aligned: then elements are taken as rows of bytes, copied, reinterpreted.
+  // Headers of other writers need not end 8-aligned: then elements are read as rows of bytes, copied, reinterpreted.
   auto as_bytes = shape;
   as_bytes.push_back(item);
   const auto rows = slice(at::from_blob(data, as_bytes, at::TensorOptions(at::kByte)));

@@ -48,7 +48,7 @@ std::map<std::string, std::string> weight_map(const fs::path& index) {
   }
 }
 
-// The file, or nothing where it is missing or damaged, which is said in `faults`.
+// The file, or nothing if it is missing or damaged, which is added to `faults`.
 std::unique_ptr<SafetensorsFile> open_file(const fs::path& path, Diagnostics& faults) {
   try {
     return std::make_unique<SafetensorsFile>(path, faults);

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t max_header = 100'000'000;
 const char* const again = "it is damaged: copy or download it again";
 
-// What a repository that was cloned without Git LFS holds instead of its large files.
+// A repository that was cloned without Git LFS holds this instead of its large files.
 constexpr std::string_view lfs_pointer = "version https://git-lfs";
 
 // The header's text. The file starts with its length, a little-endian u64.
@@ -91,7 +91,7 @@ TensorInfo parse_tensor(const std::string& where, const std::string& name, const
   return info;
 }
 
-// "2 tensors are cut off: a; b": those that end behind the file's end.
+// "2 tensors are cut off: a; b": those that end after the file's end.
 std::string cut_text(const Header& header, std::uint64_t file_size) {
   constexpr std::size_t shown = 20;
   std::vector<std::string> names;
@@ -104,7 +104,7 @@ std::string cut_text(const Header& header, std::uint64_t file_size) {
              all > shown ? cat("; … and ", all - shown, " more") : "");
 }
 
-// Tensors lie one behind the other and fill the data exactly. A file that ends before is a fault, all else is thrown.
+// Tensors are stored one after the other and fill the data exactly. A file that ends early is a fault, all else throws.
 void check_offsets(const std::string& where, const Header& header, std::uint64_t file_size, Diagnostics& faults) {
   using Item = std::pair<const std::string, TensorInfo>;
   std::vector<const Item*> order;

@@ -34,7 +34,7 @@ void add(Diagnostics& to, const Error& error) {
   for (const auto& fault : error.diagnostics()) to.add(fault);
 }
 
-// Did the file system refuse to show a file that is there, or may be? A folder in its place is no refusal.
+// Did the file system fail to read a file that exists, or may exist? A folder in its place is another fault.
 bool is_refusal(const Error& error) {
   const auto* file = dynamic_cast<const FileError*>(&error);
   return file && !file->absent() && file->error_number() != EISDIR;
@@ -50,12 +50,12 @@ std::vector<Piece> pieces_of(const Contents& contents) {
       }
     }
   }
-  // As they lie in the files, which are then read from front to back.
+  // In file order, so that files are read from front to back.
   std::stable_sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return a.box->file < b.box->file; });
   return out;
 }
 
-// The pieces of this rank: runs of about as many bytes as every other rank's.
+// The pieces that this rank hashes: about as many bytes as every other rank.
 std::vector<Piece> share_of(const std::vector<Piece>& all, int rank, int ranks) {
   std::int64_t total = 0;
   for (const auto& piece : all) total += piece.bytes;

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-/// One save at a time: `start` makes its order and its thread, `finish` joins that and takes what it left.
+/// One save at a time: `start` makes its order and its thread, `finish` joins the thread and takes its result.
 class Writer::Impl {
  public:
   Impl(WriterOptions options, std::shared_ptr<comm::Group> group)
@@ -53,7 +53,7 @@ class Writer::Impl {
     try {
       copies = options_.async ? copy_.begin(boxes) : boxes;
     } catch (...) {
-      order.failure = std::current_exception();  // the other ranks wait: all hear of it when they agree
+      order.failure = std::current_exception();  // the other ranks wait: all learn of it when they agree
     }
     done_ = false;
     const auto stall_s = seconds_since(begin);
@@ -79,7 +79,7 @@ class Writer::Impl {
   double last_duration_s() const { return last_duration_s_; }
 
  private:
-  // On the thread of the save. `finish` reads what it leaves, behind the join.
+  // On the thread of the save. `finish` reads its results after the join.
   void write(Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
     const auto begin = Clock::now();
     try {

@@ -32,7 +32,7 @@ std::vector<TensorBox> placed(const std::vector<TensorBox>& boxes, const at::Ten
   auto out = boxes;
   std::vector<TensorBox*> order;
   for (auto& box : out) order.push_back(&box);
-  // Larger elements first: then each lies aligned without a gap.
+  // Larger elements first: then each is aligned without a gap.
   std::stable_sort(order.begin(), order.end(), [](const TensorBox* a, const TensorBox* b) {
     return a->data.element_size() > b->data.element_size();
   });
@@ -52,7 +52,7 @@ void copy_box(const TensorBox& to, const TensorBox& from) {
 
 }  // namespace
 
-/// Copies from a GPU that are on their way.
+/// Copies from a GPU in flight.
 struct HostCopy::Flight {
   explicit Flight(c10::Device on)
       : device(on),
@@ -81,7 +81,7 @@ struct HostCopy::Flight {
   c10::Stream stream;
   std::vector<TensorBox> sources;  ///< alive while they are read
   c10::Event copied;
-  c10::Event held;  ///< hold() on the stream that waits, with times; and when it went on
+  c10::Event held;  ///< hold() on the waiting stream, with times; and when that resumed
   c10::Event released;
 };
 
@@ -91,7 +91,7 @@ HostCopy::~HostCopy() = default;
 void HostCopy::reserve(const std::vector<TensorBox>& boxes) {
   const auto bytes = Writer::footprint(bytes_of(boxes)).bytes;
   if (buffer_.defined() && buffer_.numel() >= bytes) return;
-  buffer_.reset();  // the old one goes first
+  buffer_.reset();  // the old one is freed first
   try {
     buffer_ = ops::host_zeros(bytes, at::kByte, pinned_, device_of(boxes));
   } catch (const c10::Error& error) {
@@ -110,7 +110,7 @@ std::vector<TensorBox> HostCopy::begin(const std::vector<TensorBox>& boxes) {
     try {
       flight_->begin(copies, boxes);
     } catch (...) {
-      // Nothing may write to the buffer when it is used again.
+      // No copy may still write to the buffer when it is reused.
       c10::impl::VirtualGuardImpl(device.type()).synchronizeStream(flight_->stream);
       flight_.reset();
       throw;
@@ -120,7 +120,7 @@ std::vector<TensorBox> HostCopy::begin(const std::vector<TensorBox>& boxes) {
   return copies;
 }
 
-// What is in host memory and stays as it is for a while is left to finish().
+// finish() copies boxes in host memory that do not change until the update.
 void HostCopy::leave(const std::vector<TensorBox>& to, const std::vector<TensorBox>& from) {
   host_held_s_ = 0;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -136,7 +136,7 @@ void HostCopy::leave(const std::vector<TensorBox>& to, const std::vector<TensorB
 
 void HostCopy::finish() {
   {
-    const auto done = std::exchange(left_done_, std::nullopt);  // hold() goes on when this goes, by an exception too
+    const auto done = std::exchange(left_done_, std::nullopt);  // its destructor lets hold() continue
     for (const auto& [to, from] : std::exchange(left_, {})) copy_box(to, from);
   }
   if (flight_) flight_->copied.synchronize();

@@ -24,19 +24,19 @@ class HostCopy {
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
-  /// Allocates for boxes like these. Throws Error where the system does not give so much.
+  /// Allocates for boxes like these. Throws Error if the system has not that much memory.
   void reserve(const std::vector<TensorBox>& boxes);
-  /// The boxes with their data in this buffer, valid until the next call; it is all there when finish() returns. What
-  /// is on a GPU is copied on a stream of its own, behind what the current one has queued, and the current one goes on
-  /// beside it. What is in host memory is copied by finish(). Boxes that may change at any time are copied at once.
+  /// The boxes with their data in this buffer, valid until the next call and complete when finish() returns. GPU data
+  /// is copied on a side stream, after the work queued on the current stream, which continues meanwhile. finish()
+  /// copies what is in host memory. Boxes that may change at any time are copied at once.
   std::vector<TensorBox> begin(const std::vector<TensorBox>& boxes);
-  /// Copies what is left in host memory and waits for the copies from a GPU. Once behind each begin(), on any thread.
+  /// Copies boxes in host memory and waits for copies from a GPU. Called once after each begin(), on any thread.
   void finish();
-  /// Nothing that the caller does from now on, on the host or on the current stream, comes before the copies. Waits
-  /// for those of host memory; for the others the stream does.
+  /// Orders the caller's later work, on the host and on the current stream, after the copies. The host waits for those
+  /// of host memory; the stream waits for the others.
   void hold();
 
-  /// Is it known how long hold() made the GPU wait? Nothing waits here.
+  /// Is it known how long hold() made the GPU wait? Does not wait.
   bool is_settled() const;
   /// How long the host and the GPU waited in hold(), in seconds. Waits until it is known.
   double held_s() const;
@@ -49,7 +49,7 @@ class HostCopy {
   at::Tensor buffer_;                                  ///< [bytes] uint8
   std::unique_ptr<Flight> flight_;                     ///< the last copies from a GPU
   std::vector<std::pair<TensorBox, TensorBox>> left_;  ///< to, from: in host memory, for finish()
-  std::optional<std::promise<void>> left_done_;        ///< goes when finish() has copied these
+  std::optional<std::promise<void>> left_done_;        ///< released when finish() has copied these
   std::future<void> left_wait_;                        ///< for hold(); invalid: nothing to wait for
   double host_held_s_ = 0;
 };

@@ -32,13 +32,13 @@ struct Call {
 class FailureState;
 
 /// The collectives of this rank that have not ended, in a ring of fixed size: a host call ends when it returns, a
-/// device call when the event recorded behind it has passed. Writers and readers may be different threads.
+/// device call when the event recorded after it is complete. Writers and readers may be different threads.
 class CallLog {
  public:
   /// With `failure`, begin() throws as soon as the run has failed.
   explicit CallLog(std::shared_ptr<FailureState> failure = nullptr, std::size_t capacity = 256);
 
-  /// Notes the start of a call; gives the ticket for end().
+  /// Records the start of a call; returns the ticket for end().
   std::uint64_t begin(const char* operation, const std::string& group, std::string_view label, std::int64_t number);
   /// The call is over (host), or queued on the device's current stream.
   void end(std::uint64_t ticket, c10::Device device);

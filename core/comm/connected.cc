@@ -21,7 +21,7 @@
 namespace capstan::comm {
 namespace {
 
-/// The groups of a rank, for the threads that look in from outside.
+/// The groups of a rank, for access from other threads.
 class Registry {
  public:
   void add(const std::string& name, const std::vector<int>& ranks) {
@@ -54,7 +54,7 @@ class Registry {
   std::vector<std::weak_ptr<DeviceGroup>> device_groups_;
 };
 
-/// A group of one rank: Group itself does all that there is to do.
+/// A group of one rank: Group itself does all the work.
 class SingleGroup final : public Group {
  public:
   SingleGroup(std::string name, std::vector<int> ranks, c10::Device device, std::shared_ptr<CallLog> log)
@@ -139,7 +139,7 @@ class Connected final : public Communicator {
       const auto lost = [weak = std::weak_ptr(heartbeat_)](const std::string& reason) {
         if (const auto heartbeat = weak.lock()) heartbeat->find_failure(reason);
       };
-      // Gloo's own limit only ends threads that nobody waits for any more: the hang report comes first.
+      // Gloo's own limit only ends threads that no caller waits for any more: the hang report comes first.
       return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout}, *store_,
                              log_, failure_, lost);
     }
@@ -166,7 +166,7 @@ class Connected final : public Communicator {
   void report_failure(const std::string& message) override { failure_->fail({world().rank, world().host, message}); }
 
  private:
-  /// Waits for all members to come here with the same list, so that a backend is only made among the living.
+  /// Waits until all members are here with the same list, so that a backend is only made among ranks that are alive.
   void assemble(const std::string& name, const std::vector<int>& ranks) {
     std::vector<std::string> members;
     members.reserve(ranks.size());

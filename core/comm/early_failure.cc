@@ -22,12 +22,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds effort{30};          // to tell peers through a store that may not be there yet
-constexpr seconds other_attempt{120};  // a failure so much older than this process is not of its run
+constexpr seconds effort{30};          // time to tell peers through a store that may not exist yet
+constexpr seconds other_attempt{120};  // a failure that much older than this process is from another run
 
 fs::path file_of(const Rendezvous& where) { return where.file + ".failed"; }
 
-/// The first one counts: a link is never made over a file that exists.
+/// The first one wins: a hard link never replaces an existing file.
 void leave_file(const Rendezvous& where, const Failure& failure) {
   const fs::path file = file_of(where);
   std::error_code ignored;
@@ -65,7 +65,7 @@ std::optional<Failure> read_early_failure(const Rendezvous& where) {
   if (where.file.empty()) return std::nullopt;
   const fs::path file = file_of(where);
   std::error_code absent;
-  // NFS remembers that a file was absent; opening its folder makes it look again.
+  // NFS caches that a file was absent; opening its folder refreshes the cache.
   (void)fs::directory_iterator(file.parent_path(), absent);
   const auto written = fs::last_write_time(file, absent);
   const auto started = fs::last_write_time("/proc/self", absent);

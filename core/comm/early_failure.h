@@ -12,12 +12,12 @@ namespace comm {
 
 class Store;
 
-/// What a rank that failed before it connected left beside the rendezvous file; nothing where the rendezvous is an
-/// address, or when it is much older than this process and so another attempt's.
+/// The failure that a rank wrote next to the rendezvous file when it failed before connecting; nothing if the
+/// rendezvous is an address, or if the file is much older than this process and so from another attempt.
 std::optional<Failure> read_early_failure(const Rendezvous& where);
 
-/// Rank 0, where the store is: waits for those of the `size` ranks that came ("hello/r") to know of the failure
-/// ("informed/r"), no longer than `limit`.
+/// Rank 0, which runs the store: waits until those of the `size` ranks that joined ("hello/r") know of the failure
+/// ("informed/r"), for at most `limit`.
 void wait_until_informed(Store& store, int size, std::chrono::milliseconds limit);
 
 }  // namespace comm

@@ -15,17 +15,17 @@ namespace comm {
 
 /// The first thing that went wrong in a run.
 struct Failure {
-  int rank = -1;  ///< who failed; -1: nobody in particular (a collective that did not end)
+  int rank = -1;  ///< who failed; -1: no single rank (a collective that did not end)
   std::string host;
   std::string message;
 
   /// "rank 3 on node7 failed: message".
   std::string text() const;
-  /// Its first line, for all ranks but the teller.
+  /// The message's first line, for all ranks but the teller.
   std::string brief() const;
-  /// The rank that says it whole, so that it stands once in what many ranks print: the lowest that has not failed.
+  /// The rank that prints the full message, so that many ranks print it only once: the lowest that has not failed.
   int teller() const { return rank == 0 ? 1 : 0; }
-  /// For the store; parse() takes it back.
+  /// For the store; parse() reads it.
   std::string serialized() const;
   static Failure parse(std::string_view text);
 };
@@ -35,14 +35,14 @@ class FailureState {
  public:
   explicit FailureState(int rank) : rank_(rank) {}
 
-  /// The first one counts; returns whether this was it.
+  /// The first failure wins; returns whether this was it.
   bool fail(const Failure& failure);
   std::optional<Failure> failure() const;
-  /// Throws what the main thread shall see: PeerFailed, or Error when this rank itself failed.
+  /// Throws in the main thread: PeerFailed, or Error when this rank itself failed.
   void throw_if_failed();
-  /// Whether the main thread has been told.
+  /// Whether the main thread has seen it.
   bool seen() const;
-  /// Blocks until done() holds, the run has failed or `limit` has passed; wake() makes it look again.
+  /// Blocks until done() holds, the run has failed or `limit` has passed; wake() makes it check again.
   void wait(const std::function<bool()>& done, std::chrono::milliseconds limit);
   void wake();
 

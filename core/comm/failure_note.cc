@@ -22,7 +22,7 @@ FailureNote::~FailureNote() { ::close(fd_); }
 
 void FailureNote::write(int rank, const std::string& host, const std::string& message) const {
   const auto text = Failure{rank, host, message}.serialized();
-  // One page holds it: it is there as a whole, or not at all.
+  // It fits in one page: readers see all of it, or nothing.
   (void)::pwrite(fd_, text.data(), std::min<std::size_t>(text.size(), failure_note_bytes), 0);
 }
 

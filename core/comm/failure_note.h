@@ -11,7 +11,7 @@ namespace comm {
 
 inline constexpr std::size_t failure_note_bytes = 2048;
 
-/// What stands in a FailureNote, known by its file descriptor (-1: there is none); nothing while nobody died.
+/// The content of a FailureNote, by its file descriptor (-1: there is none); nothing while all ranks are alive.
 std::optional<Failure> read_failure_note(int fd);
 
 }  // namespace comm

@@ -1,5 +1,5 @@
-// CPU groups over c10d's Gloo. Data moves as bytes, so every dtype works; sums that must have one order are taken
-// here, by the function that in-process ranks use too.
+// CPU groups over c10d's Gloo. Data moves as bytes, so every dtype works; sums that must have a fixed order are
+// computed here, by the function that in-process ranks use too.
 #include "comm/gloo.h"
 
 #include <capstan/base/error.h>
@@ -49,7 +49,7 @@ std::vector<at::Tensor> pieces(const at::Tensor& flat, int n) {
   return parts;
 }
 
-/// Up to here an all-reduce in rank order gathers everything and sums: one round trip instead of two.
+/// Up to this size an all-reduce in rank order gathers everything and sums: one round trip instead of two.
 constexpr std::int64_t small_bytes = 16384;
 
 class GlooGroup final : public Group {
@@ -71,13 +71,13 @@ class GlooGroup final : public Group {
   }
 
   ~GlooGroup() override {
-    // After a failure its thread may wait for a peer that never answers, and the destructor for the thread. The
-    // process is about to end: the backend is left to it.
+    // After a failure its thread may wait for a peer that never answers, and the destructor would wait for the thread.
+    // The process is about to end, so the backend is leaked.
     if (failure_->failure()) (void)backend_.release();
   }
 
  private:
-  /// What Gloo throws is a lost connection, as a rule because a peer has ended: the first failure is what counts.
+  /// Gloo throws when a connection is lost, usually because a peer has ended: report the run's first failure instead.
   template <class F>
   auto guarded(const F& call) -> decltype(call()) {
     try {
@@ -181,8 +181,8 @@ class GlooGroup final : public Group {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
 };
 
-/// An all-reduce under way: everybody's tensor is being gathered, the sum is taken when it is waited for. Meant for
-/// the few numbers that a step's host collective carries.
+/// An all-reduce in flight: all ranks' tensors are being gathered; wait() computes the sum. Meant for the few numbers
+/// of a step's host collective.
 class GatherAndSum final : public Pending {
  public:
   GatherAndSum(GlooGroup& group, const at::Tensor& tensor, ReduceOp op)

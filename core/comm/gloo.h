@@ -31,7 +31,7 @@ struct GlooOptions {
   std::chrono::milliseconds timeout{};
 };
 
-/// Connects to the other members; all are known to be there. Calls end when the result is there or the run has
+/// Connects to the other members, which must all be there. Calls end when the result is ready or the run has
 /// failed. Connections that break without a known failure are reported through `on_lost`, which returns when the
 /// failure is known.
 std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const Store& store, std::shared_ptr<CallLog> log,

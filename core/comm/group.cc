@@ -16,8 +16,8 @@
 namespace capstan::comm {
 namespace {
 
-/// Records a call from its start to its end. When it throws, the entry stays (it is what a report names) and the
-/// error says where it happened.
+/// Records a call from its start to its end. When it throws, the entry stays, for reports, and the error says where it
+/// happened.
 template <class F>
 auto recorded(CallLog& log, const char* operation, const Group& group, std::string_view label, std::int64_t number,
               const F& call) {
@@ -39,7 +39,7 @@ auto recorded(CallLog& log, const char* operation, const Group& group, std::stri
   }
 }
 
-/// The wait is a call of its own in the log: the time between start and wait is nobody's.
+/// The log has the wait as a separate call: the time between start and wait belongs to no collective.
 class RecordedPending final : public Pending {
  public:
   RecordedPending(std::unique_ptr<Pending> pending, const Group& group, std::shared_ptr<CallLog> log, Call call)
@@ -61,7 +61,7 @@ class Finished final : public Pending {
   void wait() override {}
 };
 
-/// A host call that gains nothing from an early start.
+/// A host call that runs in wait().
 template <class Call>
 class Deferred final : public Pending {
  public:
@@ -77,8 +77,8 @@ std::unique_ptr<Pending> deferred(Call call) {
   return std::make_unique<Deferred<Call>>(std::move(call));
 }
 
-/// What was queued on a lane. Its tensors belong to the stream that waits, so that their memory can be used again as
-/// soon as that has waited. A started call that nobody waited for (something threw) is waited for at its end.
+/// A call that was queued on a side stream. Its tensors belong to the stream that waits, so that their memory can be
+/// reused as soon as that stream has waited. The destructor waits if wait() was never called (an exception).
 class Queued final : public Pending {
  public:
   Queued(c10::Device device, Mark done) : device_(device), done_(std::move(done)) {}

@@ -11,7 +11,7 @@
 namespace capstan::comm {
 namespace {
 
-constexpr std::size_t most_calls = 2;    // of one rank: the oldest, behind which the others are queued
+constexpr std::size_t most_calls = 2;    // of one rank: the oldest; the others are queued after it
 constexpr std::size_t most_places = 24;  // a line each; thousands of ranks are in few places
 
 std::string seconds_text(double seconds) { return cat(number_text(std::round(seconds * 10) / 10), " s"); }
@@ -36,7 +36,7 @@ std::vector<Line> parse(const std::string& calls) {
   return lines;
 }
 
-/// The group's call of this number is another one here.
+/// On this rank the group's call of this number is a different one.
 bool differs(const std::vector<Line>& lines, const Call& call) {
   return std::any_of(lines.begin(), lines.end(), [&](const Line& line) {
     return line.group == call.group && line.number == call.number && line.text != call.text();

@@ -9,7 +9,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// What a rank tells the others about its collectives, as text for the store.
+/// This rank's collectives, as text for the store.
 std::string describe_calls(CallLog& log);
 
 /// A rank of the run while a collective does not end.
@@ -21,8 +21,8 @@ struct Position {
 };
 
 /// Where the ranks are, in words: "all-gather 'blocks.13' of group shard, call 42, has not ended for 600 s: …", a line
-/// for those that wait in it and for each place where others are, then what follows from that. `waiting` is the call
-/// that the reporting rank waits in; ranks outside of its group are named where they are in a call themselves.
+/// for the ranks that wait in it and for each place where others are, then the conclusion. `waiting` is the call that
+/// the reporting rank waits in; ranks outside of its group are listed if they are in a call themselves.
 std::string hang_report(const Call& waiting, const std::vector<Position>& ranks);
 
 }  // namespace comm

@@ -28,8 +28,8 @@ using std::chrono::seconds;
 constexpr milliseconds tick{200};
 constexpr milliseconds beat{1000};
 constexpr milliseconds suspicious_silence{3000};  // three missed beats, once a connection has broken
-constexpr milliseconds answer_time{2000};         // for all ranks to say where they are
-constexpr milliseconds farewell{5000};            // for all ranks to read a failure while the store still lives
+constexpr milliseconds answer_time{2000};         // time for all ranks to say where they are
+constexpr milliseconds farewell{5000};            // time for all ranks to read a failure before the store ends
 const char* const goodbye = "bye";
 
 std::string alive_key(int rank) { return cat("alive/", rank); }
@@ -81,7 +81,7 @@ class Heartbeat::Loop {
     if (!suspicious_since_) suspicious_since_ = Clock::now();
     changed_.notify_all();
   }
-  /// Where all ranks were when this one became suspicious; empty when that is not known.
+  /// Where all ranks were when this one noticed the problem; empty when that is not known.
   std::string known_positions() const {
     const std::scoped_lock lock(mutex_);
     return positions_;
@@ -121,7 +121,7 @@ class Heartbeat::Loop {
     return closing() && may_leave();
   }
 
-  /// A process that was stopped (SIGSTOP, a laptop's lid) must not take its own sleep for the others' silence.
+  /// A process that was stopped (SIGSTOP, a laptop's lid) must not mistake its own pause for the others' silence.
   void forgive_own_sleep(Clock::time_point now) {
     if (now - last_step_ > 2 * beat) {
       for (Peer& peer : peers_) peer.changed = now;
@@ -173,7 +173,7 @@ class Heartbeat::Loop {
     failure_->fail({rank, setup_.hosts[static_cast<std::size_t>(rank)], message});
   }
 
-  /// Everybody says where it is when a call of this rank does not end, or a connection broke and nobody knows why.
+  /// Asks all ranks where they are if a call of this rank does not end, or a connection broke for an unknown reason.
   void watch_for_hangs() {
     const auto now = Clock::now();
     if (!hung_ && !failure_->failure()) {
@@ -270,7 +270,7 @@ void Heartbeat::close() {
   if (loop_->wait_for_end()) {
     thread_.join();
   } else {
-    thread_.detach();  // blocked in a system call on a socket that nobody answers; it owns all that it uses
+    thread_.detach();  // blocked in a system call on a socket without an answer; it owns all that it uses
   }
 }
 

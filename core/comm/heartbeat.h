@@ -19,7 +19,7 @@ class Store;
 struct HeartbeatSetup {
   World world;
   std::vector<std::string> hosts;  ///< by rank
-  bool hosts_store = false;        ///< this rank must outlive the others' goodbyes
+  bool hosts_store = false;        ///< this rank runs the store, so it must end last
   std::string store_owner;         ///< "rank 0 on node1", for the message that it is gone
   std::chrono::milliseconds silence{};
   std::chrono::milliseconds timeout{};
@@ -28,31 +28,31 @@ struct HeartbeatSetup {
   int failure_note = -1;  ///< see ConnectOptions
 };
 
-/// The thread that talks to the store: says each second that this rank lives, carries the first failure from and to
-/// the others, notices peers that fell silent (rank 0 watches all, rank 1 watches rank 0, everybody watches everybody
-/// after a connection broke) and asks all ranks where they are when a collective does not end.
+/// The thread that talks to the store: sends a heartbeat each second, publishes and receives the first failure,
+/// detects peers without a heartbeat (rank 0 watches all, rank 1 watches rank 0, all ranks watch all others after a
+/// connection broke) and asks all ranks where they are when a collective does not end.
 class Heartbeat {
  public:
   Heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
             std::shared_ptr<FailureState> failure);
-  /// Closes if that has not been done.
+  /// Closes if close() was not called.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Says goodbye, or passes the failure on, and ends the thread. Where the store lives it waits for the others.
+  /// Says goodbye, or publishes the failure, and ends the thread. The rank that runs the store waits for the others.
   void close();
   bool closing() const;
-  /// A connection broke: returns when the run's failure is known, for which silent peers are given 3 s. If nobody
-  /// turns out to be at fault, this rank fails with `reason` and where all ranks were.
+  /// A connection broke: returns when the run's failure is known; silent peers get 3 s. If no rank turns out to be at
+  /// fault, this rank fails with `reason` and where all ranks were.
   void find_failure(const std::string& reason);
-  /// Time since the store answered last.
+  /// Time since the store last answered.
   std::chrono::milliseconds unanswered() const;
 
   class Loop;
 
  private:
-  std::shared_ptr<Loop> loop_;  // shared with the thread, which is left behind when the store never answers
+  std::shared_ptr<Loop> loop_;  // shared with the thread, which is detached when the store never answers
   std::thread thread_;
 };
 

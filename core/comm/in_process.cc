@@ -1,4 +1,4 @@
-// Ranks as threads of one process. Collectives meet at a barrier, read each other's tensors, and meet again.
+// Ranks as threads of one process. A collective is a barrier, reads of the other ranks' tensors, and a second barrier.
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
@@ -19,7 +19,7 @@
 namespace capstan::comm {
 namespace {
 
-/// What a rank lays on the table for the others to read.
+/// What a rank shares for the others to read.
 struct Post {
   const char* operation = "";
   at::Tensor tensor;
@@ -28,7 +28,7 @@ struct Post {
   at::Tensor part;  // a piece of the result, made between the two barriers
 };
 
-/// The meeting point of one group.
+/// The rendezvous of one group.
 struct Table {
   std::vector<int> ranks;
   std::array<std::vector<Post>, 2> posts;  // used in turn: a fast rank posts its next call while others still read
@@ -38,8 +38,8 @@ struct Table {
   std::condition_variable changed;
 };
 
-/// What the ranks of one run share. Everything but the posts is guarded by `mutex`; a rank writes its own post
-/// before a barrier and reads the others' behind it.
+/// Shared by the ranks of one run. Everything but the posts is guarded by `mutex`; a rank writes its own post before
+/// a barrier and reads the others' after it.
 class Team {
  public:
   explicit Team(int size) : size_(size), ended_(static_cast<std::size_t>(size), false) {}
@@ -146,13 +146,13 @@ class InProcessGroup final : public Group {
 
   void meet() { team_->meet(*table_, cat("group ", name())); }
 
-  /// The end of a call: nobody reads this rank's tensor any more.
+  /// The end of a call: no rank reads this rank's tensor any more.
   void meet_and_let_go() {
     meet();
     mine().tensor.reset();
   }
 
-  /// Lays this rank's tensor on the table and waits for the others'; all must call the same.
+  /// Posts this rank's tensor and waits for the others'; all must make the same call.
   void post(const char* operation, const at::Tensor& tensor, std::int64_t agreed,
             std::vector<std::int64_t> counts = {}) {
     turn_ = 1 - turn_;
@@ -179,7 +179,7 @@ class InProcessGroup final : public Group {
 
   void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     post("all-reduce", tensor, tensor.numel());
-    // Each rank sums one piece; the pieces are copied when all have been made, and no input is read any more.
+    // Each rank sums one piece; the pieces are copied once all are computed and no input is read any more.
     const std::int64_t piece = (tensor.numel() + size() - 1) / size();
     const std::int64_t from = std::min(tensor.numel(), piece * rank());
     const std::int64_t length = std::min(tensor.numel() - from, piece);

@@ -12,30 +12,30 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// A point in a stream's work. On CPU nothing runs behind the host's back, and all of this does nothing.
+/// A CUDA event: a point in a stream's work. On CPU, where all calls are synchronous, it does nothing.
 class Mark {
  public:
-  /// Here, in the stream that is current on `device`.
+  /// Records it in the stream that is current on `device`.
   void record(c10::Device device);
-  /// What is queued on the current stream from now on starts after the point.
+  /// Work queued on the current stream from now on starts after the event.
   void wait(c10::Device device) const;
   /// The host waits.
   void synchronize() const;
   bool is_set() const { return event_ != nullptr; }
-  /// The stream has come there, as far as the host can see.
+  /// Has the stream passed it? Does not wait.
   bool is_reached() const;
 
  private:
   std::shared_ptr<c10::Event> event_;
 };
 
-/// A stream for one kind of work beside compute. Without overlap, and on CPU, it is whatever stream is current.
+/// A side stream for one kind of work next to compute. Without overlap, and on CPU, it is the current stream.
 class Lane {
  public:
   Lane(c10::Device device, bool beside, bool high_priority = true);
 
-  /// Makes the lane's stream current as long as it lives. The lane first waits for what the stream that was current
-  /// had queued, unless told not to.
+  /// Makes the side stream current for its lifetime. The side stream first waits for the work queued on the stream that
+  /// was current, unless told not to.
   class Use {
    public:
     explicit Use(const Lane& lane, bool wait_for_current = true);

@@ -25,7 +25,7 @@ class DeviceGroup : public Group {
  public:
   using Group::Group;
   ~DeviceGroup() override;
-  /// Ends what hangs on the device; called by the watch thread when the run has failed. The group is of no use
+  /// Aborts calls that hang on the device; called by the watch thread when the run has failed. The group cannot be used
   /// afterwards.
   virtual void abort() = 0;
 };

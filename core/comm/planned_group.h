@@ -10,14 +10,14 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// A group that is handed out before its ranks meet: sizes and ranks are right, so that a model can be placed on a mesh
-/// whose ranks are not there. Until it is connected each call is a bug; on the meta device, whose tensors have no
-/// values, calls do nothing.
+/// A group that exists before the rendezvous, with the right sizes and ranks: for placing a model on a mesh whose ranks
+/// do not run yet. Until it is connected every call is a bug; on the meta device, whose tensors have no values, calls
+/// do nothing.
 class PlannedGroup final : public Group {
  public:
   /// `rank` is the position in `ranks`.
   PlannedGroup(std::string name, const std::vector<int>& ranks, int rank, c10::Device device);
-  /// Makes the group of these ranks, and calls go to that from here on. All members call it, in the same order.
+  /// Makes the group of these ranks; later calls go to it. All members call it, in the same order.
   void connect(Communicator& communicator);
 
  private:
@@ -31,7 +31,7 @@ class PlannedGroup final : public Group {
   void do_barrier() override;
 };
 
-/// The same without a name, for what is never connected.
+/// The same without a name, for groups that are never connected.
 std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device);
 
 }  // namespace comm

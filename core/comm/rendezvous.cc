@@ -23,9 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds attempt{3000};       // to reach the address in a file, which may be an old one
+constexpr milliseconds attempt{3000};       // time to reach the address in a file, which may be an old one
 constexpr milliseconds look_interval{200};  // at the shared folder
-constexpr milliseconds farewell{3000};      // for the others to read why the run does not start
+constexpr milliseconds farewell{3000};      // time for the others to read why the run does not start
 
 std::string hello_key(int rank) { return cat("hello/", rank); }
 
@@ -42,7 +42,7 @@ std::vector<std::string> serving_addresses(const ConnectOptions& options) {
   return own_addresses();
 }
 
-/// The first port that is free, where the launcher reserved some.
+/// The first free port of those that the launcher reserved.
 std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address) {
   std::string taken;
   for (const int port : where.ports) {
@@ -96,7 +96,7 @@ std::string list_of(const std::vector<Address>& addresses) {
   return join(names, " or ");
 }
 
-/// One attempt at each address; null when nobody answers.
+/// One attempt at each address; null when none answers.
 std::unique_ptr<Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
                                      std::string& reached) {
   for (const Address& address : addresses) {
@@ -116,7 +116,7 @@ void throw_early_failure(const Rendezvous& where) {
   if (const auto failure = read_early_failure(where)) throw PeerFailed(failure->text(), failure->rank);
 }
 
-/// A file may be there from an attempt that died, so it is read again whenever nobody answers.
+/// A file may be left from an attempt that died, so it is read again whenever no address answers.
 std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address) {
   const auto deadline = Clock::now() + options.connect_timeout;
   const std::string& file = options.rendezvous.file;
@@ -134,7 +134,7 @@ std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address)
   }
 }
 
-/// A host may have several addresses, of which some lead nowhere.
+/// A host may have several addresses, and some may be unreachable.
 std::unique_ptr<Store> find_master(const ConnectOptions& options, std::string& address) {
   std::vector<Address> addresses;
   for (const std::string& each : resolve(options.rendezvous.host)) addresses.push_back({each, options.rendezvous.port});
@@ -173,7 +173,7 @@ std::vector<int> missing_ranks(Store& store, int size) {
   return missing;
 }
 
-/// "rank 3 on gpu08, ranks 4-7 on gpu09" where hosts are known, "ranks 3-7" where not.
+/// "rank 3 on gpu08, ranks 4-7 on gpu09" if hosts are known, "ranks 3-7" if not.
 std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   const auto host = [&hosts](int rank) {
     const auto i = static_cast<std::size_t>(rank);
@@ -202,7 +202,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
   throw Error(message, "look at the end of those ranks' output; were all of them started?");
 }
 
-/// Rank 0: another rank has failed before it connected. Those that are here hear of it through the store.
+/// Rank 0: another rank has failed before it connected. Ranks that have joined learn of it through the store.
 void pass_on_early_failure(Store& store, const ConnectOptions& options) {
   const auto from_file = read_early_failure(options.rendezvous);
   if (from_file) store.set_if_absent("failure", from_file->serialized());
@@ -212,7 +212,7 @@ void pass_on_early_failure(Store& store, const ConnectOptions& options) {
   throw PeerFailed(failure.text(), failure.rank);
 }
 
-/// Rank 0: waits for all, says every ten seconds who is missing, and tells all when they are there.
+/// Rank 0: waits for all, names missing ranks every ten seconds, and tells all when everyone has joined.
 void gather(Store& store, const ConnectOptions& options) {
   const int size = options.world.size;
   const auto start = Clock::now();
@@ -246,7 +246,7 @@ std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":
 
 namespace {
 
-/// The file that rank 0 publishes goes when all are there, or when they will not be.
+/// Rank 0's published file is removed when all have joined, or when the rendezvous fails.
 class Published {
  public:
   explicit Published(const ConnectOptions& options)
@@ -262,7 +262,7 @@ class Published {
   const std::string file_;
 };
 
-/// This rank is there. Two that say so under one number are a fault of the launch.
+/// Joins as this rank. Two processes with one rank number are a fault of the launch.
 void say_hello(Store& store, const World& world) {
   store.set(cat("alive/", world.rank), "0");
   const std::string hello = cat(world.host, '\t', Clock::now().time_since_epoch().count());
@@ -293,8 +293,8 @@ Joined join_rendezvous(const ConnectOptions& options) {
   std::string store_address;
   joined.store = open_store(options, joined.hosts_store, store_address);
   Store& store = *joined.store;
-  // Gloo's ranks must be of one address family, and the store may have answered each of them under another address:
-  // rank 0's counts.
+  // Gloo's ranks must all use one address family, but each may have reached the store under a different address: rank
+  // 0's family is used.
   constexpr auto first_address = "gloo-address";
   if (world.rank == 0) store.set(first_address, gloo_address(options, store_address));
   say_hello(store, world);

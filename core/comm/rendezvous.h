@@ -12,19 +12,19 @@ namespace comm {
 class FailureState;
 class Store;
 
-/// What a rank has when all ranks are there.
+/// The result of the rendezvous on a rank.
 struct Joined {
   std::unique_ptr<Store> store;
   std::string address;             ///< this rank's, for Gloo
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;
-  std::string where;  ///< the store, as the one who runs it knows it: "10.0.0.7:43121"
+  std::string where;  ///< the store's address, as the rank that runs it knows it: "10.0.0.7:43121"
 };
 
-/// Opens or finds the store and waits until all ranks have come. Throws Error that names those that did not.
+/// Opens or finds the store and waits until all ranks have joined. Throws Error that names those that did not.
 Joined join_rendezvous(const ConnectOptions& options);
 
-/// Waits until all keys are in the store, looking out for a failure of the run and of the store. Returns false after
+/// Waits until all keys are in the store, and throws if the run or the store fails meanwhile. Returns false after
 /// `limit`.
 bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure,
               std::chrono::milliseconds limit);

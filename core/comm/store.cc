@@ -28,13 +28,13 @@ auto guarded(const F& call) -> decltype(call()) {
   }
 }
 
-/// c10d warns with a stack trace about each connection that a dead peer closes, above the error that matters. A
-/// level that the user chose (TORCH_CPP_LOG_LEVEL) stays.
+/// c10d warns with a stack trace about each connection that a dead peer closes, which hides the actual error. A level
+/// that the user chose (TORCH_CPP_LOG_LEVEL) is kept.
 void quiet_lost_connections() {
   if (FLAGS_caffe2_log_level == c10::GLOG_WARNING) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
-/// While this lives, failed attempts to connect are not logged as errors either: the caller says it in one line.
+/// During its lifetime failed attempts to connect are not logged as errors either: the caller reports them in a line.
 class QuietAttempt {
  public:
   QuietAttempt() {

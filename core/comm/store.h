@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// The key-value store that ranks meet in (c10d's TCPStore behind a prefix). One thread per object: each thread
+/// The key-value store for the rendezvous (c10d's TCPStore with a key prefix). One thread per object: each thread
 /// that talks to the store has its own clone(), because a call may block the connection. Every call throws Error
 /// when the store does not answer.
 class Store {
@@ -34,7 +34,7 @@ class Store {
   std::vector<std::string> get(const std::vector<std::string>& keys);
   /// Whether all of them exist.
   bool has(const std::vector<std::string>& keys);
-  /// Sets the key unless it exists; the value that stands there now.
+  /// Sets the key unless it exists; returns its value now.
   std::string set_if_absent(const std::string& key, const std::string& value);
 
   struct Handle;  ///< c10d's object, in store_handle.h

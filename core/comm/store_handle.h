@@ -1,5 +1,5 @@
 #pragma once
-// The one place where c10d's store shows: included by the files that make c10d backends from it.
+// The one header that exposes c10d's store: for the files that make c10d backends from it.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -10,7 +10,7 @@ namespace comm {
 
 struct Store::Handle {
   c10::intrusive_ptr<c10d::TCPStore> server;  ///< what knows the port; null in a clone
-  c10::intrusive_ptr<c10d::Store> store;      ///< behind the prefix
+  c10::intrusive_ptr<c10d::Store> store;      ///< with the prefix
 };
 
 }  // namespace comm

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds look_every{100};
-constexpr std::chrono::seconds clean_up{30};  // for a main thread that has seen the failure and winds up
+constexpr std::chrono::seconds clean_up{30};  // time for a main thread that has seen the failure and is ending
 
 }  // namespace
 
@@ -66,19 +66,19 @@ void Watch::run() {
     }
   }
   const auto failure = failure_->failure();
-  if (failure && !failed) announce(*failure);  // it came while the main thread wound up
+  if (failure && !failed) announce(*failure);  // it came while the main thread was ending
 }
 
 void Watch::announce(const Failure& failure) {
   if (failure.rank == setup_.rank) return;  // the main thread prints it itself
   const bool tells = failure.teller() == setup_.rank;
   if (!tells) log::error(cat("first error: ", failure.brief()));
-  // What is no error is in the rank's log file only.
+  // Messages below error level go to the rank's log file only.
   const auto level = tells ? log::Level::error : log::Level::debug;
   log::write(level, cat("first error: ", failure.text()));
   std::set<std::string> groups;
   for (const Call& call : log_->in_flight()) {
-    if (!groups.insert(call.group).second) continue;  // the oldest of a group is the one that the others wait behind
+    if (!groups.insert(call.group).second) continue;  // the others of a group wait for its oldest call
     log::write(level, cat("rank ", setup_.rank, " was in ", call.text(), ", for ",
                           number_text(std::round(call.seconds() * 10) / 10), " s"));
   }

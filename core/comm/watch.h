@@ -25,9 +25,9 @@ struct WatchSetup {
   std::function<void(const std::string& first_error)> on_stuck;
 };
 
-/// The thread that acts on a failure and never talks to anybody, so that nothing can block it: it logs the first
-/// error (whole on one rank, else its first line) and what this rank was doing, and calls on_stuck when the main thread
-/// does not notice. It also notices that the store itself fell silent.
+/// The thread that acts on a failure. It never communicates, so nothing can block it: it logs the first error (in full
+/// on one rank, else its first line) and what this rank was doing, and calls on_stuck if the main thread does not
+/// react. It also detects that the store itself stopped answering.
 class Watch {
  public:
   Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,

@@ -42,7 +42,7 @@ class Merger {
   std::vector<Section> sections;
 
  private:
-  // Another program's key is said with what it is here.
+  // For another program's key the message names our option.
   bool refuse_foreign(const Item& item) {
     const auto name = join(item.path, ".");
     const auto* key = item.value ? foreign::find(name) : nullptr;
@@ -50,7 +50,7 @@ class Merger {
     return key != nullptr;
   }
 
-  // Its children are passed over: one diagnostic says it for all of them.
+  // Its children are skipped: one diagnostic covers all of them.
   void refuse_top(const Item& item) {
     const auto& top = item.path[0];
     const bool is_override = item.origin.layer == Origin::Layer::command_line;
@@ -73,7 +73,7 @@ class Merger {
                      unknown_table_fix(top, names));
   }
 
-  // Core knows no plugin by name: what is like no table may be one.
+  // Core knows no plugin by name: a name that is like no table may be a plugin.
   static std::string unknown_table_fix(const std::string& top, const std::vector<std::string>& names) {
     auto near = suggestion(top, names);
     if (!nearest_name(top, names).empty()) return near;
@@ -94,7 +94,7 @@ class Merger {
     return sections.emplace_back(Section{path, item.origin, {}});
   }
 
-  // A value replaces a table of that name and a table a value, as any later layer does.
+  // Later layers win: a value replaces a table of that name, and a table a value.
   static void set(Section& section, const Item& item, std::size_t depth) {
     const auto key = join({item.path.begin() + static_cast<std::ptrdiff_t>(depth), item.path.end()}, ".");
     auto& entries = section.entries;

@@ -7,9 +7,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace config {
 
-/// The choice that was meant by another program's word for it: in other letters ("FULL_SHARD"), with more words in
-/// front of or behind it ("backward_post", "bf16-mixed"), with fewer ("hybrid"), else mistyped. Empty: none is near, or
-/// several are.
+/// The choice that another program's word means: in other letters ("FULL_SHARD"), with more words before or after
+/// it ("backward_post", "bf16-mixed"), with fewer words ("hybrid"), else mistyped. Empty: none is near, or several
+/// are.
 std::string nearest_choice(const std::string& typed, const std::vector<std::string>& choices);
 
 }  // namespace config

@@ -28,7 +28,7 @@ bool is_known(const Schema& schema, const Entry& entry) {
          std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); });
 }
 
-// `more`: what the table takes besides.
+// `more`: other keys that the table accepts.
 void say_unknown(const Schema& schema, const Section& section, const std::vector<std::string>& more,
                  Diagnostics& diagnostics) {
   for (const auto& entry : section.entries) {
@@ -46,7 +46,7 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
   }
 }
 
-// The entry that decides this option: of the highest layer that has one. Null: nobody set it.
+// The entry that decides this option: of the highest layer that has one. Null: it is not set.
 const Entry* winner(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
   const Entry* best = nullptr;
   for (const auto& entry : section.entries) {
@@ -87,7 +87,7 @@ std::optional<Value> as_list(const Value& value) {
   return as<List, List>(value);
 }
 
-// What is typed on a command line for a string is that string, though it may read as a number.
+// A string option's value on the command line is taken as typed, even if it could be read as a number.
 std::optional<Value> as_string(const Entry& entry) {
   const bool is_scalar = entry.value.index() < Value(std::string()).index();
   if (entry.origin.layer == Origin::Layer::command_line && is_scalar && !entry.text.empty()) return entry.text;
@@ -129,14 +129,14 @@ std::string wanted_text(Type type) {
   return (type == Type::integer ? "an " : "a ") + type_text(type);
 }
 
-// Is it what a list of this type has several of?
+// Is it a single element of a list of this type?
 bool is_element(Type list, const Entry& alone) {
   return (list == Type::strings && convert(Type::string, alone)) ||
          (list == Type::integers && convert(Type::integer, alone)) ||
          (list == Type::numbers && convert(Type::number, alone));
 }
 
-// How the value would have to be written, where that can be guessed.
+// How the value should be written, if that can be guessed.
 std::string type_fix(const OptionSpec& spec, const Value& value) {
   const auto text = value_text(value);
   if (spec.type == Type::string && value.index() < Value(std::string()).index()) return cat("write \"", text, "\"");
@@ -215,7 +215,7 @@ Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics
     return out;
   }
   if (auto fault = limit_fault(spec, *value)) {
-    // A model's own file says what the model is: another word there would not make it another model.
+    // A model's own file describes the model: changing a value there would not change the model.
     if (entry->origin.layer == Origin::Layer::model_file && !spec.choices.empty()) {
       fault->second = cat("such models are not supported; ", full_name(section, spec.key),
                           " in the configuration wins over the file");

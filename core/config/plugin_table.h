@@ -8,12 +8,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace config {
 
-/// What the host itself reads from the table of a plugin, and the rest, which is the plugin's.
+/// The host's own options in the table of a plugin, and the rest, which are the plugin's.
 struct PluginTable {
   std::string name;         ///< the plugin's, "fsdp"; empty when the table names none
   std::string path;         ///< its file, absolute; empty = the host searches for it
-  bool enabled = true;      ///< false: as if the table were not there
-  std::string where;        ///< what names the plugin, for a diagnostic
+  bool enabled = true;      ///< false: as if there were no such table
+  std::string where;        ///< where the plugin is named, for a diagnostic
   Section section;          ///< without the host's own options
   std::vector<Entry> host;  ///< the host's own options with their values, for to_toml()
 };
@@ -26,8 +26,8 @@ PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
 /// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
 const Schema& host_options(const std::string& kind);
 
-/// Says which options of a plugin's table its schema does not know, each with what may be meant, of the schema or of
-/// `more` (the host's own, which are taken out already), and takes them out.
+/// Removes the options of a plugin's table that its schema does not know and reports each with the nearest name, of
+/// the schema or of `more` (the host's own, which are removed already).
 void refuse_unknown(Section& section, const Schema& schema, const std::vector<std::string>& more,
                     Diagnostics& diagnostics);
 

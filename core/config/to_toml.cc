@@ -9,7 +9,7 @@
 namespace capstan::config {
 namespace {
 
-// "strategy.fsdp", with each part quoted that TOML would not take bare.
+// "strategy.fsdp", with each part quoted that is not a bare key in TOML.
 std::string key_text(const std::string& dotted) {
   std::vector<std::string> parts;
   for (const auto& part : split(dotted, '.')) {

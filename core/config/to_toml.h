@@ -14,7 +14,7 @@ struct ResolvedTable {
   std::vector<Resolved> options;  ///< in the order of the schema; those that are not set are left out
 };
 
-/// A configuration that loads back to the same values from any folder: paths are absolute. A comment behind each
+/// A configuration that loads back to the same values from any folder: paths are absolute. A comment after each
 /// value that is not a default says where it came from.
 std::string to_toml(const std::vector<ResolvedTable>& tables);
 

@@ -73,7 +73,7 @@ class Walker {
     }
   }
 
-  // The node that stands at the path.
+  // The node at the path.
   void visit(const toml::node& node) {
     if (const auto* table = node.as_table()) {
       items.push_back({path_, std::nullopt, table->empty(), origin_});
@@ -93,7 +93,7 @@ class Walker {
   Diagnostics& diagnostics_;
 };
 
-// A file of the same folder that may have been meant.
+// A file of the same folder with a similar name.
 std::string nearest_file(const std::filesystem::path& file) {
   std::vector<std::string> names;
   std::error_code ignored;

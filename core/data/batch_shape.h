@@ -32,7 +32,7 @@ struct BatchOption {
   std::string where;  ///< the file and line that set it
 };
 
-/// Any two of the three sizes fix the third. With fewer than two, what is missing is taken in this order:
+/// Any two of the three sizes determine the third. With fewer than two, defaults are used in this order:
 /// accumulation = 1, then micro_batch = 1. Sizes that don't fit each other or the data-parallel size become a
 /// diagnostic with the arithmetic and the nearest values that fit; the result is then meaningless.
 BatchShape resolve_batch(BatchOption micro_batch, BatchOption accumulation, BatchOption global_batch,

@@ -14,19 +14,19 @@ namespace data {
 struct PlanRequest {
   std::int64_t samples = 0;  ///< of the training split
   std::int64_t global_batch = 1;
-  std::optional<std::int64_t> epochs;     ///< with both, the run ends
+  std::optional<std::int64_t> epochs;     ///< if both are set, the run ends
   std::optional<std::int64_t> max_steps;  ///< at whichever comes first
   bool drop_last = false;  ///< an epoch's last incomplete batch: false = filled with empty slots, true = left out
   bool shuffle = true;
   std::uint64_t seed = 0;
-  std::string where_samples;  ///< where the configuration names the data
+  std::string where_samples;  ///< where the configuration sets the data
   std::string where_batch;    ///< … and the global batch
   std::string where_length;   ///< … and max_steps or epochs
 };
 
-/// How many steps a run takes and where each stands. A run's cursor is its number of steps done and nothing else:
-/// every function here takes any step, in any order. A plan that was not made (a job that does not train has none) has
-/// no epochs: to ask where its steps stand is a bug, and throws as one.
+/// How many steps a run takes and to which epoch each belongs. A run's cursor is only its number of steps done: every
+/// function here takes any step, in any order. A default-made plan (of a job that does not train) has no epochs: asking
+/// it about a step is a bug, and throws std::logic_error.
 struct Plan {
   std::int64_t samples = 0;
   std::int64_t global_batch = 1;
@@ -35,17 +35,17 @@ struct Plan {
   bool shuffle = true;
   std::uint64_t seed = 0;
 
-  /// Samples that an epoch visits: all of them, or with drop_last those of its whole batches.
+  /// Samples that an epoch visits: all of them, or with drop_last those of its full batches.
   std::int64_t samples_per_epoch() const;
   std::int64_t epoch_of(std::int64_t step) const;
-  /// Whether so many steps are whole epochs.
+  /// Whether so many steps are complete epochs.
   bool ends_epoch(std::int64_t steps_done) const;
   /// Samples seen in the first `steps_done` steps, empty slots not counted.
   std::int64_t consumed(std::int64_t steps_done) const;
   double epoch_progress(std::int64_t steps_done) const;
 };
 
-/// Faults (no samples, no whole batch under drop_last, neither epochs nor max_steps) are added to `diagnostics`;
+/// Faults (no samples, no full batch under drop_last, neither epochs nor max_steps) are added to `diagnostics`;
 /// the plan is then empty (steps = 0).
 Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics);
 
@@ -62,7 +62,7 @@ struct Slot {
 class Batches {
  public:
   explicit Batches(const Plan& plan) : plan_(plan) {}
-  /// The global_batch slots of a step. Empty slots only stand at the end of an epoch's last batch.
+  /// The global_batch slots of a step. Empty slots only occur at the end of an epoch's last batch.
   std::vector<Slot> slots(std::int64_t step);
   const Plan& plan() const { return plan_; }
 

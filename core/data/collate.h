@@ -12,7 +12,7 @@ namespace data {
 /// The label of a position that bears no loss (as in PyTorch's cross entropy).
 inline constexpr std::int64_t ignored_label = -100;
 
-/// Where a sample stands in a batch.
+/// Where a sample is in a batch.
 struct Document {
   std::int64_t row = 0;
   std::int64_t begin = 0;   ///< its first column
@@ -23,8 +23,8 @@ struct Document {
 /// A micro-batch in host memory. Matrices are rows x cols, row-major.
 ///
 /// A sample of T tokens gives T-1 positions: position t reads token t and predicts token t+1, so its label is
-/// token t+1 where that one is a target, else ignored_label. Positions behind a row's length hold the padding id and
-/// no label; under causal attention they change nothing before them. A packed row holds several samples, one behind
+/// token t+1 if that one is a target, else ignored_label. Positions after a row's length hold the padding id and no
+/// label; under causal attention they change nothing before them. A packed row holds several samples, one after
 /// another.
 struct HostBatch {
   std::int64_t rows = 0;
@@ -41,7 +41,7 @@ struct HostBatch {
   std::int64_t padded_tokens() const { return rows * cols; }
 };
 
-/// One row to be: no sample = an empty row, all padding and without a target.
+/// One row to collate: no sample = an empty row, all padding and without a target.
 struct Row {
   const Sample* sample = nullptr;
   std::int64_t id = -1;
@@ -53,14 +53,14 @@ struct Padding {
   std::optional<std::int64_t> fixed_length = std::nullopt;  ///< cols whatever the samples; `multiple` is then not used
 };
 
-/// What fills rows up: the tokenizer's pad id, else its end id, else 0. Its positions never bear loss.
+/// The id that pads rows: the tokenizer's pad id, else its end id, else 0. Its positions never bear loss.
 std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer);
 
-/// Puts samples side by side. cols is the longest row's positions (at least 1). Throws Error for a sample whose
+/// Puts each sample into a row. cols is the longest row's positions (at least 1). Throws Error for a sample whose
 /// is_target is not as long as its tokens, and for one with more positions than fixed_length.
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding);
 
-/// Puts samples one behind another into rows of at most `capacity` positions (or the longest sample's, if that is
+/// Puts samples one after another into rows of at most `capacity` positions (or the longest sample's, if that is
 /// more): longest first, each into the first row with room for it. The same loss as collate's in fewer positions. Empty
 /// rows are left out; cols is the fullest row's, rounded up to `padding.multiple`; `padding.fixed_length` is not used.
 HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity);

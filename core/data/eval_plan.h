@@ -7,7 +7,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// Spreads the evaluation samples over the data coordinates: each sample stands in exactly one row, and every
+/// Spreads the evaluation samples over the data coordinates: each sample is in exactly one row, and every
 /// coordinate runs the same number of batches of the same number of rows, whatever is left over.
 struct EvalPlan {
   std::int64_t samples = 0;

@@ -23,7 +23,7 @@ namespace {
 // and the checksum of each. The head has those of the table, and of itself with the key: no byte is without one.
 //
 // A sample: five u32 (tokens, prompt length, bytes of the id, references, bytes of those), i32 tokens, a byte per token
-// that says whether it is a target, the id, then each reference behind its u32 length.
+// that says whether it is a target, the id, then each reference after its u32 length.
 struct Head {
   std::array<char, 8> magic{'c', 'a', 'p', 's', 't', 'o', 'k', '2'};
   std::uint64_t key_bytes = 0;
@@ -39,7 +39,7 @@ std::uint64_t sum_of(std::string_view bytes) {
   return xxh64(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
 }
 
-std::uint64_t hash_of(std::string_view text) {  // FNV-1a; the whole key stands in the file
+std::uint64_t hash_of(std::string_view text) {  // FNV-1a; the full key is in the file
   std::uint64_t hash = 0xCBF29CE484222325U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
   return hash;
@@ -73,7 +73,7 @@ std::string record_of(const Sample& sample) {
   return out + sample.id + references;
 }
 
-// Takes a record apart; every step says whether there is that much of it.
+// Parses a record; every step says whether enough bytes are left.
 class Record {
  public:
   explicit Record(std::string_view bytes) : bytes_(bytes) {}
@@ -138,7 +138,7 @@ std::uint64_t head_sum(Head head, std::string_view key) {
 class Mapped {
  public:
   explicit Mapped(const std::filesystem::path& path) : file_(path) {}
-  // What is wrong with the head, the key or the table of a file of this key; empty: nothing. No sample is looked at.
+  // What is wrong with the head, the key or the table of a file of this key; empty: nothing. Samples are not checked.
   std::string fault(const TokenCache& cache) {
     Record record(bytes());
     std::string_view key;
@@ -153,7 +153,7 @@ class Mapped {
     return {};
   }
   std::uint64_t samples() const { return head_.samples; }
-  // Only of a file without such a fault. False: the sample's bytes are not what was written.
+  // Only for a file without such a fault. False: the sample's bytes are damaged.
   bool read(std::uint64_t sample, std::string_view& record) const {
     const auto begin = number(sample);
     const auto end = number(sample + 1);
@@ -191,7 +191,7 @@ class CachedSource final : public DataSource {
       fail(cat("sample ", index, " is not what was written"));
     return sample;
   }
-  // Its tokens depend on more than the file's key says.
+  // Its tokens depend on more than the file's key.
   Sample question(std::int64_t index, std::int64_t most) const override { return source_->question(index, most); }
   monitor::Values score(const Sample& sample, const std::string& text) const override {
     return source_->score(sample, text);
@@ -219,7 +219,7 @@ TokenCache token_cache(const std::filesystem::path& folder, const std::string& n
   return {folder / file.str(), std::move(key)};
 }
 
-// Goes through a file that is there.
+// Verifies an existing file.
 class TokenCacheCheck {
  public:
   TokenCacheCheck(const TokenCache& cache, std::uint64_t samples) : mapped_(cache.file), fault_(mapped_.fault(cache)) {
@@ -262,7 +262,7 @@ void TokenCacheBuilder::write(const std::string& bytes) {
 
 void TokenCacheBuilder::begin() {
   std::error_code ignored;
-  std::filesystem::create_directories(cache_.file.parent_path(), ignored);  // what is wrong shows when it is written
+  std::filesystem::create_directories(cache_.file.parent_path(), ignored);  // errors show when it is written
   unfinished_ = cache_.file.string() + cat(".", std::random_device()());    // nodes may share the folder
   out_.open(unfinished_, std::ios::binary | std::ios::trunc);
   std::string head;
@@ -293,7 +293,7 @@ void TokenCacheBuilder::finish() {
   unfinished_.clear();
 }
 
-// True when there is nothing left to verify: the file is whole, or is to be made.
+// True when there is nothing left to verify: the file is complete, or must be made.
 bool TokenCacheBuilder::verify(std::chrono::steady_clock::time_point until) {
   constexpr std::int64_t between_looks = 256;  // at the clock
   while (check_->fault().empty() && done_ < source_->size()) {

@@ -21,7 +21,7 @@ DeepSpeedKey at_most(double most, DeepSpeedKey key) {
   return key;
 }
 
-// Its "auto", where Hugging Face writes one, says no more than its values do.
+// An "auto" of Hugging Face for the whole table adds nothing to the values in it.
 DeepSpeedKey ignored(std::string path, JsonType type, std::string why) {
   return {std::move(path), type, Take::ignored, {}, std::move(why), true};
 }

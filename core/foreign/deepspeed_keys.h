@@ -12,13 +12,13 @@ namespace foreign {
 enum class Take {
   copied,        ///< the same value
   ignored,       ///< no option of ours; `why` says why none is needed
-  required,      ///< no option of ours, and only the value `required` is what we do
+  required,      ///< no option of ours, and only the value `required` is supported
   adamw,         ///< an optimizer's name
   precision,     ///< an `enabled`: train.precision
   loss_scale,    ///< 0: dynamic
   scale_power,   ///< n: 2^n
   betas,         ///< Adam's two decay rates
-  dtype,         ///< what travels between ranks: "fp32", "fp16" or "bf16", in any letters
+  dtype,         ///< dtype of communication: "fp32", "fp16" or "bf16", in any letters
   schedule,      ///< a scheduler's name
   offload,       ///< a device: "none" or "cpu"
   offload_flag,  ///< true: "cpu"
@@ -32,7 +32,7 @@ struct DeepSpeedKey {
   JsonType type = JsonType::anything;
   Take take = Take::ignored;
   std::string ours = {};      ///< "strategy.zero.stage"; empty where there is none
-  std::string why = {};       ///< why it is ignored, or what is to be known of it; may be empty
+  std::string why = {};       ///< why it is ignored, or a note about it; may be empty
   bool may_be_auto = false;   ///< "auto" leaves our option out
   double least = 0;           ///< numbers are at least this
   std::string required = {};  ///< for Take::required, as JSON

@@ -51,12 +51,12 @@ const std::vector<Key>& keys() {
 
 const Key* find(const std::string& typed) {
   const auto name = lower(typed);
-  // As it was typed, then without the tables in front of it; in the same letters first.
+  // As typed, then without the tables before it; exact letters first.
   for (auto rest = typed; !rest.empty();) {
     const Key* near = nullptr;
     for (const auto& key : keys()) {
       if (key.key == rest) return &key;
-      // In a table "rank" is no environment's RANK, which nobody needs.
+      // "rank" in a table does not mean the environment variable RANK.
       const bool is_other = key.ours.empty() && rest != typed;
       if (!near && !is_other && lower(key.key) == lower(rest)) near = &key;
     }
@@ -64,7 +64,7 @@ const Key* find(const std::string& typed) {
     const auto dot = rest.find('.');
     rest = dot == std::string::npos ? "" : rest.substr(dot + 1);
   }
-  // The end of a key that stands in a table there, if it can be one thing only.
+  // The last part of a key that is in a table there, if it is unambiguous.
   std::vector<const Key*> found;
   for (const auto& key : keys()) {
     const bool in_table = key.key.find('.') != std::string::npos;

@@ -12,7 +12,7 @@ struct Key {
   std::string program;  ///< "TrainingArguments"; one of programs()
   std::string key;      ///< "per_device_train_batch_size", "trainer.max_steps", "BATCH_SIZE"
   std::string ours;     ///< "train.micro_batch"; empty where none is needed
-  std::string why;      ///< what is to be known of it, or why none is needed; may be empty where there is one
+  std::string why;      ///< a note about it, or why none is needed; may be empty if there is one
 };
 
 /// The programs whose keys are known, in the order of docs/from-the-workshop.md.
@@ -21,7 +21,7 @@ const std::vector<std::string>& programs();
 const std::vector<Key>& keys();
 
 /// The key that somebody meant who typed this name, dotted or not ("train.gradient_accumulation_steps", "BATCH_SIZE",
-/// "trainer.max_steps"); a table in front may be ours. Null when it is nobody's, or could be several things.
+/// "trainer.max_steps"); a table before it may be ours. Null when no program has it, or it could be several things.
 const Key* find(const std::string& typed);
 
 /// Does a table of this name belong to another program ("trainer", "zero_optimization")? Its program, or "".

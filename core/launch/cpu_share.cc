@@ -40,7 +40,7 @@ std::optional<double> quota_of(const fs::path& folder) {
   return {};
 }
 
-/// The least of a group and those around it.
+/// The minimum of a group and its ancestors.
 std::optional<double> quota_above(const fs::path& top, const std::string& path) {
   std::optional<double> least;
   auto folder = (top / path.substr(std::min<std::size_t>(1, path.size()))).lexically_normal();
@@ -76,7 +76,7 @@ std::string numa_nodes(const std::vector<int>& cpus, const fs::path& root) {
   return cpu_list(nodes);
 }
 
-/// OMP_NUM_THREADS, of which a list's first number counts here.
+/// OMP_NUM_THREADS; of a list the first number is used.
 std::optional<int> asked_threads(const Environment& env) {
   const auto text = env("OMP_NUM_THREADS");
   if (!text || text->empty()) return std::nullopt;

@@ -14,24 +14,24 @@ namespace launch {
 std::vector<int> own_cpus();
 
 /// CPUs that the process's control group (v2 or v1; containers and SLURM set them) lets it use at a time, rounded up; 0
-/// where it sets no limit. `root` is where /proc and /sys are looked for.
+/// if it sets no limit. `root` is the folder that contains proc and sys.
 int cpu_quota(const std::filesystem::path& root = "/");
 
 /// A rank's part of its node's CPUs.
 struct CpuShare {
   int threads = 1;    ///< for ATen
   std::string mask;   ///< "0-7,16-23"
-  std::string nodes;  ///< the NUMA nodes of the mask: "0", "0-1"; "" where the kernel says nothing
+  std::string nodes;  ///< the NUMA nodes of the mask: "0", "0-1"; "" if unknown
   std::vector<std::string> warnings;
 };
 
-/// What the allocation gives: OMP_NUM_THREADS where it is set; else the CPUs of the mask, of the control group's quota
-/// and of SLURM_CPUS_PER_TASK, whichever is least; a mask that the ranks of a node share is divided among them. Throws
+/// This rank's share: OMP_NUM_THREADS if it is set; else the minimum of the mask's CPUs, the control group's quota and
+/// SLURM_CPUS_PER_TASK; a mask that the ranks of a node share is divided among them. Throws
 /// Error for an OMP_NUM_THREADS that is no number.
 CpuShare cpu_share(const Environment& env, const Launch& launch, const std::vector<int>& cpus, int quota,
                    const std::filesystem::path& root = "/");
 
-/// A warning for an optimizer whose state is offloaded to the host, where too few threads update it; else "".
+/// A warning if optimizer state is offloaded to the host and too few threads update it; else "".
 std::string offload_warning(const Launch& launch, int threads);
 
 /// {0, 1, 2, 7} -> "0-2,7".

@@ -25,7 +25,7 @@ fs::path find_in(const std::vector<fs::path>& folders, const std::string& name) 
   return {};
 }
 
-/// libcudnn.so.9 opens libcudnn_ops.so.9 and others: all that lie beside it.
+/// libcudnn.so.9 opens libcudnn_ops.so.9 and others: all that are in its folder.
 std::vector<std::string> with_cudnn_parts(std::vector<std::string> names, const std::vector<fs::path>& folders) {
   const auto needed = names;
   for (const std::string& name : needed) {

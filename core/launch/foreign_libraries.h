@@ -15,11 +15,11 @@ struct ForeignLibrary {
 };
 
 /// Looks for cudart, cuDNN (all of its parts, which it opens by name itself) and NCCL. `library` is libtorch_cuda.so:
-/// what it needs and where it looks for it are read from the file. Where it carries a DT_RPATH, which the loader tries
-/// before LD_LIBRARY_PATH, only cuDNN's parts can still be mixed.
+/// its dependencies and search path are read from the file. If it has a DT_RPATH, which the loader tries before
+/// LD_LIBRARY_PATH, only cuDNN's parts can still be mixed.
 std::vector<ForeignLibrary> foreign_libraries(const std::filesystem::path& library, const std::string& ld_library_path);
 
-/// The same for what was read.
+/// The same for these values.
 struct LibraryNeeds {
   std::vector<std::string> names;              ///< "libcudart.so.13"
   std::vector<std::filesystem::path> folders;  ///< $ORIGIN resolved

@@ -1,4 +1,4 @@
-// NVML, asked by name as the driver is: a machine without it can run this.
+// NVML, loaded by name like the driver: a machine without it can run this.
 #include <capstan/base/text.h>
 
 #include <dlfcn.h>

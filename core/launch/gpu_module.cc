@@ -49,7 +49,7 @@ int cuda_major(const fs::path& module) {
               "run tools/setup --cuda, or set device = \"cpu\"");
 }
 
-/// NCCL's own watchdog would end the process behind our back; what the user set stays.
+/// Turns off NCCL's own watchdog, which would end the process before our report; values set by the user are kept.
 void tame_nccl_watchdog() {
   for (const auto& [name, value] :
        {std::pair{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}, std::pair{"TORCH_NCCL_ENABLE_MONITORING", "0"},

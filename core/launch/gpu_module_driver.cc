@@ -1,4 +1,4 @@
-// The driver's own library, asked by name: a machine without CUDA can run this.
+// The driver's own library, loaded by name: a machine without CUDA can run this.
 #include <capstan/base/text.h>
 
 #include <dlfcn.h>

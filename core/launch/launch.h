@@ -20,43 +20,43 @@ Environment process_environment();
 /// A fixed one, for tests.
 Environment environment(std::map<std::string, std::string> variables);
 
-/// What SLURM gave to each node of a step, as far as it says; 0: not said.
+/// What SLURM allocated on each node of a step; 0: unknown.
 struct Allocation {
   int gpus_on_node = 0;
   int cpus_on_node = 0;
   int cpus_per_task = 0;
-  bool gpus_per_task = false;  ///< --gpus-per-task: each task sees its own alone
+  bool gpus_per_task = false;  ///< --gpus-per-task: each task sees only its own
 };
 
 /// What the environment says about who this process is.
 struct Launch {
   comm::World world;
-  std::string host;                   ///< MASTER_ADDR, where it counts; else empty
+  std::string host;                   ///< MASTER_ADDR, if it is used; else empty
   int port = 0;                       ///< MASTER_PORT
   bool store_exists = false;          ///< torchrun's agent or `capstan run -n` runs the store
   std::string key = "run";            ///< tells jobs, steps and restarts apart: "4711.0.2"
-  std::vector<std::string> nodes;     ///< the step's hosts, where known
-  std::vector<std::string> hosts;     ///< of each rank, where known
+  std::vector<std::string> nodes;     ///< the step's hosts, if known
+  std::vector<std::string> hosts;     ///< of each rank, if known
   std::vector<int> ports;             ///< that SLURM reserved for the step (--resv-ports)
   std::vector<int> tasks;             ///< srun's tasks on each node
   std::optional<Allocation> slurm;    ///< inside a step of srun's
-  bool spawned = false;               ///< by a task of srun's that started the ranks of its node
-  int failure_note = -1;              ///< where that task says that one of them died (comm::FailureNote)
-  bool in_slurm = false;              ///< in a job, whoever started this process
+  bool spawned = false;               ///< started by a task of srun's that starts the ranks of its node
+  int failure_note = -1;              ///< in which that task says that one of them died (comm::FailureNote)
+  bool in_slurm = false;              ///< in a job, whatever started this process
   std::string home;                   ///< $HOME
   std::vector<std::string> warnings;  ///< to be logged by rank 0
 
-  /// Where this launch's ranks meet. `folder`, which all nodes share, takes the file in which rank 0 publishes the
-  /// address, where no MASTER_ADDR is given.
+  /// The rendezvous of this launch's ranks. `folder`, which all nodes share, is for the file in which rank 0 publishes
+  /// the address if there is no MASTER_ADDR.
   comm::Rendezvous rendezvous(const std::filesystem::path& folder) const;
 };
 
-/// Finds out who started this process. In order: torchrun (known by what it alone sets, also inside srun),
+/// Finds out who started this process. In order: torchrun (known by variables that only it sets, also inside srun),
 /// `capstan run -n` itself, OpenMPI's mpirun, srun (by SLURM_STEP_ID); otherwise it runs alone. Throws Error for
 /// variables that contradict each other.
 Launch read_launch(const Environment& env);
 
-/// SLURM's layout of tasks, judged before anything is started: throws Error with the `#SBATCH` line to change when the
+/// Checks SLURM's layout of tasks before anything is started: throws Error with the `#SBATCH` line to change when the
 /// nodes' numbers of tasks differ.
 void check_tasks(const Launch& launch);
 

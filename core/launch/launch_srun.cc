@@ -1,4 +1,4 @@
-// What SLURM says about a step's tasks and nodes.
+// A step's tasks and nodes, from SLURM's variables.
 #include <algorithm>
 #include <cstdlib>
 
@@ -18,7 +18,7 @@ std::vector<int> expand_tasks(const std::string& list) {
   return tasks;
 }
 
-/// "21000-21003,21010" -> each of them; nothing where SLURM reserved none.
+/// "21000-21003,21010" -> each of them; nothing if SLURM reserved none.
 std::vector<int> expand_ports(const std::string& list) {
   std::vector<int> ports;
   for (const std::string& part : split(list, ',')) {
@@ -69,7 +69,7 @@ void warn_of_stale(const Reader& env, Launch& launch) {
                                 " set but srun started this program: ignored (remove the export from the job script)"));
 }
 
-/// Ranks that one task of srun's a node has started: they are numbered node after node.
+/// Ranks that one srun task per node has started: they are numbered node after node.
 void read_spawned(const Reader& env, Launch& launch) {
   comm::World& world = launch.world;
   launch.spawned = true;

@@ -56,7 +56,7 @@ class Descriptor {
   int fd_;
 };
 
-/// Signals arrive as data while this lives; the old mask comes back with its end.
+/// During its lifetime signals arrive as data; its destructor restores the old mask.
 class SignalInbox {
  public:
   SignalInbox() {
@@ -85,13 +85,13 @@ class SignalInbox {
   Descriptor fd_;
 };
 
-/// One of a rank's output streams: whole lines go on to ours, behind the rank's name.
+/// One of a rank's output streams: complete lines are passed to ours, after the rank's name.
 class Stream {
  public:
   Stream(int rank, Descriptor from, int to) : prefix_(cat("[rank ", rank, "] ")), from_(std::move(from)), to_(to) {}
 
   int fd() const { return from_.get(); }
-  /// Passes on what is there; at the end of the stream also an unfinished line.
+  /// Passes on complete lines; at the end of the stream also an unfinished one.
   void pump() {
     std::array<char, 65536> buffer{};
     for (;;) {
@@ -175,7 +175,7 @@ struct LocalRank {
 /// The ranks of one run on this host, from their start to their end.
 class LocalRanks {
  public:
-  /// With `of_step` they are ranks of a step of srun's, and meet where that says.
+  /// With `of_step` they are ranks of a step of srun's, and use its rendezvous.
   LocalRanks(int n, int first_rank, bool of_step, std::string host, const std::vector<std::string>& arguments,
              std::chrono::milliseconds grace, std::vector<int> orderly)
       : grace_(grace), orderly_(std::move(orderly)), first_rank_(first_rank), host_(std::move(host)) {
@@ -257,7 +257,7 @@ class LocalRanks {
   void read_signals() {
     while (const auto info = inbox_.next()) {
       const int signal = static_cast<int>(info->ssi_signo);
-      // What the terminal sends, it has sent to the ranks too.
+      // The terminal sends its signals to the ranks too.
       if (signal != SIGCHLD && info->ssi_code != SI_KERNEL) send(signal);
     }
   }

@@ -12,7 +12,7 @@ namespace launch {
 
 struct Rank;
 
-/// What rank 0 says of each rank.
+/// What rank 0 prints about each rank.
 struct RankRow {
   std::string host;
   std::string gpu;  ///< describe_gpu(); empty on CPU
@@ -35,14 +35,14 @@ struct Connections {
   Variables variables;
 };
 
-/// One line on the connections and one a rank.
+/// One line on the connections and one for each rank.
 std::string start_text(const Connections& connections, const std::vector<RankRow>& rows);
 /// The same as JSON, for the run's folder.
 std::string start_json(const Connections& connections, const std::vector<RankRow>& rows);
 
 /// Every rank's row; refuses two ranks on one GPU. Collective.
 std::vector<RankRow> meet_all(const Rank& rank);
-/// Rank 0 prints start_text() where there are several ranks.
+/// Rank 0 prints start_text() if there are several ranks.
 void print_start_table(const Rank& rank);
 /// Rank 0 writes start_json() to launch.json in the run's folder.
 void record_start(const Rank& rank, const std::filesystem::path& folder);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* note = "slurm-job";
 
-// "4711", or "4711_3" of an array: what stays the same when a job is queued again.
+// "4711", or "4711_3" of an array: stays the same when a job is requeued.
 std::string job_name(const Environment& env) {
   if (const auto array = env("SLURM_ARRAY_JOB_ID")) return cat(*array, "_", env("SLURM_ARRAY_TASK_ID").value_or(""));
   return env("SLURM_JOB_ID").value_or("");
@@ -56,7 +56,7 @@ struct Found {
   bool same_command = false;
   bool same_step = false;
 
-  // The step tells runs of one command apart. Of several that fit alike, the last: the job was queued again before the
+  // The step tells runs of one command apart. Of several that fit equally, the last: the job was requeued before the
   // others could save.
   auto rank() const {
     const auto name = folder.filename().string();
@@ -64,7 +64,7 @@ struct Found {
   }
 };
 
-// Of <dir>/<name>, <name>-2, … the one that this command began; else any that this job did, which is then not its own.
+// Of <dir>/<name>, <name>-2, … the one that this command began; else any that this job began, which is then another's.
 Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& name) {
   Found found;
   std::optional<FileError> unreadable;
@@ -83,7 +83,7 @@ Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& n
     const Found one{path, lines[2] == mine.command, lines[1] == "step " + mine.step};
     if (found.folder.empty() || found.rank() < one.rank()) found = one;
   }
-  // The one that cannot be read may be the one: a new run beside it would begin from nothing.
+  // The folder that cannot be read may be this run's: a new run would start from the beginning.
   if (unreadable && !found.same_command) {
     unreadable->add_context("looking for the run that this job began before it was queued again");
     throw FileError(*unreadable);

@@ -17,16 +17,16 @@ struct Command {
   std::vector<std::string> overrides;
 };
 
-/// Leaves in the run's folder which command of which SLURM job began it, for find_restarted(). Nothing outside of
-/// SLURM.
+/// Records in the run's folder which command of which SLURM job began it, for find_restarted(). Does nothing outside
+/// of SLURM.
 void note_job(const Environment& env, const Command& command, const std::filesystem::path& run_folder);
 
-/// What a job that SLURM put back into the queue adds to its command line, so that it goes on with the run that this
-/// command began, whatever number that run's folder has behind its name: run.name and checkpoint.resume. A script may
-/// hold several commands: each finds its own run, by its words, and by its step's number where words are the same.
-/// Nothing on a job's first start, for runs that save no checkpoints, and where this command left no run. A
-/// checkpoint.resume that names a folder stays until the run has a checkpoint of its own. Throws FileError where the
-/// run may be one that cannot be read.
+/// What a requeued SLURM job adds to its command line to resume the run that this command began, whatever number that
+/// run's folder has after its name: run.name and checkpoint.resume. A script may have several commands: each finds its
+/// own run by its arguments, and by its step's number if arguments are the same. Nothing on a job's first start, for
+/// runs that save no checkpoints, and if this command left no run. A checkpoint.resume that names a folder is kept
+/// until the run has a checkpoint of its own. Throws FileError if the run's folder may be one that cannot be
+/// read.
 std::vector<std::string> find_restarted(const Environment& env, const setup::RunOptions& run,
                                         const setup::CheckpointOptions& checkpoint, const Command& command);
 

@@ -30,11 +30,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// Once, in words, instead of by each of the ranks that would have none.
+/// Reports a missing GPU once, in words, instead of on each rank.
 void check_enough_gpus(const Early& early, int ranks, const char* option) {
   if (early.run.device == "cpu") return;
   const auto gpus = static_cast<int>(ask_driver().gpus.size());
-  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks say what is wrong
+  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks report the error
   throw Error(cat(option, " ", ranks, " asks for ", ranks, " ranks, one GPU each, but this machine shows ", gpus,
                   gpus == 1 ? " GPU" : " GPUs"),
               cat("use -n ", gpus, ", or set run.device=cpu"));
@@ -51,7 +51,7 @@ void set_variable(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
 }
 
-/// "auto" is cuda where the driver shows a GPU.
+/// "auto" is cuda if the driver shows a GPU.
 Device open_device(const Launch& launch, const Early& early, const std::string& cache, const Environment& env) {
   Device device;
   const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !ask_driver().gpus.empty());
@@ -75,7 +75,7 @@ comm::ConnectOptions connect_options(const Launch& launch, const Early& early, c
   options.connect_timeout = milliseconds(early.comm.connect_timeout_s);
   options.timeout = milliseconds(early.comm.timeout_s);
   options.silence = milliseconds(early.comm.silence_s);
-  options.on_stuck = [](const std::string&) {  // it is said already
+  options.on_stuck = [](const std::string&) {  // it is printed already
     std::_Exit(static_cast<int>(ExitCode::peer_failed));
   };
   return options;
@@ -92,7 +92,7 @@ void say_warnings(const Rank& rank) {
   for (const auto& warning : preflight::folder_warnings(folders, rank.launch.home)) log::warning(warning);
 }
 
-// What this rank was about when another failed. The first error itself is comm's to say.
+// What this rank was doing when another failed. comm reports the first error itself.
 void say_where(const comm::PeerFailed& failure, const Rank& rank) {
   const int own = rank.launch.world.rank;
   log::debug(failure.what());
@@ -100,8 +100,8 @@ void say_where(const comm::PeerFailed& failure, const Rank& rank) {
   for (const auto& context : failure.context()) log::error(cat("rank ", own, " ended while ", context));
 }
 
-// Ends a rank of a run that failed. Its model is not taken apart: freeing what a hanging collective still uses can
-// wait for ever. The goodbye lets rank 0, where the store may be, wait for peers that still read the first error.
+// Ends a rank of a failed run. Its model is not destroyed: freeing memory that a hanging collective still uses can
+// wait for ever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
 [[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
   static constexpr std::chrono::seconds patience{3};
   std::thread([code] {
@@ -195,7 +195,7 @@ Rank start_rank(const Launch& launch, const Early& early, const Environment& env
 int run_as_rank(const RunArguments& arguments, const Environment& env, const std::function<int(Rank&)>& body) {
   // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
   std::signal(SIGPIPE, SIG_IGN);
-  // So must be a file that has grown to the limit of ulimit -f.
+  // The same for a file that has grown to the limit of ulimit -f.
   std::signal(SIGXFSZ, SIG_IGN);
   const auto launch = read_launch(env);
   const auto early = read_early(arguments);
@@ -214,7 +214,7 @@ int run_as_rank(const RunArguments& arguments, const Environment& env, const std
     say_where(failure, rank);
     end_failed_rank(std::move(rank.communicator), static_cast<int>(ExitCode::peer_failed));
   } catch (std::exception& error) {
-    rank.communicator->report_failure(error.what());  // its receivers learn the rank beside it
+    rank.communicator->report_failure(error.what());  // the rank is sent along with it
     const auto& world = launch.world;
     auto* own = dynamic_cast<Error*>(&error);
     if (own && world.size > 1) own->add_context(cat("running as rank ", world.rank, " of ", world.size));

@@ -31,8 +31,8 @@ struct RunArguments {
   std::string weights;  ///< folder of a run's weights, see setup::JobRequest
 };
 
-/// What connecting needs of the configuration. Faults are not judged here: that comes when all ranks are connected, so
-/// that all of them end with the same words.
+/// The configuration's options for connecting. Faults are reported later, when all ranks are connected, so that all of
+/// them end with the same message.
 struct Early {
   setup::RunOptions run;
   setup::CommOptions comm;
@@ -40,23 +40,23 @@ struct Early {
   setup::CheckpointOptions checkpoint;
   std::string precision;  ///< train.precision
 
-  /// The exit code of a run that a signal stops, before and after its ranks have met.
+  /// The exit code of a run that a signal stops, before and after the rendezvous.
   int stop_code() const;
 };
 Early read_early(const RunArguments& arguments);
 
-/// Whether this process only starts ranks, and what became of them: -n outside of any launcher; --spawn-local in a task
-/// that srun started alone on its node, by default one rank a GPU. Throws Error where that makes no sense. Returns
-/// nothing in a process that is a rank itself.
+/// If this process only starts ranks: starts them and returns their exit code. That is -n outside of any launcher, or
+/// --spawn-local in a task that srun started alone on its node, by default one rank per GPU. Throws Error if that makes
+/// no sense. Returns nothing in a process that is a rank itself.
 std::optional<int> start_local_ranks(const Launch& launch, const Early& early, const RunArguments& arguments);
 
-/// Where this rank computes: settled, and the GPU module opened, before ATen is used for the first time.
+/// Decides this rank's device and opens the GPU module, before ATen is used for the first time.
 struct Device {
   std::string name = "cpu";
   GpuModule gpu;
 };
 
-/// A rank that has met its peers.
+/// A rank that is connected to its peers.
 struct Rank {
   Launch launch;
   Early early;
@@ -70,13 +70,13 @@ struct Rank {
   bool first() const { return launch.world.rank == 0; }
 };
 
-/// Opens the device, sets ATen's threads and what NCCL reads from the environment, and meets the peers. A rank that
+/// Opens the device, sets ATen's threads and NCCL's environment variables, and connects to the peers. A rank that
 /// fails before it has connected tells the others, whose start_rank() then throws PeerFailed.
 Rank start_rank(const Launch& launch, const Early& early, const Environment& env);
 
-/// A command of all ranks: starts local ones where the command line says so, else starts this one and runs `body`. What
-/// the body or a peer throws is told to all, printed once, and becomes the exit code; a rank that fails ends here
-/// without taking apart what hanging collectives may still use. What the body keeps for longer must outlive the call.
+/// A command of all ranks: starts local ones if the command line says so, else starts this one and runs `body`. An
+/// exception of the body or of a peer is sent to all ranks, printed once, and becomes the exit code; a rank that fails
+/// ends here without destroying what hanging collectives may still use. What the body keeps must outlive the call.
 int run_as_rank(const RunArguments& arguments, const Environment& env, const std::function<int(Rank&)>& body);
 
 }  // namespace launch

@@ -38,7 +38,7 @@ extern "C" void on_signal(int signal) {
   errno = before;
 }
 
-/// What a program prints, if it ends well within the limit. It is killed otherwise.
+/// A program's output, if it succeeds within the limit; otherwise it is killed.
 std::optional<std::string> output_of(std::vector<std::string> words, std::chrono::seconds limit) {
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());

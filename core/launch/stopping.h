@@ -11,19 +11,19 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace launch {
 
-/// From here on SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 end the process at once, with the exit code that goes with them:
-/// until ranks have met there is nothing to save, and nobody to agree with. SIGCONT, which SLURM sends beside SIGTERM,
-/// does nothing to a process that runs.
+/// From now on SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 end the process at once, with their exit codes: before the
+/// rendezvous there is nothing to save, and no rank to agree with. SIGCONT, which SLURM sends with SIGTERM, does
+/// nothing to a running process.
 void catch_signals(int requeue_exit_code);
 
-/// From here on they only ask; a third SIGINT ends the process. What they ask is the process's one Stop.
+/// From now on they only request a stop, in the process's one Stop; a third SIGINT ends the process.
 train::Stop& ask_on_signals();
 
-/// Seconds that squeue's %L says are left: "1-02:03:04", "3:04", "59"; nothing for "UNLIMITED" and the like.
+/// Seconds left according to squeue's %L: "1-02:03:04", "3:04", "59"; nothing for "UNLIMITED" and the like.
 std::optional<double> seconds_left(const std::string& text);
 
 /// When SLURM ends this job: from SLURM_JOB_END_TIME, else by asking squeue, for at most 10 s. Nothing outside of
-/// SLURM, without a time limit, or where squeue is missing, as in many containers.
+/// SLURM, without a time limit, or if squeue is missing, as in many containers.
 std::optional<train::Stop::Clock::time_point> job_deadline(const Environment& env);
 
 /// How all ranks of a run that was stopped end it.
@@ -32,14 +32,14 @@ struct Ending {
   std::string message;  ///< for rank 0 to print
 };
 
-/// What a stopped run is like when its ranks settle how to end.
+/// A stopped run's state when its ranks agree on how to end.
 struct StoppedRun {
   std::string when;        ///< "after step 12", "while loading the model"
-  bool resumable = false;  ///< a later start goes on where this one ends
+  bool resumable = false;  ///< a later start resumes where this one ends
   int requeue_exit_code = 0;
 };
 
-/// Settled over all ranks, of which any may have got the signal. A collective.
+/// Agreed over all ranks, any of which may have got the signal. A collective.
 Ending end_stopped(const StoppedRun& run, const train::Stop& stop, comm::Communicator& communicator);
 
 }  // namespace launch

@@ -122,7 +122,7 @@ Requests settle(const MeshSpec& spec, Diagnostics& diagnostics) {
   return settled;
 }
 
-// The axes that hold the model once between them.
+// The axes over which one copy of the model is split.
 struct Split {
   std::optional<std::int64_t> ranks = 1;  // none: more than can be counted
   std::vector<std::string> factors;       // "tp 2"

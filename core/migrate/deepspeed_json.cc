@@ -68,7 +68,7 @@ Value plain_value(const Json& value, JsonType type) {
   return value.get<std::string>();
 }
 
-// nlohmann keeps the last of two keys that are alike.
+// nlohmann keeps the last of two equal keys.
 Json parse_deepspeed(const std::string& file, const std::string& text, Diagnostics& faults) {
   std::vector<std::set<std::string>> open;
   const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {

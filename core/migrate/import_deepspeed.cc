@@ -31,7 +31,7 @@ std::string limits_of(const DeepSpeedKey& key) {
   return config::limits_text(spec);
 }
 
-// What one file says, in our options.
+// One file, translated to our options.
 class Import {
  public:
   explicit Import(std::string file) : file_(std::move(file)) {}
@@ -40,7 +40,7 @@ class Import {
     if (!json.is_object()) throw Error("it holds no JSON object", "give a DeepSpeed configuration", file_);
     walk(json, "");
   }
-  /// What DeepSpeed does where the file says nothing, and what contradicts itself.
+  /// DeepSpeed's defaults for absent keys, and contradictions.
   void finish();
   ImportedConfig result() const;
   Diagnostics faults;
@@ -70,7 +70,7 @@ class Import {
   void fault(const std::string& path, const std::string& what, const std::string& fix) {
     faults.add(file_, path + " " + what, fix);
   }
-  // The value of an option that is set; nothing where it is absent or "auto".
+  // The value of an option that is set; nothing if it is absent or "auto".
   template <class T>
   std::optional<T> get(const std::string& ours) const {
     const auto found = settings_.find(ours);
@@ -271,7 +271,7 @@ void Import::finish_loss_scale(bool fp16) {
   }
 }
 
-// What a scheduler does where its parameters are absent.
+// A scheduler's defaults for absent parameters.
 void Import::finish_schedule() {
   if (scheduler_.empty()) return;
   set_default("optimizer.warmup_steps", std::int64_t{1000}, "DeepSpeed's default");
@@ -284,7 +284,7 @@ void Import::finish_schedule() {
   }
 }
 
-// WarmupDecayLR goes up to a rate of its own; so did WarmupLR before DeepSpeed let it take the optimizer's.
+// WarmupDecayLR warms up to a rate of its own; so did WarmupLR before DeepSpeed let it use the optimizer's.
 void Import::finish_peak() {
   if (scheduler_ == "WarmupCosineLR" || seen_.contains("scheduler.params.warmup_max_lr")) return;
   constexpr double theirs = 1e-3;

@@ -8,14 +8,14 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace migrate {
 
-/// A DeepSpeed configuration in our words.
+/// A DeepSpeed configuration, translated.
 struct ImportedConfig {
-  std::string toml;                ///< [train], [optimizer], [strategy.zero]; what was left out stands in comments
+  std::string toml;                ///< [train], [optimizer], [strategy.zero]; comments name what was left out
   std::vector<std::string> notes;  ///< "zero_optimization.reduce_scatter is not taken over: always so"
 };
 
 /// Translates a DeepSpeed configuration. `file` is the name that messages use. Throws Error with every fault: text
-/// that is no JSON (with its line), unknown and repeated keys, values of the wrong type, what Capstan does not do.
+/// that is no JSON (with its line), unknown and repeated keys, values of the wrong type, unsupported features.
 ImportedConfig import_deepspeed(const std::string& file, const std::string& json);
 
 }  // namespace migrate

@@ -83,7 +83,7 @@ struct Pointers {
   }
 }
 
-// Past the caches: nothing reads the copy but the GPU, and a line that is only written need not be read before.
+// Non-temporal stores: only the GPU reads the copy, and they avoid reading a cache line before writing it.
 void store(std::uint16_t* out, const std::uint16_t* in, std::int64_t n) {
 #if defined(__SSE2__)
   constexpr std::int64_t at_once = 8;

@@ -18,8 +18,8 @@ struct AdamwStep {
 
 /// Updates `master`, `exp_avg` and `exp_avg_sq` ([n] float32 in host memory, contiguous) from `grad` ([n] float32,
 /// bfloat16 or half; only read), and writes the new master to `copy` ([n] bfloat16 or half; or undefined), all in one
-/// pass over memory, on ATen's intra-op threads. Elements are independent and rounded alike wherever they stand, on
-/// any processor.
+/// pass over memory, on ATen's intra-op threads. Elements are independent and rounded alike at any index and on any
+/// processor.
 ///
 /// Its own kernel because an offloaded update is bound by the host's memory: ATen's fused AdamW writes the scaled
 /// gradient back and reads float32 gradients only, and the copy takes a second pass with read-for-ownership. Traffic a

@@ -21,7 +21,7 @@ at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent,
   return out;
 }
 
-/// What backward needs: which way the rows went.
+/// What backward needs: where forward sent the rows.
 struct Way : torch::CustomClassHolder {
   std::shared_ptr<const BoundGroup> bound;
   Counts sent;

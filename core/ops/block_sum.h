@@ -1,5 +1,5 @@
 #pragma once
-// The order of summation that norm.h promises, as the CPU and the CUDA kernel both take it.
+// The order of summation that norm.h promises, for both the CPU and the CUDA kernel.
 #include <capstan/ops/philox.h>
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 
 namespace capstan::ops {
 
-/// From an element's place in a contiguous box to its flat index in the logical tensor that the box was cut from.
-/// The innermost stride is 1: `run()` neighbours of the box are neighbours of the whole.
+/// Maps an element's index in a contiguous box to its flat index in the logical tensor of which the box is a slice.
+/// The innermost stride is 1: `run()` neighbours of the box are neighbours in the logical tensor.
 struct BoxIndex {
   static constexpr int max_dims = 8;
   int dims = 0;
@@ -24,7 +24,7 @@ struct BoxIndex {
   }
   CAPSTAN_HOST_DEVICE std::int64_t run() const { return size[dims - 1]; }
 
-  /// Whether each `count` elements from a multiple of `count` on are as many of the whole, also from a multiple on.
+  /// Whether each aligned group of `count` elements is an aligned group of `count` elements of the logical tensor.
   bool aligned(std::int64_t count) const {
     bool yes = base % count == 0 && run() % count == 0;
     for (int dim = 0; dim + 1 < dims; ++dim) {

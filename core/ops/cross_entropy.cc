@@ -13,7 +13,7 @@ using torch::autograd::variable_list;
 
 bool is_16_bit(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-/// The chunks of one call: what they read, and what they add to.
+/// The chunks of one call: what they read, and what they accumulate into.
 class Chunks {
  public:
   Chunks(const at::Tensor& hidden, const at::Tensor& weight, const std::optional<VocabularyPart>& part,
@@ -72,8 +72,8 @@ class Chunks {
  private:
   /// Where each row's label is among this rank's logits.
   struct Target {
-    at::Tensor column;     ///< [rows, 1]; any where the label is elsewhere or none
-    at::Tensor elsewhere;  ///< [rows, 1] bool: another rank has it; undefined: nowhere else
+    at::Tensor column;     ///< [rows, 1]; arbitrary if the label is on another rank or ignored
+    at::Tensor elsewhere;  ///< [rows, 1] bool: another rank has it; undefined: none has
   };
   Target target_of(const at::Tensor& labels) const {
     if (!part_) return {labels.clamp_min(0).unsqueeze(1), {}};
@@ -86,7 +86,7 @@ class Chunks {
     if (part_) part_->group->all_reduce(numbers, op, part_->label);
   }
 
-  /// What the products read: 16-bit numbers as they are where the device multiplies them into float32 (CUDA's tensor
+  /// The input of the products: 16-bit numbers as they are if the device accumulates them in float32 (CUDA's tensor
   /// cores), else widened, which gives the same products.
   at::Tensor operand(const at::Tensor& x) const { return x.is_cpu() ? x.to(sum_type_) : x; }
   bool widening() const { return in_16_bits_ && !hidden_.is_cpu(); }
@@ -122,7 +122,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& labels, std::int64_t chunk_rows, bool gradients,
                             const std::optional<VocabularyPart>& part) {
-    // Counting the targets would wait for a GPU, and costs nothing on CPU: there only their rows are computed.
+    // Counting the targets would wait for a GPU, but costs nothing on CPU: so only the CPU skips rows without a target.
     at::Tensor rows;
     if (hidden.is_cpu()) {
       rows = labels.ne(ignored_label).nonzero().squeeze(1);
@@ -130,7 +130,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor used = rows.defined() ? hidden.index_select(0, rows) : hidden;
     const at::Tensor targets = rows.defined() ? labels.index_select(0, rows) : labels;
     Chunks chunks(used, weight, part, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
-    // Without memory one chunk is as good as all.
+    // On the meta device one chunk is enough.
     const std::int64_t total = hidden.is_meta() ? std::min(chunk_rows, used.size(0)) : used.size(0);
     for (std::int64_t begin = 0; begin < total; begin += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, total - begin);

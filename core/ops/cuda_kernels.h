@@ -16,13 +16,13 @@ enum class FloatType : int { float64, float32, bfloat16, half };
 void fill_normal(void* out, FloatType type, std::int64_t numel, const BoxIndex& box, double mean, double std,
                  PhiloxKey key, CUstream_st* stream);
 
-/// The step as a number, or where on the device it stands.
+/// The step as a number, or its address on the device.
 struct DropoutStep {
   std::int64_t value;
-  const std::int64_t* device;  ///< null: value counts
+  const std::int64_t* device;  ///< null: value is used
 };
 
-/// `batch` rows of `row` elements, each row the box of its sample's whole row.
+/// `batch` rows of `row` elements, each row a box of its sample's full row.
 struct DropoutShape {
   std::int64_t batch;
   std::int64_t row;
@@ -59,7 +59,7 @@ struct RotaryFrequencies {
   double value[capacity];
 };
 
-/// See rotary. `out` is contiguous; `inverse` turns back.
+/// See rotary. `out` is contiguous; `inverse` rotates back.
 void rotary(void* out, const void* x, FloatType type, const std::int64_t* positions, const RotaryShape& shape,
             const RotaryFrequencies& frequencies, bool inverse, CUstream_st* stream);
 

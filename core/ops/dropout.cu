@@ -18,7 +18,7 @@ struct alignas(dropout_lanes * sizeof(T)) Quad {
   T value[dropout_lanes];
 };
 
-/// Each thread four neighbours that share a block; a row of thread blocks for each row of x.
+/// Each thread computes four neighbours that share a block; a row of thread blocks for each row of x.
 template <class T>
 __global__ void drop_quads(Quad<T>* out, const Quad<T>* x, DropoutShape shape, DropoutRule rule, DropoutStep step,
                            const std::int64_t* samples) {
@@ -39,7 +39,7 @@ __global__ void drop_quads(Quad<T>* out, const Quad<T>* x, DropoutShape shape, D
   }
 }
 
-/// Each thread one element, for rows whose runs begin or end inside a block.
+/// Each thread computes one element, for rows whose runs begin or end inside a block.
 template <class T>
 __global__ void drop_single(T* out, const T* x, DropoutShape shape, DropoutRule rule, DropoutStep step,
                             const std::int64_t* samples) {

@@ -5,10 +5,10 @@ namespace {
 
 constexpr int threads = 256;
 
-/// out[i] = mean + std * normal. The type is looked at here: the numbers cost more than that, and a kernel a type would
-/// take long to compile.
+/// out[i] = mean + std * normal. The type is a run-time branch: that is cheap next to the numbers, and a kernel per
+/// type would take long to compile.
 __device__ void put(void* out, FloatType type, std::int64_t i, double mean, double std, double normal) {
-  // No fused multiply-add: CPU rounds the product, and the values shall be the same.
+  // No fused multiply-add: CPU rounds the product, and the values must be the same.
   const double value = __dadd_rn(mean, __dmul_rn(std, normal));
   const auto single = static_cast<float>(value);
   switch (type) {
@@ -27,7 +27,7 @@ __device__ void put(void* out, FloatType type, std::int64_t i, double mean, doub
   }
 }
 
-/// Each thread two neighbours that share a block.
+/// Each thread computes two neighbours that share a block.
 __global__ void fill_pairs(void* out, FloatType type, std::int64_t numel, BoxIndex box, double mean, double std,
                            PhiloxKey key) {
   const std::int64_t stride = std::int64_t{gridDim.x} * threads * 2;
@@ -40,7 +40,7 @@ __global__ void fill_pairs(void* out, FloatType type, std::int64_t numel, BoxInd
   }
 }
 
-/// Each thread one element, for boxes whose runs begin or end inside a block.
+/// Each thread computes one element, for boxes whose runs begin or end inside a block.
 __global__ void fill_single(void* out, FloatType type, std::int64_t numel, BoxIndex box, double mean, double std,
                             PhiloxKey key) {
   const std::int64_t stride = std::int64_t{gridDim.x} * threads;

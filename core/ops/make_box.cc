@@ -7,7 +7,7 @@ namespace {
 
 void append(BoxIndex& box, std::int64_t size, std::int64_t stride) {
   const int last = box.dims - 1;
-  if (last >= 0 && box.size[last] == 1) {  // an index that is always 0 says nothing
+  if (last >= 0 && box.size[last] == 1) {  // a dimension of size 1 needs no index
     box.size[last] = size;
     box.stride[last] = stride;
   } else if (last >= 0 && box.stride[last] == size * stride) {

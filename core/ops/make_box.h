@@ -7,8 +7,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// The box of `size` elements from `offset` on in a contiguous tensor of `shape`; dimensions that lie side by side in
-/// both are merged, so a whole tensor has one. Asserts that the box lies inside and has 1 to 8 dimensions left.
+/// The box of `size` elements from `offset` on in a contiguous tensor of `shape`; dimensions that are contiguous in
+/// both are merged, so a full tensor has one. Asserts that the box is inside and has 1 to 8 dimensions left.
 BoxIndex make_box(at::IntArrayRef size, at::IntArrayRef shape, at::IntArrayRef offset);
 
 }  // namespace ops

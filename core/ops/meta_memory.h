@@ -10,8 +10,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
 /// Counts the memory that tensors of the meta device would take on a GPU: in blocks of 512 bytes, as CUDA's caching
-/// allocator hands memory out. It stands in for the process's allocator of that device, which has no memory, from its
-/// making to its end: one at a time, while no other thread makes meta tensors. Tensors may outlive it.
+/// allocator does. During its lifetime it replaces the process's allocator of the meta device: one at a time, while no
+/// other thread makes meta tensors. Tensors may outlive it.
 class MetaMemory {
  public:
   MetaMemory();
@@ -19,13 +19,13 @@ class MetaMemory {
   MetaMemory(const MetaMemory&) = delete;
   MetaMemory& operator=(const MetaMemory&) = delete;
 
-  /// Memory beside that of tensors; negative: given back.
+  /// Adds memory that is not a tensor's; negative: frees it.
   void add(std::int64_t bytes);
-  /// Bytes that are there.
+  /// Bytes allocated now.
   std::int64_t now() const;
-  /// The most that was there at once.
+  /// The peak of allocated bytes.
   std::int64_t peak() const;
-  /// Called whenever the peak rises, when it has.
+  /// Called after each rise of the peak.
   void set_on_peak(std::function<void()> on_peak);
 
  private:

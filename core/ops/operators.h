@@ -12,7 +12,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// A Philox key as the dispatcher carries it.
+/// A Philox key as the dispatcher passes it.
 inline std::int64_t key_bits(PhiloxKey key) {
   return static_cast<std::int64_t>(std::uint64_t{key.word[1]} << 32 | key.word[0]);
 }

@@ -21,12 +21,12 @@ Bound bind(std::shared_ptr<comm::Group> group, const std::string& label) {
 /// How x becomes what the product reads, carried through an autograd context.
 struct Entry : torch::CustomClassHolder {
   Bound bound;
-  std::optional<std::int64_t> dim;  ///< x is cut along it; absent: x is whole
+  std::optional<std::int64_t> dim;  ///< x is sharded along it; absent: x is replicated
   std::int64_t full = 0;
   bool has_bias = false;
 };
 
-/// The gradient of what the product read on its way to x's: started when made.
+/// The collective from the gradient of the product's input to that of x: the constructor starts it.
 class ToInput {
  public:
   ToInput(const Entry& entry, const at::Tensor& gradient) {
@@ -65,7 +65,7 @@ class OverlappedFunction : public torch::autograd::Function<OverlappedFunction> 
     return at::linear(input, weight, bias);
   }
 
-  // The products and sums are the ones that autograd has for at::linear.
+  // The same products and sums as autograd's for at::linear.
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto entry = c10::static_intrusive_pointer_cast<Entry>(ctx->saved_data["entry"].toCapsule());
     const auto saved = ctx->get_saved_variables();

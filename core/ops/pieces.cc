@@ -52,7 +52,7 @@ at::Tensor cut(const comm::Group& group, const at::Tensor& x, std::int64_t dim) 
   return x.narrow(dim, piece.begin, piece.length).clone(at::MemoryFormat::Contiguous);
 }
 
-// Every piece but the last ones is full, so the padding of the gathered pieces all lies behind `full`.
+// Every piece but the last ones is full, so all padding of the gathered pieces comes after `full`.
 at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::int64_t full,
                   std::string_view label) {
   CAPSTAN_ASSERT(x.size(dim) == piece_of(full, group.size(), group.rank()).length);

@@ -14,12 +14,12 @@ namespace capstan::ops {
 at::Tensor sum_over(comm::Group& group, const at::Tensor& x, std::string_view label);
 /// This rank's piece of `dim`, a copy.
 at::Tensor cut(const comm::Group& group, const at::Tensor& x, std::int64_t dim);
-/// The pieces of `dim`, `full` elements in all, side by side.
+/// The pieces of `dim`, `full` elements in all, concatenated.
 at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::int64_t full, std::string_view label);
 /// This rank's piece of `dim` of the sum over ranks.
 at::Tensor reduce_pieces(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label);
 
-/// reduce_pieces() in two parts: started when made.
+/// reduce_pieces() in two parts: the constructor starts it.
 class StartedReduction {
  public:
   StartedReduction(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label);

@@ -2,7 +2,7 @@
 
 namespace capstan::ops {
 
-/// A drawn number in the tensor's dtype. The float32 rounding comes first, so that every narrower dtype holds the
+/// A drawn number in the tensor's dtype. It is rounded to float32 first, so that every narrower dtype holds the
 /// rounding of the same number.
 template <class T>
 T rounded(double value) {

@@ -1,5 +1,5 @@
-// Shape rules for operators of ATen that models use and whose own are written in Python: with them a model runs on the
-// meta device, where tensors have shapes and no memory. They answer for a GPU: what its kernels keep and return.
+// Shape rules for ATen operators whose own rules are written in Python: with them a model runs on the meta device,
+// where tensors have shapes and no memory. They describe the GPU's kernels: what these keep and return.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -92,8 +92,8 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor&, const at
   return {wanted[0] ? at::empty(x.sizes(), x.options()) : at::Tensor(), like(weight, wanted[1])};
 }
 
-// The fused kernels (cuDNN's, flash attention's): they keep their inputs, the output and a number a query; backward
-// adds up the gradient of the queries in float32. Heads lie as the inputs' do, side by side in each position.
+// The fused kernels (cuDNN's, flash attention's): they keep their inputs, the output and a number per query; backward
+// accumulates the gradient of the queries in float32. As in the inputs, the heads of a position are contiguous.
 class Attention : public torch::autograd::Function<Attention> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {

@@ -8,7 +8,7 @@
 namespace capstan::ops {
 namespace {
 
-/// Gate and up in the dtype that the products are taken in.
+/// Gate and up in the dtype of the products.
 struct Halves {
   at::Tensor gate, up;
   explicit Halves(const at::Tensor& x) {

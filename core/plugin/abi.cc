@@ -47,7 +47,7 @@ class ElfFile {
     return header;
   }
 
-  // The text of Capstan's note among the notes of this segment; empty when it is not there.
+  // The text of Capstan's note among the notes of this segment; empty if there is none.
   std::string note(const GElf_Phdr& segment) const {
     const auto type = segment.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR;
     Elf_Data* data =

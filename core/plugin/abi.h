@@ -10,8 +10,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// What host and plugin must share exactly, since C++ objects pass between them: "sdk=1 cxx=gcc12 … torch=2.11.0".
-/// tools/cmake/CapstanPlugin.cmake makes it, and the note that carries it in each plugin.
+/// What host and plugin must have in common, since C++ objects pass between them: "sdk=1 cxx=gcc12 … torch=2.11.0".
+/// tools/cmake/CapstanPlugin.cmake makes it, and the note that holds it in each plugin.
 using AbiFields = std::vector<std::pair<std::string, std::string>>;
 
 /// This library's own tag.
@@ -27,10 +27,10 @@ std::string read_abi_tag(const std::filesystem::path& file);
 /// Throws Error, field by field, when the file was built for another Capstan than this one.
 void check_abi(const std::filesystem::path& file);
 
-/// The file that holds a plugin's kernels: <name>_cuda.so beside <name>.so, or beside libcapstan.so its own.
+/// The file that holds a plugin's kernels: <name>_cuda.so next to <name>.so; for libcapstan.so its own GPU module.
 std::filesystem::path gpu_module_of(const std::filesystem::path& library);
 /// As check_abi, for a plugin's GPU module. Its CUDA major and NCCL version must be those of `own`, Capstan's GPU
-/// module; where that does not exist (a build without CUDA), only the fields that every plugin has are compared.
+/// module; if that does not exist (a build without CUDA), only the fields that every plugin has are compared.
 void check_gpu_module_abi(const std::filesystem::path& file, const std::filesystem::path& own);
 
 }  // namespace plugin

@@ -11,7 +11,7 @@ namespace capstan::plugin {
 namespace fs = std::filesystem;
 namespace {
 
-// The files *.so of a folder, by name. GPU modules (<name>_cuda.so) belong to the plugin beside them.
+// The files *.so of a folder, by name. GPU modules (<name>_cuda.so) belong to the plugin next to them.
 std::vector<fs::path> libraries(const fs::path& folder) {
   std::vector<fs::path> out;
   for (const auto& path : entries_if_there(folder)) {
@@ -92,7 +92,7 @@ const Registration& Host::load(const std::string& kind, const std::string& name,
   if (!is_name(name)) {
     throw Error(cat("'", name, "' is no name of a ", kind, " plugin"), "a name has letters, digits, '_' and '-' only");
   }
-  // The linker would search its own folders for a name without a folder.
+  // The linker would search its own folders if the name had no folder.
   const auto given = path.empty() ? fs::path() : fs::absolute(path).lexically_normal();
   if (const auto* loaded = registry_.find(kind, name); loaded && (given.empty() || loaded->file == given)) {
     return *loaded;

@@ -12,14 +12,14 @@ namespace plugin {
 
 /// A plugin file that was found.
 struct Found {
-  std::string kind;  ///< as the file says; from its folder where the file cannot be used, maybe empty
+  std::string kind;  ///< as the file says; from its folder if the file cannot be used, maybe empty
   std::string name;  ///< the file's stem
   std::string file;
   std::string problem;                         ///< why it cannot be used; empty = it can
   const Registration* registration = nullptr;  ///< null when there is a problem
 };
 
-/// Finds plugins, loads them, and keeps them for good. Looked for in this order: the path that the configuration
+/// Finds plugins, loads them, and never unloads them. Search order: the path that the configuration
 /// gives; each of `folders`, as <folder>/<kind>/<name>.so and <folder>/<name>.so; builtin_folder()/<kind>/<name>.so.
 /// Not thread-safe; registrations live as long as the host.
 class Host {
@@ -29,7 +29,7 @@ class Host {
   explicit Host(const std::vector<std::filesystem::path>& folders = {}, bool uses_gpu = false);
 
   /// The plugin, loaded at the first call. `path`: its file; empty = search. Throws Error that names the
-  /// file and what is wrong with it, or, where none is found, every path tried and the nearest name.
+  /// file and what is wrong with it, or, if none is found, every path tried and the nearest name.
   const Registration& load(const std::string& kind, const std::string& name, const std::string& path = {});
 
   /// The plugin in a file, of whatever kind. Throws as load() does.
@@ -42,7 +42,7 @@ class Host {
 
   const Registry& registry() const { return registry_; }
 
-  /// Where plugins that come with Capstan lie: capstan/plugins beside libcapstan.so.
+  /// The folder of Capstan's own plugins: capstan/plugins next to libcapstan.so.
   static std::filesystem::path builtin_folder();
 
  private:

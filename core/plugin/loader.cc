@@ -30,7 +30,7 @@ std::string between(const std::string& text, const std::string& before, const st
   return text.substr(begin + before.size(), end == std::string::npos ? end : end - begin - before.size());
 }
 
-// The dynamic linker's words (dlerror) in ours; Boost puts "dlerror system message: " before them and "): " behind.
+// Rewords the dynamic linker's message (dlerror); Boost puts "dlerror system message: " before it and "): " after it.
 // Forms: "libx.so: cannot open shared object file: No such file or directory", "/p/a.so: undefined symbol: _Zfoo", and
 // others, which are passed on.
 Error open_error(const std::string& file, const std::string& message) {
@@ -77,16 +77,16 @@ int note_torch_file(dl_phdr_info* info, std::size_t, void* out) {
   return 0;
 }
 
-// A file that was opened, and the files of LibTorch that it doubled.
+// A file that was opened, and the files of LibTorch that it loaded a second time.
 struct Opened {
   std::string file;
   boost::dll::shared_library library;
   std::vector<std::string> doubled;
 };
 
-// A plugin's code is never unloaded: objects, type names, and LibTorch registrations of it may live anywhere until
-// the process ends. So the list is never destroyed either; it is reachable, so leak checkers stay quiet. The lock is
-// for in-process ranks, where each thread has a host of its own.
+// A plugin's code is never unloaded: its objects, type names, and LibTorch registrations may be anywhere until
+// the process ends. So the list is never destroyed either; it stays reachable, so leak checkers do not report it. The
+// lock is for in-process ranks, where each thread has its own host.
 const Opened& open_once(const std::filesystem::path& file) {
   static std::mutex mutex;
   static auto& kept = *new std::deque<Opened>;
@@ -181,7 +181,7 @@ Registration register_types(const CapstanPluginDescriptor& descriptor, const std
   }
   auto out = registry.all().front();
   check_schema(out);
-  // Whoever makes an object need not remember the guard.
+  // So that callers cannot forget the guard.
   out.make = [about, make = out.make](const config::Section& section, Diagnostics& diagnostics) {
     return guard(about, "construction", [&] { return make(section, diagnostics); });
   };

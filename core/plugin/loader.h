@@ -9,17 +9,17 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// Opens a plugin's file for good and returns what it registers. `kind` = what it has to be; empty = any.
+/// Opens a plugin's file, never closes it, and returns what it registers. `kind` is the required kind; empty = any.
 /// Checked in this order: ABI note, libraries that it needs, one LibTorch in the process, entry symbol, descriptor
 /// (size, kind, name = stem), registration of exactly one type. Throws Error that names the file. Thread-safe.
-/// Where a GPU module stands beside the file, its note is compared too, and with `uses_gpu` it is opened behind the
+/// If there is a GPU module next to the file, its note is compared too, and with `uses_gpu` it is opened after the
 /// plugin: Capstan's own GPU module must be open by then.
 Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu = false);
 
 /// libcapstan.so, or the program that holds this code.
 std::filesystem::path own_library();
 
-/// The files of LibTorch that this process has mapped ("libtorch_cpu", "libc10"), when a name is there twice.
+/// The files of LibTorch ("libtorch_cpu", "libc10") that this process has mapped, if a name occurs twice.
 std::vector<std::string> doubled_torch_files();
 
 }  // namespace plugin

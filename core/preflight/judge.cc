@@ -11,7 +11,7 @@
 namespace capstan::preflight {
 namespace {
 
-constexpr std::size_t fewest_to_compare = 3;  // of fewer, none is the odd one out
+constexpr std::size_t fewest_to_compare = 3;  // with fewer there is no outlier
 constexpr std::size_t most_pairs = 4;         // named one by one
 
 std::string rounded(double value) {
@@ -73,7 +73,7 @@ class Judge {
     below_gate("all ranks", report_.gate->all);
   }
 
-  /// The rank whose links are slowest, where pairs were measured.
+  /// The rank whose links are slowest, if pairs were measured.
   std::string slowest_host() const {
     if (report_.pairs.empty()) return {};
     const auto slowest = std::min_element(report_.pairs.begin(), report_.pairs.end(),
@@ -84,7 +84,7 @@ class Judge {
 
   void ranks() {
     constexpr double gib = 1024.0 * 1024 * 1024;
-    std::set<std::string> told;  // a folder is shared: one word per host is enough
+    std::set<std::string> told;  // a folder is shared: one message per host is enough
     for (int rank = 0; rank < size(); ++rank) {
       const RankMeasures& one = at(rank);
       if (!one.problem.empty()) fail(cat(name(rank), ": ", one.problem));
@@ -147,7 +147,7 @@ class Judge {
     }
   }
 
-  /// A rank that is in all slow pairs, of which there are several, is the one to look at.
+  /// The rank that is in all slow pairs, if there are several.
   void slow_pairs(const std::vector<PairBandwidth>& slow, double middle, const char* kind) {
     std::map<int, std::size_t> count;
     for (const PairBandwidth& pair : slow) {

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int most_rounds = 63;
 constexpr int pair_repeats = 3;
-constexpr std::int64_t part_bytes = 256LL << 20U;  // so many are moved between two looks at whether to go on
+constexpr std::int64_t part_bytes = 256LL << 20U;  // bytes to move between two checks whether to continue
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -34,7 +34,7 @@ bool all_are(const at::Tensor& tensor, double value) {
 
 /// The tensors of a collective and its call.
 struct Buffers {
-  at::Tensor whole;  ///< of the size that the collective is named by
+  at::Tensor whole;  ///< of the size by which the collective is reported
   at::Tensor part;   ///< a rank's of it
 };
 
@@ -125,7 +125,7 @@ Bandwidth LinkMeasures::shared(const Bandwidth& mine) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     const auto cells = split(texts[rank], '\t');
     if (cells[3] == "wrong") all.wrong.push_back(static_cast<int>(rank));
-    if (cells[0].empty() || all.seconds > 0) continue;  // this rank was not in the group: what a member says
+    if (cells[0].empty() || all.seconds > 0) continue;  // this rank was not in the group: a member's result
     all.seconds = std::atof(cells[0].c_str());
     all.bytes = std::atoll(cells[1].c_str());
     all.ranks = std::atoi(cells[2].c_str());
@@ -201,7 +201,7 @@ std::vector<PairBandwidth> LinkMeasures::pairs(std::int64_t bytes) {
 }
 
 int partner(int rank, int size, int round) {
-  const int even = size + size % 2;  // an odd number gets one who is not there
+  const int even = size + size % 2;  // an odd number gets a dummy
   const int circle = even - 1;
   if (circle == 0) return rank;
   int other = 0;

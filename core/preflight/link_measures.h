@@ -11,34 +11,34 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace preflight {
 
-/// Measures what moves between ranks, over groups of its own on `device`. Every rank calls the same methods in the same
+/// Measures communication between ranks, over its own groups on `device`. Every rank calls the same methods in the same
 /// order and gets the same results.
 class LinkMeasures {
  public:
-  /// Called by all ranks alike between parts that take about a second; may throw.
+  /// Called by all ranks between parts that take about a second; may throw.
   using Between = std::function<void()>;
   LinkMeasures(
       comm::Communicator& communicator, c10::Device device, Between between = [] {});
 
-  /// The mean over `iterations` calls behind `warmup`, of the slowest rank; then once more with values that are
+  /// The mean over `iterations` calls after `warmup`, of the slowest rank; then one more call whose values are
   /// checked. "all-reduce", "reduce-scatter" or "all-gather" of about `bytes`, float32.
   Bandwidth collective(const std::string& operation, std::int64_t bytes, std::int64_t warmup, std::int64_t iterations);
-  /// Every pair, as many at a time as there are ranks for; of more than 64 ranks each meets 63 others.
+  /// Every pair, as many at a time as the ranks allow; with more than 64 ranks each is paired with 63 others.
   std::vector<PairBandwidth> pairs(std::int64_t bytes);
-  /// An all-reduce on one rank of each node, where there are several, then on all. Ranks that cannot allocate it are
-  /// the gate's problem.
+  /// An all-reduce on one rank of each node, if there are several nodes, then on all. Gate::problem names ranks that
+  /// cannot allocate it.
   Gate gate(std::int64_t bytes, std::int64_t warmup, std::int64_t iterations);
 
  private:
-  /// `group`: null on ranks outside of it, which come along for `between`.
+  /// `group`: null on ranks outside of it, which only call `between`.
   Bandwidth measure(comm::Group* group, const std::string& operation, std::int64_t bytes, std::int64_t warmup,
                     std::int64_t iterations);
-  /// Calls repeat(n) until `iterations` are done, with `between` behind each part; the seconds that this took without
-  /// that.
+  /// Calls repeat(n) until `iterations` are done, with `between` after each part; returns the seconds without
+  /// `between`.
   double in_parts(std::int64_t iterations, std::int64_t bytes, comm::Group* group,
                   const std::function<void(std::int64_t)>& repeat);
   void synchronize() const;
-  /// What rank 0 of the world has, on all.
+  /// Rank 0's value, on all ranks.
   Bandwidth shared(const Bandwidth& mine);
 
   comm::Communicator& communicator_;
@@ -47,8 +47,8 @@ class LinkMeasures {
   std::shared_ptr<comm::Group> world_;
 };
 
-/// The partner of `rank` of `size` in round r of size - 1 (size even) or size (odd) rounds in which all pairs meet
-/// once: one stands still, the others go around. A rank without a partner gets itself.
+/// The partner of `rank` of `size` in round r of size - 1 (size even) or size (odd) rounds that form each pair once
+/// (round-robin: one rank is fixed, the others rotate). A rank without a partner gets itself.
 int partner(int rank, int size, int round);
 
 }  // namespace preflight

@@ -29,7 +29,7 @@ void synchronize(c10::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-/// A matrix of different numbers between -1 and 1: what a product costs depends on them on a GPU at its power limit.
+/// A matrix of different numbers between -1 and 1: at its power limit a GPU's speed depends on the values.
 at::Tensor matrix(std::int64_t size, at::ScalarType dtype, c10::Device device) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   return at::arange(size * size, options).remainder(251).sub(125).div(125).view({size, size}).to(dtype);

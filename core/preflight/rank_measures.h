@@ -18,14 +18,14 @@ double measure_gemm(c10::Device device, std::int64_t size, double seconds);
 /// GB/s between pinned host memory and a GPU; to_device_gbps and to_host_gbps.
 void measure_copies(c10::Device device, RankMeasures& measures);
 
-/// Writes `bytes` to a file in `folder`, syncs and removes it: write_gbps, free_bytes, and what fails as `problem`.
+/// Writes `bytes` to a file in `folder`, syncs and removes it: write_gbps, free_bytes, and a failure as `problem`.
 void measure_disk(const std::filesystem::path& folder, int rank, std::int64_t bytes, RankMeasures& measures);
 
 /// Capstan's and LibTorch's, and those of the CUDA libraries that this process has loaded.
 std::map<std::string, std::string> library_versions(int driver_version);
 
-/// NCCL's channels by transport, from what it logs with NCCL_DEBUG=INFO: "… via P2P/CUMEM" -> 1. Numbers of adapters
-/// are left away.
+/// NCCL's channels by transport, from its log with NCCL_DEBUG=INFO: "… via P2P/CUMEM" -> 1. Numbers of adapters are
+/// left out.
 std::map<std::string, int> links_of_log(const std::string& log);
 
 }  // namespace preflight

@@ -19,7 +19,7 @@ struct RankMeasures {
   int node = 0;
   std::map<std::string, std::string> versions;  ///< "LibTorch" -> "2.11.0"
   std::map<std::string, int> links;             ///< NCCL's channels by transport: "P2P/CUMEM" -> 16
-  std::string clocks;                           ///< of the GPU under load; "throttled: …" where it is
+  std::string clocks;                           ///< of the GPU under load; "throttled: …" if it is
   double gemm_tflops = -1;
   double to_device_gbps = -1;
   double to_host_gbps = -1;
@@ -39,7 +39,7 @@ struct Bandwidth {
   int ranks = 0;
   double seconds = 0;
   double bus_gbps = 0;
-  std::vector<int> wrong;  ///< ranks whose values were not what the sum or the gather must give
+  std::vector<int> wrong;  ///< ranks with wrong values
 };
 
 /// What two ranks sent each other at the same time, GB/s each way.
@@ -49,7 +49,7 @@ struct PairBandwidth {
   double gbps = 0;
 };
 
-/// The gate's two all-reduces; nothing where one rank has nobody to reduce with.
+/// The gate's two all-reduces; nothing if there is only one rank.
 struct Gate {
   std::optional<Bandwidth> one_a_node;
   std::optional<Bandwidth> all;
@@ -68,7 +68,7 @@ struct Finding {
   std::string text;    ///< names the rank
 };
 
-/// What follows from the measurements; the worst first.
+/// The findings from the measurements; the worst first.
 struct Verdict {
   std::vector<Finding> findings;
   int exit_code = 0;

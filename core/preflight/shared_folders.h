@@ -15,12 +15,12 @@ struct FolderFacts {
   bool in_slurm = false;        ///< on a cluster $HOME is small and slow
 };
 
-/// What may go wrong with them later: under `home` on a cluster, or less than `least` bytes free (by default 2 GiB: a
-/// run's logs and a small model's weights). Folders that do not exist yet are judged by the nearest one above.
+/// Warnings about them: under `home` on a cluster, or less than `least` bytes free (by default 2 GiB: a run's logs and
+/// a small model's weights). For a folder that does not exist yet, its nearest existing parent is checked.
 std::vector<std::string> folder_warnings(const FolderFacts& folders, const std::filesystem::path& home,
                                          double least = 2.0 * 1024 * 1024 * 1024);
 
-/// Bytes that an unprivileged user may still write where `folder` is or will be; negative where that is not known.
+/// Bytes that an unprivileged user may still write where `folder` is or will be; negative if unknown.
 double free_bytes(const std::filesystem::path& folder);
 
 }  // namespace preflight

@@ -7,7 +7,7 @@
 namespace capstan::shard {
 namespace {
 
-// Frozen records are the same on all ranks, whatever is local.
+// Frozen records are the same on all ranks, whatever the local axes.
 std::vector<layout::Axis> own_axes(const layout::Param& record) {
   return record.trainable ? record.local_axes : std::vector<layout::Axis>{};
 }
@@ -22,8 +22,8 @@ std::vector<layout::Axis> sharers(const layout::Param& record, const layout::Lay
   return same;
 }
 
-// Is this rank the one that writes a record of which `before` of all elements come before? Ranks that hold the same
-// share the work: each has a run of records, of about as many elements.
+// Does this rank write a record that comes after `before` of all elements? Ranks that hold the same boxes divide the
+// work: each writes consecutive records with about the same number of elements.
 bool writes_record(const layout::Param& record, const layout::Layout& layout, double before,
                    const EngineOptions& options) {
   const auto same = sharers(record, layout);

@@ -17,23 +17,23 @@ struct HeldBox {
   layout::Layout layout;
   layout::Box box;
   std::int64_t begin;
-  bool writes_to_checkpoint;  ///< of the ranks that hold this copy, this one does
-  int copy;                   ///< position on the record's local axes, along which ranks keep values of their own
+  bool writes_to_checkpoint;  ///< this rank does, of those that hold this copy
+  int copy;                   ///< position on the record's local axes, along which values differ
 };
 
 enum class Of { parameters, gradients };
 
-/// Calls visit for every record that options.rank holds something of: of the parameters (the optimizer's state lies as
-/// they do) or of the summed gradients.
+/// Calls visit for every record of which options.rank holds elements: of the parameters (the optimizer's state has the
+/// same layout) or of the summed gradients.
 void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
               const std::function<void(const HeldBox&)>& visit);
 
-/// Does this rank count the record's gradient in norms? Of the ranks that hold the same element of the sum, exactly one
-/// does. Ranks that differ on a local axis hold different gradients: each counts its own.
+/// Does this rank own the record's gradient for the norm? Of the ranks that hold the same element of the sum, exactly
+/// one does. Ranks that differ on a local axis hold different gradients: each owns its own.
 bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options);
 
-/// Bytes that this rank gives to a checkpoint: the parameters that it writes, and `states` tensors of the optimizer's
-/// for each trainable one.
+/// Bytes that this rank writes to a checkpoint: its parameters, and `states` tensors of optimizer state for each
+/// trainable one.
 std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable);
 
 }  // namespace shard

@@ -11,8 +11,8 @@
 namespace capstan::shard {
 namespace {
 
-// Gives a tensor's storage memory, or takes it away, without touching any tensor that looks at it: saved tensors
-// and the leaf itself keep pointing to the same storage (PyTorch's FSDP2 frees and refills in the same way).
+// Allocates or frees a storage's memory without touching the tensors that view it: saved tensors and the leaf itself
+// keep pointing to the same storage (PyTorch's FSDP2 frees and refills in the same way).
 void set_storage_bytes(const at::Tensor& tensor, std::size_t bytes) {
   auto* storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->nbytes() == bytes) return;
@@ -52,12 +52,12 @@ void BucketParameters::allocate() {
   if (plan_.parameters.send_from == SendFrom::host) send_copy_ = host_send_.defined() ? host_send_ : masters_;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) make_leaf(i);
   if (!masters_.defined()) {
-    // The masters are the full parameters themselves, seen with their padding.
+    // The masters are the full parameters themselves, viewed with their padding.
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
   }
 }
 
-// The full weight's leaf over a storage of its own, and an alias to write through.
+// The full weight's leaf with its own storage, and an alias to write through.
 void BucketParameters::make_leaf(std::size_t i) {
   const auto& sharding = plan_.weights[i].sharding;
   auto& weight = *plan_.weights[i].weight;
@@ -173,8 +173,8 @@ void BucketParameters::send_up() {
   uploaded_.record(shared_.device());
 }
 
-// With the limit, memory comes from the stream that computes: what that one has freed can be used, and the gather
-// waits for it. Without, it comes from the side stream's own, and the gather waits for nothing but the last update.
+// With the limit, memory comes from the compute stream: memory that it has freed can be reused, and the gather waits
+// for it. Without, it comes from the side stream's own pool, and the gather only waits for the last update.
 void BucketParameters::take_memory() {
   if (!plan_.shards_param) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
@@ -208,7 +208,7 @@ void BucketParameters::prefetch(bool keep) {
   gathered_.record(shared_.device());
 }
 
-// Every record's shards go to where they belong. A weight whose shards don't lie side by side comes through staging.
+// Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
 void BucketParameters::gather_in_place() {
   const auto mine = shard_to_send();
   std::vector<at::Tensor> out;

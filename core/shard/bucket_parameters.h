@@ -16,8 +16,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// The parameters of one bucket: masters, and the full parameters that the model computes with, which are there always
-/// or between prefetch and release. GatherProtocol says when.
+/// The parameters of one bucket: masters, and the full parameters that the model computes with, which exist always or
+/// between prefetch and release. GatherProtocol says when.
 class BucketParameters {
  public:
   BucketParameters(const BucketPlan& plan, Shared& shared, const GroupOf& group_of);
@@ -26,27 +26,27 @@ class BucketParameters {
   comm::Group& group() const { return *group_; }
   int position() const { return group_->rank(); }
 
-  /// Allocates masters and full parameters; where these come and go they get no memory yet.
+  /// Allocates masters and full parameters; if full parameters are gathered and freed they get no memory yet.
   void allocate();
   /// Reads this rank's boxes of every record into the masters.
   void fill(layout::Source& source);
-  /// Gives every rank of `everyone` its boxes of what the first one's source says. Returns the names of weights of
-  /// which this rank had other values before.
+  /// Scatters the first rank's values to every rank of `everyone`. Returns the names of weights of which this rank had
+  /// other values before.
   std::vector<std::string> fill_from_first(layout::Source& source, comm::Group& everyone);
 
-  /// Starts to gather; what it takes of memory is there from now on. With `keep` a part stays behind when it is
-  /// released, from which it is gathered next time.
+  /// Starts to gather; allocates the memory for it. With `keep` a part stays after release, from which the next gather
+  /// starts.
   void prefetch(bool keep);
-  /// What was started can be used on the current stream from now on, until release().
+  /// The current stream waits for the gather: the parameters can be used on it until release().
   void acquire() { gathered_.wait(shared_.device()); }
   void release();
-  /// After the masters have changed: renews what is made of them, but for what a gather makes.
+  /// After the masters have changed: updates their copies, except for those that a gather makes.
   void publish();
-  /// Where the masters are in host memory: renews what is sent from, in the compute dtype. On the update thread.
+  /// If the masters are in host memory: updates the copy that gathers send, in the compute dtype. On the update thread.
   void publish_from_host();
-  /// Its two parts: the cast of some elements of the shard, and the copy to the device where one is kept there.
+  /// Its two parts: the cast of some elements of the shard, and the copy to the device if one is kept there.
   void cast_to_send(std::int64_t begin, std::int64_t elements);
-  /// A weight's shard of what is cast; undefined where the masters themselves are sent.
+  /// A weight's shard of the cast copy; undefined if the masters themselves are sent.
   at::Tensor send_slice(std::size_t i) const;
   void send_up();
   /// Called before a gather reads what an update writes; may wait.
@@ -59,7 +59,7 @@ class BucketParameters {
 
  private:
   struct Leaf {
-    at::Tensor tensor;  ///< what the model computes with: an autograd leaf
+    at::Tensor tensor;  ///< the weight that the model computes with: an autograd leaf
     at::Tensor alias;   ///< [numel] on the same storage with its own version counter: refills go through it, so that
                         ///< tensors saved for backward don't count as modified
   };
@@ -79,9 +79,9 @@ class BucketParameters {
   std::shared_ptr<comm::Group> group_;
   std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
   std::vector<Leaf> leaves_;
-  // The plan's buffers; undefined where it has none.
+  // The plan's buffers; undefined if it has none.
   at::Tensor masters_;
-  at::Tensor send_copy_;  ///< on the device, or host_send_, or masters_: what is sent, unless it is cast on the way
+  at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;
   at::Tensor regather_;
   std::function<void()> await_update_;

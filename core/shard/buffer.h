@@ -12,7 +12,7 @@ namespace shard {
 /// What a buffer of the engine holds.
 enum class Purpose {
   full_parameters,    ///< a weight that forward and backward compute with
-  master,             ///< what the rule updates; of a frozen weight: its values
+  master,             ///< the values that the rule updates; of a frozen weight: its values
   send_on_host,       ///< the shard in the compute dtype, cast from masters in host memory
   send_on_device,     ///< the shard in the compute dtype, made once an update
   send_temporary,     ///< the shard in the compute dtype, made for one all-gather
@@ -22,18 +22,18 @@ enum class Purpose {
   gradient_autograd,  ///< autograd's own tensors, read by norm and rule; not the engine's to allocate
   gradient_on_host,   ///< this rank's shard of the sum, in host memory
   optimizer_state,    ///< of a weight: one of the rule's state tensors
-  // Staging, through which data pass; shared by all buckets, each used by one stream in order.
+  // Staging buffers; shared by all buckets, each used by one stream in order.
   gather_staging,   ///< all ranks' shards after an all-gather
   reduce_staging,   ///< full gradients or all ranks' shards before a reduction
-  sum_staging,      ///< a reduction's result, where its dtype is another or it is added
+  sum_staging,      ///< a reduction's result, if its dtype differs or it is accumulated
   partial_staging,  ///< gradients of records that are partial sums
   offload_staging,  ///< a shard of the sum until it is in host memory
-  return_staging    ///< an earlier micro-steps' sum that comes back from host memory
+  return_staging    ///< an earlier micro-steps' sum, copied back from host memory
 };
 
 enum class Memory { device, host, pinned_host };
 
-/// When a buffer's memory is taken.
+/// When a buffer's memory is allocated.
 enum class Lifetime {
   always,
   acquired,   ///< from a bucket's prefetch or acquire to its release
@@ -41,7 +41,7 @@ enum class Lifetime {
   regather    ///< from forward to the gather for backward
 };
 
-/// Memory that the engine takes. The engine allocates by these and predictions add them up: no size is computed twice.
+/// Memory of the engine. The engine allocates by these and predictions add them up: no size is computed twice.
 struct Buffer {
   Purpose purpose;
   std::int64_t elements = 0;
@@ -56,10 +56,10 @@ struct Buffer {
 
 using Buffers = std::vector<Buffer>;
 
-/// Null where there is none.
+/// Null if there is none.
 const Buffer* find(const Buffers& buffers, Purpose purpose, std::size_t weight = 0);
 
-/// [elements]; `device` is the run's. Zero, since padding must be; staging and full parameters have any values.
+/// [elements]; `device` is the run's. Zeros, since padding must be zero; staging and full parameters are uninitialised.
 at::Tensor allocate(const Buffer& buffer, c10::Device device);
 
 }  // namespace shard

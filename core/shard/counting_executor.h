@@ -11,10 +11,10 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// Counts the buffers that come and go while units compute; what is there always is footprint()'s.
+/// Counts the buffers that are allocated and freed while units compute; footprint() counts permanent ones.
 class CountingExecutor : public Executor {
  public:
-  /// Told of each buffer that is taken, and with negative bytes given back.
+  /// Called for each buffer that is allocated, and with negative bytes when it is freed.
   using Add = std::function<void(const Buffer& buffer, std::int64_t bytes)>;
 
   /// `plan` must outlive it.

@@ -32,7 +32,7 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
 }
 
 void Engine::Parts::reduce(std::size_t bucket, const Reduction& how) {
-  // What the one before holds for its stream is freed when this one is done: one reduction in flight.
+  // What the previous reduction holds for its stream is freed when this one is done: one reduction in flight.
   if (last_reduced) last_reduced->free_inputs();
   last_reduced = reducers[bucket].get();
   last_reduced->reduce(how);
@@ -97,7 +97,7 @@ std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states) {
   return slices;
 }
 
-// What the rule keeps of a trained weight on the device; at least so many tensors.
+// The rule's state of a trained weight on the device; at least so many tensors.
 const std::vector<at::Tensor>& Engine::Parts::device_state(std::size_t t, std::size_t states) {
   state.resize(trained.size());
   const auto [b, w] = trained[t];

@@ -22,20 +22,20 @@ struct StoredBox {
   layout::Box box;
   at::Tensor value;                  ///< [box.numel()] master dtype
   bool writes_to_checkpoint = true;  ///< this rank does, of those that hold this copy
-  int copy = 0;  ///< position on the record's local axes, along which ranks keep values of their own
+  int copy = 0;                      ///< position on the record's local axes, along which values differ
 };
 
-/// What updates in host memory took on this rank, summed over the run.
+/// Time of updates in host memory on this rank, summed over the run.
 struct HostUpdateTimes {
   std::int64_t updates = 0;
   std::int64_t elements = 0;  ///< updated in each, padding included
-  double rule_s = 0;          ///< in the optimizer's rule; a fused one casts what goes up, too
-  double send_s = 0;          ///< casting and queueing what goes up
-  double wait_s = 0;          ///< for gradients to come down
+  double rule_s = 0;          ///< in the optimizer's rule, which also casts the parameters if fused
+  double send_s = 0;          ///< casting parameters and queueing their copies to the device
+  double wait_s = 0;          ///< waiting for gradients from the device
   double total_s = 0;         ///< from the norm to the last bucket
 };
 
-/// Moves parameters, gradients and optimizer state between the ranks. Always there: without a data strategy its
+/// Moves parameters, gradients and optimizer state between the ranks. Every run has one: without a data strategy the
 /// policy replicates everything. All calls come from the training thread (hooks also from backward's thread, which
 /// never runs at the same time).
 class Engine {
@@ -44,11 +44,11 @@ class Engine {
   Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const GroupOf& group_of);
   ~Engine();
 
-  /// Fills this rank's boxes, unit by unit; `progress` is told (done, all) parameters. Under sync_module_states the
-  /// first rank's values win; returns the records of which this rank had others.
+  /// Fills this rank's boxes, unit by unit; calls `progress` with (done, all) parameters. Under sync_module_states the
+  /// first rank's values are used; returns the records of which this rank had others.
   std::vector<std::string> fill(layout::Source& source,
                                 const std::function<void(std::int64_t, std::int64_t)>& progress = {});
-  /// The same from a checkpoint, whose values are each rank's own whatever sync_module_states says.
+  /// The same from a checkpoint: each rank uses its own values, whatever sync_module_states says.
   void resume(layout::Source& source, const std::function<void(std::int64_t, std::int64_t)>& progress = {});
   /// Gathers, releases and reduces around unit `index`.
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t index);
@@ -65,19 +65,19 @@ class Engine {
   void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
   /// Waits for an update that still runs. Throws what the rule threw.
   void finish_update();
-  /// Zeros where nothing is offloaded. Waits for an update that still runs.
+  /// Zeros if nothing is offloaded. Waits for an update that still runs.
   HostUpdateTimes host_update_times();
   /// This rank's boxes of trainable records with views of masters and the rule's state; for after_step().
   std::vector<strategy::StepPart> step_parts();
 
   /// This rank's boxes of all parameters: views of the masters.
   std::vector<StoredBox> stored_boxes();
-  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of what the next update starts
-  /// from, zero before the first. Waits for an update that still runs.
+  /// Each of the rule's `states`, as this rank's boxes of trainable records: views of the current state, zero before
+  /// the first update. Waits for an update that still runs.
   std::vector<std::vector<StoredBox>> state_boxes(std::size_t states);
   /// This rank's boxes of the summed gradients, valid after the last backward of a step.
   std::vector<StoredBox> gradient_boxes();
-  /// What the engine allocates on this rank, from the same sizes. `states` as the rule says.
+  /// The memory that the engine allocates on this rank, from the same sizes. `states` as the rule says.
   std::vector<layout::Footprint> footprint(std::size_t states) const;
 
   std::int64_t parameters() const;

@@ -12,7 +12,7 @@
 
 namespace capstan::shard {
 
-/// What an engine is made of; what its protocol asks for.
+/// The members of an engine, and its Executor.
 struct Engine::Parts : public Executor {
   Parts(EngineOptions engine_options, const std::vector<nn::Unit*>& units, const GroupOf& group_of);
 
@@ -30,14 +30,14 @@ struct Engine::Parts : public Executor {
   const BucketPlan& plan(std::size_t bucket) const { return shared.plan.buckets[bucket]; }
   void each_owned(std::size_t b, const std::function<void(std::size_t, const RecordShard&)>& visit) const;
   void list_squares();
-  /// The elements of squared_grad_norms() whose gradients are on their way to the host.
+  /// The elements of squared_grad_norms() whose gradients are being copied to the host.
   void measure_offloaded(std::size_t b);
   at::Tensor gradient(std::size_t b, std::size_t w);
   /// The current stream waits for all sums.
   void finish();
   std::vector<strategy::Slice> device_slices(std::size_t states);
   const std::vector<at::Tensor>& device_state(std::size_t t, std::size_t states);
-  /// The rule's state of a weight: at least so many tensors, what it has before the first update being zero.
+  /// The rule's state of a weight: at least so many tensors, zero before the first update.
   std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states = 0);
 
   Shared shared;

@@ -1,4 +1,4 @@
-// Views of what the engine holds, by record: for norms, checkpoints and what follows a step.
+// Views of the engine's tensors, by record: for norms, checkpoints and after_step hooks.
 #include <capstan/base/error.h>
 #include <capstan/ops/norm.h>
 
@@ -27,7 +27,7 @@ void Engine::Parts::each_owned(std::size_t b, const std::function<void(std::size
   }
 }
 
-// What stays on the device first: it is measured at once.
+// Gradients that stay on the device first: they are measured at once.
 void Engine::Parts::list_squares() {
   std::vector<std::int64_t> weights;
   first_square.resize(parameters.size());

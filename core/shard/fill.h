@@ -14,8 +14,8 @@ struct FillTask {
   at::Tensor out;
 };
 
-/// Fills all of them. Where the source allows several threads, ATen's threads take parts of some 16 MiB, so that one
-/// large table does not keep all but one waiting.
+/// Fills all of them. If the source allows several threads, ATen's threads fill parts of some 16 MiB, so that one large
+/// table does not keep all but one waiting.
 void fill_all(layout::Source& source, const std::vector<FillTask>& tasks);
 
 }  // namespace shard

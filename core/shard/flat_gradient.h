@@ -9,10 +9,10 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// What a bucket's flat gradient holds: full weights side by side, all ranks' shards, or one rank's shard.
+/// What a bucket's flat gradient holds: full weights one after the other, all ranks' shards, or one rank's shard.
 enum class Flat { full, shards, shard };
 
-/// Where records lie in it; a shard is that of the rank at `position`. Padding is in no part.
+/// Where records are in it; a shard is that of the rank at `position`. Padding is in no part.
 std::vector<strategy::BucketPart> parts_of(const BucketPlan& bucket, Flat flat, int position);
 
 }  // namespace shard

@@ -10,7 +10,7 @@
 namespace capstan::shard {
 namespace {
 
-// What a prediction calls buffers together.
+// A prediction's name for a group of buffers.
 enum class Part { parameters, gradients, optimizer_state, collective_buffers, gradients_on_their_way };
 
 Part part_of(Purpose purpose) {
@@ -41,7 +41,7 @@ Part part_of(Purpose purpose) {
   return Part::gradients_on_their_way;
 }
 
-// Bytes that are there always, by part.
+// Permanent bytes, by part.
 struct Sums {
   std::array<std::int64_t, 5> device{};
   std::array<std::int64_t, 5> host{};
@@ -66,7 +66,7 @@ std::int64_t sum_of(const ShardPlan& plan, Lifetime lifetime) {
   return sum;
 }
 
-// Full parameters that are there at once, at most: forward and backward by the hooks, with nothing that computes.
+// The peak of full parameters: runs forward's and backward's hooks without computing.
 std::int64_t most_acquired(const ShardPlan& plan, const EngineOptions& options) {
   // Without the limit gathers run as far ahead as the host does.
   if (!options.policy.limit_all_gathers) return sum_of(plan, Lifetime::acquired);

@@ -11,8 +11,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// What the engine allocates for a plan on one rank, part by part: the plan's buffers, added up. `states`: tensors of
-/// optimizer state a slice, as the rule says.
+/// The memory that the engine allocates for a plan on one rank, part by part: the plan's buffers, added up. `states`:
+/// tensors of optimizer state per slice, as the rule says.
 std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options, std::size_t states);
 
 /// Elements of all weights that are trained (logical).

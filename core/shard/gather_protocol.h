@@ -14,17 +14,17 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
 /// The one place that decides when a bucket is gathered, used, released and reduced while units compute, from the
-/// hooks around them. It knows no tensors: an executor acts.
+/// hooks around them. It handles no tensors: an executor does.
 class GatherProtocol {
  public:
   /// `plan` and `executor` must outlive it.
   GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor);
 
-  /// Around unit `unit`; hooks of units inside a run do nothing.
+  /// Hooks around unit `unit`; those of units inside a run do nothing.
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t unit);
-  /// The micro-step of the step to which what follows belongs.
+  /// The micro-step to which the following calls belong.
   void begin_micro_step(std::int64_t index) { micro_step_ = index; }
-  /// A bucket's shards have changed: it is gathered anew when next used.
+  /// A bucket's shards have changed: it is gathered again when next used.
   void invalidate(std::size_t bucket);
 
   // What the hooks call, by run.

@@ -8,7 +8,7 @@
 namespace capstan::shard {
 namespace {
 
-// The first elements of some memory, as another dtype.
+// The first elements of a buffer, viewed as another dtype.
 at::Tensor view_as(const at::Tensor& memory, c10::ScalarType dtype, std::int64_t elements) {
   return memory.view(dtype).narrow(0, 0, elements);
 }
@@ -62,7 +62,7 @@ at::Tensor GradientOffload::earlier(const BucketPlan& bucket) {
   auto found =
       std::find_if(returns_.begin(), returns_.end(), [&](const Return& into) { return into.owner == &bucket; });
   if (found == returns_.end()) {
-    // Backward came here in another order than in the first micro-step. What was in this buffer comes again.
+    // Backward's order differs from the first micro-step's. The sum that was in this buffer is copied again.
     found = returns_.begin();
     bring(bucket, *found);
   }

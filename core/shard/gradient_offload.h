@@ -13,9 +13,9 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
 /// Summed gradients of buckets whose optimizer state is in host memory. The device has staging for a few shards: each
-/// is summed, measured and sent, and lies in host memory from then on. Where micro-steps add up, the earlier ones' sum
-/// comes back for the next one's reduction, ahead of it and in the order in which it went: PCIe carries it while the
-/// device computes, and results are bit-identical to those of gradients that stay.
+/// is summed, measured and sent, and then stays in host memory. If micro-steps accumulate, the earlier sum is copied
+/// back before the next reduction, in the order in which it was sent: PCIe moves it while the device computes, and
+/// results are bit-identical to those without offload.
 class GradientOffload {
  public:
   GradientOffload(const ShardPlan& plan, const EngineOptions& options, const SideStreams& streams)
@@ -24,23 +24,23 @@ class GradientOffload {
   void allocate();
 
   void begin_micro_step(std::int64_t index);
-  /// Where a bucket's shard is summed: [shard_elements]. The current stream waits until what was there is sent.
+  /// Where a bucket's shard is summed: [shard_elements]. The current stream waits until its previous content is sent.
   at::Tensor staging(const BucketPlan& bucket, c10::ScalarType dtype);
-  /// What the bucket's earlier micro-steps sum up to, [shard_elements]; the current stream waits for it. Call release()
-  /// when what reads it is queued.
+  /// The sum of the bucket's earlier micro-steps, [shard_elements]; the current stream waits for it. Call release()
+  /// when the work that reads it is queued.
   at::Tensor earlier(const BucketPlan& bucket);
   void release(const BucketPlan& bucket);
   /// Sends the sum to the host when `done`.
   void send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done);
 
-  /// What was last sent: [shard_elements] in host memory, in the dtype that it was sent in. There from arrived() on.
+  /// The sum last sent: [shard_elements] in host memory, in the dtype in which it was sent. Valid after arrived().
   at::Tensor gradient(const BucketPlan& bucket) const;
   const Event& arrived(const BucketPlan& bucket) const { return hosts_.at(&bucket).arrived; }
 
  private:
   struct Host {
     at::Tensor memory;
-    c10::ScalarType dtype;  ///< of what is there now
+    c10::ScalarType dtype;  ///< of the current content
     Event arrived;
   };
   struct Staging {

@@ -11,7 +11,7 @@
 namespace capstan::shard {
 namespace {
 
-// Adds the time that a call takes.
+// Adds up the time of a call.
 template <class Call>
 void timed(double& seconds, const Call& call) {
   const auto begin = std::chrono::steady_clock::now();
@@ -113,7 +113,7 @@ void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& up
   if (items_.empty()) return;
   if (!worker_) worker_ = std::make_unique<Worker>();
   worker_->wait();
-  for (std::size_t i = 0; i < items_.size(); ++i) (void)slices(i, rule.states());  // allocated here, not over there
+  for (std::size_t i = 0; i < items_.size(); ++i) (void)slices(i, rule.states());  // allocated on this thread
   // The host waits here for the step's norm: nothing can be updated without it.
   const c10::Device host(c10::DeviceType::CPU);
   const strategy::Update here{update.lr, update.count.defined() ? update.count.to(host).clone() : update.count,
@@ -152,7 +152,7 @@ void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Updat
   }
 }
 
-// The next forward wants the first, whose gradients come last: until they do, others are updated.
+// The next forward needs the first bucket, whose gradients arrive last: until they do, others are updated.
 std::size_t HostUpdate::next_item() const {
   std::size_t last = items_.size();
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -184,7 +184,7 @@ void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const
   if (publish) timed(times_.send_s, [&] { bucket.send_up(); });
 }
 
-// What goes up is cast while the masters are still in the cache: a thread's share of 1 Mi elements with state and
+// Parameters are cast while the masters are still in the cache: a thread's share of 1 Mi elements with state and
 // gradient (18 MiB) fits a core's second-level cache from some ten threads on.
 void HostUpdate::update_in_parts(BucketParameters& bucket, std::vector<strategy::Slice>& all,
                                  strategy::OptimizerRule& rule, const strategy::Update& update) {

@@ -18,14 +18,14 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// One thread that does one job at a time, in order. What a job throws comes out of the next wait().
+/// One thread that does one job at a time, in order. The next wait() rethrows what a job throws.
 class Worker {
  public:
   Worker();
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  /// Waits for the job before.
+  /// Waits for the previous job.
   void start(std::function<void()> job);
   void wait();
 
@@ -41,10 +41,10 @@ class Worker {
   std::thread thread_;
 };
 
-/// Updates buckets whose masters and optimizer state are in host memory: gradients come down as soon as they are
-/// summed (GradientOffload), the rule runs bucket by bucket on a thread of its own, in forward order as far as
-/// gradients are there, and each result goes up at once, while the next forward already computes with those that are
-/// done (after Ren et al. 2021, "ZeRO-Offload").
+/// Updates buckets whose masters and optimizer state are in host memory: gradients are copied to the host as soon as
+/// they are summed (GradientOffload), the rule runs bucket by bucket on its own thread, in forward order as gradients
+/// arrive, and each result is copied to the device at once, while the next forward computes with finished ones
+/// (following Ren et al. 2021, "ZeRO-Offload").
 class HostUpdate {
  public:
   explicit HostUpdate(Shared& shared) : shared_(shared) {}
@@ -80,7 +80,7 @@ class HostUpdate {
   std::vector<Item> items_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t done_ = 0;  ///< items updated since start(); with each one's `done` behind the mutex
+  std::size_t done_ = 0;  ///< items updated since start(); guarded by the mutex, as each one's `done`
   bool under_way_ = false;
   bool failed_ = false;
   HostUpdateTimes times_;

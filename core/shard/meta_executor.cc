@@ -15,8 +15,8 @@ MetaExecutor::MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add a
   }
 }
 
-// A buffer takes a gradient at once, or it takes the place of the step before's; a reduction that reads autograd's own
-// holds it until the next bucket's begins.
+// A gradient moves into a buffer at once, or replaces the previous step's; a reduction that reads autograd's own holds
+// it until the next bucket's begins.
 void MetaExecutor::reduce(std::size_t bucket, const Reduction& how) {
   held_.clear();
   if (!plan().buckets[bucket].trainable) return;

@@ -6,8 +6,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// For a dry run on the meta device: binds every weight to a leaf of the compute dtype there, and takes gradients away
-/// when the engine would.
+/// For a dry run on the meta device: binds every weight to a leaf of the compute dtype there, and frees gradients when
+/// the engine would.
 class MetaExecutor : public CountingExecutor {
  public:
   MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add);

@@ -22,18 +22,18 @@ namespace shard {
 struct Precision {
   c10::ScalarType compute = c10::ScalarType::Float;  ///< gathered copies, activations, raw gradients
   c10::ScalarType master = c10::ScalarType::Float;   ///< what the optimizer updates, its state, accumulated gradients
-  c10::ScalarType reduce = c10::ScalarType::Float;   ///< gradients on their way between ranks
+  c10::ScalarType reduce = c10::ScalarType::Float;   ///< gradients in collectives
   c10::Device device{c10::DeviceType::CPU};
 };
 
 /// When gradients are summed over the data ranks under accumulation.
 enum class ReduceWhen { micro_step, step };
 
-/// Makes or finds the group of the ranks that differ from this one only on these axes; with `part` > 0 only the
-/// neighbours among them that share position / part.
+/// Makes or finds the group of the ranks that differ from this one only on these axes; with `part` > 0 only those of
+/// its neighbours with the same position / part.
 using GroupOf = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&, std::int64_t part)>;
 
-/// Sums a bucket over an axis in the engine's stead: the seat of a strategy.
+/// Sums a bucket over an axis instead of the engine: a strategy's override point.
 using ReduceSeat = std::function<void(strategy::Bucket&)>;
 
 struct EngineOptions {

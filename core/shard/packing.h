@@ -27,8 +27,8 @@ struct Moves {
   }
 };
 
-/// From a full weight to the shard that the rank at `position` has of it: [shard_elements], what lies between records
-/// zero. Without a full weight all is zero.
+/// Copies a full weight to the shard that the rank at `position` has of it: [shard_elements], with zeros between
+/// records. Without a full weight all is zero.
 void pack_weight(const PlannedWeight& planned, int position, const at::Tensor& full, const at::Tensor& shard,
                  Moves& moves);
 

@@ -16,7 +16,7 @@ namespace {
 
 using layout::Axis;
 
-// The records say where each role lies; everything that reads parameters goes by them.
+// The records say how each role is sharded; all code that reads parameters uses them.
 void set_roles(layout::Param& record, const EngineOptions& options) {
   const auto& precision = options.precision;
   const auto& policy = options.policy;
@@ -99,7 +99,7 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
-  // On one rank sharding saves nothing; what is offloaded moves in shards all the same.
+  // On one rank sharding saves nothing, but offloaded data moves in shards nevertheless.
   bucket.shards_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
   bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
   bucket.on_host =
@@ -133,8 +133,8 @@ void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& o
   if (bucket.trainable) add_partials(bucket, options.mesh);
 }
 
-// Some buckets stay on the device, as many as the policy leaves there. The first ones: the next forward begins with
-// them while others are updated, and their gradients, which come last, need not go down.
+// Some buckets stay on the device, as many as the policy says. They are the first ones: the next forward begins with
+// them while others are updated, and their gradients, which come last, need not be copied to the host.
 void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   std::int64_t left = 0;
   for (const auto& bucket : plan.buckets) left += bucket.trainable ? bucket.shard_elements : 0;

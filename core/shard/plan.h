@@ -1,12 +1,12 @@
 #pragma once
-// What moves together, and what is kept where: numbers that the engine, the dry run and the prediction share.
+// What moves together, and where data is kept: numbers that the engine, the dry run and the prediction share.
 //
-// The words of this room. Part of a tensor has one name for each idea:
+// This room's terms. Part of a tensor has one name for each idea:
 //
 //   Box           the part of a logical tensor that a layout gives to a rank (layout/box.h)
-//   full          all elements that this rank computes with: of a record, a weight (its records side by side), a bucket
+//   full          all elements that this rank computes with: of a record, a weight (its records in order), a bucket
 //   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
-//   RecordShard   where a record's shard lies in the weight's shard, and in the full weight: equal blocks
+//   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks
 //   staging       a buffer that all buckets use in turn while their data move
 //   Slice         what the optimizer's rule updates: a weight's shard, or all of it (strategy/optimizer_rule.h)
 //
@@ -14,7 +14,7 @@
 //
 //   Bucket        the weights that one collective moves: numbers in BucketPlan, memory in BucketParameters and Reducer
 //   Run           the neighbouring units that are gathered and reduced together; a tied weight's bucket has several
-//   Buffer        memory that the engine takes for one purpose (shard/buffer.h)
+//   Buffer        memory that the engine allocates for one purpose (shard/buffer.h)
 #include <capstan/base/export.h>
 #include <capstan/nn/model.h>
 
@@ -37,7 +37,7 @@ struct PlannedWeight {
   std::int64_t full_offset = 0;   ///< of the full weight among the bucket's full weights
 };
 
-/// A record whose gradient on this rank is a partial sum, of what several ranks along other axes than data's have.
+/// A record whose gradient on this rank is a partial sum over ranks along other axes than data's.
 struct PartialRecord {
   std::size_t weight = 0;  ///< index into the bucket's weights
   std::size_t record = 0;
@@ -50,7 +50,7 @@ struct PartialSum {
   std::vector<PartialRecord> records;
 };
 
-/// Where the shard that this rank gives to an all-gather lies between updates.
+/// The source of this rank's shard for an all-gather.
 enum class SendFrom {
   master,      ///< the masters on the device, cast on the way
   host,        ///< host memory, in the compute dtype
@@ -61,10 +61,10 @@ enum class SendFrom {
 struct ParameterPlan {
   c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: the compute dtype
   SendFrom send_from = SendFrom::master;
-  /// From forward to backward they stay sharded over so many neighbours, not over all ranks; 0: over all. Also 0 where
-  /// the policy's reshard_size does not divide the ranks: experts may have fewer than dense parameters.
+  /// From forward to backward they stay sharded over so many neighbours, not over all ranks; 0: over all. Also 0 if the
+  /// policy's reshard_size does not divide the ranks: experts may have fewer ranks than dense parameters.
   int reshard_ranks = 0;
-  /// All-gathers write the full weights; only weights that are no rows of equal shards pass through staging.
+  /// All-gathers write the full weights; only weights without equal contiguous shards pass through staging.
   bool in_place = false;
 };
 
@@ -72,7 +72,7 @@ struct ParameterPlan {
 enum class SumBy {
   nothing,                    ///< this rank alone has them
   reduce_scatter,             ///< packed in staging; the result is this rank's shard
-  reduce_scatter_in_place,    ///< read where they are
+  reduce_scatter_in_place,    ///< read in place
   reduce_scatter_all_gather,  ///< the full sum, by the same calls as the sharded one: bit-equal
   all_reduce
 };
@@ -83,10 +83,10 @@ struct GradientPlan {
   bool accumulates = false;  ///< full ones are added up (or kept) first, and summed over ranks once a step, if at all
   bool autograd = false;     ///< norm and rule read autograd's own tensors
   bool on_host = false;      ///< the sum is on the device only until it has been sent to host memory
-  /// What an offloaded sum is sent in: the reduce dtype where that keeps every bit, else the masters'.
+  /// The dtype in which an offloaded sum is sent: the reduce dtype if that keeps every bit, else the masters'.
   c10::ScalarType first_dtype = c10::ScalarType::Float;   ///< of the first micro-step of several
   c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< of a single sum a step
-  c10::ScalarType adding_dtype = c10::ScalarType::Float;  ///< where an earlier micro-step's sum was added
+  c10::ScalarType adding_dtype = c10::ScalarType::Float;  ///< if an earlier micro-step's sum was added
   std::vector<PartialSum> partials;                       ///< after the data ranks' sum
 
   /// `written`: nothing earlier was added. `last`: of the step.
@@ -109,7 +109,7 @@ struct BucketPlan {
   bool shards_param = false;        ///< this rank keeps its shard of the parameters only
   bool shards_optim = false;        ///< … of masters and optimizer state, so also of the summed gradient
   bool on_host = false;             ///< masters and optimizer state (of a frozen weight: its shard) are in host memory
-  std::int64_t shard_elements = 0;  ///< of a rank's shard, padded; also where nothing is sharded
+  std::int64_t shard_elements = 0;  ///< of a rank's shard, padded; also if nothing is sharded
   std::int64_t full_elements = 0;   ///< of all full weights, each padded
   ParameterPlan parameters;
   GradientPlan gradients;
@@ -133,7 +133,7 @@ struct BucketPlan {
 struct Run {
   std::size_t first = 0;  ///< unit
   std::size_t last = 0;
-  bool trainable = true;             ///< backward comes here: it or a run before it has something to train
+  bool trainable = true;             ///< backward runs here: it or an earlier run has something to train
   std::vector<std::size_t> buckets;  ///< that it uses, own and tied
 };
 
@@ -144,8 +144,8 @@ struct ShardPlan {
   Buffers staging;
 };
 
-/// Sets the records' role layouts and decides everything that follows from units and options: which weights move
-/// together, how, and which memory that takes. Allocates nothing.
+/// Sets the records' role layouts and decides everything that units and options determine: which weights move
+/// together, how, and how much memory that needs. Allocates nothing.
 ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options);
 
 }  // namespace shard

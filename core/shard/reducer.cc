@@ -25,7 +25,7 @@ Reducer::Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& gr
       shared_(shared),
       label_(cat(shared.options.owner(), " ", parameters.plan().name, ", backward")) {
   if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
-  // Named by its size, it is not the group in which the layers on these axes communicate: that is another stream's.
+  // Its name has its size, since it must not be the layers' own group on these axes: that one is for another stream.
   for (const auto& partial : plan_.gradients.partials) partial_groups_.push_back(group_of(partial.axes, partial.ranks));
 }
 
@@ -130,7 +130,7 @@ void Reducer::sum_shard(const Reduction& how, bool write) {
   }
 }
 
-// To what was summed and sent in earlier micro-steps, as if it had stayed here.
+// Adds to the sum of earlier micro-steps that was sent to the host, as if it had stayed here.
 void Reducer::add_earlier(const at::Tensor& out) {
   const auto earlier = shared_.offload.earlier(plan_);
   if (out.is_same(shard_)) {
@@ -142,8 +142,8 @@ void Reducer::add_earlier(const at::Tensor& out) {
   shared_.offload.release(plan_);
 }
 
-// Every record's shards are read where they are. Autograd's gradients have no padding after them, and a weight's shards
-// may not lie side by side: those weights are packed.
+// Every record's shards are read in place. Autograd's gradients have no padding after them, and a weight's shards may
+// not be contiguous: those weights are packed.
 void Reducer::reduce_in_place(const at::Tensor& sum) {
   std::vector<at::Tensor> out;
   std::vector<at::Tensor> in;
@@ -189,7 +189,7 @@ void Reducer::reduce_staged(const Reduction& how, const at::Tensor& out) {
     group.reduce_scatter(out, all, "reduce-scatter " + label_);
 }
 
-// Full gradients take the same sums by the same calls as shards, so that both are bit-equal.
+// Full gradients are summed by the same calls as shards, so that both are bit-equal.
 void Reducer::sum_in_order(bool write) {
   const auto all = shared_.reduce_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
   pack(all);
@@ -208,7 +208,7 @@ void Reducer::unpack(const at::Tensor& all, bool write) {
   moves.run(write);
 }
 
-// One all-reduce over the full weights side by side: in their own buffer where dtypes allow.
+// One all-reduce over all the full weights: in their own buffer if dtypes allow.
 void Reducer::sum_full(const Reduction& how, bool write) {
   const auto& precision = shared_.options.precision;
   const bool in_place = write && precision.reduce == precision.master;
@@ -235,7 +235,7 @@ void Reducer::sum_full(const Reduction& how, bool write) {
   if (!in_place) write_or_add(full_, flat, write);
 }
 
-// Hybrid: once a step, after all that is summed inside the copy.
+// Hybrid: once a step, after all sums inside the copy.
 void Reducer::sum_copies(const Reduction& how) {
   const SideStream::Use on_stream(shared_.streams.replicate, false);
   done_.wait(shared_.device());
@@ -249,7 +249,7 @@ void Reducer::sum_copies(const Reduction& how) {
   done_.record(shared_.device());
 }
 
-// A record's gradient in what is kept of the sum.
+// A record's gradient in the stored sum.
 at::Tensor Reducer::summed(const PartialRecord& partial) const {
   const auto& planned = plan_.weights[partial.weight];
   const auto all = slice(partial.weight);
@@ -260,7 +260,7 @@ at::Tensor Reducer::summed(const PartialRecord& partial) const {
   return all.narrow(0, plan_.shards(planned, 0)[partial.record].in_full, plan_.summed_elements(partial));
 }
 
-// Once a step. Ranks that add up hold the same boxes, and shard them alike among their data ranks.
+// Once a step. The ranks of the sum hold the same boxes, and shard them alike over their data ranks.
 void Reducer::sum_partials() {
   const SideStream::Use on_stream(shared_.streams.reduce);
   done_.wait(shared_.device());

@@ -21,9 +21,9 @@ class Reducer {
   Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& group_of);
   void allocate();
 
-  /// Takes what autograd has left in the leaves after a micro-step's backward.
+  /// Processes the gradients in the leaves after a micro-step's backward.
   void reduce(const Reduction& how);
-  /// Squared norms of these parts of the sum (see owned()), after all that is summed.
+  /// Squared norms of these parts of the sum (see owned()), after all sums.
   void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
   /// Sends the sum to host memory.
   void offload();
@@ -32,14 +32,14 @@ class Reducer {
   /// The current stream waits for the sums.
   void finish();
 
-  /// What the optimizer rule reads of a weight: this rank's padded shard, or all of it.
+  /// The gradient that the optimizer rule reads of a weight: this rank's padded shard, or all of it.
   at::Tensor slice(std::size_t i) const;
-  /// A record's elements of it that are in this rank's shard, also where it holds more.
+  /// A record's elements of it that are in this rank's shard, also if the rank holds more.
   at::Tensor owned(std::size_t i, const RecordShard& shard) const;
 
  private:
   bool is_sharded() const { return plan_.shards_optim; }
-  /// Sums are of full_; else of what autograd has left.
+  /// Sums are of full_; else of autograd's own gradients.
   bool is_accumulated() const { return plan_.gradients.accumulates; }
   void accumulate(bool first);
   at::Tensor source(std::size_t i);

@@ -13,7 +13,7 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
   if (bucket.on_host) {
     plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
   } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
-    plan.send_from = SendFrom::device_copy;  // what is gathered twice a micro-step is cast once an update
+    plan.send_from = SendFrom::device_copy;  // parameters gathered twice a micro-step are cast once an update
   }
   const auto part = policy.reshard_size;
   if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
@@ -38,7 +38,7 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   auto& plan = bucket.gradients;
   plan.sum_by = sum_by(bucket, options);
   plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
-  // Autograd's tensors have no padding, beyond which AdamW rounds otherwise: not where bits are promised.
+  // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`.
   plan.autograd = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates() &&
                   precision.compute == precision.master && !options.deterministic;
   plan.on_host = bucket.trainable && bucket.on_host;
@@ -48,7 +48,7 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   plan.adding_dtype = precision.master;
 }
 
-// On the host masters are sent from where they are, if they are in the compute dtype, or else from a cast copy.
+// Masters on the host are sent directly if they are in the compute dtype, else from a cast copy.
 void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
   const auto compute = options.precision.compute;
   const auto [master, from, reshard_ranks, in_place] = bucket.parameters;
@@ -77,7 +77,7 @@ void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
   }
 }
 
-// What autograd has left lies in full buffers unless it is summed at once or read as it is.
+// Gradients are accumulated in full buffers unless they are summed at once or read as they are.
 void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& plan = bucket.gradients;
   const auto master = options.precision.master;
@@ -96,7 +96,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
       bucket.buffers.push_back(
           {Purpose::gradient_autograd, sharding.numel, master, Memory::device, Lifetime::always, i});
     }
-    // As the slice that norm and rule see.
+    // As the slice that norm and rule read.
     const auto elements = bucket.shards_optim ? sharding.shard_elements
                           : plan.autograd     ? sharding.numel
                                               : sharding.full_elements;
@@ -153,9 +153,9 @@ std::int64_t partial_elements(const BucketPlan& bucket) {
   return most;
 }
 
-// Buffers for shards on their way to the host, and for what comes back to be added to. Backward makes gradients
-// somewhat faster than PCIe takes them: what waits here does not hold it up. Together they take up to half of what all
-// shards would, or two.
+// Buffers for shards being sent to the host, and for sums that are copied back. Backward produces gradients somewhat
+// faster than PCIe moves them: gradients that wait here do not delay it. Together they have up to half the size of all
+// shards, or two.
 void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, Buffers& staging) {
   constexpr std::int64_t least = 2;  // one is summed while the other is sent
   constexpr std::int64_t most = 8;
@@ -171,7 +171,7 @@ void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, B
     elements += bucket.shard_elements;
     largest = std::max(largest, bucket.shard_elements);
     down.elements = std::max(down.elements, host->bytes());
-    // With two micro-steps only the first one's sum comes back.
+    // With two micro-steps only the first one's sum is copied back.
     const auto dtype = bucket.gradients.offload_dtype(options.accumulation == 2, false);
     up.elements = std::max(up.elements, bucket.shard_elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
   }

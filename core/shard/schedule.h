@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// Which run of units is gathered when, and what stays gathered. Knows no tensors.
+/// Which run of units is gathered when, and which stay gathered. Handles no tensors.
 class Schedule {
  public:
   Schedule(const ShardPlan& plan, const strategy::ShardPolicy& policy) : runs_(plan.runs), policy_(policy) {}
@@ -22,7 +22,7 @@ class Schedule {
   std::optional<std::size_t> prefetch_after_backward(std::size_t run) const;
   /// From forward to backward: the last run is the first of backward.
   bool stays_gathered(std::size_t run, bool with_grad) const;
-  /// Backward will come to this run and it will not be there.
+  /// Backward needs this run again and its parameters will have been released.
   bool needs_regather(std::size_t run, bool with_grad) const {
     return with_grad && runs_[run].trainable && !stays_gathered(run, true);
   }

@@ -9,7 +9,7 @@ namespace shard {
 using Event = comm::Mark;
 using SideStream = comm::Lane;
 
-/// The engine's streams beside compute. Work of one kind is in order, so that it can share buffers.
+/// The engine's side streams. Work of one kind is in order, so that it can share buffers.
 struct SideStreams {
   SideStreams(c10::Device device, bool overlap)
       : gather(device, overlap),
@@ -17,8 +17,8 @@ struct SideStreams {
         replicate(device, overlap),
         transfer(device, overlap),
         bring_back(device, overlap) {}
-  SideStream gather;      ///< all-gathers and what unpacks them
-  SideStream reduce;      ///< reduce-scatters and what packs for them
+  SideStream gather;      ///< all-gathers and their unpacking
+  SideStream reduce;      ///< reduce-scatters and their packing
   SideStream replicate;   ///< hybrid's all-reduce between copies
   SideStream transfer;    ///< gradients to the host, updated parameters back
   SideStream bring_back;  ///< earlier micro-steps' gradients back from the host

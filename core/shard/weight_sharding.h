@@ -11,7 +11,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// A rank's shard of a record: together in the rank's shard of a weight, in the full weight in equal blocks (one, where
+/// A rank's shard of a record: contiguous in the rank's shard of a weight, in equal blocks in the full weight (one if
 /// dimension 0 is sharded).
 struct RecordShard {
   std::size_t record = 0;        ///< index into the weight's records
@@ -29,8 +29,8 @@ struct RecordShard {
 };
 
 /// How one weight is sharded over the `ranks` of its data group: each record along one dimension (Param::sharded) by
-/// layout::Cut's rule, a rank's shards of the records of a fused group side by side. Every rank's shard has the same
-/// size.
+/// layout::Cut's rule, a rank's shards of the records of a fused group one after the other. Every rank's shard has the
+/// same size.
 ///
 /// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal shards, and ATen's CPU
 /// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail, sharded or not.

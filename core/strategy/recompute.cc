@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs to run again.
+// What backward needs for the second run.
 struct Segment : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> run;
 };

@@ -110,7 +110,7 @@ nn::Hidden UnitRunner::run(Link& link, nn::Hidden hidden, const nn::Batch& batch
   const bool with_grad = c10::GradMode::is_enabled() && link.index >= first_trainable_;
   if (with_grad) {
     // A re-entrant segment without a differentiable input returns no gradient at all, and post-backward needs a
-    // node in front of the unit: from the first trainable unit on, the hidden state requires grad.
+    // node before the unit: from the first trainable unit on, the hidden state requires grad.
     if (hidden.states.defined() && !hidden.states.requires_grad())
       hidden.states = hidden.states.detach().requires_grad_(true);
     hidden = cross(hidden, link.leave);
@@ -139,7 +139,7 @@ void UnitRunner::leave_backward(Link& link) {
 
 void UnitRunner::backward(const at::Tensor& loss, const at::Tensor& seed) {
   torch::autograd::backward({loss}, {seed});
-  // The embedding has no input with a gradient, so no node in front of it can tell: it is finished here.
+  // The embedding has no input with a gradient, so there is no node before it: it is finished here.
   std::for_each(links_.rbegin(), links_.rend(), [this](auto& link) {
     if (link->in_backward) leave_backward(*link);
   });

@@ -24,7 +24,7 @@ class Comparison {
     }
     for (std::size_t s = 0; s < mine.size(); ++s) {
       const auto apart = std::abs(mine[s] - theirs[s]);
-      if (apart <= tolerance_ * std::abs(theirs[s])) continue;  // and not: greater, since a NaN is a difference too
+      if (apart <= tolerance_ * std::abs(theirs[s])) continue;  // not `greater`, since a NaN is a difference too
       return say(cat(what, " of step ", s, ": ", number_text(mine[s]), ", not ", number_text(theirs[s]), " (apart by ",
                      number_text(apart / std::abs(theirs[s])), " of it; later steps are not compared)"));
     }

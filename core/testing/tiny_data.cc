@@ -16,7 +16,7 @@ struct DataOptions {
   }
 };
 
-// Sequences of uneven length in which each token follows from the one before: something that can be learnt.
+// Sequences of uneven length in which the previous token determines the next one, so that there is something to learn.
 class Sequences : public data::DataSource {
  public:
   Sequences(std::int64_t count, std::int64_t longest) : count_(count), longest_(longest) {}

@@ -1,5 +1,5 @@
-// A transformer with what a strategy may meet: a tied table, a fused group, biases and norms, odd sizes, dropout,
-// layers that may be split and regions that may be recomputed.
+// A transformer with the cases that a strategy must handle: a tied table, a fused group, biases, norms, odd sizes,
+// dropout, layers that may be split and regions that may be recomputed.
 #include <ATen/ATen.h>
 #include <capstan/nn/model.h>
 #include <capstan/ops/cross_entropy.h>
@@ -48,7 +48,7 @@ class Embedding : public nn::Unit {
   nn::Dropout dropout_;
 };
 
-// Attention and feed-forward side by side behind one norm (Wang and Komatsuzaki 2021).
+// Attention and feed-forward in parallel after one norm (Wang and Komatsuzaki 2021).
 class Block : public nn::Unit {
  public:
   Block(std::size_t index, double dropout)

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes with the object.
+// A folder that is removed with the object.
 class Folder {
  public:
   Folder() {
@@ -89,7 +89,7 @@ class Preparation {
   plugin::Host host_;
 };
 
-// What the ranks put together.
+// Results that the ranks assemble together.
 class Result {
  public:
   explicit Result(Run& run) : run_(run) {}
@@ -121,7 +121,7 @@ class Result {
         view = view.narrow(static_cast<std::int64_t>(d), stored.box.offset[d], stored.box.size[d]);
       }
       const auto value = stored.value.view(stored.box.size);
-      // Where another rank has filled the same elements, both must have the same.
+      // If another rank has filled the same elements, both must be equal.
       const auto apart = at::where(view.isnan(), at::zeros({}, view.options()), (view - value).abs());
       const auto most = apart.numel() == 0 ? 0.0 : apart.max().item<double>();
       if (most != 0) run_.disagreements[what + name] = std::max(run_.disagreements[what + name], most);
@@ -133,7 +133,7 @@ class Result {
   std::mutex mutex_;
 };
 
-// The target tokens of all samples; ranks that see the same ones count once.
+// The target tokens of all samples; ranks that see the same samples count once.
 std::int64_t sum_targets(const setup::Job& job, const setup::Session& session, const train::StepInput& input) {
   const auto mine = job.topology.speaks_for_coordinate() ? input.target_tokens : 0;
   auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
@@ -151,7 +151,7 @@ void first_gradients(const setup::Job& job, comm::Communicator& communicator, Re
   result.fused(session.units);
 }
 
-// Some of a run's steps; a checkpoint may stand in front of them and behind them.
+// Some of a run's steps, which may begin from a checkpoint and end with one.
 struct Stretch {
   std::int64_t begin = 0;
   std::int64_t end = -1;  // -1: all that are left

@@ -61,7 +61,7 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text, std::size_t at
 
 std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes, std::string_view text) const {
   std::vector<Part> parts;
-  std::size_t done = 0;  // what lies before belongs to a part
+  std::size_t done = 0;  // the text before it belongs to a part
   for (std::size_t at = 0; at < text.size();) {
     if (!begins_[static_cast<unsigned char>(text[at])]) {
       ++at;
@@ -74,7 +74,7 @@ std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes,
     }
     const auto& token = tokens_[static_cast<std::size_t>(match.token)];
     auto start = at;
-    auto end = at = match.end;  // the search goes on behind the token itself, whatever white space it takes
+    auto end = at = match.end;  // the search continues after the token itself, whatever white space it takes
     if (token.single_word && !alone(classes, text, start, end)) continue;
     if (token.lstrip) start = before_space(classes, text, start);
     if (token.rstrip) end = behind_space(classes, text, end);

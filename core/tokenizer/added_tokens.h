@@ -17,14 +17,14 @@ namespace tokenizer {
 class AddedTokens {
  public:
   AddedTokens();
-  /// `pattern`: what is looked for, the token's content or its normalized form; never empty.
+  /// `pattern`: the text to find, the token's content or its normalized form; never empty.
   void add(const AddedToken& token, std::string_view pattern);
 
   struct Part {
-    std::string_view text;  ///< what lies between tokens, never empty
-    std::int32_t id = -1;   ///< or the token that stands there
+    std::string_view text;  ///< the text between tokens, never empty
+    std::int32_t id = -1;   ///< or the token found there
   };
-  /// The text cut at its tokens, in order. lstrip and rstrip let a token take the white space beside it.
+  /// The text cut at its tokens, in order. With lstrip and rstrip a token includes the adjacent white space.
   std::vector<Part> cut(const CharacterClasses& classes, std::string_view text) const;
 
  private:

@@ -38,7 +38,7 @@ Bpe::Bpe(const BpeSpec& spec, bool byte_level)
   std::uint32_t rank = 0;
   for (const auto& [left, right] : spec.merges) {
     const auto merged = find_id(vocabulary, left + right);
-    CAPSTAN_ASSERT(merged >= 0);  // whoever reads the file checks its merges
+    CAPSTAN_ASSERT(merged >= 0);  // the file's reader checks its merges
     merges_.set(find_id(vocabulary, left), find_id(vocabulary, right), {rank++, merged});
   }
   find_whole(spec);
@@ -60,8 +60,8 @@ void Bpe::add_characters(const Ids& vocabulary, bool byte_fallback) {
   }
 }
 
-// Most words of a text are tokens of the vocabulary that merging would put together, which is tried once, here. With
-// ignore_merges every token is taken as it is.
+// Most words of a text are tokens that merging would assemble; each is tested once, here. With ignore_merges every
+// token is used as it is.
 void Bpe::find_whole(const BpeSpec& spec) {
   Scratch scratch;
   std::vector<std::int64_t> ids;
@@ -84,7 +84,7 @@ std::int32_t Bpe::unit_id(std::string_view unit) const {
   return found == character_ids_.end() ? -1 : found->second;
 }
 
-// Adds the tokens of a unit's bytes; false, and nothing is added, when one of them has none.
+// Adds the tokens of a unit's bytes; false, and nothing is added, if one of the bytes has no token.
 bool Bpe::add_bytes(std::string_view unit, std::vector<Symbol>& symbols) const {
   const auto text = byte_level_ ? byte_level_text(unit) : std::string(unit);
   const auto fallback = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
@@ -95,7 +95,7 @@ bool Bpe::add_bytes(std::string_view unit, std::vector<Symbol>& symbols) const {
 
 void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
   symbols.clear();
-  // An unknown token waits for those that fuse with it, and lets byte tokens pass, as the `tokenizers` package does it.
+  // An unknown token waits for others that fuse with it, and byte tokens overtake it, as in the `tokenizers` package.
   bool waits = false;
   while (!piece.empty()) {
     const auto unit = piece.substr(0, byte_level_ ? 1 : character_at(piece, 0).size);
@@ -117,7 +117,7 @@ void Bpe::merge(Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
   heap.clear();
-  // Finds out whether the symbol at `at` merges with the next one; true: its place in the heap is at the back.
+  // Does the symbol at `at` merge with the next one? True: the pair was pushed to the back of the heap.
   const auto look = [&](std::int32_t at) {
     auto& symbol = symbols[static_cast<std::size_t>(at)];
     symbol.merge = {};

@@ -24,14 +24,14 @@ class Bpe {
   /// `byte_level`: the vocabulary is written in byte_level_text, and pieces are given as plain bytes.
   Bpe(const BpeSpec& spec, bool byte_level);
 
-  /// A part of the piece that stands for one token.
+  /// A part of the piece that is one token.
   struct Symbol {
     std::int32_t id = 0;
     std::int32_t previous = -1;
     std::int32_t next = -1;
     MergeTable::Merge merge;  ///< with the next symbol; rank none also when this symbol is gone
   };
-  /// Memory that encode() uses again and again; one for each thread.
+  /// Memory that encode() reuses; one for each thread.
   struct Scratch {
     std::vector<Symbol> symbols;
     std::vector<std::uint64_t> heap;

@@ -50,7 +50,7 @@ class BpeTokenizer::Encoding {
     }
   }
 
-  // `piece` goes through the pre-tokenizer's steps from `step` on, then to the model.
+  // Runs the pre-tokenizer's steps from `step` on, then the model, on `piece`.
   void pre_tokenize(std::string_view piece, std::size_t step) {
     if (step == tokenizer_.pre_tokenizer_.size()) {
       tokenizer_.model_.encode(piece, scratch_, ids_);

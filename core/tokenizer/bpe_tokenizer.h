@@ -15,15 +15,15 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace tokenizer {
 
-/// Which of its ids a model folder's other files give a meaning.
+/// Ids to which a model folder's other files give a meaning.
 struct SpecialIds {
-  std::vector<std::int64_t> ends;  ///< any of them ends an answer; the first is what training puts behind one
+  std::vector<std::int64_t> ends;  ///< any of them ends an answer; training puts the first one after an answer
   std::int64_t pad = -1;
 };
 
-/// A tokenizer.json: the same ids and texts as the `tokenizers` package gives for it. Ill-formed UTF-8 is encoded as
-/// its repair_utf8. What the file says of truncation and padding is for that package's own batches and means nothing
-/// here.
+/// A tokenizer.json: the same ids and texts as the `tokenizers` package gives for it. Ill-formed UTF-8 is
+/// encoded as its repair_utf8. The file's truncation and padding are for that package's own batches and are
+/// ignored here.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// `name` is for messages. The ids of `special` are the tokenizer's.

@@ -7,7 +7,7 @@ namespace {
 
 bool stands_for_itself(char32_t c) { return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xFF && c != 0xAD); }
 
-// The bytes that don't stand for themselves, in order: 0 … 0x20, 0x7F … 0xA0, 0xAD.
+// The bytes that are not mapped to themselves, in order: 0 … 0x20, 0x7F … 0xA0, 0xAD.
 char32_t other_byte(char32_t n) { return n <= 0x20 ? n : n <= 0x42 ? n - 0x21 + 0x7F : 0xAD; }
 char32_t place_of(char32_t byte) { return byte <= 0x20 ? byte : byte <= 0xA0 ? byte - 0x7F + 0x21 : 0x43; }
 

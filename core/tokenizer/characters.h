@@ -31,8 +31,8 @@ inline Character character_before(std::string_view text, std::size_t end) {
   return character_at(text, at);
 }
 
-/// What characters are, as tokenizer.json files take them (the `tokenizers` package's own Unicode tables): one byte for
-/// each character, filled from ranges, so that a look-up is one load.
+/// Character classes of tokenizer.json files (the `tokenizers` package's own Unicode tables): one byte for each
+/// character, filled from ranges, so that a look-up is one load.
 class CharacterClasses {
  public:
   CharacterClasses();

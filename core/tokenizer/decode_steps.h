@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace tokenizer {
 
-/// The text of tokens: each step takes the list that the one before it left, and what is left in the end is joined.
+/// The text of tokens: each step transforms the list of the previous one, and the last list is joined.
 ///   byte_level     all tokens joined, their characters turned into bytes; ill-formed UTF-8 becomes U+FFFD
 ///   replace        in each token
 ///   byte_fallback  a run of "<0xNN>" becomes the characters it spells, or one U+FFFD a byte when it spells none

@@ -9,8 +9,8 @@
 
 namespace capstan::tokenizer {
 
-/// A value of a JSON file with the name it has there, so that each fault names what is wrong: wrong types and keys that
-/// nobody knows are added to the diagnostics, and reading goes on with an empty value.
+/// A value of a JSON file with its name there, for messages: wrong types and unknown keys are added to the diagnostics,
+/// and reading continues with an empty value.
 class JsonPart {
  public:
   JsonPart(const nlohmann::json& value, std::string name, const std::string& file, Diagnostics& diagnostics)

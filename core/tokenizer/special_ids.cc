@@ -14,7 +14,7 @@ namespace {
 using IdOf = std::function<std::int64_t(const std::string&)>;
 using Ids = std::vector<std::int64_t>;
 
-// One of the folder's files; null when it is not there.
+// One of the folder's files; null when it does not exist.
 struct File {
   File(const std::filesystem::path& folder, const char* name) : path((folder / name).string()) {
     if (!std::filesystem::exists(path)) return;
@@ -74,7 +74,7 @@ SpecialIds read_special_ids(const std::filesystem::path& folder, const IdOf& id_
   SpecialIds special;
   add_new(special.ends, token_id(tokenizer, "eos_token", id_of));
   add_new(special.ends, ids(generation, "eos_token_id", vocab_size));
-  // The model's own say counts where the newer file says nothing.
+  // config.json decides if the newer file has no such id.
   if (!generation.has("eos_token_id")) add_new(special.ends, ids(model, "eos_token_id", vocab_size));
   Ids pads = token_id(tokenizer, "pad_token", id_of);
   add_new(pads, ids(generation, "pad_token_id", vocab_size));

@@ -19,7 +19,7 @@ std::size_t run_end(std::string_view text, std::size_t at, const Belongs& belong
 
 bool is_newline(char32_t c) { return c == '\r' || c == '\n'; }
 
-// 's|'t|'re|'ve|'m|'ll|'d at the front: its bytes, or 0. In any case of letters 's is also 'ſ (U+017F folds to s).
+// 's|'t|'re|'ve|'m|'ll|'d at the front: its bytes, or 0. If case is ignored, 's is also 'ſ (U+017F folds to s).
 std::size_t contraction(std::string_view text, bool any_case) {
   if (text.size() < 2 || text[0] != '\'') return 0;
   const auto letter = [&](std::size_t i) {

@@ -10,8 +10,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace tokenizer {
 
-/// Bytes of the first piece that a pattern cuts from well-formed UTF-8 that is not empty: a match, or what lies before
-/// the next one. The patterns look back nowhere, so a text is cut by cutting what is left, again and again.
+/// Bytes of the first piece that a pattern cuts from non-empty well-formed UTF-8: a match, or the text before the next
+/// match. The patterns never look back, so a text is cut by calling this on the rest, again and again.
 ///
 ///   gpt2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///   llama3  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+

@@ -30,7 +30,7 @@ void refuse_type(const JsonPart& part, const std::string& known) {
   }
 }
 
-// The type that a part names, or "" where it names none.
+// The type that a part names, or "" if it names none.
 std::string type_of(const JsonPart& part) {
   const auto& json = part.json();
   const bool named = json.is_object() && json.contains("type") && json.at("type").is_string();
@@ -111,7 +111,7 @@ Vocabulary read_model(const JsonPart& part, BpeSpec& spec) {
 void read_added_tokens(const JsonPart& file, const Vocabulary& ids, TokenizerSpec& spec) {
   auto next = static_cast<std::int32_t>(ids.size());
   std::unordered_set<std::string> seen;
-  bool in_order = !ids.empty();  // without a vocabulary nobody knows; behind one wrong id all are
+  bool in_order = !ids.empty();  // cannot be checked without a vocabulary; after one wrong id all are wrong
   for (const auto& part : file.list("added_tokens")) {
     part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     AddedToken token;

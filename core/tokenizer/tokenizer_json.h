@@ -11,8 +11,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace tokenizer {
 
-/// What a tokenizer.json says, in `text`. Throws Error at `file` with everything in it that Capstan does not do, by the
-/// name it has there, so that what is accepted gives the ids that the `tokenizers` package gives.
+/// Parses a tokenizer.json's `text`. Throws Error at `file` naming everything in it that Capstan does not support, so
+/// that an accepted file gives the same ids as the `tokenizers` package.
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file);
 
 /// End and padding ids of a model folder. What ends an answer in training is tokenizer_config.json's eos_token, else

@@ -13,9 +13,9 @@ namespace tokenizer {
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool single_word = false;  ///< not beside a word character
+  bool single_word = false;  ///< not next to a word character
   bool lstrip = false;       ///< takes the white space before it
-  bool rstrip = false;       ///< and behind it
+  bool rstrip = false;       ///< and after it
   bool normalized = false;   ///< found in the normalized text
   bool special = false;      ///< gives no text when decoded
 };
@@ -27,7 +27,7 @@ struct NormalizeStep {
   std::string content;  ///< what is put there
 };
 
-/// Patterns of which each match is a piece, and what lies between matches another; core/tokenizer/split.h has them.
+/// Patterns: each match is a piece, and so is the text between matches; core/tokenizer/split.h has them.
 enum class SplitPattern { gpt2, llama3, bloom };
 
 struct PreStep {
@@ -35,7 +35,7 @@ struct PreStep {
   enum class Prepend { never, first, always };
   Kind kind = Kind::split;
   SplitPattern pattern = SplitPattern::gpt2;  ///< split
-  std::string replacement;                    ///< metaspace: what stands for a space
+  std::string replacement;                    ///< metaspace: what replaces a space
   Prepend prepend = Prepend::never;           ///< metaspace: before which pieces one is put
   bool cut = false;                           ///< metaspace: a piece begins at each; byte_level: at GPT-2's pattern
   bool prefix_space = false;                  ///< byte_level: a space before a piece without one
@@ -59,7 +59,7 @@ struct BpeSpec {
   bool ignore_merges = false;
 };
 
-/// A tokenizer.json whose every part is one that Capstan does.
+/// A tokenizer.json of which Capstan supports every part.
 struct TokenizerSpec {
   BpeSpec model;
   std::vector<AddedToken> added;  ///< special ones first: the order in which equal ones win
@@ -67,7 +67,7 @@ struct TokenizerSpec {
   std::vector<PreStep> pre_tokenizer;
   std::vector<DecodeStep> decoder;
   std::vector<std::int64_t> prefix;  ///< ids that the template puts before a text
-  std::vector<std::int64_t> suffix;  ///< and behind it
+  std::vector<std::int64_t> suffix;  ///< and after it
 };
 
 }  // namespace tokenizer

@@ -8,10 +8,10 @@ struct CharacterRange {
   char32_t last;
 };
 
-// What the patterns of tokenizer.json files take characters for, in ascending ranges.
+// The character classes of the patterns of tokenizer.json files, in ascending ranges.
 std::span<const CharacterRange> letters();          // \p{L}
 std::span<const CharacterRange> numbers();          // \p{N}
 std::span<const CharacterRange> spaces();           // \s
-std::span<const CharacterRange> word_characters();  // the \w that single_word looks for
+std::span<const CharacterRange> word_characters();  // the \w that single_word uses
 
 }  // namespace capstan::tokenizer

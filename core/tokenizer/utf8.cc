@@ -12,13 +12,13 @@ struct Part {
 
 bool within(unsigned char byte, unsigned low, unsigned high) { return byte >= low && byte <= high; }
 
-// The character, or the beginning of one, that stands at the front (table 3-7 of The Unicode Standard).
+// The character, or the beginning of one, at the front (table 3-7 of The Unicode Standard).
 Part front(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   if (lead < 0x80) return {1, true};
   if (!within(lead, 0xC2, 0xF4)) return {1, false};
   const std::size_t wanted = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range excludes overlong forms, surrogates and what lies behind U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
   const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   std::size_t size = 1;

@@ -7,7 +7,7 @@
 ///     CHECK(testing::differences(mine, alone, 1e-10) == "");
 ///
 /// Link capstan::testing. Ranks are threads of the test and compute in float64 on CPU; model and data are built in, so
-/// that nothing but the plugin's own file is read.
+/// the plugin's own file is the only one that is read.
 #include <capstan/base/export.h>
 #include <capstan/plugin/descriptor.h>
 #include <capstan/plugin/registry.h>
@@ -35,7 +35,7 @@ struct Setting {
   /// "train.accumulation=2", as on the command line.
   std::vector<std::string> overrides = {};
   std::int64_t steps = 20;
-  /// Files of plugins, of any kind: "build/mine.so". Others are found where Capstan's own lie.
+  /// Files of plugins, of any kind: "build/mine.so". Others are searched for in the folder of Capstan's own.
   std::vector<std::filesystem::path> plugins = {};
   /// Plugins that the test program itself holds: type<…>(…) or linked(…).
   std::vector<plugin::Registration> types = {};
@@ -59,7 +59,7 @@ plugin::Registration type(std::string kind, std::string name) {
 /// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()), declared below.
 plugin::Registration linked(const CapstanPluginDescriptor& descriptor);
 
-/// What was learnt. Tensors are whole, in the masters' dtype, by record name.
+/// What was learnt. Tensors are unsharded, in the masters' dtype, by record name.
 struct Run {
   std::vector<double> losses;                             ///< of each step: mean over its target tokens
   std::vector<double> norms;                              ///< of each step: the gradient's global norm before clipping
@@ -70,14 +70,14 @@ struct Run {
   std::map<std::string, double> disagreements;
 };
 
-/// Trains. The gradients come from a run of their own, so that a plugin that keeps state sees each step once. Throws
-/// what the first rank that failed has thrown: Error with all faults where the setting is refused. Sets ATen's threads
+/// Trains. The gradients come from a separate run, so that a plugin that keeps state sees each step once. Throws what
+/// the first failing rank threw: Error with all faults if the setting is refused. Sets ATen's threads
 /// to one, since each rank is a thread. Call it from one thread at a time.
 Run train(const Setting& setting);
 
-/// Trains `steps` steps as `first` says, saves a checkpoint, and goes on from it to the end as `then` says, with other
-/// ranks, which may be more or fewer, and other strategies. Settings must agree in what makes the batches. Losses and
-/// norms are those of all steps, the weights those at the end:
+/// Trains `steps` steps as `first` says, saves a checkpoint, and resumes from it to the end as `then` says, possibly
+/// with another number of ranks and other strategies. Both settings must have the same batches. Losses and norms are
+/// those of all steps, the weights those at the end:
 ///
 ///     CHECK(testing::differences(testing::train_resumed(mine, 7, mine), testing::train(mine), 0) == "");
 Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then);
@@ -86,9 +86,9 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
 ///
 /// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
 /// the largest of its fused group instead of |b| (the gradient of a key's bias alone is pure rounding). Gradients tell
-/// more than losses: AdamW hides a factor that all of them share. What several ranks hold must agree as well. A
-/// tolerance of 0 asks for the same bits, of the weights at the end too; these are not compared otherwise, since AdamW
-/// makes updates out of rounding where a gradient is 0.
+/// more than losses: AdamW hides a factor that all of them share. Ranks' copies must agree as well. A tolerance of 0
+/// requires the same bits, of the final weights too; these are not compared otherwise, since AdamW turns rounding into
+/// updates where a gradient is 0.
 std::string differences(const Run& run, const Run& reference, double tolerance);
 
 }  // namespace testing

@@ -34,7 +34,7 @@ void mark_answers(const Record& record, const tokenizer::Tokenizer& tokenizer, d
     before += piece.text;
     const auto ids = first_ids(tokenizer, before);
     const auto same = std::mismatch(ids.begin(), ids.end(), sample.tokens.begin(), sample.tokens.end()).first;
-    // The last piece ends where everything does, its end token included.
+    // The last piece ends at the end of the sample, its end token included.
     const bool is_last = &piece == &record.pieces.back();
     const auto end = is_last ? sample.tokens.size() : std::max(begin, static_cast<std::size_t>(same - ids.begin()));
     if (piece.is_answer) {
@@ -46,8 +46,8 @@ void mark_answers(const Record& record, const tokenizer::Tokenizer& tokenizer, d
   }
 }
 
-// Where prompt and answer as one text begin with the same token, nothing of the prompt is left to start from: they are
-// tokenised apart.
+// If the first token of the joined text spans the whole prompt, nothing of the prompt is left to start from: prompt and
+// answer are tokenised separately.
 void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, data::Sample& sample) {
   std::string prompt;
   for (const auto& piece : record.pieces) {
@@ -64,7 +64,7 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, da
   std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
 }
 
-// All of a record, however long.
+// All of a record, of any length.
 data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;
@@ -83,7 +83,7 @@ data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& toke
               R"(raise data.max_length, take the line out, or set data.too_long = "cut")", where);
 }
 
-// Takes out the first tokens behind the tokenizer's own.
+// Removes the first tokens after the tokenizer's own.
 void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix) {
   const auto erase = [&](auto& list) {
     const auto from = list.begin() + static_cast<std::ptrdiff_t>(prefix);
@@ -94,7 +94,7 @@ void drop_beginning(data::Sample& sample, std::size_t count, std::size_t prefix)
   sample.prompt_length -= static_cast<std::int64_t>(count);
 }
 
-// Takes tokens out of a sample that has too many, as make_sample says.
+// Removes tokens from a sample that has too many, as make_sample says.
 void cut(data::Sample& sample, bool is_text, std::size_t most, std::size_t prefix, const std::string& where) {
   const auto all = sample.tokens.size();
   if (is_text) {

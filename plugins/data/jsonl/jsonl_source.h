@@ -13,19 +13,19 @@ namespace jsonl {
 
 struct SampleOptions {
   bool whole_sequence = false;  ///< every token bears loss
-  bool cut = false;             ///< too long: lose tokens, instead of an error
+  bool cut = false;             ///< if too long: cut tokens instead of an error
 };
 
-/// A record as the model sees it. All of it is tokenised as one, so that no token is cut differently than in running
-/// text; a piece begins at the first token in which that differs from the tokens of what stands before it. Where
-/// nothing of a prompt would be left by that, it and its answer are tokenised apart. Too long and to be cut, a text
-/// loses its end, and anything else its beginning (but for the tokenizer's begin token), the last answer never. Throws
-/// Error at `where` where that leaves no room, or where nothing is to be cut.
+/// A record as the model sees it. All of it is tokenised at once, so that tokens are the same as in running text; a
+/// piece begins at the first token that differs from the tokens of the text before it. If that leaves nothing of a
+/// prompt, it and its answer are tokenised separately. If it is too long and may be cut, a text loses its end, and
+/// anything else its beginning (except the tokenizer's begin token), but never the last answer. Throws Error at `where`
+/// if that leaves no room, or if it is too long and must not be cut.
 capstan::data::Sample make_sample(const Record& record, const std::string& where,
                                   const capstan::data::OpenRequest& request, const SampleOptions& options);
 
-/// The prompt of a record alone, as it stands in its sample. To be cut, it has at most `most` tokens and max_length,
-/// and how many does not depend on the answer.
+/// The prompt of a record alone, as it is in its sample. If it may be cut, it has at most `most` tokens and max_length;
+/// the number does not depend on the answer.
 capstan::data::Sample make_question(const Record& record, const std::string& where,
                                     const capstan::data::OpenRequest& request, const SampleOptions& options,
                                     std::int64_t most);
@@ -38,9 +38,9 @@ class JsonlSource final : public capstan::data::DataSource {
   std::int64_t size() const override { return samples_; }
   capstan::data::Sample get(std::int64_t index) const override;
   capstan::data::Sample question(std::int64_t index, std::int64_t most) const override;
-  /// "exact_match": 100 where the answer is the expected text, white space around both left out.
+  /// "exact_match": 100 if the answer is the expected text, ignoring white space around both.
   capstan::monitor::Values score(const capstan::data::Sample& sample, const std::string& text) const override;
-  /// Where the template ends the assistant's turn, in a file that holds conversations.
+  /// Where the template ends the assistant's turn, in a file with conversations.
   std::size_t answer_end(std::string_view text) const override { return end_.find(text); }
   std::vector<std::int64_t> end_ids() const override { return end_.ids; }
 

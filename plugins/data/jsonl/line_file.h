@@ -8,7 +8,7 @@
 
 namespace jsonl {
 
-/// The lines of a file that are not blank; the file is mapped, so that only what is asked for is read.
+/// The lines of a file that are not blank; the file is mapped, so that only requested lines are read.
 class LineFile {
  public:
   /// Throws Error that names the file when it cannot be read.

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 constexpr const char* forms =
     R"(a line is {"prompt": …, "completion": …}, {"messages": [{"role": …, "content": …}, …]} or {"text": …})";
 
-// A line that knows where it stands, for messages.
+// A line with its place, for messages.
 class Line {
  public:
   Line(const LineFile& file, std::int64_t index) : where_(file.where(index)) {

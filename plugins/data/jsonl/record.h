@@ -7,7 +7,7 @@
 
 namespace jsonl {
 
-/// A line as pieces of text, one behind another; what a model is to write is marked.
+/// A line as pieces of text, one after another; those that the model is to write are marked.
 struct Record {
   struct Piece {
     std::string text;
@@ -15,9 +15,9 @@ struct Record {
   };
   std::vector<Piece> pieces;
   std::string id;         ///< the line's "id", else its number
-  std::string reference;  ///< what is expected behind the last prompt; empty: nothing is asked
+  std::string reference;  ///< what is expected after the last prompt; empty: nothing is asked
   bool is_text = false;   ///< {"text"}: no prompt, all of it is learned
-  bool needs_end = true;  ///< an end token follows; not behind conversations, whose template says what ends a turn
+  bool needs_end = true;  ///< an end token follows; not after conversations, whose template says what ends a turn
 };
 
 /// Reads a line. Throws Error at "FILE:LINE" that says what is wrong and what a line may be.

@@ -20,14 +20,14 @@ struct Turns {
   std::optional<std::string> assistant;
 
   bool empty() const { return any.empty() && !system && !user && !assistant; }
-  /// What stands before a message's content, and what from the content on. Throws Error, without a place, for a role
-  /// that no template is for.
+  /// The text before a message's content, and the text from the content on. Throws Error, without a place, for a role
+  /// without a template.
   struct Parts {
     std::string before;
     std::string after;
   };
   Parts parts(const Message& message) const;
-  /// What stands behind the assistant's content; empty, too, where no template is for the assistant.
+  /// The text after the assistant's content; empty, too, if there is no template for the assistant.
   std::string assistant_end() const;
 };
 

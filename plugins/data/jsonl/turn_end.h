@@ -8,8 +8,8 @@
 
 namespace jsonl {
 
-/// How one sees that the assistant's turn is over: a text that stands in what was generated, or an id without text.
-/// Either may be missing.
+/// The end of the assistant's turn: a text in the generated answer, or an id without text. Either may be
+/// missing.
 struct TurnEnd {
   std::string text;
   std::vector<std::int64_t> ids;
@@ -18,8 +18,8 @@ struct TurnEnd {
   std::size_t find(std::string_view answer) const { return text.empty() ? answer.npos : answer.find(text); }
 };
 
-/// Of what the template writes behind the assistant's message. White space around it says nothing; an end of nothing
-/// else is one if it holds a line break, since a space may stand in any answer.
+/// From the template's text after the assistant's message. White space around it is ignored; white space alone ends a
+/// turn only if it has a line break, since any answer may contain a space.
 TurnEnd turn_end(const std::string& written, const capstan::tokenizer::Tokenizer& tokenizer);
 
 }  // namespace jsonl

@@ -13,8 +13,8 @@ bool is_ascii_punctuation(char32_t c) {
   return (c >= U'!' && c <= U'/') || (c >= U':' && c <= U'@') || (c >= U'[' && c <= U'`') || (c >= U'{' && c <= U'~');
 }
 
-// re.sub(r"\b(a|an|the)\b", " ", text). Both ends lie at a word's edge and an article has word characters only, so
-// it is always a whole run of them.
+// re.sub(r"\b(a|an|the)\b", " ", text). Both ends are at a word boundary and an article has word characters only, so a
+// match is always a complete word.
 std::u32string without_articles(const std::u32string& text) {
   std::u32string out;
   for (auto at = text.begin(); at != text.end();) {

@@ -34,7 +34,7 @@ Ids first_ids(const Tokenizer& tokenizer, const std::string& text) {
   return ids;
 }
 
-// The parts of one question; the context's length is what may change.
+// The parts of one question; only the context's length may change.
 class Joined {
  public:
   Joined(const Question& question, const std::string& context, const Tokenizer& tokenizer)
@@ -60,8 +60,8 @@ class Joined {
   std::string answer_;
 };
 
-// Bytes of the context that fit; none where it does not fit without any. The number of tokens grows with the text but
-// for a merge at the cut, so the search may stop a character early; what it returns has been tried and fits.
+// Bytes of the context that fit; nothing if the question does not fit without any. The number of tokens grows with the
+// text except for a merge at the cut, so the search may stop a character early; its result has been tested and fits.
 std::optional<std::size_t> fitting_context(const Joined& joined, const std::string& context, std::int64_t most) {
   const auto fit = [&](std::size_t bytes) { return static_cast<std::int64_t>(joined.ids(bytes).size()) <= most; };
   if (fit(context.size())) return context.size();

@@ -14,20 +14,20 @@ enum class Loss {
   sequence,  ///< every token, as a language model is trained
 };
 
-/// "Question: {question} Context: {context} Answer:": what generation starts from. An answer follows after a space.
+/// "Question: {question} Context: {context} Answer:": the start of generation. An answer follows after a space.
 std::string prompt_text(const std::string& question, const std::string& context);
 
-/// A question as the model sees it: the prompt, " " and the first answer, the end token (where the tokenizer has one);
+/// A question as the model sees it: the prompt, " " and the first answer, the end token (if the tokenizer has one);
 /// without answers the prompt alone, and no target.
 ///
-/// The joined text is tokenised as one, so that no token is cut differently than in running text; the answer begins at
-/// the first token in which that differs from the prompt's own tokens. Where it has more than `max_length` tokens the
-/// context is cut at its end, between two characters; question and answer are never cut. Throws Error that names the
+/// The joined text is tokenised at once, so that tokens are the same as in running text; the answer begins at the
+/// first token that differs from the prompt's own tokens. If it has more than `max_length` tokens the context is cut at
+/// its end, between two characters; question and answer are never cut. Throws Error that names the
 /// question when even an empty context is too long.
 capstan::data::Sample make_sample(const Question& question, const std::string& context,
                                   const capstan::tokenizer::Tokenizer& tokenizer, std::int64_t max_length, Loss loss);
 
-/// The prompt of a question alone, to be asked: of at most `most` tokens, cut like a sample's but without a look at the
+/// The prompt of a question alone, for generation: of at most `most` tokens, cut like a sample's but independent of the
 /// answers, whose length would otherwise show in the prompt's. Throws Error that names the question when even an empty
 /// context is too long.
 capstan::data::Sample make_prompt(const Question& question, const std::string& context,

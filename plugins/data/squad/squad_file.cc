@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 constexpr const char* format =
     "SQuAD v1.1 is data[].paragraphs[] with a context and qas[] of id, question and answers[].text";
 
-// A value of the file that knows where it stands, for messages.
+// A value of the file with its place, for messages.
 class Node {
  public:
   Node(const Json& value, std::string path, const std::string& file)

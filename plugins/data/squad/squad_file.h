@@ -14,7 +14,7 @@ struct Question {
   std::vector<std::string> answers;  ///< accepted answers; the first one is trained on
 };
 
-/// What is used of a file in SQuAD v1.1's format, in the file's order.
+/// The used part of a file in SQuAD v1.1's format, in the file's order.
 struct SquadFile {
   std::vector<std::string> contexts;
   std::vector<Question> questions;

@@ -20,8 +20,8 @@ bool contains(const Table& table, char32_t c) {
   return find_range(table, c) != table.end();
 }
 
-// The Unicode Standard, table 3-17, Final_Sigma: a cased character before it and none after it, where case-ignorable
-// ones don't count.
+// The Unicode Standard, table 3-17, Final_Sigma: a cased character before it and none after it, skipping case-ignorable
+// ones.
 bool is_final_sigma(std::u32string_view text, std::size_t at) {
   const auto matters = [](char32_t c) { return !contains(case_ignorable_characters, c); };
   const auto before = text.substr(0, at);

@@ -8,7 +8,7 @@ namespace squad {
 std::u32string characters(std::string_view utf8);
 /// Python's str.isalnum: with '_' what re's \w matches.
 bool is_word(char32_t c);
-/// Python's str.isspace: what str.split() splits at.
+/// Python's str.isspace: str.split() splits at these.
 bool is_space(char32_t c);
 /// Python's str.lower, final sigma and U+0130 included.
 std::u32string lower(std::u32string_view text);

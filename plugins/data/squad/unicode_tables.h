@@ -21,6 +21,6 @@ extern const std::array<CharacterRange, 733> word_characters;            ///< st
 extern const std::array<CharacterRange, 10> space_characters;            ///< str.isspace
 extern const std::array<CharacterRange, 149> cased_characters;           ///< for the final sigma
 extern const std::array<CharacterRange, 427> case_ignorable_characters;  ///< for the final sigma
-extern const std::array<LowerRun, 181> lower_runs;                       ///< str.lower, but for U+0130
+extern const std::array<LowerRun, 181> lower_runs;                       ///< str.lower, except U+0130
 
 }  // namespace squad

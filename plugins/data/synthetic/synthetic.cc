@@ -42,7 +42,7 @@ data::Sample SyntheticSource::get(std::int64_t index) const {
   data::Sample sample;
   sample.id = cat("synthetic-", index);
   sample.tokens.reserve(static_cast<std::size_t>(length_));
-  // A generator of its own for each sample: SplitMix64 (Steele, Lea and Flood 2014), started at a mixed state.
+  // A separate generator for each sample: SplitMix64 (Steele, Lea and Flood 2014), started at a mixed state.
   auto state = ops::mix_bits(stream_ ^ static_cast<std::uint64_t>(index));
   for (std::int64_t t = 0; t < length_; ++t) {
     state += 0x9E3779B97F4A7C15U;

@@ -27,10 +27,10 @@ class SyntheticData final : public capstan::data::Data {
   capstan::config::Options<SyntheticOptions> options_;
 };
 
-/// Sample i is the same whenever and wherever it is asked for; every token but the first bears loss.
+/// Sample i is the same at every call and on every rank; every token except the first bears loss.
 class SyntheticSource final : public capstan::data::DataSource {
  public:
-  /// `length` tokens a sample, at least 2.
+  /// `length` tokens per sample, at least 2.
   SyntheticSource(std::int64_t samples, std::int64_t length, std::int64_t vocab_size, std::uint64_t stream)
       : samples_(samples), length_(length), vocab_size_(vocab_size), stream_(stream) {}
   std::int64_t size() const override { return samples_; }

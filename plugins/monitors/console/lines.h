@@ -9,18 +9,18 @@ namespace console {
 
 /// Everything here returns text without the line's end, and depends on its arguments alone.
 
-/// What the run is, some lines: ranks and devices, parameters, the batch's arithmetic, the number of steps.
+/// Some lines about the run: ranks and devices, parameters, the batch's arithmetic, the number of steps.
 std::string start_lines(const capstan::monitor::RunStarted& run);
 
 /// NeMo's step line:
 /// "Training epoch 0, iteration 0/249 | lr: 1.961e-06 | global_batch_size: 8 | global_step: 0 |
 /// reduced_train_loss: 1.315 | train_step_timing in s: 7.126", from step 1 on with " | consumed_samples: 16", and with
-/// " | val_loss: 0.194" where there is one. Iterations count from 0 in each epoch, up to that epoch's last.
+/// " | val_loss: 0.194" if there is one. Iterations count from 0 in each epoch, up to that epoch's last.
 std::string step_line(const capstan::monitor::StepEnded& step, const capstan::monitor::RunStarted& run,
                       std::optional<double> val_loss);
 
 /// Hugging Face's evaluation summary, a Python dict: {'eval_loss': 1.2965, 'eval_runtime': 1.2687,
-/// 'eval_samples_per_second': 39.41, 'epoch': 1.0}; scores stand before 'epoch'. Keys begin with eval_train_ where
+/// 'eval_samples_per_second': 39.41, 'epoch': 1.0}; scores come before 'epoch'. Keys begin with eval_train_ if
 /// training questions were asked.
 std::string eval_line(const capstan::monitor::EvalEnded& eval);
 
@@ -32,7 +32,7 @@ std::string checkpoint_line(const capstan::monitor::CheckpointSaved& saved);
 std::string run_line(const capstan::monitor::RunEnded& run);
 
 /// "step 125/250 [##########----------]  50% | epoch 0.50 | loss 1.315 | 12.3 samples/s | ETA 1:05".
-/// `seconds_per_step` is what rate and ETA are made of.
+/// Rate and ETA are computed from `seconds_per_step`.
 std::string bar_line(const capstan::monitor::StepEnded& step, double seconds_per_step);
 
 }  // namespace console

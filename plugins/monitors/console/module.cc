@@ -10,7 +10,7 @@ namespace {
 
 using namespace capstan;
 
-/// Shows the run on rank 0's standard output. Nothing waits in a buffer, so that a file can be watched.
+/// Shows the run on rank 0's standard output. Output is not buffered, so that a file can be watched.
 class Console final : public monitor::Monitor {
  public:
   explicit Console(const config::Options<ConsoleOptions>& options) : screen_(*options) {}

@@ -42,14 +42,14 @@ std::string Screen::run_ended(const monitor::RunEnded& run) {
   return text;
 }
 
-// A line takes the place of the bar, which the next step draws again below it.
+// A line replaces the bar, which the next step draws again below it.
 std::string Screen::line(const std::string& text) {
   const bool erase = bar_is_shown_;
   bar_is_shown_ = false;
   return (erase ? "\r\033[K" : "") + text + "\n";
 }
 
-// The mean time of a step. The first one is left out as soon as there is another: it warms everything up.
+// The mean time of a step. The first one is ignored as soon as there is another, since it includes warm-up.
 double Screen::count_step(const monitor::StepEnded& step) {
   if (steps_seen_++ == 0) return step.step_time_s;
   seconds_ += step.step_time_s;

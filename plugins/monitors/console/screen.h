@@ -15,8 +15,8 @@ struct ConsoleOptions {
   static void describe(capstan::config::OptionTable<ConsoleOptions>& t);
 };
 
-/// What goes to standard output, event by event: each function returns the bytes to write, line ends and the bar's
-/// control characters included.
+/// The output for each event: each function returns the bytes to write, line ends and the bar's control characters
+/// included.
 class Screen {
  public:
   explicit Screen(const ConsoleOptions& options) : options_(options) {}
@@ -33,10 +33,10 @@ class Screen {
   ConsoleOptions options_;
   capstan::monitor::RunStarted run_;
   bool uses_bar_ = false;
-  bool bar_is_shown_ = false;  // the cursor stands behind it
+  bool bar_is_shown_ = false;  // the cursor is after it
   std::optional<double> val_loss_;
   std::int64_t steps_seen_ = 0;
-  double seconds_ = 0;  // of the steps seen but the first
+  double seconds_ = 0;  // of the steps seen except the first
 };
 
 }  // namespace console

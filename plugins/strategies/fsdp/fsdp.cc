@@ -121,7 +121,7 @@ class Fsdp : public strategy::Strategy {
     }
   }
 
-  // A series of experiments changes the mode and keeps the rest, so these are said and not refused.
+  // A series of experiments changes the mode and keeps the rest, so these get a warning, not an error.
   std::vector<std::string> notes() const override {
     std::vector<std::string> idle;
     const auto add = [&](bool is_idle, auto member) {
@@ -158,7 +158,7 @@ class Fsdp : public strategy::Strategy {
   }
 
  private:
-  // Gathered parameters that stay from forward to backward: backward gathers nothing.
+  // Gathered parameters are kept from forward to backward: backward gathers nothing.
   void add_of_kept(std::vector<std::string>& notes) const {
     const bool is_mode = is("shard_grad_op");
     if (is("no_shard") || !(is_mode || !options_->reshard_after_forward)) return;
@@ -172,7 +172,7 @@ class Fsdp : public strategy::Strategy {
 
   bool is(const char* mode) const { return options_->mode == mode; }
 
-  // An option that this mode would read and ignore is a misunderstanding.
+  // An option without effect in this mode is probably a misunderstanding.
   void refuse_without_effect(Diagnostics& diagnostics) const {
     const auto refuse = [&](bool wrong, std::string where, const std::string& what, const std::string& fix) {
       if (wrong) diagnostics.add(std::move(where), what + " has no effect with mode = \"" + options_->mode + "\"", fix);

@@ -16,8 +16,8 @@ struct RecomputeOptions {
   static void describe(capstan::config::OptionTable<RecomputeOptions>& t);
 };
 
-/// Chooses what the runner recomputes (whole units), or fills the ports around regions. What is computed, gathered and
-/// reduced stays the same.
+/// Chooses which units the runner recomputes, or fills the ports around regions. Results, gathers and reductions stay
+/// the same.
 class Recompute : public capstan::strategy::Strategy {
  public:
   explicit Recompute(capstan::config::Options<RecomputeOptions> options) : options_(std::move(options)) {}

@@ -91,7 +91,7 @@ class Zero : public strategy::Strategy {
     }
   }
 
-  // A series of experiments changes the stage and keeps the rest, so this is said and not refused.
+  // A series of experiments changes the stage and keeps the rest, so this gets a warning, not an error.
   std::vector<std::string> notes() const override {
     if (offloads_optimizer() || !options_.is_set(&ZeroOptions::pin_memory)) return {};
     return {"note: " + options_.name(&ZeroOptions::pin_memory) + " has no effect without offload_optimizer = \"cpu\""};

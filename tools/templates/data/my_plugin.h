@@ -8,7 +8,7 @@
 
 namespace my_plugin {
 
-/// The options of [data]. Their defaults stand here; describe() declares the rest, once.
+/// The options of [data]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
   std::int64_t largest = 99;
 
@@ -20,7 +20,7 @@ class MyPlugin final : public capstan::data::Data {
  public:
   explicit MyPlugin(capstan::config::Options<MyPluginOptions> options) : options_(std::move(options)) {}
 
-  /// What can be wrong with files and sizes belongs here. Sums have none.
+  /// Checks of files and sizes belong here. Sums need none.
   void check(capstan::Diagnostics&) const override {}
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
   std::int64_t max_length() const override;

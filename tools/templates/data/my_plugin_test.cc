@@ -9,7 +9,7 @@ using capstan::data::Split;
 
 namespace {
 
-/// A token a byte, and 256 at the end.
+/// A token per byte, and 256 at the end.
 class Bytes final : public capstan::tokenizer::Tokenizer {
  public:
   std::string name() const override { return "bytes"; }

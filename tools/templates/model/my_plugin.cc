@@ -56,7 +56,7 @@ double MyPlugin::flops_per_token(std::int64_t sequence_length) const {
   return 6 * matrices + 6 * layers * h * static_cast<double>(sequence_length);
 }
 
-// In a file every record is the tensor of its own name.
+// In a file every record is the tensor of the same name.
 capstan::layout::FileMap MyPlugin::file_map() const {
   capstan::layout::FileMap map;
   for (const auto& unit : build()) {
@@ -93,7 +93,7 @@ nn::WeightPtr Block::matrices(const std::vector<std::string>& layers, std::int64
 
 namespace {
 
-// Says what attention there is; a strategy that splits it leaves a rank some of the heads.
+// The attention's sizes; a strategy that splits it leaves a rank some of the heads.
 nn::Attention::Kind attention_kind(const MyPluginOptions& o, std::int64_t index) {
   nn::Attention::Kind kind;
   kind.heads = {o.num_heads, o.num_heads, o.hidden_size / o.num_heads};

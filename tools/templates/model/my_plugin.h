@@ -11,7 +11,7 @@ namespace my_plugin {
 
 namespace nn = capstan::nn;
 
-/// The options of [model]. Their defaults stand here; describe() declares the rest, once.
+/// The options of [model]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
   std::int64_t vocab_size = 258;
   std::int64_t hidden_size = 64;
@@ -22,7 +22,7 @@ struct MyPluginOptions {
   static void describe(capstan::config::OptionTable<MyPluginOptions>& t);
 };
 
-/// An example to replace: a small transformer. Says nothing about how it is distributed; every strategy can train it.
+/// An example to replace: a small transformer. It does not know how it is distributed; every strategy can train it.
 class MyPlugin final : public nn::Model {
  public:
   explicit MyPlugin(capstan::config::Options<MyPluginOptions> options) : options_(std::move(options)) {}
@@ -56,7 +56,7 @@ class Block final : public nn::Unit {
 
  private:
   nn::LayerNorm norm(const std::string& layer, std::int64_t size);
-  /// Matrices of this block, [out, in] each, side by side: one product.
+  /// Matrices of this block, [out, in] each, fused in one product.
   nn::WeightPtr matrices(const std::vector<std::string>& layers, std::int64_t out, std::int64_t in);
 
   nn::LayerNorm norm1_;

@@ -24,7 +24,7 @@ capstan::config::Options<MyPluginOptions> options(std::int64_t hidden_size) {
   return made;
 }
 
-/// The units with leaves of uneven float64 values, as the host would bind them.
+/// The units with leaves of various float64 values, bound as the host would bind them.
 std::vector<std::unique_ptr<nn::Unit>> filled_units() {
   auto units = MyPlugin(options(6)).build();
   double phase = 0;
@@ -73,7 +73,7 @@ TEST_CASE("the loss is the sum over targets, and every parameter has a gradient"
   const auto expected = -at::log_softmax(run(units, batch), -1).select(1, 9).sum();
   batch.labels = at::tensor(std::vector<std::int64_t>{-100, -100, 9, -100}).unsqueeze(0);
   const auto loss = run(units, batch);
-  // Both are float64; the head takes its logsumexp in another order of operations.
+  // Both are float64; the head computes its logsumexp in another order of operations.
   CHECK(at::allclose(loss, expected, 1e-12, 0));
   loss.backward();
   for (const auto& unit : units) {

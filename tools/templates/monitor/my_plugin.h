@@ -5,7 +5,7 @@
 
 namespace my_plugin {
 
-/// The options of [monitor.my_plugin]. Their defaults stand here; describe() declares the rest, once.
+/// The options of [monitor.my_plugin]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
   double keep = 0.9;
 
@@ -18,7 +18,7 @@ class MyPlugin final : public capstan::monitor::Monitor {
   explicit MyPlugin(const capstan::config::Options<MyPluginOptions>& options) : options_(*options) {}
 
   void run_started(const capstan::monitor::RunStarted& run) override;
-  /// The named numbers appear in metrics.jsonl, meaned over the ranks.
+  /// The named numbers appear in metrics.jsonl, averaged over the ranks.
   capstan::monitor::Values step_ended(const capstan::monitor::StepEnded& step) override;
   /// A monitor may print, on rank 0.
   void run_ended(const capstan::monitor::RunEnded& run) override;

@@ -10,7 +10,7 @@ void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t)
 
 void MyPlugin::check(const capstan::strategy::Facts& facts, capstan::Diagnostics& diagnostics) const {
   const auto named = static_cast<std::int64_t>(options_->units.size());
-  const auto all = facts.model.num_layers + 2;  // the blocks, the embedding before them and the head behind
+  const auto all = facts.model.num_layers + 2;  // the blocks, the embedding before and the head after them
   if (named >= all) {
     diagnostics.add(options_.where(&MyPluginOptions::units),
                     capstan::cat(options_.name(&MyPluginOptions::units), " names ", named, " units of a model with ",

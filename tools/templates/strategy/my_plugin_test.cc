@@ -7,7 +7,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Some unit with one parameter.
+/// A unit with one parameter.
 class Unit : public capstan::nn::Unit {
  public:
   explicit Unit(const std::string& name) : capstan::nn::Unit(name) {

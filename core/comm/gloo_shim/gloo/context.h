@@ -1,5 +1,5 @@
 // Gloo's code is inside libtorch_cpu, its headers are not in LibTorch. These files declare what
-// ProcessGroupGloo.hpp names, and no more: objects of these classes are made and destroyed by LibTorch alone.
+// ProcessGroupGloo.hpp names, and no more: only LibTorch creates and destroys objects of these classes.
 #pragma once
 #include <chrono>
 

@@ -8,7 +8,7 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// One thing that is wrong, said so that a person can act on it.
+/// One fault, described so that a person can act on it.
 struct Diagnostic {
   std::string where;  ///< "configs/a.toml:12", "command line", a file; may be empty
   std::string what;   ///< what is wrong, with the value
@@ -33,7 +33,7 @@ class Diagnostics {
   std::vector<Diagnostic> list_;
 };
 
-/// What a user can cause and mend. Anything else that is thrown is a bug and is reported as one.
+/// An error that a user can cause and fix. Any other exception is a bug and is reported as one.
 /// The context lines (plugin, phase, unit, rank) are added while the exception travels up.
 class Error : public std::exception {
  public:
@@ -43,7 +43,7 @@ class Error : public std::exception {
 
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
   const std::vector<std::string>& context() const { return context_; }
-  /// Adds "while …" to the message; the innermost context stands first.
+  /// Adds "while …" to the message; the innermost context comes first.
   Error& add_context(std::string context);
   const char* what() const noexcept override { return message_.c_str(); }
 

@@ -11,7 +11,7 @@ enum class ExitCode : int {
   bandwidth_unmeasurable = 44,  ///< the pre-flight's gate could not be measured
   bandwidth_low = 46,           ///< the all-reduce bandwidth is below preflight.min_bus_gbps
   bug = 70,                     ///< an exception that is not an Error: please report it
-  peer_failed = 75,             ///< another rank failed first; its error is printed on top
+  peer_failed = 75,             ///< another rank failed first; its error is printed too
   interrupted = 130,            ///< ended by SIGINT or SIGTERM
 };
 

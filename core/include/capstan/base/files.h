@@ -10,7 +10,7 @@ CAPSTAN_BEGIN_NAMESPACE
 
 /// The whole file. Throws Error that names the path and the system's reason.
 std::string read_file(const std::filesystem::path& path);
-/// Writes to a temporary name beside `path` and renames: readers see the old or the new content, never half of it.
+/// Writes to a temporary file next to `path` and renames it: readers see the old or the new content, never half of it.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
 /// A file mapped read-only; unmapped with the object. Throws Error as read_file does.

@@ -10,22 +10,22 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// A file that a run adds lines to for as long as it lives: each line stands there whole, or not at all. A disk that is
-/// full for a while costs nothing: what cannot be written is held in memory, which is said at most once a minute, and
-/// written as soon as it can be. One thread at a time.
+/// A file that a run appends lines to as long as it runs: each line is in it complete, or not at all. If the disk is
+/// full for a while, nothing is lost: lines are held in memory, with a warning at most once a minute, and written as
+/// soon as there is room. One thread at a time.
 class LineFile {
  public:
   struct Settings {
-    /// Told what is wrong, in words; empty: log::warning.
+    /// Called with a message when writing fails; empty: log::warning.
     std::function<void(const std::string&)> warn = {};
-    std::size_t most_held = std::size_t{64} << 20;  ///< bytes; lines beyond them are lost, and counted
+    std::size_t most_held = std::size_t{64} << 20;  ///< bytes held at most; further lines are lost, and counted
     std::chrono::milliseconds between_warnings{60000};
     /// write(2), for tests.
     std::function<std::int64_t(int, const void*, std::size_t)> write = {};
   };
 
   LineFile() = default;
-  /// Opens it to add lines, behind those that it has; throws FileError. What a crash left half is ended first.
+  /// Opens it to append lines; throws FileError. A last line that a crash left incomplete gets its line end first.
   explicit LineFile(std::filesystem::path path) : LineFile(std::move(path), Settings{}) {}
   LineFile(std::filesystem::path path, Settings settings);
   /// Tries once more to write what is held.
@@ -36,10 +36,10 @@ class LineFile {
   bool is_open() const { return fd_ >= 0; }
   /// Adds a line (without its end). Never throws for what the file system says.
   void add(std::string_view line);
-  /// Tries for so long to write what is held, and has it on disk. What is missing then, in words that name the file;
-  /// empty: nothing.
+  /// Tries for so long to write what is held, and syncs it to disk. Returns a message, with the file's name, about what
+  /// is missing then; empty: nothing is.
   std::string finish(std::chrono::milliseconds patience);
-  /// The same at once, and closes.
+  /// The same without waiting, then closes the file.
   std::string close();
   /// Bytes of lines that wait to be written.
   std::size_t held() const { return held_.size(); }
@@ -55,7 +55,7 @@ class LineFile {
   Settings settings_;
   int fd_ = -1;
   std::string held_;
-  std::int64_t lost_ = 0;  ///< lines for which there was no memory either
+  std::int64_t lost_ = 0;  ///< lines that exceeded the memory limit
   int reason_ = 0;         ///< of the last failure
   std::chrono::steady_clock::time_point warned_{};
   bool has_warned_ = false;

@@ -18,10 +18,10 @@ inline void warning(std::string_view message) { write(Level::warning, message); 
 inline void error(std::string_view message) { write(Level::error, message); }
 
 /// Where lines go: everything into `file` (one a rank; empty = no file), and from `console` upwards to stderr.
-/// Lines are flushed when written; those for which a full disk has no room wait in memory (base/line_file.h). May be
+/// Lines are flushed when written; while the disk is full they wait in memory (base/line_file.h). May be
 /// called again. Throws FileError for a file that cannot be opened.
 void configure(const std::string& file, Level console, int rank);
-/// Tries for so long to write what is held of the file. What is missing of it then, in words; empty: nothing.
+/// Tries for so long to write lines that are held. Returns a message about what is missing then; empty: nothing is.
 std::string finish(std::chrono::milliseconds patience);
 
 }  // namespace log

@@ -7,14 +7,14 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// What a monitor, or a rank, shows on standard output, which is often a file: what a full disk has no room for is held
-/// and follows when it has, in its order. That it cannot be written is said in the log, at most once a minute. Not
-/// buffered otherwise. One thread at a time.
+/// Standard output of a monitor or a rank, which is often a file: while the disk is full, output is held in memory and
+/// written later in order. The log has a warning about it at most once a minute. Not buffered otherwise. One thread at
+/// a time.
 class Output {
  public:
   Output() = default;
   explicit Output(int descriptor) : fd_(descriptor) {}
-  /// Tries once more, and says in the log what is missing then.
+  /// Tries once more, and logs what is missing then.
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
@@ -27,7 +27,7 @@ class Output {
 
   int fd_ = 1;
   std::string held_;
-  std::size_t lost_ = 0;  ///< bytes for which there was no memory either
+  std::size_t lost_ = 0;  ///< bytes that exceeded the memory limit
   int reason_ = 0;
   std::chrono::steady_clock::time_point warned_{};
 };

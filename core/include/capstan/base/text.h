@@ -9,7 +9,7 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 
-/// The arguments streamed one behind the other: cat("rank ", 3, " of ", 4).
+/// The arguments streamed one after the other: cat("rank ", 3, " of ", 4).
 template <class... Args>
 std::string cat(const Args&... args) {
   std::ostringstream out;

@@ -14,14 +14,14 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
 /// Parameters from a Hugging Face model folder. Each fill reads only its box: a record fused with others in one
-/// tensor, or transposed there, is cut out of the mapped file; one that stacks several tensors takes from each. Opening
-/// validates the files' headers. Fills from several threads at once.
+/// tensor, or transposed there, is read as a slice of the mapped file; one that stacks several tensors reads each.
+/// Opening validates the files' headers. Several threads may fill at once.
 class FolderSource : public layout::Source {
  public:
-  /// `map` says where each record stands. Throws Error for a folder that holds no safetensors; what is wrong with its
-  /// files check() says.
+  /// `map` says where each record is. Throws Error for a folder that holds no safetensors; check() reports faults of
+  /// its files.
   FolderSource(std::filesystem::path folder, layout::FileMap map);
-  /// The same of one file in it that has another name than a model's.
+  /// The same for one file of the folder, whose name is not a model's.
   FolderSource(std::filesystem::path folder, layout::FileMap map, const std::string& file);
 
   /// Compares the folder with all of a model's records: missing tensors, tensors of another shape or without a
@@ -29,7 +29,7 @@ class FolderSource : public layout::Source {
   /// truncated or damaged.
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
 
-  /// A tensor as it stands in the folder, under its whole name; nothing when it is not there. `name` is without prefix.
+  /// A tensor as it is in the folder, with its full name; nothing when it does not exist. `name` is without prefix.
   struct InFile {
     std::string name;
     c10::ScalarType dtype;
@@ -42,7 +42,7 @@ class FolderSource : public layout::Source {
 
  private:
   struct Place {
-    const SafetensorsFile* file = nullptr;  // null: the tensor is not there
+    const SafetensorsFile* file = nullptr;  // null: the tensor does not exist
     std::string name;                       // in the file, with its prefix
   };
   const layout::FileTensor* mapped(const layout::Param& param) const;

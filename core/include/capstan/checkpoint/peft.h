@@ -17,10 +17,10 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// A tensor of a PEFT adapter file, and which elements of records it is made of.
+/// A tensor of a PEFT adapter file, and the elements of records that it consists of.
 ///
-/// An adapter that several modules share (one A for q, k and v) is there once a module, with its A repeated; one of a
-/// stack of experts is there once an expert. Format: peft's save_pretrained, keys
+/// An adapter that several modules share (one A for q, k and v) is in the file once per module, with its A repeated;
+/// one of a stack of experts once per expert. Format: peft's save_pretrained, keys
 /// base_model.model.<module>.lora_A.weight [rank, in] and .lora_B.weight [out, rank].
 struct PeftTensor {
   struct Part {
@@ -37,26 +37,26 @@ std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adap
 /// What a PEFT folder is made of.
 struct PeftContents {
   std::vector<const nn::Adapter*> adapters;
-  std::vector<const layout::Param*> trained;  ///< the model's own records that are trained beside them, each once
+  std::vector<const layout::Param*> trained;  ///< the model's own records that are trained too, each once
   std::vector<const layout::Param*> tied;     ///< those of `trained` that two units use
 };
-/// Of all the model's units, which outlive it.
+/// Made from all the model's units, which outlive it.
 PeftContents peft_contents(const std::vector<const nn::Unit*>& units);
-/// Why no such folder can hold what is trained; empty: it can.
+/// Why a PEFT folder cannot hold what is trained; empty: it can.
 std::string not_peft(const PeftContents& contents, const layout::FileMap& files);
 
-/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads: a folder that exists. `source`
-/// has the contents' records; `base` is what the file says of its base model, a folder or a hub id. The adapters' rank,
-/// alpha, scale and dropout are the same. Throws Error.
+/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads, into an existing folder.
+/// `source` has the contents' records; `base` is the base model that the file names, a folder or a hub id. The
+/// adapters' rank, alpha, scale and dropout are the same. Throws Error.
 void write_peft(const std::filesystem::path& folder, const PeftContents& contents, const layout::FileMap& files,
                 layout::Source& source, const std::string& base);
 
-/// Values of adapters, and of what is trained beside them, from a PEFT folder.
+/// Values of adapters, and of other trained records, from a PEFT folder.
 class PeftSource : public layout::Source {
  public:
-  /// Compares the folder's files with the contents: every fault at once, in one Error (no such files, what adapters
-  /// here do not know, rank or scale of another kind, tensors that are missing, of another shape, or that the run does
-  /// not use; an A that is not shared). Reads headers, and of values only an A that several modules share.
+  /// Compares the folder's files with the contents: every fault at once, in one Error (missing files, features that are
+  /// not supported, another rank or scale, tensors that are missing, of another shape, or that the run does not use; an
+  /// A that is not shared). Reads headers, and of the values only an A that several modules share.
   PeftSource(std::filesystem::path folder, const PeftContents& contents, const layout::FileMap& files);
 
   bool has(const layout::Param& param) const override {
@@ -65,7 +65,7 @@ class PeftSource : public layout::Source {
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
  private:
-  // Rows of a tensor of the file, and which elements of a record they are.
+  // Rows of a tensor of the file, and the elements of a record that they hold.
   struct Piece {
     std::string key;
     layout::Box box;

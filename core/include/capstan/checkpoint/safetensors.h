@@ -25,16 +25,16 @@ struct TensorInfo {
   c10::ScalarType dtype = c10::ScalarType::Float;
   layout::Shape shape;
   std::uint64_t begin = 0;  ///< first byte, from the start of the file's data
-  std::uint64_t end = 0;    ///< behind the last
+  std::uint64_t end = 0;    ///< one past the last
 };
 
 /// A safetensors file, mapped. The header is validated completely by the constructor, which throws Error naming
-/// the file for one that is truncated or wrong; read() throws it for a tensor that is cut off. Reading is thread-safe.
-/// Format: https://github.com/huggingface/safetensors#format
+/// the file for one that is truncated or invalid; read() throws it for a tensor that is cut off. Reading is
+/// thread-safe. Format: https://github.com/huggingface/safetensors#format
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
-  /// The same, but what a file that is cut off lacks is added to `faults`: its header still says what it should hold.
+  /// The same, but for a truncated file the missing tensors are added to `faults`: its header still lists them.
   SafetensorsFile(std::filesystem::path path, Diagnostics& faults);
 
   const std::filesystem::path& path() const { return path_; }
@@ -49,7 +49,7 @@ class SafetensorsFile {
   /// Copies a box of the tensor to `out`, whose sizes are the box's; it may be strided, of another dtype or on
   /// another device. Only the box's pages are touched.
   void read(const std::string& name, const layout::Box& box, const at::Tensor& out) const;
-  /// The same with the tensor's elements seen in another shape of as many elements.
+  /// The same with the tensor viewed in another shape of as many elements.
   void read(const std::string& name, const layout::Shape& shape, const layout::Box& box, const at::Tensor& out) const;
 
  private:
@@ -76,8 +76,8 @@ class SafetensorsFolder {
   std::vector<std::string> names() const;
   /// The file that holds this tensor, or null.
   const SafetensorsFile* find(const std::string& name) const;
-  /// Did a fault take this tensor away? True for every name where the only file cannot be read: nobody knows what it
-  /// held. Tensors that are cut off are found: they are known, and their file says that they cannot be read.
+  /// Is this tensor missing because of a fault? True for every name if the only file cannot be read, since its content
+  /// is unknown. False for tensors that are cut off: they are known, and their file reports that they cannot be read.
   bool is_lost(const std::string& name) const { return all_lost_ || lost_.contains(name); }
 
  private:
@@ -90,7 +90,7 @@ class SafetensorsFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
-/// What a file that is to be written says of a tensor.
+/// A tensor's entry in a file that is to be written.
 struct TensorHead {
   std::string name;
   c10::ScalarType dtype = c10::ScalarType::Float;

@@ -26,7 +26,7 @@ class PeerFailed : public Error {
   int rank_;
 };
 
-/// A rank's way to its peers: makes groups, and tells the others when this rank fails.
+/// Connects a rank to its peers: makes groups, and tells the others when this rank fails.
 class Communicator {
  public:
   virtual ~Communicator();
@@ -40,7 +40,7 @@ class Communicator {
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
   virtual void report_failure(const std::string& message) = 0;
-  /// Where the ranks met: "10.0.0.7:43121"; empty for one rank alone and for in-process ranks.
+  /// The rendezvous address: "10.0.0.7:43121"; empty for one rank alone and for in-process ranks.
   virtual std::string rendezvous() const { return {}; }
 };
 

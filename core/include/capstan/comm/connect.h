@@ -15,13 +15,13 @@ namespace comm {
 class NcclFactory;
 class Store;
 
-/// Where the ranks of a run meet: a key-value store, usually in rank 0.
+/// The rendezvous of a run's ranks: a key-value store, usually in rank 0.
 struct Rendezvous {
-  std::string host;        ///< the store's address (MASTER_ADDR); empty: read from `file`
+  std::string host;        ///< the store's address (MASTER_ADDR); empty: it is read from `file`
   int port = 0;            ///< its port
   std::string file;        ///< where rank 0 publishes "address:port", a line each, and the others read it
-  std::vector<int> ports;  ///< with `file`: those that rank 0 may use, the first free one is taken; empty: any
-  std::string prefix;      ///< before every key: tells the attempts of one job apart
+  std::vector<int> ports;  ///< with `file`: ports that rank 0 may use; it takes the first free one; empty: any
+  std::string prefix;      ///< prefix of every key: tells the attempts of one job apart
   bool store_exists =
       false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients
 
@@ -41,26 +41,26 @@ struct ConnectOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   std::chrono::milliseconds news = std::chrono::seconds(10);     ///< how often rank 0 says who is missing
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  ///< for one collective; then a hang report
-  std::chrono::milliseconds silence = std::chrono::seconds(10);  ///< a peer that is not heard of for so long is dead
-  std::chrono::milliseconds patience = std::chrono::seconds(5);  ///< for the main thread to notice a failure
+  std::chrono::milliseconds silence = std::chrono::seconds(10);  ///< a peer without a heartbeat for so long is dead
+  std::chrono::milliseconds patience = std::chrono::seconds(5);  ///< time for the main thread to notice a failure
   /// Called from the watch thread when the run has failed and the main thread is stuck where no exception reaches
   /// it. The executable ends the process; a library must not.
   std::function<void(const std::string& first_error)> on_stuck;
 };
 
-/// Meets the peers and returns when all are there. The process must ignore SIGPIPE, which a
+/// Connects to the peers and returns when all are there. The process must ignore SIGPIPE, which a
 /// dying peer would send it. Throws Error that names the ranks that did not come. With one
 /// rank nothing is opened. The object's destruction says goodbye; rank 0's waits for the others' (the store lives
 /// in it).
 std::unique_ptr<Communicator> connect(const ConnectOptions& options);
 
-/// What a rank that fails before connect() owes its peers: those that are connecting, or will within half a minute, end
-/// with its error instead of waiting for it. Takes up to half a minute where the rendezvous is an address
-/// (MASTER_ADDR). Throws nothing; a peer that cannot be told finds the rank missing at its time limit.
+/// To be called by a rank that fails before connect(): peers that are connecting, or will within half a minute, end
+/// with its error instead of waiting for it. Takes up to half a minute if the rendezvous is an address
+/// (MASTER_ADDR). Throws nothing; a peer that cannot be told reports the rank as missing at its time limit.
 void report_early_failure(const ConnectOptions& options, const std::string& message) noexcept;
 
-/// Where a process that starts ranks, but does not run their store, says that one of them died: the others among them
-/// look at it, and tell those on other nodes through the store.
+/// A file in which a process that starts ranks, but does not run their store, says that one of them died: the other
+/// local ranks read it, and tell ranks on other nodes through the store.
 class FailureNote {
  public:
   FailureNote();

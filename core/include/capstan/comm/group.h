@@ -19,7 +19,7 @@ class CallLog;
 class Lane;
 
 /// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
-/// Until then the tensor is neither read nor written by anybody else.
+/// Until then no other code may read or write the tensor.
 class Pending {
  public:
   virtual ~Pending();
@@ -65,10 +65,10 @@ class Group {
   void all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                   const std::vector<std::int64_t>& in_counts, std::string_view label);
   void barrier(std::string_view label);
-  /// Calls that return at once, to be waited for later. On CUDA they run on a stream of the group's own, behind what
-  /// the current stream has queued so far, and wait() lets the stream that is then current wait, not the host. On CPU a
-  /// small sum goes on beside the host where the backend can do that; the others are made when they are waited for. At
-  /// most one may be pending in a group, and no other call of the group comes between.
+  /// Asynchronous calls. On CUDA they run on the group's side stream, after the work that the current stream has queued
+  /// so far, and wait() makes the stream that is then current wait, not the host. On CPU a small sum runs in the
+  /// background if the backend can do that; all others run inside wait(). At most one may be pending in a group, and no
+  /// other call of the group may come before its wait().
   std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, ReduceOp op, std::string_view label);
   std::unique_ptr<Pending> start_all_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label);
   std::unique_ptr<Pending> start_reduce_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label);
@@ -76,11 +76,11 @@ class Group {
  protected:
   /// `rank` is the position in `ranks`; calls are recorded in `log`.
   Group(std::string name, std::vector<int> ranks, int rank, c10::Device device, std::shared_ptr<CallLog> log);
-  /// From here on every call is made in `other`, of the same ranks: for a group that was handed out before its ranks
-  /// could meet.
+  /// From now on every call is made in `other`, of the same ranks: for a group that was made before the
+  /// rendezvous.
   void connect_to(std::shared_ptr<Group> other);
 
-  /// Of CPU groups. By default the call is made when it is waited for.
+  /// For CPU groups. By default the call is made in wait().
   virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
   virtual std::unique_ptr<Pending> do_start_all_gather(const at::Tensor& out, const at::Tensor& in);
   virtual std::unique_ptr<Pending> do_start_reduce_scatter(const at::Tensor& out, const at::Tensor& in);
@@ -109,7 +109,7 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
-  std::shared_ptr<Group> connected_;  ///< takes all calls; null: this group makes them itself
+  std::shared_ptr<Group> connected_;  ///< makes all calls; null: this group makes them itself
   std::unique_ptr<Lane> lane_;        ///< of what is started on a device; made on first use
 };
 

@@ -7,7 +7,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
 /// Who this process is among its peers. Made once, in launch/launch, from srun's, torchrun's, MPI's or the local
-/// launcher's environment; nothing below `app` reads the environment.
+/// launcher's environment; rooms below `launch` do not read the environment.
 struct World {
   int rank = 0;
   int size = 1;

@@ -49,9 +49,9 @@ struct Resolved {
 /// Every fault is added to `diagnostics`; a faulty option keeps its default. One Resolved per spec, in its order.
 ///
 /// Where an option is given more than once (under another spelling, or by a layer that a plugin added to the
-/// section), the highest layer wins; twice in one layer is a fault. Unknown keys of a model_file layer are passed
-/// over: such a file holds much that is not ours. Relative paths become absolute: those of a file start at that
-/// file's folder, all others at the current one; defaults stay as they are.
+/// section), the highest layer wins; twice in one layer is a fault. Unknown keys of a model_file layer are ignored:
+/// such a file has many keys of other programs. Relative paths become absolute: those of a file start at that file's
+/// folder, all others at the current one; defaults stay as they are.
 std::vector<Resolved> resolve(const Schema& schema, const Section& section, Diagnostics& diagnostics);
 
 /// Refines the option just added.
@@ -185,7 +185,7 @@ class Options {
 
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }
-  /// The file and line (or layer) that set this member, for a diagnostic's `where`.
+  /// The file and line (or layer) that set this member; for a diagnostic's `where`.
   template <class M>
   std::string where(M T::*member) const {
     return resolved_[table().index(member)].origin.text();

@@ -41,19 +41,19 @@ class DataSource {
   virtual std::int64_t size() const = 0;
   /// 0 <= index < size(). Throws Error for data that is wrong only in that sample.
   virtual Sample get(std::int64_t index) const = 0;
-  /// The same sample to be asked: generation starts from its first `prompt_length` tokens, and what stands behind them
-  /// is not looked at. A source that cuts samples to max_length makes the prompt of at most `most` tokens (and of at
-  /// most max_length) here, whatever the answer is: cut by the answer's length it would tell that. Throws Error where
-  /// even the least prompt is longer. get() by default.
+  /// The same sample for generation, which starts from its first `prompt_length` tokens and ignores the tokens after
+  /// them. A source that cuts samples to max_length cuts the prompt to at most `most` tokens (and at most max_length)
+  /// here, whatever the answer is: a cut that depended on the answer's length would leak it. Throws Error if even the
+  /// shortest prompt is longer. get() by default.
   virtual Sample question(std::int64_t index, std::int64_t most) const;
   /// Scores of one generated answer (each in 0…100, "exact_match", "f1", …); core averages them over the split.
   /// `text` is the continuation up to the end token, one of end_ids() or answer_end(). None by default.
   virtual monitor::Values score(const Sample& sample, const std::string& text) const;
-  /// Where an answer that is being generated ends: what stands from there on is not part of it, and generation stops.
-  /// npos while it goes on, as always by default.
+  /// Where an answer that is being generated ends: text from there on is not part of it, and generation stops.
+  /// npos if it has not ended yet, which is the default.
   virtual std::size_t answer_end(std::string_view text) const;
-  /// Ids that end an answer besides those that end it by the tokenizer: a template's end of a turn, which has no text
-  /// where it is a special token. None by default.
+  /// Ids that end an answer in addition to the tokenizer's: a template's end of a turn, which has no text if it is a
+  /// special token. None by default.
   virtual std::vector<std::int64_t> end_ids() const;
 };
 

@@ -11,11 +11,11 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// What is said of a data plugin's files in messages.
+/// Words for a data plugin's files in messages.
 struct FileKind {
   std::string items;   ///< "questions": what samples are called, of which a file holds some
   std::string format;  ///< "a file of JSON lines": what is to be named
-  std::string absent;  ///< what to do about a file that is not there
+  std::string absent;  ///< what to do about a file that does not exist
 };
 
 /// The file of a split and how many of its samples are used, as the options train, eval, train_samples and eval_samples
@@ -28,7 +28,7 @@ struct SplitFile {
   std::string samples_where;
   std::optional<std::int64_t> samples;  ///< the first ones; not set: all
 
-  /// Is there a file to read? False without a word when the configuration wants none, else with a fault.
+  /// Is there a file to read? False, without a fault if the configuration wants none, else with one.
   bool is_there(const FileKind& kind, Diagnostics& diagnostics) const;
   /// Does a file that holds so many give the samples that are asked for? False with a fault.
   bool is_enough(std::int64_t held, const FileKind& kind, Diagnostics& diagnostics) const;

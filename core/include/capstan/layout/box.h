@@ -25,7 +25,7 @@ struct Box {
   static Box whole(const Shape& shape);
   std::int64_t numel() const;
   bool empty() const { return numel() == 0; }
-  /// Does it lie inside a tensor of this shape (the same number of dimensions included)?
+  /// Is it inside a tensor of this shape (and has as many dimensions)?
   bool fits(const Shape& shape) const;
   bool operator==(const Box&) const = default;
   /// "[0:384, 0:768]".

@@ -18,7 +18,7 @@ struct FusedPart {
   std::int64_t whole = 0;   ///< the fused tensor's size there
 };
 
-/// Where a record stands in a model's published files: part of, transposed, or just one tensor. GPT-2's q:
+/// Where a record is in a model's published files: part of a tensor, transposed, or just one tensor. GPT-2's q:
 /// {"h.0.attn.c_attn.weight", .transposed = true, .part = FusedPart{0, 0, 3 * hidden}}.
 struct FileTensor {
   std::string name;  ///< without any of FileMap's prefixes
@@ -44,15 +44,15 @@ struct FileTensor {
 struct FileMap {
   std::map<std::string, FileTensor> tensors;  ///< by record name
   std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
-  /// Ends of names that files may hold and nobody reads: mask buffers (".attn.bias"), copies of a tied head.
+  /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
 
-  // What export needs besides.
+  // What only export needs.
   /// config.json's `architectures` ("LlamaForCausalLM"); empty: there are no such files of this model.
   std::string architecture = {};
-  /// Names that stand without the first prefix, which export puts before all others.
+  /// Names that export writes without the first prefix, which all others get.
   std::vector<std::string> unprefixed = {"lm_head.weight"};
-  /// Options that a config.json does not have, or that mean nothing in it at their values.
+  /// Options that a config.json does not have, or not at their current values.
   std::vector<std::string> left_out = {};
   /// What else it says, key -> JSON: {"embd_pdrop", "0.1"}.
   std::map<std::string, std::string> more = {};

@@ -16,9 +16,9 @@ struct Footprint {
   std::string when;    ///< "always", "forward", "backward", "step", "start"
 };
 
-/// Bytes on `device`, whenever they are there.
+/// Bytes on `device`, of all phases.
 std::int64_t total_bytes(const std::vector<Footprint>& footprints, const std::string& device);
-/// A table for people: a line a part, then a sum for each device.
+/// A table for people: a line per part, then a sum for each device.
 std::string footprint_table(const std::vector<Footprint>& footprints);
 
 }  // namespace layout

@@ -9,8 +9,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
-/// Cuts one dimension over the product of some axes by torch.chunk's rule: of n rows on W ranks, position r holds
-/// [min(r·c, n), min((r+1)·c, n)) with c = ceil(n / W). So the last ranks may hold less, or nothing.
+/// Shards one dimension over the product of some axes by torch.chunk's rule: of n rows on W ranks, position r holds
+/// [min(r·c, n), min((r+1)·c, n)) with c = ceil(n / W). So the last ranks may hold fewer rows, or none.
 struct Cut {
   std::int64_t dim = 0;
   std::vector<Axis> axes;  ///< the first varies slowest
@@ -20,9 +20,9 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-/// How a logical tensor lies on the mesh. Cuts apply in order: a later one on the same dimension cuts what an
-/// earlier one left (first tp, then data). Ranks that differ only on axes without a cut share a box. An axis
-/// cuts at most once.
+/// How a logical tensor is sharded over the mesh. Cuts apply in order: a later one on the same dimension shards what
+/// an earlier one left (first tp, then data). Ranks that differ only on axes without a cut hold the same box. An axis
+/// is used by at most one cut.
 struct Layout {
   std::vector<Cut> cuts;
 
@@ -30,10 +30,10 @@ struct Layout {
   Box box(const Shape& shape, const Mesh& mesh, int rank) const;
   /// The same as a list without empty boxes. Readers of layouts (loading, checkpoints, norms) use this form.
   std::vector<Box> boxes(const Shape& shape, const Mesh& mesh, int rank) const;
-  /// Is `rank` the one that counts its elements: the first of those that share them? Of each element's holders,
-  /// exactly one counts.
+  /// Is `rank` the first of the ranks that hold its box? Exactly one holder of each element is: the one that norms and
+  /// checkpoints use.
   bool counts(const Mesh& mesh, int rank) const;
-  /// This layout and one more cut behind the others.
+  /// This layout with one more cut after the others.
   Layout with(Cut cut) const;
   bool operator==(const Layout&) const = default;
 };

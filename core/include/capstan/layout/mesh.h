@@ -39,7 +39,7 @@ class MeshSpec {
   explicit MeshSpec(std::int64_t world_size, std::int64_t ranks_per_node = 0)
       : world_size_(world_size), ranks_per_node_(ranks_per_node > 0 ? ranks_per_node : world_size) {}
   void set(Axis axis, std::int64_t size, std::string who, std::string where);
-  /// Splits what data parallelism gets into copies of `size` ranks each; 0: as many as a node has.
+  /// Splits the data-parallel ranks into copies of `size` ranks each; 0: as many as a node has.
   void split_data(std::int64_t size, std::string who, std::string where);
   std::int64_t world_size() const { return world_size_; }
   std::int64_t ranks_per_node() const { return ranks_per_node_; }
@@ -67,14 +67,14 @@ class Mesh {
   /// The product of the axes' sizes; 1 for none.
   int size(const std::vector<Axis>& axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// Where `rank` stands in ranks_along(axes, rank): the first axis named varies slowest.
+  /// The index of `rank` in ranks_along(axes, rank): the first axis named varies slowest.
   int position(int rank, const std::vector<Axis>& axes) const;
   /// World ranks that share `rank`'s coordinates on all other axes, by position.
   std::vector<int> ranks_along(const std::vector<Axis>& axes, int rank) const;
   /// "world 8 = pp 1 x dp 2 x ep 2 x tp 2", or "… x dp 4 (replicate 2 x shard 2) x …".
   std::string arithmetic() const;
-  /// What that means where the model is split: "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes
-  /// to data parallelism: dp = 8 / 4 = 2". Empty where it is not.
+  /// An explanation if the model is split: "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes
+  /// to data parallelism: dp = 8 / 4 = 2". Empty if it is not.
   std::string left_over() const;
 
  private:
@@ -82,7 +82,7 @@ class Mesh {
   std::array<int, 5> sizes_{1, 1, 1, 1, 1};
 };
 
-/// The mesh of world = pp · dp · ep · tp: an axis that nobody asked for has size 1, dp is what is left over.
+/// The mesh of world = pp · dp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.
 /// Faults are added (sizes below 1, two sizes for one axis, a world that does not divide, pp other than 1); the
 /// mesh returned then is one rank.
 Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics);

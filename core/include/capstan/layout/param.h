@@ -12,7 +12,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
-/// How a parameter starts when no file gives it.
+/// How a parameter is initialised when no file has it.
 struct Init {
   enum class Kind { normal, uniform, zeros, ones, constant };
   Kind kind = Kind::zeros;
@@ -26,7 +26,7 @@ struct Init {
   static Init constant(double value) { return {Kind::constant, value, 0}; }
 };
 
-/// What is kept of a parameter besides the compute copy: the parameter itself, its gradient, optimizer state.
+/// What is stored for a parameter besides the compute copy: the parameter itself, its gradient, optimizer state.
 enum class Role { param, grad, optim };
 /// "param", "grad", "optim".
 const char* role_name(Role role);
@@ -38,12 +38,12 @@ struct RoleStorage {
   c10::Device device{c10::DeviceType::CPU};
 };
 
-/// The record of one parameter: the truth that the shard engine, loading, checkpoints, norms, export and memory
-/// prediction share. A model makes it; placement fills `compute`, then data sharding the roles; from then on it
+/// The record of one parameter, which the shard engine, loading, checkpoints, norms, export and memory prediction
+/// share. A model makes it; placement fills `compute`, then data sharding the roles; from then on it
 /// does not change. Every role's layout is `compute` with or without further cuts along the data axes.
 struct Param {
   std::string name;  ///< stable and logical ("h.0.attn.q.weight"), the same whatever the layout
-  Shape shape;       ///< of the whole tensor
+  Shape shape;       ///< of the logical tensor
   /// The Hugging Face module that holds it ("model.layers.0.self_attn.q_proj"), where it is part of one tensor of the
   /// model's files; set by core before structure().
   std::string module;
@@ -56,27 +56,27 @@ struct Param {
   /// `place`; the same for all trainable records.
   std::vector<Axis> local_axes;
 
-  /// Other axes (tp) on which this rank's gradient is only a part of the sum, as those of norms under sequence
-  /// parallelism: the shard engine adds up the parts of the ranks that hold the same box. Set in `place`.
+  /// Other axes (tp) on which this rank's gradient is a partial sum (DTensor's Partial), as those of norms under
+  /// sequence parallelism: the shard engine sums it over the ranks that hold the same box. Set in `place`.
   std::vector<Axis> partial_axes;
 
-  /// Dimensions that data ranks may cut, the preferred one first. Experts name ff besides their number, which may be
-  /// less than the ranks.
+  /// Dimensions that may be sharded over data ranks, the preferred one first. Experts name ff after their number, since
+  /// there may be fewer experts than ranks.
   std::vector<std::int64_t> shard_dims{0};
 
   /// The data axes along which this parameter's gradient is summed, without `replicate`: its shards' group.
   std::vector<Axis> shard_axes() const;
 
-  /// How many neighbours along partial_axes hold this rank's box, itself included: their gradients' sum is this box's.
+  /// How many neighbours along partial_axes hold this rank's box, itself included: the box's gradient is their sum.
   std::int64_t partial_ranks(const Mesh& mesh) const;
 
-  Layout compute;  ///< what tp, ep and pp leave on a rank
+  Layout compute;  ///< the rank's box after tp, ep and pp
   RoleStorage param;
   RoleStorage grad;
   RoleStorage optim;
 
   std::int64_t numel() const { return layout::numel(shape); }
-  /// `compute` cut once more among the ranks along shard_axes(), in the first of shard_dims that they share evenly, or
+  /// `compute` sharded once more over the ranks along shard_axes(), in the first of shard_dims that divides evenly, or
   /// else in the last.
   Layout sharded(const Mesh& mesh) const;
   const RoleStorage& role(Role role) const;

@@ -9,7 +9,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace layout {
 
 /// Where parameters' values come from: files, a checkpoint, initialisation. Any box equals that slice of the
-/// whole. One thread at a time, unless concurrent() says otherwise.
+/// logical tensor. One thread at a time, unless concurrent() says otherwise.
 class Source {
  public:
   virtual ~Source();

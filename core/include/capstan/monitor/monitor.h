@@ -26,7 +26,7 @@ struct RunStarted {
   std::int64_t parameters = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t steps = 0;       ///< in the whole run
-  std::int64_t first_step = 0;  ///< above 0: the run goes on from a checkpoint behind so many steps
+  std::int64_t first_step = 0;  ///< above 0: the run resumes from a checkpoint after so many steps
   std::int64_t steps_per_epoch = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -41,10 +41,10 @@ struct StepEnded {
   std::int64_t epoch = 0;                ///< from 0
   double epoch_progress = 0;             ///< fractional epochs done after this step
   double loss = 0;                       ///< mean over this step's target tokens, without auxiliary losses
-  std::optional<double> auxiliary_loss;  ///< what is trained on beside it (routers' load), times its coefficient
+  std::optional<double> auxiliary_loss;  ///< auxiliary losses (routers' load), times their coefficient
   double lr = 0;
   double grad_norm = 0;              ///< before clipping, without the loss scale
-  std::optional<double> loss_scale;  ///< of this step; not there where loss scaling is off
+  std::optional<double> loss_scale;  ///< of this step; absent if loss scaling is off
   bool skipped = false;              ///< loss or gradients were not finite: no update was made
   std::int64_t samples = 0;
   std::int64_t consumed_samples = 0;  ///< since the run's first step
@@ -52,8 +52,8 @@ struct StepEnded {
   std::int64_t padded_tokens = 0;     ///< all positions computed
   std::int64_t target_tokens = 0;     ///< positions that bear loss
   double step_time_s = 0;
-  /// What monitors returned for the step before, reduced over ranks; of a model with experts also how many tokens each
-  /// computed in this one.
+  /// What monitors returned for the previous step, reduced over ranks; for a model with experts also how many tokens
+  /// each expert computed in this step.
   Values values;
 };
 
@@ -62,14 +62,14 @@ struct EvalEnded {
   std::int64_t step = 0;  ///< steps done
   double epoch_progress = 0;
   std::string split;           ///< "eval" or "train": which questions were asked
-  std::optional<double> loss;  ///< mean over target tokens; not there where only answers were scored
+  std::optional<double> loss;  ///< mean over target tokens; absent if only answers were scored
   std::int64_t samples = 0;
   double runtime_s = 0;
   Values scores;  ///< "exact_match", "f1" and the like, where generation was asked for
 };
 
-/// A checkpoint is committed: on every disk, and under its name. Told some steps behind the one that it holds, and not
-/// behind the same one on all ranks.
+/// A checkpoint is committed: on every disk, and under its name. Reported some steps after the step that it holds, not
+/// after the same step on all ranks.
 struct CheckpointSaved {
   std::int64_t step = 0;  ///< steps done
   std::string path;

@@ -10,9 +10,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// Rows that go to other ranks, uneven counts: a differentiable collective as those in collectives.h. Every rank calls
-/// it, with however few rows: none sent and none received is a call like any other. Backward brings gradients back the
-/// same way, with the counts of forward.
+/// Sends rows to other ranks, with uneven counts: a differentiable collective as those in collectives.h. Every rank
+/// must call it, even when it sends and receives no rows. Backward sends gradients back the same way, with the counts
+/// of forward.
 class AllToAllRows {
  public:
   AllToAllRows(std::shared_ptr<comm::Group> group, const std::string& label);

@@ -15,15 +15,15 @@ namespace ops {
 // forward, in backward or in both, which all ranks of the group make in the same order. Tensors are on the group's
 // device. In a group of one each returns its argument itself. Thread safety is the group's: one thread at a time.
 //
-// "Same" below means that all ranks hold equal values; "a part", that their sum is meant. A dimension of `full`
-// elements is cut into pieces of ceil(full / size): the last ones may be short or empty (piece_of).
+// "Same" below means that all ranks hold equal values; "partial", that the value is the sum over the ranks. A dimension
+// of `full` elements is sharded into pieces of ceil(full / size): the last ones may be short or empty (piece_of).
 
-/// Where a rank's piece of a cut dimension begins and how long it is.
+/// Where a rank's piece of a sharded dimension begins and how long it is.
 struct Piece {
   std::int64_t begin;
   std::int64_t length;
 };
-/// Rank `rank`'s piece of `full` elements cut for `size` ranks.
+/// Rank `rank`'s piece of `full` elements sharded over `size` ranks.
 Piece piece_of(std::int64_t full, int size, int rank);
 
 /// What a collective is called on, shared with the graphs that it is part of.
@@ -33,7 +33,7 @@ struct BoundGroup {
   std::string backward_label;
 };
 
-/// Same in, same out; the gradients that come back are parts and are summed (all-reduce). In front of a
+/// Same in, same out; in backward the incoming gradients are partial sums and are all-reduced. Used before a
 /// column-parallel layer.
 class CopyToGroup {
  public:
@@ -44,8 +44,8 @@ class CopyToGroup {
   std::shared_ptr<const BoundGroup> bound_;
 };
 
-/// Parts in, their sum out (all-reduce); the gradient that comes back is the same everywhere and passes. Behind a
-/// row-parallel layer.
+/// Partial sums in, their sum out (all-reduce); in backward the gradient is the same on all ranks and passes through.
+/// Used after a row-parallel layer.
 class ReduceFromGroup {
  public:
   ReduceFromGroup(std::shared_ptr<comm::Group> group, const std::string& label);
@@ -57,11 +57,11 @@ class ReduceFromGroup {
 
 /// What the gradient of a gathered tensor is on each rank.
 enum class GatheredGradient {
-  same,  ///< what follows is computed equally by all ranks: backward takes this rank's piece, without a call
-  part   ///< what follows is this rank's part: backward sums the pieces (reduce-scatter)
+  same,  ///< all ranks compute the same with it: backward takes this rank's piece, without a call
+  part   ///< each rank's gradient is a partial sum: backward sums the pieces (reduce-scatter)
 };
 
-/// Pieces of `dim` in, the whole out (all-gather).
+/// Shards of `dim` in, the full tensor out (all-gather).
 class GatherFromGroup {
  public:
   GatherFromGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, GatheredGradient gradient,
@@ -77,11 +77,11 @@ class GatherFromGroup {
 
 /// What the tensor that is scattered is on each rank.
 enum class ScatteredValue {
-  same,  ///< all ranks hold it: forward takes this rank's piece, without a call
-  part   ///< each holds a part: forward sums the pieces (reduce-scatter)
+  same,  ///< replicated: forward takes this rank's piece, without a call
+  part   ///< partial sums: forward sums the pieces (reduce-scatter)
 };
 
-/// The whole in, this rank's piece of `dim` out; backward gathers the pieces' gradients (all-gather).
+/// The full tensor in, this rank's piece of `dim` out; backward gathers the pieces' gradients (all-gather).
 class ScatterToGroup {
  public:
   ScatterToGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, ScatteredValue value, const std::string& label);

@@ -11,8 +11,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-// A column-parallel layer together with the collective in front of it, so that backward can move data while it
-// multiplies; the same results, bit by bit, as the two apart (collectives.h). Made once, when a slot is filled. Both
+// A column-parallel layer fused with the collective before it, so that backward can move data while it
+// multiplies; results are bit-identical to the two apart (collectives.h). Made once, when a port is filled. Both
 // compute x W^T + bias with W [out, in], bias [out] or absent, and make the same calls on all ranks of the group in the
 // same order: which ones depends on what requires a gradient. In a group of one there are none.
 //

@@ -5,7 +5,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// silu(gate) * up, silu(a) = a / (1 + exp(-a)), of gate and up side by side: `x` is [..., 2 ff], its first half the
+/// silu(gate) * up, silu(a) = a / (1 + exp(-a)), of fused gate and up: `x` is [..., 2 ff], its first half the
 /// gate (Shazeer, "GLU variants improve transformer", 2020). The result is [..., ff].
 ///
 /// float64, float32, bfloat16 or half; computed in float32 (float64 for float64) and rounded once. Backward keeps x

@@ -10,7 +10,7 @@
 #endif
 
 /// What a plugin's one exported function returns. Plain data: it is read before anything of the plugin runs.
-/// The ABI note beside it (section .note.capstan, written by capstan_add_plugin) was compared before that.
+/// The host compares the ABI note (section .note.capstan, written by capstan_add_plugin) even before that.
 extern "C" struct CapstanPluginDescriptor {
   std::uint32_t struct_size;  ///< sizeof(CapstanPluginDescriptor) when the plugin was built
   const char* kind;           ///< "model", "strategy", "data" or "monitor"

@@ -14,7 +14,7 @@ namespace plugin {
 /// (a failed assertion) stays one, since it is a bug; any other std::exception becomes an Error.
 [[noreturn]] void rethrow_with_context(const std::string& context);
 
-/// Calls into a plugin: what fn throws gets "while plugin 'fsdp' was in phase shard" behind its message.
+/// Calls into a plugin: "while plugin 'fsdp' was in phase shard" is appended to the message of what fn throws.
 /// Returns what fn returns. `phase` may say more: "placement of unit blocks.3".
 template <class F>
 decltype(auto) guard(std::string_view name, std::string_view phase, F&& fn) {

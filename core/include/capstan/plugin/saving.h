@@ -7,10 +7,10 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// Options with which a strategy makes a run need less memory: `capstan check --gpu` tries them where one does not fit.
-/// An options struct offers its own in `static std::vector<plugin::Saving> savings()`.
+/// A strategy's options that reduce a run's memory: `capstan check --gpu` tries them if the run does not fit. An
+/// options struct lists its own in `static std::vector<plugin::Saving> savings()`.
 struct Saving {
-  /// Cheapest first: so they are tried and listed. What offloads is tried with what recomputes too.
+  /// Tried and listed in this order, cheapest first. Offload is also tried together with recompute.
   enum class By { recomputing, sharding, offloading };
   By by = By::sharding;
   std::string words;                 ///< "shard everything"

@@ -10,15 +10,15 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// Seats: claimed exclusively, they also say who is called. The owner of one fills it in step() or optimizer_rule().
+/// Override points: the exclusive claim decides who is called. The owner implements them in step() or optimizer_rule().
 std::string gradient_reduction_seat(layout::Axis axis);  ///< "gradient reduction on dp" (or replicate)
 inline constexpr const char* optimizer_rule_seat = "optimizer rule";
 
-/// What a strategy takes hold of and what it relies on, said before anything is allocated. Resources are words: the
-/// seats above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".
+/// What a strategy owns and what it relies on, declared before anything is allocated. Resources are strings: the
+/// override points above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".
 class Claims {
  public:
-  /// Nobody else may claim it.
+  /// No other strategy may claim it.
   void exclusive(std::string resource);
   /// Others may claim it too, but not exclusively.
   void shared(std::string resource);

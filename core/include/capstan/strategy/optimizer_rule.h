@@ -13,38 +13,38 @@ namespace strategy {
 
 /// What an optimizer rule updates: this rank's part of one weight. All tensors are 1-dimensional, of the same length n
 /// and on one device (the host's where optimizer state is offloaded). Padding beyond the parameters is zero in all of
-/// them, and a rule keeps it so: it gives zero for a zero gradient of a zero parameter.
+/// them, and a rule must keep it so: the update of a zero parameter with a zero gradient is zero.
 struct Slice {
   const nn::Weight* weight = nullptr;
   at::Tensor master;              ///< [n] what is updated, in the masters' dtype
   at::Tensor grad;                ///< [n] summed over all data ranks, times the loss scale; same dtype
   std::vector<at::Tensor> state;  ///< [n] each, zero before the first update; as many as the rule asked for
-  at::Tensor copy = {};           ///< [n] compute dtype, where the updated master goes too; undefined: nowhere
+  at::Tensor copy = {};           ///< [n] compute dtype, a copy of the updated master; undefined: none
 };
 
-/// One optimizer step. The tensors are 0-dim float32 on the slices' device, so that nothing waits for it.
+/// One optimizer step. The tensors are 0-dim float32 on the slices' device, so that the host need not wait for it.
 struct Update {
   double lr = 0;
-  at::Tensor count;       ///< updates done, this one included; a skipped one does not count
+  at::Tensor count;       ///< updates done, this one included, skipped ones not
   at::Tensor grad_scale;  ///< gradients are to be divided by it: clipping and loss scale together
   at::Tensor skip;        ///< 1: a gradient was not finite, so nothing may change; else 0
 };
 
-/// How parameters follow from gradients. Core's own is AdamW; a strategy that claims optimizer_rule_seat gives another.
+/// How gradients update parameters. Core's own is AdamW; a strategy that claims optimizer_rule_seat provides another.
 /// Called on the training thread or on the engine's update thread, never on both at once.
 class OptimizerRule {
  public:
   virtual ~OptimizerRule();
-  /// State tensors that it wants for each slice, in the masters' dtype. `check` asks too: what it says is the memory
-  /// that is predicted for optimizer state.
+  /// The number of state tensors for each slice, in the masters' dtype. `check` calls it too, to predict the memory of
+  /// optimizer state.
   virtual std::size_t states() const = 0;
-  /// What a checkpoint calls the i-th of them. A rule that changes its names cannot resume from what it saved before.
+  /// The i-th one's name in a checkpoint. A rule that changes its names cannot resume from earlier checkpoints.
   virtual std::string state_name(std::size_t i) const;
-  /// Each element's update depends on that element alone: a slice may then come in parts, which stay in the
-  /// processor's cache for what follows.
+  /// Each element's update depends on that element alone: a slice may then be updated in parts, which stay in the
+  /// processor's cache for the next pass over them.
   virtual bool is_elementwise() const { return false; }
-  /// It writes Slice::copy itself, in the same pass, and reads gradients of other dtypes than the masters'. Others get
-  /// no copy to write, and gradients in the masters' dtype.
+  /// It writes Slice::copy itself, in the same pass, and reads gradients of other dtypes than the masters'. Other rules
+  /// get no copy to write, and gradients in the masters' dtype.
   virtual bool is_fused() const { return false; }
   /// Updates these slices, in place. An offloaded step calls it once a bucket, others once for all.
   virtual void apply(std::vector<Slice>& slices, const Update& update) = 0;

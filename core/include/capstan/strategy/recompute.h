@@ -13,7 +13,7 @@ namespace strategy {
 ///     region.around.fill("mine", [](const auto& body, const auto& x) { return strategy::recomputed(body, x); });
 ///
 /// Gradients of the weights that the body reads accumulate as usual, whether or not `input` has one; randomness is
-/// keyed, so masks are the same. The second run happens inside the unit's before_backward and after_backward, when its
+/// keyed, so masks are the same. The second run happens between the unit's before_backward and after_backward, when its
 /// parameters are gathered. Without grad mode (evaluation, generation) it is a plain call.
 at::Tensor recomputed(const nn::Region::Body& body, const at::Tensor& input);
 

@@ -14,8 +14,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// A strategy's own tensor by name, zero when it is first asked for; kept from step to step and saved with the
-/// checkpoint. The shape and dtype may not change.
+/// A strategy's own tensor by name, zeros at the first call; kept from step to step and saved in checkpoints. The shape
+/// and dtype may not change.
 using StateOf = std::function<at::Tensor(const std::string& name, at::IntArrayRef shape, c10::ScalarType dtype)>;
 
 /// Part of a record inside a bucket's flat gradient.
@@ -28,11 +28,11 @@ struct BucketPart {
 /// Gradients that are reduced together: those of one or more units, or of one tied weight.
 struct Bucket {
   std::string name;  ///< "blocks.3"
-  /// This rank's gradients [n], in the dtype of sums: of this micro-step, or of all since the last reduction. n is the
-  /// same on all ranks. Scratch: may be overwritten.
+  /// This rank's gradients [n], in the dtype of sums: of this micro-step, or accumulated since the last reduction. n is
+  /// the same on all ranks. Scratch: may be overwritten.
   at::Tensor gradient;
-  /// Where the sum over `group` goes: [n], or [n / group.size()], the piece at group.rank() · (n / group.size()),
-  /// where gradients are cut. Written, not added to. May be `gradient` itself.
+  /// Where the sum over `group` is written (not added): [n], or if gradients are sharded [n / group.size()], the piece
+  /// at group.rank() · (n / group.size()). May be `gradient` itself.
   at::Tensor out;
   comm::Group& group;
   std::vector<BucketPart> parts;
@@ -64,8 +64,8 @@ struct Step {
 class StepHooks {
  public:
   virtual ~StepHooks();
-  /// Sums bucket.gradient over bucket.group into bucket.out. Only called for the axis whose seat the strategy claims
-  /// (gradient_reduction_seat), once for each bucket and reduction, in backward, with the engine's stream current.
+  /// Sums bucket.gradient over bucket.group into bucket.out. Only called for the axis that the strategy claims with
+  /// gradient_reduction_seat, once for each bucket and reduction, in backward, with the engine's stream current.
   /// Every rank must make the same calls in the same order.
   virtual void reduce(Bucket& /*bucket*/, layout::Axis /*axis*/) {}
   /// After the update, before compute copies are made from the masters. On the training thread.

@@ -29,11 +29,11 @@ struct Facts {
   nn::ModelFacts model;
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
-  std::int64_t sequence_length = 0;  ///< longest that the data gives; known in footprint() only
+  std::int64_t sequence_length = 0;  ///< the data's longest sample; known in footprint() only
   std::string precision;
   std::string device;  ///< "cpu", "cuda"
   std::int64_t ranks_per_node = 1;
-  std::int64_t trainable_parameters = 0;  ///< of the whole model behind structure(); known in footprint() only
+  std::int64_t trainable_parameters = 0;  ///< of the whole model after structure(); known in footprint() only
 };
 
 /// What a strategy may use while it places a unit on the mesh.
@@ -49,16 +49,16 @@ struct Placement {
 ///   mesh, claim, check   before anything is allocated, also in `capstan check`
 ///   structure            on logical shapes: may change the model's layers (adapters)
 ///   place                sets records' compute layouts, fills layers' ports, marks gradients local; unit by unit
-///   shard                sets how parameters, gradients and optimizer state are cut along the data axes
-///   wrap, recompute      after parameters are there: hooks around a unit; placed inside the shard engine's own
-///   step, optimizer_rule the seats that were claimed, and what happens after each step
+///   shard                sets how parameters, gradients and optimizer state are sharded along the data axes
+///   wrap, recompute      after parameters are allocated: hooks around a unit; inside the shard engine's own
+///   step, optimizer_rule the override points that were claimed, and a hook after each step
 ///
-/// One object goes with one model: structure() is called once, and place(), wrap() and the others see the units that it
-/// saw, which outlive the object's use. What it notes about units stays true, and nothing has to be undone. Where core
+/// One object is for one model: structure() is called once, and place(), wrap() and the others get the same units,
+/// which outlive the object's use. So the object may store facts about units, and never has to undo anything. If core
 /// needs another model (`check` runs a micro-step of one on the meta device), it makes other objects from the same
 /// options.
 ///
-/// All on the training thread. What throws ends the run on all ranks, with the plugin's name and the phase.
+/// All on the training thread. An exception ends the run on all ranks, with the plugin's name and the phase.
 class Strategy {
  public:
   virtual ~Strategy();
@@ -66,12 +66,12 @@ class Strategy {
   virtual void claim(Claims&) const {}
   virtual void check(const Facts&, Diagnostics&) const {}
   virtual void structure(std::vector<std::unique_ptr<nn::Unit>>&) {}
-  /// Lines for people on what structure() did, and on options that do nothing here; printed with the model's
+  /// Lines for people on what structure() did, and on options that have no effect; printed with the model's
   /// summary.
   virtual std::vector<std::string> notes() const { return {}; }
-  /// Where values of records that structure() added come from; null, or for a record that the source does not have:
-  /// their initialisation. `files` says where the model's own stand in its published files. Asked behind structure(),
-  /// by `check` too: what is wrong with the source is thrown here, as Error, and not first when it is read.
+  /// The source of values of records that structure() added; null, or a record that the source does not have: they are
+  /// initialised. `files` says where the model's own records are in its published files. Called after structure(), by
+  /// `check` too: faults of the source are thrown here as Error, not only when it is read.
   virtual std::shared_ptr<layout::Source> values(const layout::FileMap& /*files*/) { return nullptr; }
   virtual void place(nn::Unit&, const Placement&) {}
   virtual void shard(ShardPolicy&) {}
@@ -80,7 +80,7 @@ class Strategy {
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// The rule instead of AdamW; asked of the strategy that claims optimizer_rule_seat.
+  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_seat.
   virtual std::unique_ptr<OptimizerRule> optimizer_rule() { return nullptr; }
   /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }

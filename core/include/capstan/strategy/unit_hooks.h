@@ -8,7 +8,7 @@ namespace strategy {
 /// backward ones on the thread that runs backward (on CUDA another one, with forward's stream current).
 ///
 /// For each forward with gradient, each of the backward calls comes exactly once, in the order before_backward,
-/// after_backward, and, when the whole backward is done, end_backward in unit order. Frozen units in front of the
+/// after_backward, and, when the whole backward is done, end_backward in unit order. Frozen units before the
 /// first trainable one get none of them. A re-entrant recompute runs inside before/after_backward, without forward
 /// calls.
 class UnitHooks {
@@ -17,7 +17,7 @@ class UnitHooks {
   virtual void before_forward() {}
   virtual void after_forward() {}
   virtual void before_backward() {}
-  /// All gradients that this unit gives its own weights are there; a tied weight still waits for its other user.
+  /// All gradients of this unit's own weights are there; a tied weight still waits for its other user.
   virtual void after_backward() {}
   virtual void end_backward() {}
 };

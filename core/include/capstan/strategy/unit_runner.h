@@ -30,11 +30,11 @@ class UnitRunner {
   /// The unit keeps its inputs only and is run again in backward (Chen et al. 2016), inside all hooks.
   void set_recompute(std::size_t unit, bool recompute);
 
-  /// Told what comes out of each unit, in order.
+  /// Called with the output of each unit, in order.
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;
   /// All units in order. With labels in the batch, the result's `states` is the loss sum.
   nn::Hidden forward(const nn::Batch& batch, nn::KVCache* cache = nullptr, const Seen& seen = {});
-  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then whatever the graph did not reach.
+  /// Backward from `loss` (0-dim) with gradient `seed` (0-dim, same dtype), then the hooks that the graph missed.
   void backward(const at::Tensor& loss, const at::Tensor& seed);
 
  private:

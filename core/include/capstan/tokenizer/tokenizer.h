@@ -20,11 +20,11 @@ class Tokenizer {
   virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
   /// Text of the ids; special ids give no text, ill-formed UTF-8 becomes U+FFFD.
   virtual std::string decode(const std::vector<std::int64_t>& ids) const = 0;
-  /// What stands before a text that begins a sequence: Llama's begin token. Nothing by default.
+  /// Ids before a text that begins a sequence: Llama's begin token. None by default.
   virtual std::vector<std::int64_t> prefix_ids() const { return {}; }
-  /// What stands behind a text that is a whole sequence. Nothing by default.
+  /// Ids after a text that is a whole sequence. None by default.
   virtual std::vector<std::int64_t> suffix_ids() const { return {}; }
-  /// What training puts behind an answer. -1 = there is none.
+  /// The id that training puts after an answer. -1 = there is none.
   virtual std::int64_t end_id() const = 0;
   /// Does generation end at this id? A chat model has several such ids.
   virtual bool is_end(std::int64_t id) const { return id >= 0 && id == end_id(); }

@@ -1,4 +1,4 @@
-// See ../context.h. c10d::ProcessGroupGloo::GlooStore derives from this; nobody here makes one.
+// See ../context.h. c10d::ProcessGroupGloo::GlooStore derives from this; our code makes none.
 #pragma once
 #include <chrono>
 #include <string>
