@@ -14,21 +14,20 @@
 #include <cstdlib>
 #include <numeric>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
 #include "cli/preflight_command.h"
+#include "cli/refused.h"
+#include "cli/token_caches.h"
 #include "config/document.h"
-#include "data/token_cache.h"
 #include "launch/error_report.h"
 #include "launch/restart.h"
 #include "launch/start.h"
 #include "launch/stopping.h"
 #include "plugin/host.h"
 #include "setup/session.h"
-#include "setup/token_caches.h"
 #include "setup/unsaved.h"
 #include "train/loop.h"
 #include "train/resume.h"
@@ -36,12 +35,6 @@
 
 namespace capstan::cli {
 namespace {
-
-// Faults of the configuration that some rank found and all ranks know.
-class ConfigurationRefused : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // The stages that `check` goes through too (setup/job.cc reads them one after the other), or on every rank the same
 // faults at once: those of the lowest rank that found any. A session of the job follows in load().
@@ -77,60 +70,6 @@ setup::Job prepare_together(const launch::RunArguments& arguments, const launch:
     throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", world.size, "\n"));
   }
   return std::move(*job);
-}
-
-void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  std::fprintf(stderr, "%s%s %s: %s of %s%s", terminal ? "\r" : "", doing, what.c_str(), thousands(done).c_str(),
-               thousands(all).c_str(), done == all || !terminal ? "\n" : "");
-}
-
-// Works for a while at a split's cache; true when it is there, and whole. A damaged one is named once.
-bool advance_cache(data::TokenCacheBuilder& builder, const std::string& what, std::int64_t all, bool shows) {
-  constexpr std::chrono::milliseconds while_others_wait{5000};
-  const bool knew = !builder.damage().empty();
-  const bool complete = builder.advance(while_others_wait);
-  if (!knew && !builder.damage().empty()) log::warning(builder.damage());
-  // A whole one that is soon verified is not worth a line.
-  if (shows && (builder.tokenizes() || !complete))
-    print_progress(builder.tokenizes() ? "tokenizing" : "verifying the token cache of", what, builder.done(), all);
-  return complete;
-}
-
-// The job's samples, read from the token caches that it asks for. Rank 0 of each node writes them, or verifies those
-// that are there, and the others hear from it every few seconds, so that nobody waits in a collective for as long as it
-// takes.
-setup::Samples from_caches(const setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
-  constexpr const char* unfinished = "unfinished";
-  constexpr const char* asked = "asked to stop";
-  const auto& world = communicator.world();
-  auto samples = job.samples;
-  for (const auto& split : setup::cached_splits(job.config, job.plugins, samples)) {
-    auto& source = samples.*split.source;
-    std::optional<data::TokenCacheBuilder> builder;
-    bool begins = world.local_rank == 0;
-    for (bool waiting = true; waiting;) {
-      std::string state;
-      try {
-        if (std::exchange(begins, false)) builder.emplace(source, split.cache);
-        if (builder && !advance_cache(*builder, split.name, source->size(), world.rank == 0)) state = unfinished;
-      } catch (const Error& error) {
-        state = launch::error_text(error);
-      }
-      if (stop.asked() && (state.empty() || state == unfinished)) state = asked;
-      waiting = false;
-      bool stopped = false;
-      for (const auto& text : communicator.exchange(state)) {
-        if (!text.empty() && text != unfinished && text != asked) throw ConfigurationRefused(text);
-        stopped = stopped || text == asked;
-        waiting = waiting || text == unfinished;
-      }
-      if (stopped) throw train::Stopped();
-      if (state.empty()) builder.reset();
-    }
-    source = data::open_cached(source, split.cache);
-  }
-  return samples;
 }
 
 // What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
