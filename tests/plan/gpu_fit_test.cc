@@ -159,7 +159,7 @@ TEST_CASE("check --gpu ends with success where the run fits, and as a bad config
 }
 
 TEST_CASE("strategies that are installed offer what makes a run smaller") {
-  plugin::Host host({});
+  plugin::Host host(std::vector<std::filesystem::path>{});
   std::vector<std::string> options;
   for (const auto& offer : plan::offers_of(host)) options.push_back(join(offer.change.overrides, " "));
   for (const auto* one : {"strategy.recompute.every=1 strategy.recompute.regions=[]", "strategy.fsdp.mode=full_shard",
