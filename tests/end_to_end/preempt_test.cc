@@ -181,8 +181,8 @@ TEST_CASE("a run that is stopped inside the evaluation of its best step keeps th
 }
 
 TEST_CASE("a SIGTERM while parameters are made stops there") {
-  // The fixture's units are placed for the check of the configuration and again for the run: the run's are the last.
-  const Place place{"strategy", "place", 1, "while loading the model", ""};
+  // The fixture's step hooks are made for the run alone, before its parameters are filled.
+  const Place place{"strategy", "step", 0, "while loading the model", ""};
   const Workspace work;
   const auto file = work.write("a.toml", config(place));
   const auto stopped = Program(work.folder(), arguments(file, place)).wait(limit);
