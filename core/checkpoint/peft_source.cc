@@ -62,9 +62,9 @@ void compare(const Json& json, const nn::Adapter& adapter, const std::string& pa
     const auto theirs = json.value(key, missing);
     if (theirs == mine) return;
     diagnostics.add(path,
-                    cat("its ", key == std::string("r") ? "rank r" : key, " is ", theirs.dump(), ", strategy.lora.",
-                        option, " is ", mine.dump()),
-                    cat("set strategy.lora.", option, " = ", theirs.dump()));
+                    cat("its ", key == std::string("r") ? "rank r" : key, " is ", theirs.dump(), ", ", adapter.table,
+                        ".", option, " is ", mine.dump()),
+                    cat("set ", adapter.table, ".", option, " = ", theirs.dump()));
   };
   const auto whole = static_cast<std::int64_t>(adapter.alpha);
   const bool is_whole = static_cast<double>(whole) == adapter.alpha;
@@ -97,7 +97,7 @@ bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>&
 
 // The place of a module's adapter when another module shares its A.
 Diagnostic not_shared(const std::string& file, const std::vector<std::string>& keys, const std::string& record,
-                      bool is_of_experts) {
+                      bool is_of_experts, const std::string& made_by) {
   auto what = cat(keys.front(), " differs from the A of the modules that share ", record);
   if (keys.size() > 1) what += cat(", and so do ", keys.size() - 1, " more");
   if (is_of_experts) {
@@ -105,13 +105,13 @@ Diagnostic not_shared(const std::string& file, const std::vector<std::string>& k
             "such an adapter cannot be loaded: let peft merge it into its model (merge_and_unload) and start from that "
             "with model.path, or train new adapters"};
   }
-  return {file, what, "name the modules themselves in strategy.lora.targets (q_proj, …) instead of their role"};
+  return {file, what, cat("name the modules themselves in ", made_by, ".targets (q_proj, …) instead of their role")};
 }
 
 }  // namespace
 
 PeftSource::PeftSource(fs::path folder, const PeftContents& contents, const layout::FileMap& files)
-    : folder_(std::move(folder)) {
+    : folder_(std::move(folder)), table_(contents.adapters.empty() ? "" : contents.adapters.front()->table) {
   Diagnostics diagnostics;
   const bool known = check_config(folder_, contents.adapters, diagnostics);
   if (!known) diagnostics.throw_if_any();
@@ -128,7 +128,7 @@ PeftSource::PeftSource(fs::path folder, const PeftContents& contents, const layo
   }
   if (!unused.empty()) {
     diagnostics.add(file_->path().string(), cat("it has tensors that no adapter of this run uses: ", join(unused)),
-                    "choose strategy.lora.targets, modules_to_save and bias as in its adapter_config.json");
+                    cat("choose ", table_, ".targets, modules_to_save and bias as in its adapter_config.json"));
   }
   check_shared(diagnostics);
   diagnostics.throw_if_any();
@@ -138,7 +138,7 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
   const auto where = file_->path().string();
   if (!file_->has(tensor.key)) {
     diagnostics.add(where, cat("it has no tensor ", tensor.key),
-                    "choose strategy.lora.targets as in its adapter_config.json");
+                    cat("choose ", table_, ".targets as in its adapter_config.json"));
     return;
   }
   const auto& info = file_->info(tensor.key);
@@ -176,7 +176,7 @@ void PeftSource::check_shared(Diagnostics& diagnostics) const {
     if (differing.empty()) continue;
     constexpr std::size_t plain = 2;  // dimensions of an A; a stack of experts has more
     const bool is_of_experts = record.shape.size() > plain;
-    diagnostics.add(not_shared(file_->path().string(), differing, name, is_of_experts));
+    diagnostics.add(not_shared(file_->path().string(), differing, name, is_of_experts, table_));
     if (is_of_experts) return;  // so it is in every layer
   }
 }
@@ -193,7 +193,7 @@ void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap&
     if (!used.insert(name).second) return;  // a fused tensor is checked once
     if (!file_->has(name)) {
       diagnostics.add(file_->path().string(), cat("it has no tensor ", name, ", which this run trains"),
-                      "choose strategy.lora.modules_to_save and bias as in its adapter_config.json");
+                      cat("choose ", table_, ".modules_to_save and bias as in its adapter_config.json"));
     } else if (file_->info(name).shape != expected) {
       diagnostics.add(file_->path().string(), cat(name, " is ", layout::shape_text(file_->info(name).shape),
                                                   ", this run needs ", layout::shape_text(expected)));

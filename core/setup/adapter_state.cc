@@ -28,10 +28,10 @@ Json scale_of(const nn::Adapter& adapter) {
 }
 
 // "strategy.lora.alpha = 8.0 and strategy.lora.rank_stabilised = true": what is another in `from`.
-std::string settings(const Json& from, const Json& other) {
+std::string settings(const std::string& table, const Json& from, const Json& other) {
   std::vector<std::string> list;
   for (const auto& [key, value] : from.items()) {
-    if (!other.contains(key) || other.at(key) != value) list.push_back(cat("strategy.lora.", key, " = ", value.dump()));
+    if (!other.contains(key) || other.at(key) != value) list.push_back(cat(table, ".", key, " = ", value.dump()));
   }
   return join(list, " and ");
 }
@@ -55,7 +55,7 @@ std::set<std::string> check_adapters(const checkpoint::Reader& reader, const std
     if (rank && *rank != adapter->rank) {
       if (of_other_rank.empty()) {
         diagnostics.add(where, cat("its adapters have rank ", *rank, ", the run's have ", adapter->rank),
-                        cat("set strategy.lora.rank = ", *rank, ", or start a new run"));
+                        cat("set ", adapter->table, ".rank = ", *rank, ", or start a new run"));
       }
       for (const auto* weight : {&adapter->down, &adapter->up}) {
         for (const auto& record : (*weight)->records()) of_other_rank.insert(record.name);
@@ -65,10 +65,11 @@ std::set<std::string> check_adapters(const checkpoint::Reader& reader, const std
     const auto found = saved.find(adapter->module);
     if (found == saved.end() || *found == scale_of(*adapter) || !is_scaled_alike) continue;
     is_scaled_alike = false;
-    diagnostics.add(where,
-                    cat("its adapters are scaled by ", settings(*found, scale_of(*adapter)), ", the run's by ",
-                        settings(scale_of(*adapter), *found), ": they would add another multiple than was trained"),
-                    cat("set ", settings(*found, scale_of(*adapter)), ", or start a new run"));
+    diagnostics.add(
+        where,
+        cat("its adapters are scaled by ", settings(adapter->table, *found, scale_of(*adapter)), ", the run's by ",
+            settings(adapter->table, scale_of(*adapter), *found), ": they would add another multiple than was trained"),
+        cat("set ", settings(adapter->table, *found, scale_of(*adapter)), ", or start a new run"));
   }
   return of_other_rank;
 }

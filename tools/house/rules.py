@@ -89,6 +89,20 @@ def below_launch(tree):
                     yield Finding(source.path, line, what, rule, fix)
 
 
+NAMES_PLUGIN = re.compile(r'"(?:[^"\\\n]|\\.)*\bstrategy\.[a-z_]+\.')
+
+
+def plugin_names(tree):
+    """Core knows no plugin by name; `foreign` and `migrate` say what other tools' keys are here, cli gives examples."""
+    for source in tree.sources:
+        room = room_of(source.path)
+        if room in (None, 'foreign', 'migrate', 'cli'):
+            continue
+        for number, line in enumerate(source.text.split('\n'), 1):
+            if NAMES_PLUGIN.search(line.split('//')[0]):
+                yield Finding(source.path, number, 'names a strategy plugin', 'plugin names', 'let the plugin say it: an option struct, a record, an adapter')
+
+
 def statics(tree):
     """No thread_local, no mutable statics in core, but in the plugin registry and the logger."""
     fix = 'make it a member, or pass it in'
@@ -180,4 +194,4 @@ def allow_list(tree):
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, statics, lengths, functions, classes, rooms, document_paths, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, allow_list)

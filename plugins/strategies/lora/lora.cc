@@ -110,6 +110,7 @@ std::vector<std::vector<std::size_t>> Lora::chosen_parts(const nn::Linear& linea
 nn::Adapter Lora::make_adapter(const std::string& layer, const nn::WeightPtr& base, std::vector<std::size_t> parts,
                                std::size_t stacked) const {
   nn::Adapter adapter;
+  adapter.table = "strategy.lora";
   adapter.base = base;
   adapter.stacked = stacked;
   adapter.rank = options_->rank;

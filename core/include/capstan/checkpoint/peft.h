@@ -82,6 +82,7 @@ class PeftSource : public layout::Source {
   void check_shared(Diagnostics& diagnostics) const;
   at::Tensor read(const Piece& piece) const;
   std::filesystem::path folder_;
+  std::string table_;  // whose options made the adapters
   std::unique_ptr<const SafetensorsFile> file_;
   std::map<std::string, Record> adapters_;
   std::unique_ptr<FolderSource> whole_;  // of the model's own records

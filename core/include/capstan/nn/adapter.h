@@ -15,6 +15,7 @@ namespace nn {
 /// fills the layer's adapter port.
 struct Adapter {
   std::string module;  ///< for messages: "blocks.0.linear_qkv"
+  std::string table;   ///< for messages: the configuration's table whose options made it, "strategy.lora"
   WeightPtr base;
   std::vector<std::size_t> parts;  ///< of base's records: those beside which it stands, ascending
   WeightPtr down;                  ///< A: one record [stacked …, rank, in]
