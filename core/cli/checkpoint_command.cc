@@ -192,23 +192,6 @@ int show(const Place& place, const CheckpointArguments& arguments, std::ostream&
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app, CheckpointArguments& arguments) {
-  auto* command = app.add_subcommand("checkpoint", "list, verify or show checkpoints");
-  command->require_subcommand(1);
-  const auto add = [&](const std::string& name, const std::string& help) {
-    auto* action = command->add_subcommand(name, help);
-    action->add_option("path", arguments.path, "a run's folder, its folder of checkpoints, or one of them")->required();
-    action->callback([&arguments, name] { arguments.action = name; });
-    return action;
-  };
-  add("ls", "a table of all: step, size, date, metrics, layout, whether their files are whole");
-  add("verify", "compare every byte with its hash; exit status 1 when something is damaged");
-  auto* one = add("show", "what a checkpoint (of several the newest) says of itself");
-  one->add_option("--section", arguments.section, "only this section, as JSON");
-  one->add_flag("--config", arguments.config, "only the resolved configuration");
-  one->add_flag("--tensors", arguments.tensors, "only its tensors, with shape and dtype");
-}
-
 int checkpoint_command(const CheckpointArguments& arguments, std::ostream& out, std::ostream& progress) {
   const auto place = place_of(arguments.path);
   if (arguments.action == "ls") return list(place, out);
