@@ -64,9 +64,10 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::
     return static_cast<int>(ExitCode::usage);
   };
   const auto first = arguments.empty() ? std::string() : arguments.front();
-  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-')
+  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
     return say(
         launch::error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))));
+  }
   if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
   const auto code = app.exit(error);
   return code == 0 ? 0 : static_cast<int>(ExitCode::usage);

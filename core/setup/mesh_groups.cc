@@ -16,7 +16,7 @@ std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Ax
   if (part > 0) {
     const auto begin = position / part * part;
     members = {members.begin() + begin, members.begin() + begin + part};
-    position -= begin;
+    position -= static_cast<int>(begin);
   }
   auto name = cat(join(names, "x"), part > 0 ? cat(" by ", part) : "", " of ", members.front());
   group = std::make_shared<comm::PlannedGroup>(std::move(name), members, static_cast<int>(position), device_);
