@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <optional>
 
+#include "assembly/host_memory.h"
 #include "cli/hub_cache.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
-#include "setup/host_memory.h"
-#include "setup/job.h"
+#include "session/job.h"
 #include "setup/unsaved.h"
 
 namespace capstan::cli {
@@ -38,12 +38,12 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   request.any_host_memory = true;
   Diagnostics diagnostics;
   try {
-    const auto job = setup::prepare(request, host, diagnostics);
+    const auto job = session::prepare(request, host, diagnostics);
     if (!job || !job->prediction.activations) return {};
     const auto& [config, plugins, topology, samples, model, prediction] = *job;
     plan::Peak peak{layout::total_bytes(prediction.footprints, config.device),
-                    setup::host_bytes(prediction, config.device)};
-    setup::check_host_memory(config, topology, prediction, setup::told_host_memory(*config.run), diagnostics);
+                    assembly::host_bytes(prediction, config.device)};
+    assembly::check_host_memory(config, topology, prediction, assembly::told_host_memory(*config.run), diagnostics);
     peak.host_fits = diagnostics.empty();
     return peak;
   } catch (const Error&) {
@@ -79,7 +79,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     request.device = "cuda";
   }
   Diagnostics diagnostics;
-  const auto prepared = setup::prepare(request, host, diagnostics);
+  const auto prepared = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));

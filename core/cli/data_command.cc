@@ -14,7 +14,7 @@
 #include "cli/hub_cache.h"
 #include "data/collate.h"
 #include "plugin/host.h"
-#include "setup/job.h"
+#include "session/job.h"
 
 namespace capstan::cli {
 namespace {
@@ -58,7 +58,7 @@ std::string batch_text(const char* how, const data::HostBatch& batch) {
              percent(batch.padded_tokens() - batch.real_tokens, batch.padded_tokens()), " of them padding\n");
 }
 
-std::string counts_text(const setup::Job& job, const std::vector<data::Sample>& samples) {
+std::string counts_text(const session::Job& job, const std::vector<data::Sample>& samples) {
   std::vector<data::Row> rows;
   for (const auto& sample : samples) rows.push_back({&sample, static_cast<std::int64_t>(rows.size())});
   data::Padding padding;
@@ -73,14 +73,14 @@ std::string counts_text(const setup::Job& job, const std::vector<data::Sample>& 
   return text;
 }
 
-setup::Job prepare(const DataArguments& arguments, const launch::Environment& env, plugin::Host& host) {
+session::Job prepare(const DataArguments& arguments, const launch::Environment& env, plugin::Host& host) {
   Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
   request.hub = hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
-  auto job = setup::prepare(request, host, diagnostics);
+  auto job = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
   return std::move(*job);
 }

@@ -15,7 +15,7 @@
 #include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
-#include "train/evaluate.h"
+#include "inference/evaluate.h"
 #include "train/of_job.h"
 #include "train/run_folder.h"
 
@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-const data::DataSource& source_of(const setup::Job& job, const std::string& split) {
+const data::DataSource& source_of(const session::Job& job, const std::string& split) {
   const auto& source = split == "train" ? job.samples.train : job.samples.eval;
   if (!source) {
     throw Error(cat("the configuration names no data for the split '", split, "'"),
@@ -35,7 +35,7 @@ const data::DataSource& source_of(const setup::Job& job, const std::string& spli
 }
 
 // A run's own folder, or one that is made.
-fs::path result_folder(const setup::Job& job, const std::string& run, comm::Communicator& communicator) {
+fs::path result_folder(const session::Job& job, const std::string& run, comm::Communicator& communicator) {
   if (!run.empty()) return run;
   std::string made;
   if (communicator.world().rank == 0)
@@ -43,7 +43,7 @@ fs::path result_folder(const setup::Job& job, const std::string& run, comm::Comm
   return communicator.exchange(made).front();
 }
 
-std::string text_of(const train::Evaluation& loss, const train::Evaluation& answers, const std::string& split) {
+std::string text_of(const inference::Evaluation& loss, const inference::Evaluation& answers, const std::string& split) {
   auto text = cat(split, ": loss ", number_text(loss.loss), " over ", thousands(loss.samples), " samples in ",
                   duration_text(loss.runtime_s), "\n");
   if (answers.samples == 0) return text;
@@ -53,18 +53,19 @@ std::string text_of(const train::Evaluation& loss, const train::Evaluation& answ
                     " answers in ", duration_text(answers.runtime_s), "\n");
 }
 
-void write(const fs::path& folder, const std::string& split, const train::Evaluation& loss,
-           const train::Evaluation& answers) {
+void write(const fs::path& folder, const std::string& split, const inference::Evaluation& loss,
+           const inference::Evaluation& answers) {
   Json json{{"split", split}, {"loss", loss.loss}, {"samples", loss.samples}, {"answers", answers.samples}};
   for (const auto& [name, value] : answers.scores) json[name] = value;
   json["loss_runtime_s"] = loss.runtime_s;
   json["answers_runtime_s"] = answers.runtime_s;
   write_file(folder / cat("evaluation-", split, ".json"), json.dump(2) + "\n");
   if (answers.samples > 0)
-    write_file(folder / cat("predictions-", split, ".json"), train::predictions_text(answers.answers));
+    write_file(folder / cat("predictions-", split, ".json"), inference::predictions_text(answers.answers));
 }
 
-int evaluate(const setup::Job& job, setup::Session& session, const EvalArguments& arguments, const std::string& run) {
+int evaluate(const session::Job& job, session::Session& session, const EvalArguments& arguments,
+             const std::string& run) {
   const auto& source = source_of(job, arguments.split);
   const auto feed = train::feed_of(job);
   auto evaluator = train::evaluator_of(job, session, feed);
@@ -103,7 +104,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
   run.argc = arguments.argc;
   run.argv = arguments.argv;
   run.purpose = setup::Purpose::evaluate;
-  return run_ranks(run, env, [&](const setup::Job& job, setup::Session& session) {
+  return run_ranks(run, env, [&](const session::Job& job, session::Session& session) {
     return evaluate(job, session, arguments, folder);
   });
 }

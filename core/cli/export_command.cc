@@ -11,10 +11,10 @@
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
-#include "setup/adapter_folder.h"
-#include "setup/job.h"
-#include "setup/model_folder.h"
-#include "setup/weights.h"
+#include "session/adapter_folder.h"
+#include "session/job.h"
+#include "session/model_folder.h"
+#include "session/weights.h"
 
 namespace capstan::cli {
 namespace {
@@ -60,27 +60,27 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   request.file = (run / "config.toml").string();
   request.hub = hub_cache(env);
   Diagnostics diagnostics;
-  const auto job = setup::prepare_model(request, host, diagnostics);
+  const auto job = session::prepare_model(request, host, diagnostics);
   diagnostics.throw_if_any();
-  const auto units = setup::pointers(job->model.units);
-  const auto values = setup::open_boxes(arguments.run);
+  const auto units = assembly::pointers(job->model.units);
+  const auto values = session::open_boxes(arguments.run);
   if (arguments.to == "peft") {
     if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
-    std::printf("%s\n", setup::write_adapter_folder(job->plugins, units, *values, out).c_str());
+    std::printf("%s\n", session::write_adapter_folder(job->plugins, units, *values, out).c_str());
     return static_cast<int>(ExitCode::success);
   }
-  if (arguments.merge && setup::adapters_of(units).empty())
+  if (arguments.merge && session::adapters_of(units).empty())
     throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
-  setup::ModelFolderOptions options;
+  session::ModelFolderOptions options;
   options.dtype = dtype_of(arguments.dtype);
   options.merged = arguments.merge;
   options.shard_bytes = static_cast<std::int64_t>(arguments.shard_gb * 1e9);
-  const setup::ModelToWrite model{job->plugins, job->tokenizer, *job->config.train};
-  setup::WrittenModel written;
+  const session::ModelToWrite model{job->plugins, job->tokenizer, *job->config.train};
+  session::WrittenModel written;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    written = setup::write_model_folder(model, units, *values, out, options, communicator);
+    written = session::write_model_folder(model, units, *values, out, options, communicator);
   });
-  std::printf("%s\n", setup::written_text(written).c_str());
+  std::printf("%s\n", session::written_text(written).c_str());
   return static_cast<int>(ExitCode::success);
 }
 

@@ -13,7 +13,7 @@
 #include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
-#include "train/generate.h"
+#include "inference/generate.h"
 #include "train/of_job.h"
 
 namespace capstan::cli {
@@ -45,10 +45,10 @@ std::vector<PromptLine> shared_prompts(const GenerateArguments& arguments, comm:
   return all;
 }
 
-std::vector<train::Prompt> tokenized(const std::vector<PromptLine>& lines, const setup::Job& job) {
-  std::vector<train::Prompt> prompts;
+std::vector<inference::Prompt> tokenized(const std::vector<PromptLine>& lines, const session::Job& job) {
+  std::vector<inference::Prompt> prompts;
   for (const auto& line : lines) {
-    train::Prompt prompt{job.samples.tokenizer.object->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
+    inference::Prompt prompt{job.samples.tokenizer.object->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
     const auto ids = job.samples.tokenizer.object->encode(line.text);
     prompt.tokens.insert(prompt.tokens.end(), ids.begin(), ids.end());
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
@@ -107,7 +107,7 @@ int generate_command(const GenerateArguments& arguments, const launch::Environme
   run.argv = arguments.argv;
   run.purpose = setup::Purpose::generate;
   run.weights = choice.weights;
-  return run_ranks(run, env, [&](const setup::Job& job, setup::Session& session) {
+  return run_ranks(run, env, [&](const session::Job& job, session::Session& session) {
     const auto lines = shared_prompts(arguments, *session.communicator);
     const auto answers = train::generator_of(job, session).answer_all(tokenized(lines, job));
     if (session.communicator->world().rank == 0) print(lines, answers, arguments.json);

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "session/weights.h"
 #include "setup/model_family.h"
-#include "setup/weights.h"
 
 namespace capstan::cli {
 namespace {
@@ -45,7 +45,7 @@ fs::path find_place(const std::string& name, const setup::HubCache& hub) {
 }
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
-  return {(run / "config.toml").string(), {}, setup::find_weights(weights).string(), run.string()};
+  return {(run / "config.toml").string(), {}, session::find_weights(weights).string(), run.string()};
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
   });
 }
 
-int preflight_of_run(const launch::Rank& rank, const fs::path& folder, const train::StopAgreement& stop) {
+int preflight_of_run(const launch::Rank& rank, const fs::path& folder, const inference::StopAgreement& stop) {
   const auto& options = rank.early.preflight;
   if (!options.measures_before_run()) return 0;
   const bool everything = options.before_run == "full";

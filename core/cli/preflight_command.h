@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "inference/stop.h"
 #include "launch/start.h"
-#include "train/stop.h"
 
 namespace capstan::cli {
 
@@ -12,9 +12,10 @@ namespace capstan::cli {
 int preflight_command(const launch::RunArguments& arguments, const launch::Environment& env);
 
 /// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
-/// code that the run is to end with, the same on all ranks; 0 to go on. Throws train::Stopped on all ranks when one is
-/// asked to stop meanwhile. Collective.
-int preflight_of_run(const launch::Rank& rank, const std::filesystem::path& folder, const train::StopAgreement& stop);
+/// code that the run is to end with, the same on all ranks; 0 to go on. Throws inference::Stopped on all ranks when one
+/// is asked to stop meanwhile. Collective.
+int preflight_of_run(const launch::Rank& rank, const std::filesystem::path& folder,
+                     const inference::StopAgreement& stop);
 
 /// Declares `capstan preflight`.
 void add_preflight_command(CLI::App& app, Chosen& chosen);

@@ -27,7 +27,7 @@
 #include "launch/start.h"
 #include "launch/stopping.h"
 #include "plugin/host.h"
-#include "setup/session.h"
+#include "session/session.h"
 #include "setup/unsaved.h"
 #include "train/loop.h"
 #include "train/resume.h"
@@ -36,13 +36,13 @@
 namespace capstan::cli {
 namespace {
 
-// The stages that `check` goes through too (setup/job.cc reads them one after the other), or on every rank the same
+// The stages that `check` goes through too (session/job.cc reads them one after the other), or on every rank the same
 // faults at once: those of the lowest rank that found any. A session of the job follows in load().
-setup::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
-                            const launch::Rank& rank, plugin::Host& host) {
+session::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
+                              const launch::Rank& rank, plugin::Host& host) {
   auto& communicator = *rank.communicator;
   const auto& world = communicator.world();
-  std::optional<setup::Job> job;
+  std::optional<session::Job> job;
   std::string faults;
   try {
     Diagnostics diagnostics;
@@ -58,7 +58,7 @@ setup::Job prepare_together(const launch::RunArguments& arguments, const launch:
     request.ranks_per_node = world.local_size;
     request.purpose = arguments.purpose;
     request.weights = arguments.weights;
-    job = setup::prepare(request, host, diagnostics);
+    job = session::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {
     faults = launch::error_text(error);
@@ -85,7 +85,7 @@ std::function<void(std::int64_t, std::int64_t)> fill_progress() {
   };
 }
 
-void print_start(const setup::Job& job, const train::RunFolder& folder, const setup::Resume& resume) {
+void print_start(const session::Job& job, const train::RunFolder& folder, const session::Resume& resume) {
   std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
   if (resume.reader) {
     std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
@@ -114,7 +114,7 @@ std::string start_of_job(const launch::Environment& env) {
 }
 
 // What checkpoints are told of the process.
-train::SaveSetting save_setting(const launch::Environment& env, const setup::Resume& resume) {
+train::SaveSetting save_setting(const launch::Environment& env, const session::Resume& resume) {
   train::SaveSetting setting;
   setting.resume = &resume;
   if (const auto job = start_of_job(env); !job.empty()) setting.attempt = job;
@@ -126,10 +126,10 @@ train::SaveSetting save_setting(const launch::Environment& env, const setup::Res
 struct RankState {
   std::unique_ptr<train::RunLock> lock;
   std::optional<plugin::Host> host;
-  std::optional<setup::Job> job;
+  std::optional<session::Job> job;
   std::optional<train::RunFolder> folder;
-  setup::Resume resume;
-  std::optional<setup::Session> session;
+  session::Resume resume;
+  std::optional<session::Session> session;
 };
 
 launch::Command command_of(const launch::RunArguments& arguments) { return {arguments.config, arguments.overrides}; }
@@ -152,29 +152,29 @@ launch::RunArguments with_restart(launch::RunArguments arguments, const launch::
 }
 
 // In words, where an offloaded optimizer would crawl.
-void warn_of_offload(const setup::Job& job, const launch::Rank& rank) {
+void warn_of_offload(const session::Job& job, const launch::Rank& rank) {
   if (!rank.first() || rank.device.name == "cpu" || !job.topology.policy.offload_optim) return;
   const auto warning = launch::offload_warning(rank.launch, rank.cpus.threads);
   if (!warning.empty()) log::warning(warning);
 }
 
-// All that comes before training. Throws train::Stopped on all ranks when one is asked to stop meanwhile; `phase` says
-// where. Returns an exit code other than 0 where the pre-flight ends the run.
+// All that comes before training. Throws inference::Stopped on all ranks when one is asked to stop meanwhile; `phase`
+// says where. Returns an exit code other than 0 where the pre-flight ends the run.
 int load(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
-         const train::Stop& stop, RankState& state, std::string& phase) {
+         const inference::Stop& stop, RankState& state, std::string& phase) {
   auto& communicator = *rank.communicator;
   const auto& world = communicator.world();
   std::vector<int> everyone(static_cast<std::size_t>(world.size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  const train::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
-                                       stop);
+  const inference::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
+                                           stop);
   phase = "while reading the configuration";
   state.job.emplace(prepare_together(with_restart(arguments, env, rank), env, rank, *state.host));
   agreement.check();
   launch::print_start_table(rank);
   phase = "while tokenizing";
   auto samples = from_caches(*state.job, stop, communicator);
-  state.job.emplace(setup::with_samples(std::move(*state.job), std::move(samples)));
+  state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
   phase = "while loading the model";
   const auto& job = *state.job;
   const auto folder = train::shared_run_folder(job.config, communicator);
@@ -197,7 +197,7 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
     if (show) show(done, all);
     agreement.check();
   };
-  state.session = setup::materialise(job, communicator, progress, state.resume.reader.get());
+  state.session = session::materialise(job, communicator, progress, state.resume.reader.get());
   return 0;
 }
 
@@ -231,7 +231,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     const bool lost = has_lost_results(rank, state);
     if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
     stopped.when = cat("after step ", ended.steps);
-  } catch (const train::Stopped&) {
+  } catch (const inference::Stopped&) {
     log::debug(cat("stopped ", stopped.when));
   }
   stopped.resumable = state.job->config.checkpoint->saves();
@@ -246,10 +246,10 @@ int work_rank(const launch::RunArguments& arguments, const launch::Environment& 
               RankState& state, const RankWork& work) {
   state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
   state.job.emplace(prepare_together(arguments, env, rank, *state.host));
-  auto samples = from_caches(*state.job, train::Stop(), *rank.communicator);
-  state.job.emplace(setup::with_samples(std::move(*state.job), std::move(samples)));
+  auto samples = from_caches(*state.job, inference::Stop(), *rank.communicator);
+  state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
   log::configure({}, log::Level::warning, rank.launch.world.rank);
-  state.session = setup::materialise(*state.job, *rank.communicator);
+  state.session = session::materialise(*state.job, *rank.communicator);
   return work(*state.job, *state.session);
 }
 

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "launch/start.h"
-#include "setup/session.h"
+#include "session/session.h"
 
 namespace capstan::cli {
 
@@ -11,7 +11,7 @@ namespace capstan::cli {
 int run_command(const launch::RunArguments& arguments, const launch::Environment& env);
 
 /// What ranks do with a model that is loaded, other than training it. Returns the exit code.
-using RankWork = std::function<int(const setup::Job&, setup::Session&)>;
+using RankWork = std::function<int(const session::Job&, session::Session&)>;
 
 /// This process's part of such work, or the start of local ranks, as run_command is of training.
 int run_ranks(const launch::RunArguments& arguments, const launch::Environment& env, const RankWork& work);

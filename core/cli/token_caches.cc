@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
+#include "assembly/token_caches.h"
 #include "cli/refused.h"
 #include "data/token_cache.h"
 #include "launch/error_report.h"
-#include "setup/token_caches.h"
 
 namespace capstan::cli {
 namespace {
@@ -31,7 +31,8 @@ void print_progress(const char* doing, const std::string& what, std::int64_t don
 // One rank's work at a split's cache.
 class CacheWork {
  public:
-  CacheWork(const setup::CachedSplit& split, std::shared_ptr<const data::DataSource> source, const comm::World& world)
+  CacheWork(const assembly::CachedSplit& split, std::shared_ptr<const data::DataSource> source,
+            const comm::World& world)
       : split_(split), source_(std::move(source)), begins_(world.local_rank == 0), shows_(world.rank == 0) {}
 
   /// Works for a while and says how it stands.
@@ -61,7 +62,7 @@ class CacheWork {
     return complete;
   }
 
-  const setup::CachedSplit& split_;
+  const assembly::CachedSplit& split_;
   std::shared_ptr<const data::DataSource> source_;
   std::optional<data::TokenCacheBuilder> builder_;
   bool begins_;
@@ -77,15 +78,15 @@ bool somebody_works(const std::string& state, comm::Communicator& communicator) 
     stopped = stopped || text == asked;
     works = works || text == unfinished;
   }
-  if (stopped) throw train::Stopped();
+  if (stopped) throw inference::Stopped();
   return works;
 }
 
 }  // namespace
 
-setup::Samples from_caches(const setup::Job& job, const train::Stop& stop, comm::Communicator& communicator) {
+assembly::Samples from_caches(const session::Job& job, const inference::Stop& stop, comm::Communicator& communicator) {
   auto samples = job.samples;
-  for (const auto& split : setup::cached_splits(job.config, job.plugins, samples)) {
+  for (const auto& split : assembly::cached_splits(job.config, job.plugins, samples)) {
     auto& source = samples.*split.source;
     CacheWork work(split, source, communicator.world());
     for (bool waiting = true; waiting;) {

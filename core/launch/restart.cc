@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "checkpoint/checkpoint.h"
-#include "setup/resume.h"
+#include "session/resume.h"
 
 namespace capstan::launch {
 namespace {
@@ -109,7 +109,7 @@ std::vector<std::string> find_restarted(const Environment& env, const setup::Run
     return {};
   }
   const bool elsewhere = checkpoint.resume != "none" && checkpoint.resume != "auto";
-  if (elsewhere && checkpoint::committed(setup::checkpoint_folder(found.folder)).empty()) return {};
+  if (elsewhere && checkpoint::committed(session::checkpoint_folder(found.folder)).empty()) return {};
   return {cat(R"(run.name=")", found.folder.filename().string(), R"(")"), "checkpoint.resume=auto"};
 }
 

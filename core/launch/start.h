@@ -13,7 +13,7 @@
 #include "launch/gpu_module.h"
 #include "launch/launch.h"
 #include "launch/rank_table.h"
-#include "setup/job.h"
+#include "session/job.h"
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE

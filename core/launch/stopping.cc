@@ -22,7 +22,7 @@ namespace capstan::launch {
 namespace {
 
 struct Handlers {
-  train::Stop stop;
+  inference::Stop stop;
   std::atomic<bool> asks{false};
   std::atomic<int> requeue_exit_code{0};
 };
@@ -88,7 +88,7 @@ void catch_signals(int requeue_exit_code) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
 }
 
-train::Stop& ask_on_signals() {
+inference::Stop& ask_on_signals() {
   handlers.asks = true;
   return handlers.stop;
 }
@@ -108,7 +108,7 @@ std::optional<double> seconds_left(const std::string& text) {
   return days * 86400 + seconds;
 }
 
-std::optional<train::Stop::Clock::time_point> job_deadline(const Environment& env) {
+std::optional<inference::Stop::Clock::time_point> job_deadline(const Environment& env) {
   const auto job = env("SLURM_JOB_ID").value_or("");
   if (!is_number(job)) return std::nullopt;
   std::optional<double> left;
@@ -123,11 +123,11 @@ std::optional<train::Stop::Clock::time_point> job_deadline(const Environment& en
   if (!left) return std::nullopt;
   constexpr double longest_s = 10.0 * 365 * 86400;  // "unlimited" as an end in the far future must not overflow a clock
   if (*left > longest_s) return std::nullopt;
-  return train::Stop::Clock::now() +
-         std::chrono::duration_cast<train::Stop::Clock::duration>(std::chrono::duration<double>(*left));
+  return inference::Stop::Clock::now() +
+         std::chrono::duration_cast<inference::Stop::Clock::duration>(std::chrono::duration<double>(*left));
 }
 
-Ending end_stopped(const StoppedRun& run, const train::Stop& stop, comm::Communicator& communicator) {
+Ending end_stopped(const StoppedRun& run, const inference::Stop& stop, comm::Communicator& communicator) {
   const auto reasons = communicator.exchange(stop.reason());
   const auto asked = std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
   const bool by_person = std::find(reasons.begin(), reasons.end(), "SIGINT") != reasons.end();

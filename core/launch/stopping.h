@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "inference/stop.h"
 #include "launch/launch.h"
-#include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace launch {
@@ -17,14 +17,14 @@ namespace launch {
 void catch_signals(int requeue_exit_code);
 
 /// From now on they only request a stop, in the process's one Stop; a third SIGINT ends the process.
-train::Stop& ask_on_signals();
+inference::Stop& ask_on_signals();
 
 /// Seconds left according to squeue's %L: "1-02:03:04", "3:04", "59"; nothing for "UNLIMITED" and the like.
 std::optional<double> seconds_left(const std::string& text);
 
 /// When SLURM ends this job: from SLURM_JOB_END_TIME, else by asking squeue, for at most 10 s. Nothing outside of
 /// SLURM, without a time limit, or if squeue is missing, as in many containers.
-std::optional<train::Stop::Clock::time_point> job_deadline(const Environment& env);
+std::optional<inference::Stop::Clock::time_point> job_deadline(const Environment& env);
 
 /// How all ranks of a run that was stopped end it.
 struct Ending {
@@ -40,7 +40,7 @@ struct StoppedRun {
 };
 
 /// Agreed over all ranks, any of which may have got the signal. A collective.
-Ending end_stopped(const StoppedRun& run, const train::Stop& stop, comm::Communicator& communicator);
+Ending end_stopped(const StoppedRun& run, const inference::Stop& stop, comm::Communicator& communicator);
 
 }  // namespace launch
 CAPSTAN_END_NAMESPACE

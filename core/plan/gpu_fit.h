@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "assembly/predict.h"
 #include "plugin/host.h"
-#include "setup/predict.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
@@ -72,7 +72,7 @@ struct Fit {
 
 /// What was predicted, and of what.
 struct Predicted {
-  const setup::Prediction& prediction;
+  const assembly::Prediction& prediction;
   std::string device;  ///< "cpu" or "cuda"
   data::BatchShape batch;
 };

@@ -32,7 +32,7 @@ struct JobRequest {
   Purpose purpose = Purpose::train;
   std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
   HubCache hub;                  ///< where models that model.path names by a hub id are looked for
-  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see setup/dry_run.h
+  bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see assembly/dry_run.h
   bool any_host_memory = false;  ///< skip the check of host memory: the run will be on another machine
   std::string cache;             ///< the environment's folder for run.cache, where that is not set
 };

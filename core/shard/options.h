@@ -34,7 +34,7 @@ enum class ReduceWhen { micro_step, step };
 using GroupOf = std::function<std::shared_ptr<comm::Group>(const std::vector<layout::Axis>&, std::int64_t part)>;
 
 /// Sums a bucket over an axis instead of the engine: a strategy's override point.
-using ReduceSeat = std::function<void(strategy::Bucket&)>;
+using ReduceOverride = std::function<void(strategy::Bucket&)>;
 
 struct EngineOptions {
   layout::Mesh mesh;
@@ -45,7 +45,8 @@ struct EngineOptions {
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
   bool coalesce = false;          ///< collectives take lists of tensors at no cost: full weights in place
-  std::map<layout::Axis, ReduceSeat> reduce_seats;
+  /// By axis; a prediction knows only which axes have one, and stores empty functions.
+  std::map<layout::Axis, ReduceOverride> reduce_overrides;
 
   bool accumulates() const { return accumulation > 1; }
   /// Full gradients of several micro-steps are added up and summed once.

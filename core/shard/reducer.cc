@@ -185,7 +185,7 @@ void Reducer::reduce_staged(const Reduction& how, const at::Tensor& out) {
   const auto all = shared_.reduce_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
   pack(all);
   auto& group = parameters_.group();
-  if (group.size() == 1 || !seat(layout::Axis::dp, how, Flat::shards, all, out, group))
+  if (group.size() == 1 || !overridden(layout::Axis::dp, how, Flat::shards, all, out, group))
     group.reduce_scatter(out, all, "reduce-scatter " + label_);
 }
 
@@ -230,7 +230,7 @@ void Reducer::sum_full(const Reduction& how, bool write) {
     read_.record(shared_.device());
   }
   auto& group = parameters_.group();
-  if (group.size() > 1 && !seat(layout::Axis::dp, how, Flat::full, flat, flat, group))
+  if (group.size() > 1 && !overridden(layout::Axis::dp, how, Flat::full, flat, flat, group))
     group.all_reduce(flat, comm::ReduceOp::sum, "all-reduce " + label_);
   if (!in_place) write_or_add(full_, flat, write);
 }
@@ -243,7 +243,7 @@ void Reducer::sum_copies(const Reduction& how) {
   const auto reduce = shared_.options.precision.reduce;
   const auto moved = sum.to(reduce);
   const auto flat = is_sharded() ? Flat::shard : Flat::full;
-  if (!seat(layout::Axis::replicate, how, flat, moved, moved, *copies_))
+  if (!overridden(layout::Axis::replicate, how, flat, moved, moved, *copies_))
     copies_->all_reduce(moved, comm::ReduceOp::sum, cat("all-reduce of copies ", label_));
   if (!moved.is_same(sum)) sum.copy_(moved);
   done_.record(shared_.device());
@@ -292,10 +292,10 @@ void Reducer::measure(const at::Tensor& out, const std::vector<at::Tensor>& part
   done_.record(shared_.device());
 }
 
-bool Reducer::seat(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient,
-                   const at::Tensor& out, comm::Group& group) {
-  const auto found = shared_.options.reduce_seats.find(axis);
-  if (found == shared_.options.reduce_seats.end()) return false;
+bool Reducer::overridden(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient,
+                         const at::Tensor& out, comm::Group& group) {
+  const auto found = shared_.options.reduce_overrides.find(axis);
+  if (found == shared_.options.reduce_overrides.end()) return false;
   strategy::Bucket bucket{plan_.name,     gradient, out, group, parts_of(plan_, flat, parameters_.position()),
                           how.micro_step, how.last, {}};
   found->second(bucket);

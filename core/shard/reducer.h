@@ -55,8 +55,8 @@ class Reducer {
   void sum_copies(const Reduction& how);
   void sum_partials();
   at::Tensor summed(const PartialRecord& partial) const;
-  bool seat(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
-            comm::Group& group);
+  bool overridden(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
+                  comm::Group& group);
   void unpack(const at::Tensor& all, bool write);
 
   BucketParameters& parameters_;

@@ -23,13 +23,13 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
 }
 
 SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
-  const bool has_seat = options.reduce_seats.contains(layout::Axis::dp);
+  const bool is_overridden = options.reduce_overrides.contains(layout::Axis::dp);
   if (!bucket.trainable || (bucket.ranks == 1 && bucket.copies == 1 && !bucket.shards_optim)) return SumBy::nothing;
   if (!bucket.shards_optim)
-    return options.deterministic && !has_seat ? SumBy::reduce_scatter_all_gather : SumBy::all_reduce;
+    return options.deterministic && !is_overridden ? SumBy::reduce_scatter_all_gather : SumBy::all_reduce;
   const auto& precision = options.precision;
   const auto read = options.waits() ? precision.master : precision.compute;
-  const bool in_place = options.coalesce && !options.deterministic && !has_seat && precision.reduce == read;
+  const bool in_place = options.coalesce && !options.deterministic && !is_overridden && precision.reduce == read;
   return in_place ? SumBy::reduce_scatter_in_place : SumBy::reduce_scatter;
 }
 

@@ -22,7 +22,7 @@ OptimizerRule::~OptimizerRule() = default;
 std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
 
-std::string gradient_reduction_seat(layout::Axis axis) { return cat("gradient reduction on ", axis); }
+std::string gradient_reduction_point(layout::Axis axis) { return cat("gradient reduction on ", axis); }
 
 UnitHooks::~UnitHooks() = default;
 

@@ -11,11 +11,11 @@
 #include <limits>
 #include <mutex>
 
+#include "inference/evaluate.h"
+#include "inference/feed.h"
 #include "plugin/host.h"
-#include "setup/session.h"
+#include "session/session.h"
 #include "testing/tiny.h"
-#include "train/evaluate.h"
-#include "train/feed.h"
 #include "train/of_job.h"
 #include "train/saving.h"
 #include "train/schedule.h"
@@ -69,7 +69,7 @@ class Preparation {
     for (const auto& file : setting.plugins) host_.load_file(file);
   }
 
-  setup::Job job(int rank) {
+  session::Job job(int rank) {
     const std::lock_guard lock(mutex_);
     Diagnostics diagnostics;
     setup::JobRequest request;
@@ -77,7 +77,7 @@ class Preparation {
     request.overrides = setting_.overrides;
     request.world_size = setting_.world;
     request.rank = rank;
-    auto job = setup::prepare(request, host_, diagnostics);
+    auto job = session::prepare(request, host_, diagnostics);
     diagnostics.throw_if_any();
     return std::move(*job);
   }
@@ -134,15 +134,15 @@ class Result {
 };
 
 // The target tokens of all samples; ranks that see the same samples count once.
-std::int64_t sum_targets(const setup::Job& job, const setup::Session& session, const train::StepInput& input) {
+std::int64_t sum_targets(const session::Job& job, const session::Session& session, const inference::StepInput& input) {
   const auto mine = job.topology.speaks_for_coordinate() ? input.target_tokens : 0;
   auto count = at::tensor(std::vector<std::int64_t>{mine}, at::kLong);
   session.world_host->all_reduce(count, comm::ReduceOp::sum, "count target tokens");
   return count.item<std::int64_t>();
 }
 
-void first_gradients(const setup::Job& job, comm::Communicator& communicator, Result& result) {
-  auto session = setup::materialise(job, communicator);
+void first_gradients(const session::Job& job, comm::Communicator& communicator, Result& result) {
+  auto session = session::materialise(job, communicator);
   auto feed = train::feed_of(job);
   auto step = train::step_of(job, session);
   const auto input = feed.draw(0);
@@ -165,11 +165,11 @@ void save(const train::SavedRun& run, comm::Group& world, const train::Updates& 
   checkpoint::save(stretch.to, world, meta, run.boxes());
 }
 
-void train_rank(const setup::Job& job, comm::Communicator& communicator, const Stretch& stretch, Run& run,
+void train_rank(const session::Job& job, comm::Communicator& communicator, const Stretch& stretch, Run& run,
                 Result& result) {
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
-  auto session = setup::materialise(job, communicator, {}, reader.get());
+  auto session = session::materialise(job, communicator, {}, reader.get());
   auto feed = train::feed_of(job);
   auto step = train::step_of(job, session);
   const auto saved = train::saved_run(job, session);

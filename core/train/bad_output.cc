@@ -26,11 +26,11 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
 }
 
 // Of each micro-batch and unit, whether its output is bad: [micro-batches, units] bool.
-at::Tensor bad_outputs(const LoadedModel& model, const StepInput& input, std::uint64_t seed) {
+at::Tensor bad_outputs(const LoadedModel& model, const inference::StepInput& input, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> bad;
   for (const auto& micro : input.micro) {
-    model.runner.forward(training_batch(micro, seed, input.step, model.device), nullptr,
+    model.runner.forward(inference::training_batch(micro, seed, input.step, model.device), nullptr,
                          [&](std::size_t, const nn::Hidden& hidden) { bad.push_back(is_bad(hidden)); });
   }
   return at::stack(bad).view({static_cast<std::int64_t>(input.micro.size()), -1}).to(at::kCPU);
@@ -65,7 +65,8 @@ std::string BadOutput::text() const {
   return text;
 }
 
-std::optional<BadOutput> find_bad_output(const LoadedModel& model, const StepInput& input, std::uint64_t seed) {
+std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inference::StepInput& input,
+                                         std::uint64_t seed) {
   auto& world = model.sums.world;
   const auto bad = bad_outputs(model, input, seed);
   const auto micros = bad.size(0);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "train/feed.h"
+#include "inference/feed.h"
 #include "train/loaded_model.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -26,7 +26,8 @@ struct BadOutput {
 /// behind one value that is not finite nearly all gradients are nan. `seed` is that of dropout. It computes with the
 /// weights as they are now: on a GPU the next step may have updated them since. Waits for the device. Collective over
 /// the world.
-std::optional<BadOutput> find_bad_output(const LoadedModel& model, const StepInput& input, std::uint64_t seed);
+std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inference::StepInput& input,
+                                         std::uint64_t seed);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -28,7 +28,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void Control::start(const StepInput& input, const Wishes& wishes, const monitor::Values& monitors) {
+void Control::start(const inference::StepInput& input, const inference::Wishes& wishes,
+                    const monitor::Values& monitors) {
   CAPSTAN_ASSERT(!pending_);
   const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
   const auto flag = [](bool wish) { return wish ? 1.0 : 0.0; };

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "train/feed.h"
-#include "train/stop.h"
+#include "inference/feed.h"
+#include "inference/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -19,7 +19,7 @@ struct StepTotals {
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t samples = 0;
-  Wishes wishes;             ///< each of them, when some rank has it
+  inference::Wishes wishes;  ///< each of them, when some rank has it
   monitor::Values monitors;  ///< means over the ranks that returned them
 };
 
@@ -32,7 +32,7 @@ class Control {
   Control(std::shared_ptr<comm::Group> world, comm::Communicator& communicator, bool counts)
       : world_(std::move(world)), communicator_(communicator), counts_(counts) {}
   /// Starts the sums for a step that was just drawn. One may be under way.
-  void start(const StepInput& input, const Wishes& wishes, const monitor::Values& monitors);
+  void start(const inference::StepInput& input, const inference::Wishes& wishes, const monitor::Values& monitors);
   StepTotals wait();
   bool is_under_way() const { return pending_ != nullptr; }
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assembly/assemble.h"
 #include "base/clock.h"
-#include "setup/adapter_folder.h"
-#include "setup/assemble.h"
-#include "setup/model_folder.h"
-#include "setup/weights.h"
+#include "session/adapter_folder.h"
+#include "session/model_folder.h"
+#include "session/weights.h"
 #include "train/expert_load.h"
 #include "train/memory.h"
 #include "train/of_job.h"
@@ -27,8 +27,8 @@ constexpr double unmeasured_bytes_per_s = 2e8;
 
 }  // namespace
 
-Loop::Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop,
-           const SaveSetting& setting)
+Loop::Loop(const session::Job& job, session::Session& session, RunFolder& folder, bool output_is_terminal,
+           const inference::Stop& stop, const SaveSetting& setting)
     : job_(job),
       session_(session),
       folder_(folder),
@@ -91,8 +91,8 @@ bool Loop::time_is_up() const {
   return step_s_ > 0 && stop_.time_is_up(std::chrono::duration<double>(2 * step_s_ + save_s() + ending_margin_s));
 }
 
-Wishes Loop::wishes() const {
-  Wishes mine;
+inference::Wishes Loop::wishes() const {
+  inference::Wishes mine;
   mine.stop = stop_.asked();
   mine.hurry = stop_.asks() > 1;
   mine.time_is_up = time_is_up();
@@ -284,10 +284,10 @@ void Loop::stop_between_steps() {
 
 void Loop::evaluate(std::int64_t steps_done) {
   const auto begin = Clock::now();
-  Evaluation result;
+  inference::Evaluation result;
   try {
     result = evaluator_.loss(*job_.samples.eval);
-  } catch (const Stopped&) {
+  } catch (const inference::Stopped&) {
     return stop_between_steps();
   }
   monitor::EvalEnded event;
@@ -305,7 +305,7 @@ void Loop::answer_all(std::int64_t steps_done) {
   try {
     answer(job_.samples.train.get(), "train", job_.config.train->generate_train_samples, steps_done);
     answer(job_.samples.eval.get(), "eval", job_.config.train->generate_samples, steps_done);
-  } catch (const Stopped&) {
+  } catch (const inference::Stopped&) {
     stop_between_steps();
   }
 }
@@ -341,13 +341,14 @@ void Loop::publish(const std::optional<monitor::CheckpointSaved>& saved) {
 // Small enough for one rank to write.
 std::string Loop::save_adapters(const std::string& weights) {
   const auto& units = session_.units;
-  if (const auto reason = setup::not_peft(job_.plugins, units); !reason.empty())
+  if (const auto reason = session::not_peft(job_.plugins, units); !reason.empty())
     return "no adapter folder for peft: " + reason;
   std::string words;
   std::string fault;
   try {
     if (job_.topology.rank == 0)
-      words = setup::write_adapter_folder(job_.plugins, units, *setup::open_boxes(weights), folder_.path() / "adapter");
+      words =
+          session::write_adapter_folder(job_.plugins, units, *session::open_boxes(weights), folder_.path() / "adapter");
   } catch (const Error& error) {
     fault = cat("x", error.what());
   }
@@ -359,13 +360,13 @@ std::string Loop::save_adapters(const std::string& weights) {
 
 std::string Loop::save_model(const std::string& weights) {
   const auto& units = session_.units;
-  if (!setup::adapters_of(units).empty()) return save_adapters(weights);
-  if (const auto reason = setup::not_exportable(job_.plugins, units); !reason.empty())
+  if (!session::adapters_of(units).empty()) return save_adapters(weights);
+  if (const auto reason = session::not_exportable(job_.plugins, units); !reason.empty())
     return "no model folder for transformers: " + reason;
-  const auto values = setup::open_boxes(weights);
-  const setup::ModelToWrite model{job_.plugins, job_.samples.tokenizer, *job_.config.train};
-  return setup::written_text(
-      setup::write_model_folder(model, units, *values, folder_.path() / "model", {}, *session_.communicator));
+  const auto values = session::open_boxes(weights);
+  const session::ModelToWrite model{job_.plugins, job_.samples.tokenizer, *job_.config.train};
+  return session::written_text(
+      session::write_model_folder(model, units, *values, folder_.path() / "model", {}, *session_.communicator));
 }
 
 }  // namespace capstan::train

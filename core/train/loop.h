@@ -5,16 +5,16 @@
 #include <deque>
 #include <vector>
 
-#include "setup/session.h"
+#include "inference/evaluate.h"
+#include "inference/feed.h"
+#include "inference/stop.h"
+#include "session/session.h"
 #include "train/control.h"
-#include "train/evaluate.h"
-#include "train/feed.h"
 #include "train/nonfinite.h"
 #include "train/run_folder.h"
 #include "train/saving.h"
 #include "train/statistics.h"
 #include "train/step.h"
-#include "train/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -24,14 +24,14 @@ class Loop {
  public:
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
   /// With setting.resume the session was materialised from it; the run then goes on where that was saved.
-  Loop(const setup::Job& job, setup::Session& session, RunFolder& folder, bool output_is_terminal, const Stop& stop,
-       const SaveSetting& setting = {});
+  Loop(const session::Job& job, session::Session& session, RunFolder& folder, bool output_is_terminal,
+       const inference::Stop& stop, const SaveSetting& setting = {});
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
   /// True when the run ended early because a rank was asked to stop, or the job's time is over.
   bool stopped() const { return stopped_; }
   /// What all ranks agreed on when they stopped.
-  const Wishes& agreed() const { return agreed_; }
+  const inference::Wishes& agreed() const { return agreed_; }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
 
@@ -40,14 +40,14 @@ class Loop {
   struct InFlight {
     monitor::StepEnded event;
     StepResult result;
-    StepInput input;  // a step that fails is run again, and shown
+    inference::StepInput input;  // a step that fails is run again, and shown
     at::Tensor host;
     std::shared_ptr<c10::Event> arrived;
   };
 
   void resume(checkpoint::Reader& reader);
   void start_run();
-  Wishes wishes() const;
+  inference::Wishes wishes() const;
   bool time_is_up() const;
   double save_s() const;
   void pass_boundary(std::int64_t steps_done);
@@ -72,23 +72,23 @@ class Loop {
   void each_monitor(const char* phase, const Call& call);
 
   using Clock = std::chrono::steady_clock;
-  const setup::Job& job_;
-  setup::Session& session_;
+  const session::Job& job_;
+  session::Session& session_;
   RunFolder& folder_;
-  const Stop& stop_;
-  Feed feed_;
+  const inference::Stop& stop_;
+  inference::Feed feed_;
   Control control_;
-  StopAgreement agreement_;  ///< for what comes between steps
+  inference::StopAgreement agreement_;  ///< for what comes between steps
   Step step_;
   NonFiniteSteps nonfinite_;
-  Evaluator evaluator_;
+  inference::Evaluator evaluator_;
   monitor::RunStarted started_;
   monitor::RunEnded ended_;
-  StepInput next_;
+  inference::StepInput next_;
   std::deque<InFlight> in_flight_;
   monitor::Values monitor_values_;
   bool stopped_ = false;
-  Wishes agreed_;
+  inference::Wishes agreed_;
   double step_s_ = 0;  ///< the longest step so far
   std::string model_;
   Clock::time_point last_report_;
@@ -99,7 +99,7 @@ class Loop {
   std::string attempt_;
   Saving saving_;
   bool clock_save_ = false;  ///< the ranks agree that a checkpoint is due by the clock, behind this step
-  std::vector<Answer> answers_;
+  std::vector<inference::Answer> answers_;
 };
 
 }  // namespace train

@@ -93,7 +93,7 @@ Json matrix(const std::vector<std::int64_t>& values, std::int64_t rows, std::int
   return out;
 }
 
-Json json_of(const StepInput& input, int rank) {
+Json json_of(const inference::StepInput& input, int rank) {
   Json json{{"rank", rank}, {"micro_batches", Json::array()}};
   for (const auto& batch : input.micro) {
     json["micro_batches"].push_back({{"sample_ids", batch.sample_ids},
@@ -153,7 +153,7 @@ NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, doub
   return found;
 }
 
-void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input) {
+void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const inference::StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
     if (group_of(model_).rank() == 0) {
@@ -204,7 +204,8 @@ void NonFiniteSteps::skip(const std::string& what) {
   if (group_of(model_).rank() == 0) log::warning(cat("skipped ", what));
 }
 
-std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input) {
+std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found,
+                                 const inference::StepInput& input) {
   auto& group = group_of(model_);
   const auto rank = model_.sums.world.rank();
   const auto batches = gather_texts(group, json_of(input, rank).dump());

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "inference/feed.h"
 #include "train/bad_output.h"
-#include "train/feed.h"
 #include "train/loss_scale.h"
 #include "train/step.h"
 
@@ -61,12 +61,12 @@ class NonFiniteSteps {
   /// A step without an update, with its loss and norm in `event`. Returns when the run goes on: the loss scale was too
   /// large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
   /// ranks. Collective over the world.
-  void bad(const monitor::StepEnded& event, const StepResult& result, const StepInput& input);
+  void bad(const monitor::StepEnded& event, const StepResult& result, const inference::StepInput& input);
 
  private:
   std::string fix(const NonFinite& found, std::int64_t step) const;
   void skip(const std::string& what);
-  std::string dump(const monitor::StepEnded& event, const NonFinite& found, const StepInput& input);
+  std::string dump(const monitor::StepEnded& event, const NonFinite& found, const inference::StepInput& input);
 
   NonFiniteSetting setting_;
   LoadedModel model_;

@@ -3,21 +3,21 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "setup/adapter_state.h"
+#include "session/adapter_state.h"
+#include "session/resume.h"
+#include "session/saved_state.h"
 #include "setup/precision.h"
-#include "setup/resume.h"
-#include "setup/saved_state.h"
 
 namespace capstan::train {
 namespace {
 
-std::uint64_t seed_of(const setup::Job& job) { return static_cast<std::uint64_t>(job.config.run->seed); }
+std::uint64_t seed_of(const session::Job& job) { return static_cast<std::uint64_t>(job.config.run->seed); }
 
-Forward forward_of(setup::Session& session) {
+inference::Forward forward_of(session::Session& session) {
   return {*session.runner, *session.communicator, *session.world_host, session.device};
 }
 
-GeneratorSetting generator_setting(const setup::Job& job) {
+inference::GeneratorSetting generator_setting(const session::Job& job) {
   const auto& train = *job.config.train;
   const auto& topology = job.topology;
   return {*job.samples.tokenizer.object,
@@ -29,7 +29,7 @@ GeneratorSetting generator_setting(const setup::Job& job) {
 }
 
 // What the learning rate follows from, besides the step.
-std::string schedule_text(const setup::Job& job) {
+std::string schedule_text(const session::Job& job) {
   const auto& options = *job.config.optimizer;
   const nlohmann::ordered_json json{{"steps", job.samples.plan.steps},
                                     {"lr", options.lr},
@@ -42,25 +42,25 @@ std::string schedule_text(const setup::Job& job) {
 
 }  // namespace
 
-Feed feed_of(const setup::Job& job) {
+inference::Feed feed_of(const session::Job& job) {
   const auto& facts = job.plugins.model_facts;
-  return Feed({job.samples,
-               job.topology.batch,
-               job.topology.data_coordinate(),
-               {facts.vocab_size, facts.max_positions},
-               job.config.train->pad_to_multiple,
-               job.plugins.data_options->packing});
+  return inference::Feed({job.samples,
+                          job.topology.batch,
+                          job.topology.data_coordinate(),
+                          {facts.vocab_size, facts.max_positions},
+                          job.config.train->pad_to_multiple,
+                          job.plugins.data_options->packing});
 }
 
-Generator generator_of(const setup::Job& job, setup::Session& session) {
+inference::Generator generator_of(const session::Job& job, session::Session& session) {
   return {generator_setting(job), forward_of(session)};
 }
 
-Evaluator evaluator_of(const setup::Job& job, setup::Session& session, const Feed& feed) {
+inference::Evaluator evaluator_of(const session::Job& job, session::Session& session, const inference::Feed& feed) {
   return {job.samples, generator_setting(job), forward_of(session), feed};
 }
 
-LoadedModel loaded_model(setup::Session& session) {
+LoadedModel loaded_model(session::Session& session) {
   return {session.device,
           session.units,
           *session.engine,
@@ -68,18 +68,18 @@ LoadedModel loaded_model(setup::Session& session) {
           {session.local_axes, *session.world_device, *session.norm_group, session.divisor_group.get()}};
 }
 
-Step step_of(const setup::Job& job, setup::Session& session) {
+Step step_of(const session::Job& job, session::Session& session) {
   const auto& config = job.config;
   return {{*config.optimizer, setup::loss_scaling_of(*config.train).value(), job.topology.batch.accumulation,
            job.samples.plan.steps, seed_of(job), job.topology.speaks_for_coordinate()},
           {loaded_model(session), *session.rule, session.steps, *session.state, *session.groups}};
 }
 
-SavedRun saved_run(const setup::Job& job, setup::Session& session) {
+SavedRun saved_run(const session::Job& job, session::Session& session) {
   const auto rank = job.topology.rank;
-  const bool whole = setup::settled_save(job.config, job.plugins, *job.model) != "trainable";
-  const auto boxes = [&session, rank](setup::Saves what) {
-    return setup::saved_boxes(session, *session.rule, rank, what);
+  const bool whole = assembly::settled_save(job.config, job.plugins, *job.model) != "trainable";
+  const auto boxes = [&session, rank](session::Saves what) {
+    return session::saved_boxes(session, *session.rule, rank, what);
   };
   SavedRun run;
   run.options = *job.config.checkpoint;
@@ -90,18 +90,18 @@ SavedRun saved_run(const setup::Job& job, setup::Session& session) {
   run.meta.mesh = job.topology.mesh.arithmetic();
   run.meta.world_size = job.topology.mesh.world_size();
   run.sections["schedule"] = schedule_text(job);
-  if (auto adapters = setup::adapters_section(session.units); !adapters.empty())
+  if (auto adapters = session::adapters_section(session.units); !adapters.empty())
     run.sections["adapters"] = std::move(adapters);
-  run.cursor = [&job](std::int64_t steps_done) { return setup::cursor_section(job, steps_done); };
-  run.boxes = [=] { return boxes(whole ? setup::Saves::all : setup::Saves::trainable); };
-  run.weights = [=] { return boxes(whole ? setup::Saves::weights : setup::Saves::trained_weights); };
+  run.cursor = [&job](std::int64_t steps_done) { return session::cursor_section(job, steps_done); };
+  run.boxes = [=] { return boxes(whole ? session::Saves::all : session::Saves::trainable); };
+  run.weights = [=] { return boxes(whole ? session::Saves::weights : session::Saves::trained_weights); };
   run.restore = [&job, &session](checkpoint::Reader& reader) {
-    return setup::restore_state(session, *session.rule, job, reader);
+    return session::restore_state(session, *session.rule, job, reader);
   };
   return run;
 }
 
-NonFiniteSetting nonfinite_setting(const setup::Job& job, std::filesystem::path folder) {
+NonFiniteSetting nonfinite_setting(const session::Job& job, std::filesystem::path folder) {
   return {job.config.train->on_nonfinite, job.config.train->precision, seed_of(job), std::move(folder)};
 }
 

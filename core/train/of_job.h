@@ -1,8 +1,8 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include "setup/session.h"
-#include "train/evaluate.h"
+#include "inference/evaluate.h"
+#include "session/session.h"
 #include "train/nonfinite.h"
 #include "train/saving.h"
 #include "train/step.h"
@@ -11,13 +11,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-Feed feed_of(const setup::Job& job);
-Generator generator_of(const setup::Job& job, setup::Session& session);
-Evaluator evaluator_of(const setup::Job& job, setup::Session& session, const Feed& feed);
-LoadedModel loaded_model(setup::Session& session);
-Step step_of(const setup::Job& job, setup::Session& session);
-SavedRun saved_run(const setup::Job& job, setup::Session& session);
-NonFiniteSetting nonfinite_setting(const setup::Job& job, std::filesystem::path folder);
+inference::Feed feed_of(const session::Job& job);
+inference::Generator generator_of(const session::Job& job, session::Session& session);
+inference::Evaluator evaluator_of(const session::Job& job, session::Session& session, const inference::Feed& feed);
+LoadedModel loaded_model(session::Session& session);
+Step step_of(const session::Job& job, session::Session& session);
+SavedRun saved_run(const session::Job& job, session::Session& session);
+NonFiniteSetting nonfinite_setting(const session::Job& job, std::filesystem::path folder);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -35,7 +35,7 @@ void move_aside(const fs::path& checkpoint) {
   log::warning(cat("moved to ", target.string()));
 }
 
-void report(const setup::Resume& resume) {
+void report(const session::Resume& resume) {
   for (const auto& fault : resume.skipped) log::warning(cat("a checkpoint is not valid: ", fault.text()));
   if (resume.reader) {
     const auto text =
@@ -65,12 +65,12 @@ fs::path shared_run_folder(const setup::Configuration& config, comm::Communicato
   return checkpoint::agree(*group, path, failure, "making the run's folder", "run folder").front();
 }
 
-setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator) {
+session::Resume resume_run(const session::Job& job, comm::Communicator& communicator) {
   if (job.config.checkpoint->resume == "none") return {};
   const auto depth =
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = everyone(communicator, "checkpoint search");
-  auto resume = setup::find_resume(job, depth, group.get());
+  auto resume = session::find_resume(job, depth, group.get());
   std::exception_ptr failure;
   try {
     if (communicator.world().rank == 0) {

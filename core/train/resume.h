@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "setup/resume.h"
+#include "session/resume.h"
 #include "train/run_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -17,7 +17,7 @@ std::filesystem::path shared_run_folder(const setup::Configuration& config, comm
 /// Finds and verifies what the run goes on from. Rank 0 says in the log what was passed over and why, moves that aside
 /// in the run's own folder (its steps will be saved again; nothing is removed). What cannot be read is refused, on all
 /// ranks alike. metrics.jsonl stays as it is until the checkpoint was read (Loop). A collective over the world.
-setup::Resume resume_run(const setup::Job& job, comm::Communicator& communicator);
+session::Resume resume_run(const session::Job& job, comm::Communicator& communicator);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -140,8 +140,8 @@ void RunFolder::checkpoint(const monitor::CheckpointSaved& saved) {
   metrics_.add(json.dump());
 }
 
-void RunFolder::predictions(const std::string& split, const std::vector<Answer>& answers) {
-  if (rank_ == 0) report(cat("predictions-", split, ".json"), predictions_text(answers));
+void RunFolder::predictions(const std::string& split, const std::vector<inference::Answer>& answers) {
+  if (rank_ == 0) report(cat("predictions-", split, ".json"), inference::predictions_text(answers));
 }
 
 void RunFolder::report(const std::string& name, std::string text) {
@@ -179,7 +179,7 @@ std::string RunFolder::finish(std::chrono::milliseconds patience) {
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                         const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-                        const Saving& saving, const std::vector<Answer>& answers) {
+                        const Saving& saving, const std::vector<inference::Answer>& answers) {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "config/to_toml.h"
+#include "inference/evaluate.h"
 #include "shard/engine.h"
-#include "train/evaluate.h"
 #include "train/memory.h"
 #include "train/saving.h"
 #include "train/statistics.h"
@@ -46,10 +46,10 @@ class RunFolder {
   void evaluation(const monitor::EvalEnded& evaluation);
   void checkpoint(const monitor::CheckpointSaved& saved);
   /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
-  void predictions(const std::string& split, const std::vector<Answer>& answers);
+  void predictions(const std::string& split, const std::vector<inference::Answer>& answers);
   void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates, const Saving& saving,
-               const std::vector<Answer>& answers);
+               const std::vector<inference::Answer>& answers);
   /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
   /// nothing.
   std::string finish(std::chrono::milliseconds patience);

@@ -228,7 +228,7 @@ void RunLock::keep_beating() {
 }
 
 std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::string& job,
-                                         comm::Communicator& communicator, const StopAgreement& agreement) {
+                                         comm::Communicator& communicator, const inference::StopAgreement& agreement) {
   constexpr std::chrono::seconds between{1};
   const auto& world = communicator.world();
   std::unique_ptr<RunLock> lock;

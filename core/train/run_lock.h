@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "train/stop.h"
+#include "inference/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -82,7 +82,7 @@ class RunLock {
 /// Rank 0 takes the run's folder for this process, waiting where it must; the others get nothing. `job` as in
 /// LockHolder. A collective over the world, and one that can be stopped.
 std::unique_ptr<RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
-                                         comm::Communicator& communicator, const StopAgreement& agreement);
+                                         comm::Communicator& communicator, const inference::StopAgreement& agreement);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -105,7 +105,7 @@ Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates&
 
 Saving::Saving(SavedRun run, const Updates& updates, comm::Communicator& communicator, const fs::path& run_folder,
                const SaveSetting& setting)
-    : run_(std::move(run)), updates_(updates), folder_(setup::checkpoint_folder(run_folder)) {
+    : run_(std::move(run)), updates_(updates), folder_(session::checkpoint_folder(run_folder)) {
   if (!run_.options.saves()) return;
   writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder_, setting), everyone(communicator));
   if (run_.options.asynchronous) writer_->reserve(run_.boxes());

@@ -14,8 +14,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/batches.h"
+#include "session/resume.h"
 #include "setup/options.h"
-#include "setup/resume.h"
 #include "train/statistics.h"
 #include "train/updates.h"
 
@@ -24,9 +24,9 @@ namespace train {
 
 /// What a run's checkpoints need to know of its surroundings.
 struct SaveSetting {
-  const setup::Resume* resume = nullptr;  ///< what the run goes on from; null: it starts
-  std::string attempt = "0";              ///< ends the names of temporary folders: "<job>.<restart>"
-  checkpoint::AtPoint at_point = {};      ///< for crash tests
+  const session::Resume* resume = nullptr;  ///< what the run goes on from; null: it starts
+  std::string attempt = "0";                ///< ends the names of temporary folders: "<job>.<restart>"
+  checkpoint::AtPoint at_point = {};        ///< for crash tests
 };
 
 /// What the checkpoints of this process took.

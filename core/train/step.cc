@@ -14,7 +14,7 @@ Step::Step(StepSetting setting, const StepParts& parts)
       parts_(parts),
       updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device) {}
 
-StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
+StepResult Step::gradients(const inference::StepInput& input, std::int64_t target_tokens) {
   const auto doubles = at::TensorOptions().dtype(at::kDouble).device(parts_.model.device);
   auto loss_sum = at::zeros({}, doubles);
   at::Tensor expert_tokens;
@@ -24,7 +24,7 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
   for (std::size_t i = 0; i < input.micro.size(); ++i) {
     parts_.model.engine.begin_micro_step(static_cast<std::int64_t>(i));
-    const auto batch = training_batch(input.micro[i], setting_.seed, input.step, parts_.model.device);
+    const auto batch = inference::training_batch(input.micro[i], setting_.seed, input.step, parts_.model.device);
     const auto hidden = parts_.model.runner.forward(batch);
     const auto& loss = hidden.states;
     backward_from(parts_.model.runner, hidden, divisor, setting_.accumulation, updates_.loss_scale());
@@ -54,14 +54,14 @@ StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
 }
 
 // Where gradients are local on an axis, each position on it has its own mean.
-std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens) {
+std::int64_t Step::divisor_of(const inference::StepInput& input, std::int64_t target_tokens) {
   if (parts_.model.sums.local_axes.empty()) return target_tokens;
   auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
   parts_.model.sums.divisor->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
   return count.item<std::int64_t>();
 }
 
-StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
+StepResult Step::run(const inference::StepInput& input, std::int64_t target_tokens, double lr) {
   auto result = gradients(input, target_tokens);
   if (before_update_) before_update_();
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
@@ -77,7 +77,7 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   return result;
 }
 
-void Step::after_step(const StepInput& input, const strategy::Update& update) {
+void Step::after_step(const inference::StepInput& input, const strategy::Update& update) {
   strategy::Step step;
   step.number = input.step;
   step.last = input.step + 1 == setting_.steps;

@@ -7,9 +7,9 @@
 #include <functional>
 #include <utility>
 
-#include "setup/mesh_groups.h"
-#include "setup/session.h"
-#include "train/feed.h"
+#include "assembly/mesh_groups.h"
+#include "inference/feed.h"
+#include "session/session.h"
 #include "train/loaded_model.h"
 #include "train/updates.h"
 
@@ -32,9 +32,9 @@ struct StepResult {
 struct StepParts {
   LoadedModel model;
   strategy::OptimizerRule& rule;
-  const std::vector<setup::StepHooksOf>& hooks;
-  setup::StateStore& state;  ///< strategies' own
-  setup::MeshGroups& groups;
+  const std::vector<session::StepHooksOf>& hooks;
+  session::StateStore& state;  ///< strategies' own
+  assembly::MeshGroups& groups;
 };
 
 /// How steps are made.
@@ -52,9 +52,9 @@ class Step {
  public:
   Step(StepSetting setting, const StepParts& parts);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world.
-  StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
+  StepResult run(const inference::StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
-  StepResult gradients(const StepInput& input, std::int64_t target_tokens);
+  StepResult gradients(const inference::StepInput& input, std::int64_t target_tokens);
   /// Is called when a step's gradients are there and nothing is updated yet.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
   /// The part of the run's state that steps change, besides the engine's.
@@ -63,8 +63,8 @@ class Step {
   const strategy::OptimizerRule& rule() const { return parts_.rule; }
 
  private:
-  std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
-  void after_step(const StepInput& input, const strategy::Update& update);
+  std::int64_t divisor_of(const inference::StepInput& input, std::int64_t target_tokens);
+  void after_step(const inference::StepInput& input, const strategy::Update& update);
 
   StepSetting setting_;
   StepParts parts_;

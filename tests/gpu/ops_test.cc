@@ -144,8 +144,8 @@ TEST_CASE("GPU: many tensors at once, more than a launch takes") {
   CHECK(gpu.isinf().sum().item<int>() == 1);
 }
 
-// Bounds as on CPU (tests/ops/cross_entropy_test.cc): float32 sums over 96 terms; 16-bit gradients are rounded to 8 and
-// 11 bits, the logits not at all. hidden is a multiple of 8 so that tensor cores are used.
+// Bounds as on CPU (tests/unit/ops/cross_entropy_test.cc): float32 sums over 96 terms; 16-bit gradients are rounded to
+// 8 and 11 bits, the logits not at all. hidden is a multiple of 8 so that tensor cores are used.
 TEST_CASE("GPU: chunked cross entropy equals the float64 reference") {
   const std::int64_t rows = 70, size = 96, vocabulary = 1000;
   const at::Tensor hidden = numbers(rows * size, at::kDouble).view({rows, size});

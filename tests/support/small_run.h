@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "setup/session.h"
-#include "train/evaluate.h"
+#include "inference/evaluate.h"
+#include "session/session.h"
 #include "train/of_job.h"
 #include "train/schedule.h"
 #include "train/step.h"
@@ -51,8 +51,8 @@ inline std::string small_config(const std::string& more = {}) {
 }
 
 /// The job of one rank; prepared one rank at a time, since the plugin host is shared.
-inline setup::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world,
-                                int rank) {
+inline session::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world,
+                                  int rank) {
   static std::mutex mutex;
   static plugin::Host host;
   const std::lock_guard lock(mutex);
@@ -62,7 +62,7 @@ inline setup::Job prepare_small(const std::string& file, const std::vector<std::
   request.overrides = overrides;
   request.world_size = world;
   request.rank = rank;
-  auto job = setup::prepare(request, host, diagnostics);
+  auto job = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
   return std::move(*job);
 }
@@ -82,9 +82,9 @@ inline void merge_boxes(std::map<std::string, at::Tensor>& whole, const std::vec
 }
 
 /// One rank's part of a run; results that are the same on all ranks are taken from rank 0.
-inline void run_rank(const setup::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
+inline void run_rank(const session::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
                      std::mutex& mutex) {
-  auto session = setup::materialise(job, communicator);
+  auto session = session::materialise(job, communicator);
   auto feed = train::feed_of(job);
   auto step = train::step_of(job, session);
   for (std::int64_t s = 0; s < steps; ++s) {

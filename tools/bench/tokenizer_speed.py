@@ -18,7 +18,7 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/parity"))
+sys.path.insert(0, str(ROOT / "tests/system/parity"))
 
 import tokenizer_files as files  # noqa: E402
 from tokenizers import Tokenizer, pre_tokenizers  # noqa: E402

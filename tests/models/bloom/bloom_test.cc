@@ -1,4 +1,4 @@
-// The plugin as the host loads it. What it computes is compared with transformers in tests/parity.
+// The plugin as the host loads it. What it computes is compared with transformers in tests/system/parity.
 #include <capstan/nn/summary.h>
 #include <capstan_catch.h>
 

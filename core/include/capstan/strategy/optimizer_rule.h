@@ -30,7 +30,7 @@ struct Update {
   at::Tensor skip;        ///< 1: a gradient was not finite, so nothing may change; else 0
 };
 
-/// How gradients update parameters. Core's own is AdamW; a strategy that claims optimizer_rule_seat provides another.
+/// How gradients update parameters. Core's own is AdamW; a strategy that claims optimizer_rule_point provides another.
 /// Called on the training thread or on the engine's update thread, never on both at once.
 class OptimizerRule {
  public:

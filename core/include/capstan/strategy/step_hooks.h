@@ -65,7 +65,7 @@ class StepHooks {
  public:
   virtual ~StepHooks();
   /// Sums bucket.gradient over bucket.group into bucket.out. Only called for the axis that the strategy claims with
-  /// gradient_reduction_seat, once for each bucket and reduction, in backward, with the engine's stream current.
+  /// gradient_reduction_point, once for each bucket and reduction, in backward, with the engine's stream current.
   /// Every rank must make the same calls in the same order.
   virtual void reduce(Bucket& /*bucket*/, layout::Axis /*axis*/) {}
   /// After the update, before compute copies are made from the masters. On the training thread.

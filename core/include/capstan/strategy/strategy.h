@@ -80,7 +80,7 @@ class Strategy {
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_seat.
+  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_point.
   virtual std::unique_ptr<OptimizerRule> optimizer_rule() { return nullptr; }
   /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
+#include "assembly/assemble.h"
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
-#include "setup/assemble.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -57,7 +57,7 @@ const std::vector<Case> cases{
 };
 
 /// A job on one of `world` ranks that is never run.
-setup::Job planned(const std::string& model_and_lora, int world = 1) {
+session::Job planned(const std::string& model_and_lora, int world = 1) {
   const Scratch scratch;
   const auto file = scratch.path() / "planned.toml";
   std::ofstream(file) << "[run]\ndevice = \"cpu\"\n"
@@ -167,19 +167,19 @@ TEST_CASE("merged weights compute what adapters do") {
     const auto with = testing::prepare_small(write("with.toml", one.config), {}, 1, 0);
     const auto without = testing::prepare_small(
         write("without.toml", one.config.substr(0, one.config.find("[strategy.lora]"))), {}, 1, 0);
-    const auto loss = [&](const setup::Job& job, setup::Session& session) {
+    const auto loss = [&](const session::Job& job, session::Session& session) {
       auto feed = train::feed_of(job);
       return train::evaluator_of(job, session, feed).loss(*job.samples.train).loss;
     };
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto adapted = setup::materialise(with, communicator);
+      auto adapted = session::materialise(with, communicator);
       std::vector<const nn::Adapter*> adapters;
       for (const auto& unit : adapted.units) {
         for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
       }
       const double expected = loss(with, adapted);
       comm::run_in_process(1, [&](comm::Communicator& other) {
-        auto plain = setup::materialise(without, other);
+        auto plain = session::materialise(without, other);
         nn::InitSource base(5);
         checkpoint::MergedSource merged(base, base, adapters);
         plain.engine->fill(merged);

@@ -72,13 +72,13 @@ std::vector<std::unique_ptr<nn::Unit>> chain(const std::vector<std::string>& in_
 
 /// One rank's session with the plugin's table, and a batch.
 struct One {
-  setup::Job job;
-  setup::Session session;
+  session::Job job;
+  session::Session session;
   nn::Batch batch;
   One(comm::Communicator& communicator, const std::string& table)
       : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
-        session(setup::materialise(job, communicator)),
-        batch(train::to_device(train::feed_of(job).draw(0).micro.front(), session.device)) {
+        session(session::materialise(job, communicator)),
+        batch(inference::to_device(train::feed_of(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
     session.engine->begin_micro_step(0);
   }

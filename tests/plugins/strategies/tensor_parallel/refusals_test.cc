@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "plugin/host.h"
-#include "setup/job.h"
+#include "session/job.h"
 #include "support/families.h"
 #include "support/folder.h"
 
@@ -183,7 +183,7 @@ TEST_CASE("ranks of two nodes that split a layer are warned of the network") {
     request.file = config;
     request.world_size = 4;
     request.ranks_per_node = ranks_per_node;
-    setup::prepare(request, host, diagnostics);
+    session::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   }
   log::configure({}, log::Level::warning, 0);

@@ -1,0 +1,177 @@
+#include "assembly/assemble.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "assembly/override_points.h"
+#include "setup/precision.h"
+
+namespace capstan::assembly {
+namespace {
+
+void name_modules(const std::vector<std::unique_ptr<nn::Unit>>& units, const layout::FileMap& files) {
+  for (auto* record : nn::parameters(units)) {
+    const auto found = files.tensors.find(record->name);
+    if (found == files.tensors.end() || !found->second.stack.empty()) continue;
+    const auto name = files.published(found->second.name);
+    record->module = name.substr(0, name.rfind('.'));
+  }
+}
+
+// The axes on which gradients stay local; Error where trainable records disagree.
+std::vector<layout::Axis> common_local_axes(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  const layout::Param* first = nullptr;
+  for (const auto* record : nn::parameters(units)) {
+    if (!record->trainable) continue;
+    if (!first) first = record;
+    if (record->local_axes == first->local_axes) continue;
+    throw Error(cat("gradients of ", first->name, " and ", record->name, " are local on different axes"),
+                "a strategy that keeps gradients local marks all trainable records alike, in place()");
+  }
+  return first ? first->local_axes : std::vector<layout::Axis>{};
+}
+
+// Load-balancing losses are over a whole micro-batch: what the routers of all data ranks chose is added up once.
+void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
+  auto axes = layout::data_axes;
+  for (const auto local : model.local_axes) std::erase(axes, local);
+  if (mesh.size(axes) == 1) return;
+  for (const auto& unit : model.units) {
+    unit->each<nn::LoadBalance>([&](nn::LoadBalance& balance) {
+      balance.counts.fill("data parallelism",
+                          [group = (*model.groups)(axes),
+                           label = cat("all-reduce of expert load, ", unit->name())](const at::Tensor& counts) {
+                            auto sums = counts.clone();
+                            group->all_reduce(sums, comm::ReduceOp::sum, label);
+                            return sums;
+                          });
+    });
+  }
+}
+
+void place(const AssembledModel& model, const setup::Strategies& strategies, const Topology& topology) {
+  const strategy::Placement placement{topology.mesh, topology.rank,
+                                      [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
+  for (const auto& unit : model.units) {
+    setup::each_strategy(strategies, "placement of unit " + unit->name(),
+                         [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
+    nn::refuse_undeclared(*unit);
+  }
+}
+
+// What strategies have changed: their notes, then the numbers of the whole model and of this rank.
+std::string changes_text(const AssembledModel& model, const setup::Strategies& strategies, const Topology& topology) {
+  std::string text;
+  setup::each_strategy(strategies, "notes", [&](strategy::Strategy& strategy) {
+    for (const auto& line : strategy.notes()) text += line + "\n";
+  });
+  const auto whole = nn::summarise(model.units);
+  const auto held = nn::summarise(model.units, topology.mesh, topology.rank);
+  const auto line = [](const std::string& of, const nn::Summary& s) {
+    return cat(of, ": ", thousands(s.trainable), " trainable + ", thousands(s.parameters - s.trainable),
+               " non-trainable = ", thousands(s.parameters), " parameters\n");
+  };
+  const bool changed = whole.parameters != model.built.parameters;
+  if (changed || whole.trainable != whole.parameters) text += line("with strategies", whole);
+  if (held.parameters != whole.parameters) text += line("this rank computes with", held);
+  return text;
+}
+
+}  // namespace
+
+BuiltModel build_model(const setup::Plugins& plugins) {
+  BuiltModel built;
+  plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
+  name_modules(built.units, plugins.model.object->file_map());
+  for (const auto& unit : built.units)
+    built.weights.insert(built.weights.end(), unit->weights().begin(), unit->weights().end());
+  built.summary = nn::summarise(built.units);
+  return built;
+}
+
+void structure(BuiltModel& model, const setup::Strategies& strategies) {
+  setup::each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
+}
+
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const setup::Strategies& strategies,
+                                               const Topology& topology, BuiltModel built, c10::Device device) {
+  structure(built, strategies);
+  auto model = std::make_shared<AssembledModel>();
+  model->units = std::move(built.units);
+  model->own = std::move(built.weights);
+  model->built = std::move(built.summary);
+  model->groups = std::make_shared<MeshGroups>(topology.mesh, topology.rank, device);
+  const auto records = records_of(pointers(model->units));
+  model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });
+  place(*model, strategies, topology);
+  model->local_axes = common_local_axes(model->units);
+  join_balances(topology.mesh, *model);
+  if (!config.trains()) {
+    for (auto* record : nn::parameters(model->units)) record->trainable = false;  // no gradient, no optimizer state
+    model->local_axes.clear();
+  }
+  model->rule = optimizer_rule(strategies, *config.optimizer);
+  model->overridden_sums = overridden_sums(strategies);
+  model->changes = changes_text(*model, strategies, topology);
+  return model;
+}
+
+std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  std::vector<nn::Unit*> list;
+  for (const auto& unit : units) list.push_back(unit.get());
+  return list;
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::WeightPtr>& weights) {
+  std::vector<const layout::Param*> records;
+  std::set<const layout::Param*> seen;
+  for (const auto& weight : weights) {
+    for (const auto& record : weight->records()) {
+      if (seen.insert(&record).second) records.push_back(&record);
+    }
+  }
+  return records;
+}
+
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units) {
+  const auto records = nn::parameters(units);
+  return {records.begin(), records.end()};
+}
+
+c10::Device device_of(const setup::Configuration& config) {
+  if (config.device != "cuda") return c10::Device(c10::DeviceType::CPU);
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(config.request.gpu)};
+}
+
+shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
+                                    const AssembledModel& model, c10::Device device) {
+  const auto& policy = topology.policy;
+  shard::EngineOptions options;
+  options.mesh = topology.mesh;
+  options.rank = topology.rank;
+  options.precision = setup::precision_of(config.train->precision, device);
+  options.policy = policy;
+  if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
+  if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
+  options.accumulation = topology.batch.accumulation;
+  options.deterministic = config.run->deterministic;
+  options.coalesce = device.is_cuda();
+  for (const auto axis : model.overridden_sums) options.reduce_overrides[axis];
+  const auto& reduce = config.train->reduce;
+  const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && policy.shard_grad);
+  options.reduce = each_micro_step ? shard::ReduceWhen::micro_step : shard::ReduceWhen::step;
+  return options;
+}
+
+std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,
+                         const AssembledModel& model) {
+  const auto& options = config.checkpoint;
+  const bool comes_again = plugins.model_options->path && model.has_frozen;
+  return comes_again && !options.is_set(&setup::CheckpointOptions::save) ? "trainable" : options->save;
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,64 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/summary.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "assembly/mesh_groups.h"
+#include "assembly/topology.h"
+#include "shard/options.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// The model as its plugin builds it: logical shapes, nothing is placed or allocated.
+struct BuiltModel {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  std::vector<nn::WeightPtr> weights;  ///< of all units: what strategies add later is not among them
+  nn::Summary summary;
+};
+
+/// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
+/// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
+struct AssembledModel {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  std::shared_ptr<MeshGroups> groups;             ///< that its layers communicate by, once a session has connected them
+  std::vector<nn::WeightPtr> own;                 ///< the weights that the model's plugin made itself
+  nn::Summary built;                              ///< what the model was before strategies changed it
+  std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
+  bool has_frozen = false;                        ///< strategies train a part of it only
+  std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed
+  std::shared_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
+  std::vector<layout::Axis> overridden_sums;      ///< on which a strategy sums gradients instead of the engine
+};
+
+/// Asks the plugin for its units: once in a command.
+BuiltModel build_model(const setup::Plugins& plugins);
+/// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
+void structure(BuiltModel& model, const setup::Strategies& strategies);
+/// Lets strategies change and place the units.
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const setup::Strategies& strategies,
+                                               const Topology& topology, BuiltModel built, c10::Device device);
+
+std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
+/// The records of all units, each once.
+std::vector<const layout::Param*> records_of(const std::vector<nn::Unit*>& units);
+/// The records of weights.
+std::vector<const layout::Param*> records_of(const std::vector<nn::WeightPtr>& weights);
+
+/// Where this rank computes.
+c10::Device device_of(const setup::Configuration& config);
+/// What a configuration on this topology asks of the shard engine. Overridden sums are there by axis, without
+/// functions.
+shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
+                                    const AssembledModel& model, c10::Device device);
+/// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
+/// otherwise.
+std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,
+                         const AssembledModel& model);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

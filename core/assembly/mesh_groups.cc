@@ -1,0 +1,33 @@
+#include "assembly/mesh_groups.h"
+
+#include <capstan/base/text.h>
+
+#include <string>
+
+namespace capstan::assembly {
+
+std::shared_ptr<comm::Group> MeshGroups::operator()(const std::vector<layout::Axis>& axes, std::int64_t part) {
+  auto& group = groups_[{axes, part}];
+  if (group) return group;
+  std::vector<std::string> names;
+  for (const auto axis : axes) names.emplace_back(layout::axis_name(axis));
+  auto members = mesh_.ranks_along(axes, rank_);
+  auto position = mesh_.position(rank_, axes);
+  if (part > 0) {
+    const auto begin = position / part * part;
+    members = {members.begin() + begin, members.begin() + begin + part};
+    position -= static_cast<int>(begin);
+  }
+  auto name = cat(join(names, "x"), part > 0 ? cat(" by ", part) : "", " of ", members.front());
+  group = std::make_shared<comm::PlannedGroup>(std::move(name), members, static_cast<int>(position), device_);
+  in_order_.push_back(group);
+  if (communicator_) group->connect(*communicator_);
+  return group;
+}
+
+void MeshGroups::connect(comm::Communicator& communicator) {
+  communicator_ = &communicator;
+  for (const auto& group : in_order_) group->connect(communicator);
+}
+
+}  // namespace capstan::assembly

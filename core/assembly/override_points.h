@@ -1,0 +1,30 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "setup/plugins.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// Does the strategy claim this override point?
+bool claims(const strategy::Strategy& strategy, const std::string& point);
+
+/// Throws Error at the plugin: it claims the override point, but its method returned nothing.
+[[noreturn]] void claims_in_vain(const setup::Made<strategy::Strategy>& made, const std::string& point,
+                                 const std::string& method);
+
+/// The axes on which a strategy claims the sum of gradients.
+std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies);
+
+/// The rule that parameters are updated by: that of the strategy that claims it, with the plugin's name around its
+/// errors, or else AdamW. Prediction and session ask the same one. Throws Error where a strategy claims it and brings
+/// none.
+std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const setup::Strategies& strategies,
+                                                        const setup::OptimizerOptions& options);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

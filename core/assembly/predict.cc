@@ -1,0 +1,72 @@
+#include "assembly/predict.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "assembly/dry_run.h"
+#include "checkpoint/checkpoint.h"
+#include "shard/boxes.h"
+#include "shard/footprint.h"
+#include "shard/plan.h"
+
+namespace capstan::assembly {
+namespace {
+
+// Libraries' memory that ATen's allocator hands out: cuBLAS's, 32 MiB for the thread of forward and that of backward.
+constexpr std::int64_t cublas_bytes = std::int64_t{64} << 20;
+
+std::string first_sentence(const std::string& text) {
+  return text.substr(0, std::min(text.find('\n'), text.find(". ")));
+}
+
+// In place of what is there in forward or backward by the owners' own account: what is there at a micro-step's peak.
+void add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
+  const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
+  MicroStepMemory step;
+  try {
+    step = dry_run(what);
+  } catch (const std::exception& error) {
+    prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
+    return;
+  }
+  auto& list = prediction.footprints;
+  std::erase_if(list, [](const auto& part) { return part.when == "forward" || part.when == "backward"; });
+  const auto when = "peak: " + step.peak;
+  if (step.gathered > 0) list.push_back({"gathered units", step.gathered, device, when});
+  list.push_back({"activations and gradients at work", step.work, device, when});
+  list.push_back({"cuBLAS", cublas_bytes, device, "always"});
+  prediction.activations = true;
+  prediction.activations_note =
+      cat("a micro-batch of ", what.topology.batch.micro_batch, " x ", thousands(what.samples.length), " tokens keeps ",
+          bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
+}
+
+}  // namespace
+
+Prediction predict(const setup::Configuration& config, const setup::Plugins& plugins, const Topology& topology,
+                   const Samples& samples, const AssembledModel& model) {
+  const auto options = engine_options(config, topology, model, device_of(config));
+  const auto plan = shard::make_plan(pointers(model.units), options);
+  const auto states = model.rule->states();
+  Prediction prediction;
+  prediction.footprints = shard::footprint(plan, options, states);
+  const auto& saves = *config.checkpoint;
+  if (saves.saves() && saves.asynchronous) {
+    const bool only_trainable = settled_save(config, plugins, model) == "trainable";
+    prediction.footprints.push_back(
+        checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, only_trainable)));
+    prediction.footprints.back().device = "host";
+  }
+  auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
+  facts.trainable_parameters = shard::trainable_parameters(plan);
+  setup::each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
+    for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
+  });
+  if (config.request.activations && config.device == "cuda")
+    add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
+  return prediction;
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,28 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/footprint.h>
+
+#include <string>
+#include <vector>
+
+#include "assembly/assemble.h"
+#include "assembly/samples.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// The fifth stage: what an assembled model will take of this rank's memory. `check` ends here.
+struct Prediction {
+  std::vector<layout::Footprint> footprints;
+  bool activations = false;      ///< the footprints at work are those of a micro-step's peak
+  std::string activations_note;  ///< for people: what a micro-step keeps and where the peak is, or why it is unknown
+};
+
+/// What this rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),
+/// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations, a
+/// second model is assembled for the dry run of a micro-step.
+Prediction predict(const setup::Configuration& config, const setup::Plugins& plugins, const Topology& topology,
+                   const Samples& samples, const AssembledModel& model);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

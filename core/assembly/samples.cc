@@ -1,0 +1,141 @@
+#include "assembly/samples.h"
+
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <utility>
+
+#include "data/fit.h"
+#include "setup/collect.h"
+
+namespace capstan::assembly {
+namespace {
+
+// What [checkpoint] asks for and the run cannot give.
+void check_checkpoints(const config::Options<setup::CheckpointOptions>& options, const Samples& samples,
+                       Diagnostics& faults) {
+  const auto refuse = [&](auto member, const std::string& why, const std::string& fix) {
+    if (options.is_set(member))
+      faults.add(options.where(member), cat(options.name(member), " has no effect: ", why), fix);
+  };
+  // A run's own config.toml sets every option, mostly to what it is anyway.
+  const setup::CheckpointOptions defaults;
+  const char* off = "checkpoint.keep_best is off";
+  const char* fix = "remove it, or set checkpoint.keep_best = true";
+  if (!options->keep_best && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
+  if (!options->keep_best && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
+  if (samples.eval || !samples.train) return;
+  const char* none = "there is no evaluation data";
+  const char* name_one = "name an evaluation file in [data]";
+  if (options->keep_best) refuse(&setup::CheckpointOptions::keep_best, none, name_one);
+  if (options->every_eval) refuse(&setup::CheckpointOptions::every_eval, none, name_one);
+}
+
+data::PlanRequest plan_request(const setup::Configuration& config, const std::string& where_samples) {
+  const auto& train = config.train;
+  data::PlanRequest request;
+  request.epochs = train->epochs;
+  request.max_steps = train->max_steps;
+  request.drop_last = train->drop_last;
+  request.shuffle = train->shuffle;
+  request.seed = static_cast<std::uint64_t>(config.run->seed);
+  request.where_samples = where_samples;
+  request.where_batch = train.where(&setup::TrainOptions::global_batch);
+  request.where_length = train.where(train->max_steps ? &setup::TrainOptions::max_steps : &setup::TrainOptions::epochs);
+  return request;
+}
+
+// Opens what can be opened, each thing as far as those before have no fault.
+class SamplesOpener {
+ public:
+  SamplesOpener(const setup::Configuration& config, const setup::LoadedPlugins& plugins, const Topology& topology,
+                Diagnostics& faults)
+      : config_(config), plugins_(plugins), topology_(topology), faults_(faults) {}
+
+  Samples open() {
+    const auto has_data = config_.request.purpose != setup::Purpose::generate;
+    if (has_data && !plugins_.data) return samples_;
+    const auto before = faults_.size();
+    if (has_data) check_data();
+    if (auto tokenizer = open_tokenizer(config_, plugins_, faults_)) samples_.tokenizer = std::move(*tokenizer);
+    if (faults_.size() != before || !plugins_.model) return samples_;
+    const auto fits = judge_fit(has_data);
+    if (fits && has_data) open_splits();
+    if (config_.trains() && samples_.train) make_plan();
+    return samples_;
+  }
+
+ private:
+  data::ModelBounds bounds() const { return {plugins_.model_facts.vocab_size, plugins_.model_facts.max_positions}; }
+
+  void check_data() {
+    const auto& data = *plugins_.data;
+    setup::collect(
+        faults_, [&] { plugin::guard(data.name, "check", [&] { data.object->check(faults_); }); }, data.where);
+  }
+
+  bool judge_fit(bool has_data) {
+    const auto before = faults_.size();
+    std::int64_t asked = 0;
+    std::string where_length;
+    if (has_data) {
+      const auto& data = *plugins_.data;
+      asked = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
+      where_length = setup::where_of(data, "max_length");
+    }
+    data::check_fit(bounds(), *samples_.tokenizer.object, asked, setup::where_of(*plugins_.model, "vocab_size"),
+                    where_length, faults_);
+    samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
+    if (has_data) samples_.length = data::sample_length(bounds(), asked);
+    return faults_.size() == before;
+  }
+
+  void open_splits() {
+    const auto& data = *plugins_.data;
+    samples_.plugin = data.name;
+    const auto open = [&](data::Split split) {
+      return data.object->open({split, samples_.tokenizer.object, samples_.length, bounds().vocab_size});
+    };
+    setup::collect(faults_, [&] {
+      plugin::guard(data.name, "open", [&] {
+        samples_.train = open(data::Split::train);
+        samples_.eval = open(data::Split::eval);
+      });
+    });
+  }
+
+  void make_plan() {
+    if (!config_.train->max_steps && !config_.train->epochs) return;
+    auto request = plan_request(config_, plugins_.data->where);
+    request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    request.global_batch = topology_.batch.global_batch;
+    samples_.plan = data::make_plan(request, faults_);
+  }
+
+  const setup::Configuration& config_;
+  const setup::LoadedPlugins& plugins_;
+  const Topology& topology_;
+  Diagnostics& faults_;
+  Samples samples_;
+};
+
+}  // namespace
+
+std::optional<Samples> open_samples(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+                                    const Topology& topology, Diagnostics& faults) {
+  auto samples = SamplesOpener(config, plugins, topology, faults).open();
+  check_checkpoints(config.checkpoint, samples, faults);
+  if (!faults.empty()) return {};
+  return samples;
+}
+
+data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {
+  return plugin::guard(plugin, cat("get of sample ", index), [&] { return source.get(index); });
+}
+
+data::Sample Samples::question(const data::DataSource& source, std::int64_t index) const {
+  return plugin::guard(plugin, cat("question of sample ", index),
+                       [&] { return source.question(index, longest_prompt); });
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,39 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "assembly/open_tokenizer.h"
+#include "assembly/topology.h"
+#include "data/batches.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// What a run learns and answers: its tokenizer, its splits, and the order of samples. Beside the mesh, before the
+/// model is assembled.
+struct Samples {
+  ChosenTokenizer tokenizer;
+  std::string plugin;                             ///< the data plugin, for messages
+  std::int64_t length = 0;                        ///< longest sequence that the data gives; 0 without data
+  std::int64_t longest_prompt = 0;                ///< that leaves room for train.max_new_tokens tokens
+  std::shared_ptr<const data::DataSource> train;  ///< null without data
+  std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
+  data::Plan plan;                                ///< of training
+
+  /// A sample of one of the splits; what reading it throws names the data plugin.
+  data::Sample sample(const data::DataSource& source, std::int64_t index) const;
+  /// The same to be asked, cut to longest_prompt.
+  data::Sample question(const data::DataSource& source, std::int64_t index) const;
+};
+
+/// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
+std::optional<Samples> open_samples(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+                                    const Topology& topology, Diagnostics& faults);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,61 @@
+#include "assembly/token_caches.h"
+
+#include <capstan/base/text.h>
+
+#include <filesystem>
+
+namespace capstan::assembly {
+namespace {
+
+// A file as far as a cache depends on it; one that is not there counts too.
+std::string state_of(const std::filesystem::path& file) {
+  std::error_code absent;
+  const auto size = std::filesystem::file_size(file, absent);
+  if (absent) return file.string() + ": absent\n";
+  return cat(file.string(), ": ", size, " ", std::filesystem::last_write_time(file, absent).time_since_epoch().count(),
+             "\n");
+}
+
+std::string options_text(const std::vector<config::Resolved>& options) {
+  std::string text;
+  for (const auto& option : options) {
+    text += cat(option.spec.key, " = ", config::value_text(option.value), "\n");
+    if (!option.spec.is_path) continue;
+    if (const auto* path = std::get_if<std::string>(&option.value)) text += state_of(*path);
+    if (const auto* paths = std::get_if<std::vector<std::string>>(&option.value)) {
+      for (const auto& path : *paths) text += state_of(path);
+    }
+  }
+  return text;
+}
+
+std::string tokenizer_text(const tokenizer::Tokenizer& tokenizer) {
+  const std::filesystem::path file = tokenizer.name();  // a file's path, or a word that names no file
+  auto text = state_of(file);
+  for (const auto* beside : {"tokenizer_config.json", "generation_config.json", "config.json"})
+    text += state_of(file.parent_path() / beside);
+  return text;
+}
+
+}  // namespace
+
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const setup::Plugins& plugins,
+                                       const Samples& samples) {
+  std::vector<CachedSplit> splits;
+  auto folder = plugins.data_options->cache;
+  if (!folder && !config.cache.empty()) folder = (std::filesystem::path(config.cache) / "tokens").string();
+  if (!folder || !plugins.data) return splits;
+  const auto& data = *plugins.data;
+  const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
+                       tokenizer_text(*samples.tokenizer.object), "length ", samples.length, ", vocabulary ",
+                       plugins.model_facts.vocab_size, "\n");
+  const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
+    if (samples.*source)
+      splits.push_back({name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split)});
+  };
+  add("train", "training samples", &Samples::train);
+  add("eval", "evaluation samples", &Samples::eval);
+  return splits;
+}
+
+}  // namespace capstan::assembly

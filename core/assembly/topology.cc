@@ -1,0 +1,86 @@
+#include "assembly/topology.h"
+
+#include <utility>
+
+namespace capstan::assembly {
+namespace {
+
+// What strategies say before anything is allocated.
+struct Asked {
+  layout::MeshSpec mesh;
+  std::vector<strategy::ClaimsOf> claims;
+  strategy::ShardPolicy policy;
+};
+
+Asked ask(const setup::Strategies& strategies, int world_size, int ranks_per_node) {
+  Asked asked{layout::MeshSpec(world_size, ranks_per_node), {}, {}};
+  for (const auto& made : strategies) {
+    plugin::guard(made.name, "mesh", [&] { made.object->mesh(asked.mesh); });
+    asked.claims.push_back({made.name, made.where, {}});
+    plugin::guard(made.name, "claim", [&] { made.object->claim(asked.claims.back().claims); });
+    plugin::guard(made.name, "shard", [&] { made.object->shard(asked.policy); });
+  }
+  return asked;
+}
+
+data::BatchShape batch_of(const setup::Configuration& config, std::int64_t data_ranks, Diagnostics& faults) {
+  const auto& t = config.train;
+  if (!config.trains()) return {t->eval_batch, 1, t->eval_batch * data_ranks, data_ranks};
+  return data::resolve_batch({t->micro_batch, t.where(&setup::TrainOptions::micro_batch)},
+                             {t->accumulation, t.where(&setup::TrainOptions::accumulation)},
+                             {t->global_batch, t.where(&setup::TrainOptions::global_batch)}, data_ranks, faults);
+}
+
+void check_strategies(const setup::Strategies& strategies, const strategy::Facts& facts, Diagnostics& faults) {
+  setup::each_strategy(strategies, "check", [&](strategy::Strategy& strategy) { strategy.check(facts, faults); });
+}
+
+}  // namespace
+
+Topology make_topology(const setup::Configuration& config, const setup::LoadedPlugins& plugins, Diagnostics& faults) {
+  const auto& request = config.request;
+  Topology topology;
+  topology.rank = request.rank;
+  topology.ranks_per_node = request.ranks_per_node > 0 ? request.ranks_per_node : request.world_size;
+  auto asked = ask(plugins.strategies, request.world_size, topology.ranks_per_node);
+  topology.policy = std::move(asked.policy);
+  strategy::judge_claims(asked.claims, faults);
+  topology.mesh = layout::resolve(asked.mesh, faults);
+  topology.batch = batch_of(config, topology.mesh.size(layout::data_axes), faults);
+  // Sizes that are wrong would only give follow-up faults.
+  if (faults.empty()) check_strategies(plugins.strategies, facts_of(config, plugins.model_facts, topology, 0), faults);
+  return topology;
+}
+
+strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFacts& model, const Topology& topology,
+                         std::int64_t sample_length) {
+  strategy::Facts facts;
+  facts.mesh = topology.mesh;
+  facts.rank = topology.rank;
+  facts.model = model;
+  facts.micro_batch = topology.batch.micro_batch;
+  facts.accumulation = topology.batch.accumulation;
+  facts.sequence_length = sample_length;
+  facts.precision = config.train->precision;
+  facts.device = config.device;
+  facts.ranks_per_node = topology.ranks_per_node;
+  return facts;
+}
+
+setup::Strategies fresh_strategies(const setup::Strategies& originals, const Topology& topology) {
+  auto strategies = originals;
+  for (auto& made : strategies) made.object = made.make_another();
+  (void)ask(strategies, topology.mesh.world_size(), topology.ranks_per_node);
+  return strategies;
+}
+
+config::Options<setup::TrainOptions> settled(const config::Options<setup::TrainOptions>& train,
+                                             const data::BatchShape& batch) {
+  auto options = train;
+  options.derive(&setup::TrainOptions::micro_batch, batch.micro_batch);
+  options.derive(&setup::TrainOptions::accumulation, batch.accumulation);
+  options.derive(&setup::TrainOptions::global_batch, batch.global_batch);
+  return options;
+}
+
+}  // namespace capstan::assembly

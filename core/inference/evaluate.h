@@ -1,0 +1,68 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/monitor/monitor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "inference/feed.h"
+#include "inference/generate.h"
+#include "inference/stop.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace inference {
+
+/// An answer that was generated.
+struct Answer {
+  std::int64_t index = 0;  ///< of the question in its split
+  std::string id;
+  std::string prompt;  ///< of a split's first few questions only
+  std::string text;
+  std::vector<std::string> references;
+};
+
+/// Loss, scores and answers of a split; sums are over all ranks, each sample counted once.
+struct Evaluation {
+  double loss = 0;
+  std::int64_t samples = 0;
+  double runtime_s = 0;
+  monitor::Values scores;       ///< means over all questions that were asked
+  std::vector<Answer> answers;  ///< of all ranks, in the split's order, on every rank
+};
+
+/// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
+class Evaluator {
+ public:
+  /// `samples` and `feed` must outlive it.
+  Evaluator(const assembly::Samples& samples, const GeneratorSetting& setting, const Forward& forward,
+            const Feed& feed);
+  /// From here on loss() and answers() throw Stopped, on all ranks behind the same batch, when one is asked to stop.
+  void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
+  /// Mean loss over all target tokens of the split.
+  Evaluation loss(const data::DataSource& source);
+  /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
+  /// question, unless it has references: it counts then, with an empty answer.
+  Evaluation answers(const data::DataSource& source, std::int64_t samples);
+
+ private:
+  struct Scores;
+  std::vector<Answer> ask(const data::DataSource& source, const std::vector<std::int64_t>& rows, Scores& scores);
+  AnswerEnd end_of(const data::DataSource& source) const;
+  void gather(const Scores& scores, Evaluation& evaluation);
+  std::vector<Answer> gather(const std::vector<Answer>& mine);
+  std::vector<double> sum(std::vector<double> mine);
+
+  const assembly::Samples& samples_;
+  EvalShares shares_;
+  Forward forward_;
+  const Feed& feed_;
+  Generator generator_;
+  const StopAgreement* agreement_ = nullptr;
+};
+
+/// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads.
+std::string predictions_text(const std::vector<Answer>& answers);
+
+}  // namespace inference
+CAPSTAN_END_NAMESPACE

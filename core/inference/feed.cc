@@ -1,0 +1,132 @@
+#include "inference/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::inference {
+
+Feed::Feed(FeedSource source) : source_(std::move(source)), batches_(source_.samples.plan) {
+  padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object);
+  padding_.multiple = source_.pad_to_multiple;
+}
+
+namespace {
+
+// Padding up to a multiple must not go beyond the model's positions.
+data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows, std::int64_t positions) {
+  std::int64_t longest = 1;
+  for (const auto& row : rows) {
+    if (row.sample) longest = std::max(longest, static_cast<std::int64_t>(row.sample->tokens.size()) - 1);
+  }
+  const auto rounded = (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
+  if (rounded > positions) padding.fixed_length = positions;
+  return padding;
+}
+
+}  // namespace
+
+StepInput Feed::draw(std::int64_t step) {
+  StepInput input;
+  input.step = step;
+  const auto slots = batches_.slots(step);
+  for (std::int64_t micro = 0; micro < source_.batch.accumulation; ++micro) {
+    const auto first = source_.batch.first_slot(micro, source_.coordinate);
+    std::vector<data::Sample> samples(static_cast<std::size_t>(source_.batch.micro_batch));
+    std::vector<data::Row> rows(samples.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto& slot = slots[static_cast<std::size_t>(first) + i];
+      if (slot.sample < 0) continue;
+      samples[i] = source_.samples.sample(*source_.samples.train, slot.sample);
+      data::check_sample(source_.bounds, samples[i]);
+      rows[i] = {&samples[i], slot.id};
+      ++input.samples;
+    }
+    input.micro.push_back(batch_of(rows));
+    const auto& batch = input.micro.back();
+    input.target_tokens += batch.target_tokens;
+    input.real_tokens += batch.real_tokens;
+    input.padded_tokens += batch.padded_tokens();
+  }
+  return input;
+}
+
+data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {
+  std::vector<data::Sample> samples(indices.size());
+  std::vector<data::Row> rows(indices.size());
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] < 0) continue;
+    samples[i] = source_.samples.sample(source, indices[i]);
+    data::check_sample(source_.bounds, samples[i]);
+    rows[i] = {&samples[i], indices[i]};
+  }
+  return batch_of(rows);
+}
+
+data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
+  if (source_.packing) return data::pack(rows, padding_, std::max<std::int64_t>(1, source_.samples.length - 1));
+  return data::collate(rows, bounded(padding_, rows, source_.bounds.positions));
+}
+
+namespace {
+
+// Where the tokens of packed rows stand, there and with every sample in a row of its own, in host memory.
+struct Places {
+  std::vector<std::int64_t> packed;
+  std::vector<std::int64_t> alone;
+  std::vector<std::int64_t> positions;  // of all of the batch; 0 where no sample is
+  std::vector<std::int64_t> sample_ids;
+  std::int64_t longest = 0;
+};
+
+Places places_of(const data::HostBatch& host) {
+  Places places;
+  places.positions.assign(host.tokens.size(), 0);
+  for (const auto& document : host.documents) places.longest = std::max(places.longest, document.length);
+  for (const auto& document : host.documents) {
+    const auto first = static_cast<std::int64_t>(places.sample_ids.size()) * places.longest;
+    places.sample_ids.push_back(document.id);
+    for (std::int64_t t = 0; t < document.length; ++t) {
+      const auto at = document.row * host.cols + document.begin + t;
+      places.packed.push_back(at);
+      places.alone.push_back(first + t);
+      places.positions[static_cast<std::size_t>(at)] = t;
+    }
+  }
+  return places;
+}
+
+}  // namespace
+
+nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
+  // From pageable memory the copy would wait for everything queued before it.
+  const auto vector = [&](const std::vector<std::int64_t>& values) {
+    const auto tensor = at::tensor(values, at::kLong);
+    return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+  };
+  const auto matrix = [&](const std::vector<std::int64_t>& values) {
+    return vector(values).view({host.rows, host.cols});
+  };
+  nn::Batch batch;
+  batch.tokens = matrix(host.tokens);
+  batch.labels = matrix(host.labels);
+  batch.sample_ids = vector(host.sample_ids);
+  batch.positions =
+      at::arange(host.cols, at::TensorOptions().dtype(at::kLong).device(device)).expand({host.rows, host.cols});
+  batch.real = batch.positions < vector(host.lengths).unsqueeze(1);
+  if (host.documents.empty()) return batch;
+  const auto places = places_of(host);
+  batch.positions = matrix(places.positions);
+  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
+                                  static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
+  return batch;
+}
+
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device) {
+  auto batch = to_device(host, device);
+  batch.seed = seed;
+  batch.step = step;
+  batch.training = true;
+  return batch;
+}
+
+}  // namespace capstan::inference

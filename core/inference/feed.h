@@ -1,0 +1,61 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "assembly/samples.h"
+#include "data/batches.h"
+#include "data/collate.h"
+#include "data/fit.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace inference {
+
+/// A step's micro-batches of this data coordinate, in host memory.
+struct StepInput {
+  std::int64_t step = 0;
+  std::vector<data::HostBatch> micro;
+  std::int64_t target_tokens = 0;
+  std::int64_t real_tokens = 0;
+  std::int64_t padded_tokens = 0;
+  std::int64_t samples = 0;  ///< rows that are not empty
+};
+
+/// What a feed draws from, for which data coordinate, and how it puts samples side by side.
+struct FeedSource {
+  const assembly::Samples& samples;  ///< must outlive the feed
+  data::BatchShape batch;
+  std::int64_t coordinate = 0;
+  data::ModelBounds bounds;
+  std::int64_t pad_to_multiple = 1;
+  bool packing = false;
+};
+
+/// Draws samples, checks them against the model and puts them side by side, or with data.packing one behind another.
+/// One thread.
+class Feed {
+ public:
+  explicit Feed(FeedSource source);
+  StepInput draw(std::int64_t step);
+  /// Rows of a split (indices, -1 = empty) as one batch.
+  data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
+
+ private:
+  data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
+
+  FeedSource source_;
+  data::Batches batches_;
+  data::Padding padding_;
+};
+
+/// The batch as tensors on the device.
+nn::Batch to_device(const data::HostBatch& host, c10::Device device);
+/// The same as a micro-step trains on it: dropout acts, with the masks of this step.
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device);
+
+}  // namespace inference
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,140 @@
+#include "inference/generate.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/collate.h"
+#include "data/eval_plan.h"
+
+namespace capstan::inference {
+namespace {
+
+at::TensorOptions longs(c10::Device device = c10::Device(c10::DeviceType::CPU)) {
+  return at::TensorOptions().dtype(at::kLong).device(device);
+}
+
+}  // namespace
+
+// Prompts of different lengths, padded on the right: a row's next token goes to the row's own next position, where it
+// replaces what padding left in the cache. A rank without a prompt has a row of padding.
+nn::Batch Generator::first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const {
+  rows.resize(std::max<std::size_t>(1, prompts.size()));
+  const auto most = setting_.max_positions;
+  std::int64_t longest = 1;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto length = static_cast<std::int64_t>(prompts[i].tokens.size());
+    rows[i].id = prompts[i].id;
+    rows[i].alive = length >= 1 && length <= most;
+    if (rows[i].alive) rows[i].length = length;
+    longest = std::max(longest, rows[i].length);
+  }
+  const auto count = static_cast<std::int64_t>(rows.size());
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count * longest), data::padding_id(setting_.tokenizer));
+  std::vector<std::int64_t> last;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    last.push_back(rows[i].length - 1);
+    if (!rows[i].alive) continue;
+    std::copy(prompts[i].tokens.begin(), prompts[i].tokens.end(),
+              tokens.begin() + static_cast<std::ptrdiff_t>(i) * longest);
+  }
+  nn::Batch batch;
+  batch.tokens = at::tensor(tokens, longs()).view({count, longest}).to(forward_.device);
+  batch.positions = at::arange(longest, longs(forward_.device)).expand({count, longest});
+  batch.last = at::tensor(last, longs()).to(forward_.device);
+  batch.sample_ids = at::zeros({count}, longs(forward_.device));
+  return batch;
+}
+
+// The tokens that were just chosen, each at its row's last position; rows that have ended compute along.
+nn::Batch Generator::next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  std::vector<std::int64_t> positions;
+  for (const auto& row : rows) positions.push_back(row.length - 1);
+  nn::Batch batch;
+  batch.tokens = tokens.view({count, 1}).to(forward_.device);
+  batch.positions = at::tensor(positions, longs()).view({count, 1}).to(forward_.device);
+  batch.last = at::zeros({count}, longs(forward_.device));
+  batch.sample_ids = at::zeros({count}, longs(forward_.device));
+  return batch;
+}
+
+at::Tensor Generator::choose(const at::Tensor& logits, const std::vector<Row>& rows) const {
+  std::vector<double> draws;
+  for (const auto& row : rows) draws.push_back(draw(setting_.sampling.seed, row.id, row.length));
+  return choose_tokens(logits, setting_.sampling, draws);
+}
+
+void Generator::append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const {
+  if (!row.alive) return;
+  if (setting_.tokenizer.is_end(token) || std::find(end.ids.begin(), end.ids.end(), token) != end.ids.end()) {
+    row.alive = false;
+    return;
+  }
+  row.answer.push_back(token);
+  const bool complete = end.text && end.text(setting_.tokenizer.decode(row.answer)) != std::string::npos;
+  row.alive = !complete && row.length < capacity;
+  if (row.alive) ++row.length;
+}
+
+bool Generator::anyone_alive(const std::vector<Row>& rows) {
+  const bool mine = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.alive; });
+  auto flag = at::tensor(std::vector<std::int64_t>{mine ? 1 : 0}, at::kLong);
+  forward_.world.all_reduce(flag, comm::ReduceOp::max, "all-reduce generation alive");
+  return flag.item<std::int64_t>() > 0;
+}
+
+std::vector<std::vector<std::int64_t>> Generator::tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
+  const at::NoGradGuard no_grad;
+  std::vector<Row> rows;
+  auto batch = first_batch(prompts, rows);
+  const auto wanted = setting_.max_new_tokens;
+  nn::KVCache cache(std::min(setting_.max_positions, batch.tokens.size(1) + wanted));
+  for (std::int64_t n = 0; n < wanted && anyone_alive(rows); ++n) {
+    const auto chosen = choose(forward_.runner.forward(batch, &cache).states, rows);
+    cache.set_filled();
+    const auto* ids = chosen.const_data_ptr<std::int64_t>();
+    for (std::size_t i = 0; i < rows.size(); ++i) append(rows[i], ids[i], cache.capacity(), end);
+    batch = next_batch(chosen, rows);
+  }
+  std::vector<std::vector<std::int64_t>> answers;
+  for (std::size_t i = 0; i < prompts.size(); ++i) answers.push_back(std::move(rows[i].answer));
+  return answers;
+}
+
+std::vector<std::string> Generator::answer(const std::vector<Prompt>& prompts, const AnswerEnd& end) {
+  std::vector<std::string> texts;
+  for (const auto& ids : tokens(prompts, end)) {
+    texts.push_back(setting_.tokenizer.decode(ids));
+    if (end.text) texts.back().resize(std::min(texts.back().size(), end.text(texts.back())));
+  }
+  return texts;
+}
+
+std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompts) {
+  const auto count = static_cast<std::int64_t>(prompts.size());
+  const data::EvalPlan plan{count, setting_.shares.coordinates, setting_.shares.batch};
+  nlohmann::json mine = nlohmann::json::array();
+  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    std::vector<std::int64_t> rows;
+    std::vector<Prompt> own;
+    for (const auto row : plan.rows(i, setting_.shares.coordinate)) {
+      if (row < 0) continue;
+      rows.push_back(row);
+      own.push_back(prompts[static_cast<std::size_t>(row)]);
+    }
+    const auto texts = answer(own);
+    for (std::size_t k = 0; k < rows.size(); ++k) mine.push_back({rows[k], texts[k]});
+  }
+  std::vector<std::string> all(prompts.size());
+  for (const auto& piece : forward_.communicator.exchange(mine.dump())) {
+    // Ranks of one data coordinate say the same.
+    for (const auto& row : nlohmann::json::parse(piece)) all[row.at(0).get<std::size_t>()] = row.at(1);
+  }
+  return all;
+}
+
+}  // namespace capstan::inference

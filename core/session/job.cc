@@ -1,0 +1,81 @@
+#include "session/job.h"
+
+#include <capstan/base/host_memory.h>
+
+#include <utility>
+
+#include "assembly/host_memory.h"
+#include "session/resume.h"
+#include "session/start_values.h"
+#include "setup/collect.h"
+
+namespace capstan::session {
+namespace {
+
+setup::Needs needs_of(setup::Purpose purpose) {
+  return purpose == setup::Purpose::generate ? setup::Needs::all_but_data : setup::Needs::all;
+}
+
+// For all ranks of a node; nothing: nobody knows.
+std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
+  const auto told = assembly::told_host_memory(run);
+  return told ? told : available_host_memory();
+}
+
+// What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.
+void judge_start(const Job& job, Diagnostics& faults) {
+  bool from_start = job.config.request.weights.empty();
+  if (job.config.trains()) {
+    setup::collect(
+        faults, [&] { from_start = !judge_resume(job, faults) && from_start; },
+        job.config.checkpoint.where(&setup::CheckpointOptions::resume));
+  }
+  if (from_start) setup::collect(faults, [&] { check_added_files(job.plugins); });
+}
+
+}  // namespace
+
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+  auto config = setup::read_configuration(request, faults);
+  auto loaded = setup::load_plugins(config, needs_of(request.purpose), host, faults);
+  auto topology = assembly::make_topology(config, loaded, faults);
+  auto samples = assembly::open_samples(config, loaded, topology, faults);
+  if (!faults.empty()) return {};
+  auto plugins = setup::complete(std::move(loaded));
+  const auto host_memory = left_on_host(*config.run);
+  std::vector<nn::WeightPtr> own;
+  std::shared_ptr<const assembly::AssembledModel> model;
+  std::optional<assembly::Prediction> prediction;
+  setup::collect(faults, [&] {
+    auto built = assembly::build_model(plugins);
+    own = built.weights;
+    model = assembly::assemble(config, plugins.strategies, topology, std::move(built), assembly::device_of(config));
+    prediction = assembly::predict(config, plugins, topology, *samples, *model);
+  });
+  setup::collect(faults, [&] { check_model_files(plugins, own, faults); });
+  if (!prediction) return {};
+  if (!request.any_host_memory) assembly::check_host_memory(config, topology, *prediction, host_memory, faults);
+  Job job{std::move(config),   std::move(plugins), std::move(topology),
+          std::move(*samples), std::move(model),   std::move(*prediction)};
+  judge_start(job, faults);
+  if (!faults.empty()) return {};
+  return job;
+}
+
+Job with_samples(Job job, assembly::Samples samples) {
+  job.samples = std::move(samples);
+  return job;
+}
+
+std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
+  auto config = setup::read_configuration(request, faults);
+  auto loaded = setup::load_plugins(config, setup::Needs::model_and_strategies, host, faults);
+  auto tokenizer = assembly::open_tokenizer(config, loaded, faults);
+  if (!faults.empty()) return {};
+  auto plugins = setup::complete(std::move(loaded));
+  auto model = assembly::build_model(plugins);
+  assembly::structure(model, plugins.strategies);
+  return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};
+}
+
+}  // namespace capstan::session

@@ -1,0 +1,55 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assembly/predict.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// A configuration that was read and judged: all stages that need no memory of the model's size and touch no GPU. Each
+/// is complete and stays as it is. `check` and `run` come here by the same way; `run` makes a Session of it.
+struct Job {
+  setup::Configuration config;
+  setup::Plugins plugins;
+  assembly::Topology topology;
+  assembly::Samples samples;
+  std::shared_ptr<const assembly::AssembledModel> model;
+  assembly::Prediction prediction;
+
+  /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
+  std::vector<config::ResolvedTable> tables() const;
+  /// The tables for people (option, value, origin), then arithmetic().
+  std::string text() const;
+  /// Model, mesh, batch and run length, a line each, with their arithmetic.
+  std::string arithmetic() const;
+  /// The model's parameters and its floating-point operations, a line each.
+  std::string model_summary() const;
+  /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.
+  std::string ranks_summary() const;
+};
+
+/// Goes through the stages. Faults of any kind are added to `faults`: a stage that they make impossible is left out,
+/// and those that do not need it say what they find. Nothing where there are any. Throws Error where going on would
+/// only give misleading faults (a missing or broken file, a plugin that does not load).
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
+
+/// The same job with its splits read from elsewhere, such as token caches.
+Job with_samples(Job job, assembly::Samples samples);
+
+/// What `export` needs: a model's units without a mesh, and what its folder is written from.
+struct ModelJob {
+  setup::Configuration config;
+  setup::Plugins plugins;
+  assembly::ChosenTokenizer tokenizer;
+  assembly::BuiltModel model;  ///< with what strategies' structure() made of it
+};
+std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,210 @@
+#include "session/model_folder.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan/checkpoint/peft.h>
+
+#include <algorithm>
+#include <array>
+
+#include "assembly/assemble.h"
+#include "checkpoint/hf_export.h"
+#include "session/adapter_folder.h"
+#include "setup/model_file.h"
+#include "setup/precision.h"
+
+namespace capstan::session {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t largest_file = 5'000'000'000;
+constexpr std::int64_t smallest_share = 1'000'000'000;  // below this, sharing out is not worth more files
+
+// What tokenizers of the `tokenizers` and transformers packages are saved as.
+constexpr std::array tokenizer_files{"tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "special_tokens_map.json",
+                                     "added_tokens.json",
+                                     "vocab.json",
+                                     "merges.txt",
+                                     "tokenizer.model",
+                                     "chat_template.jinja",
+                                     "chat_template.json",
+                                     "additional_chat_templates"};
+
+// What makes transformers read a tokenizer.json as it stands, instead of as its model's family has it. Without the
+// names it also gives token_type_ids, which generate() refuses.
+constexpr auto plain_tokenizer = R"({
+  "tokenizer_class": "PreTrainedTokenizerFast",
+  "model_input_names": ["input_ids", "attention_mask"]
+}
+)";
+
+std::string dtype_text(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::kBFloat16:
+      return "bfloat16";
+    case c10::kHalf:
+      return "float16";
+    case c10::kDouble:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+setup::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
+  setup::TokenIds ids;
+  if (!tokenizer) return ids;
+  const auto prefix = tokenizer->prefix_ids();
+  if (!prefix.empty()) ids.begin = prefix.front();
+  for (std::int64_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    if (tokenizer->is_end(id)) ids.ends.push_back(id);
+  }
+  ids.pad = tokenizer->pad_id();
+  return ids;
+}
+
+void copy_over(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
+  if (error) throw Error(cat("cannot copy ", from.string(), " to it: ", error.message()), {}, to.string());
+}
+
+// The folder that holds the run's tokenizer; empty: it is the built-in one.
+fs::path tokenizer_folder(const ModelToWrite& model) {
+  const auto& name = model.tokenizer.name;
+  if (name == "byte") return {};
+  if (name == "auto") return model.plugins.model_options->path.value_or("");
+  return is_folder(name) ? fs::path(name) : fs::path(name).parent_path();
+}
+
+bool copy_tokenizer(const ModelToWrite& model, const fs::path& folder) {
+  const auto from = tokenizer_folder(model);
+  if (from.empty()) return false;
+  for (const auto* name : tokenizer_files) {
+    if (is_there(from / name)) copy_over(from / name, folder / name);
+  }
+  const auto& option = model.tokenizer.name;
+  if (is_file(option)) copy_over(option, folder / "tokenizer.json");
+  if (is_there(folder / "tokenizer.json") && !is_there(folder / "tokenizer_config.json"))
+    write_file(folder / "tokenizer_config.json", plain_tokenizer);
+  return is_there(folder / "tokenizer.json");
+}
+
+// All that is not weights; true: with a tokenizer.
+bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
+                        const fs::path& folder) {
+  const fs::path original(model.plugins.model_options->path.value_or(""));
+  const auto config = original.empty() ? std::string() : read_file(original / "config.json");
+  write_file(folder / "config.json", setup::config_json({model.plugins.model.options, map, config,
+                                                         ids_of(model.tokenizer.object.get()), dtype}));
+  if (!original.empty() && is_there(original / "generation_config.json"))
+    copy_over(original / "generation_config.json", folder / "generation_config.json");
+  return copy_tokenizer(model, folder);
+}
+
+checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
+                                 const ModelFolderOptions& options, int world_size) {
+  checkpoint::HfWeights weights;
+  weights.records = assembly::records_of(units);
+  weights.map = model.plugins.model.object->file_map();
+  weights.merged = options.merged;
+  if (options.merged) {
+    std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
+  }
+  weights.dtype = options.dtype;
+  weights.fallback = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).master;
+  weights.shard_bytes = options.shard_bytes;
+  if (options.shard_bytes == 0) {
+    std::int64_t elements = 0;
+    for (const auto* record : weights.records) elements += layout::numel(record->shape);
+    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(options.dtype.value_or(weights.fallback)));
+    weights.shard_bytes = std::clamp(bytes / world_size, smallest_share, largest_file);
+  }
+  return weights;
+}
+
+void make_empty(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) fs::create_directories(folder, error);
+  if (error) throw Error(cat("cannot make it: ", error.message()), {}, folder.string());
+}
+
+void replace(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::remove_all(to, error);
+  fs::rename(from, to, error);
+  if (error) throw Error(cat("cannot move ", from.string(), " to it: ", error.message()), {}, to.string());
+}
+
+// One step of all ranks: they go on when each of them is done, and all throw what any of them threw.
+template <class Step>
+void together(comm::Communicator& communicator, bool mine, const Step& step) {
+  std::string fault;
+  try {
+    if (mine) step();
+  } catch (const Error& error) {
+    fault = cat("x", error.what());
+  }
+  for (const auto& text : communicator.exchange(fault)) {
+    if (!text.empty()) throw Error(cat("the model's folder was not written: ", text.substr(1)));
+  }
+}
+
+}  // namespace
+
+std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+  const auto map = plugins.model.object->file_map();
+  if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
+  const auto names = checkpoint::without_place(assembly::records_of(units), map);
+  if (names.empty()) return {};
+  return cat(names.front(), names.size() > 1 ? cat(" and ", names.size() - 1, " more records have") : " has",
+             " no place in its files");
+}
+
+WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
+                                const fs::path& folder, const ModelFolderOptions& options,
+                                comm::Communicator& communicator) {
+  if (const auto reason = not_exportable(model.plugins, units); !reason.empty() && !options.merged)
+    throw Error(
+        "this model cannot be written as a Hugging Face folder: " + reason,
+        adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
+  const auto& world = communicator.world();
+  auto weights = weights_of(model, units, options, world.size);
+  std::unique_ptr<checkpoint::FolderSource> original;
+  if (model.plugins.model_options->path)
+    original = std::make_unique<checkpoint::FolderSource>(*model.plugins.model_options->path, weights.map);
+  weights.values = &values;
+  weights.original = original.get();
+  auto& base = original ? static_cast<layout::Source&>(*original) : values;
+  checkpoint::MergedSource merged(base, values, adapters_of(units));
+  if (options.merged) weights.values = &merged;
+  const checkpoint::HfWriter writer(weights);
+  WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
+  const auto temporary = fs::path(folder.string() + ".tmp");
+  const bool first = world.rank == 0;
+  together(communicator, first, [&] {
+    make_empty(temporary);
+    written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, temporary);
+  });
+  together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
+  together(communicator, first, [&] {
+    writer.write_index(temporary);
+    replace(temporary, folder);
+  });
+  return written;
+}
+
+std::string written_text(const WrittenModel& written) {
+  return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
+             bytes_text(static_cast<double>(written.bytes)), " in ", written.files,
+             written.files == 1 ? " file" : " files",
+             written.has_tokenizer ? ")" : "; without a tokenizer: this run's is the built-in one)");
+}
+
+}  // namespace capstan::session

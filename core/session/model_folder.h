@@ -1,0 +1,60 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/layout/source.h>
+#include <capstan/nn/model.h>
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assembly/open_tokenizer.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// What a folder is written from, besides the values.
+struct ModelToWrite {
+  const setup::Plugins& plugins;
+  const assembly::ChosenTokenizer& tokenizer;
+  const setup::TrainOptions& train;
+};
+
+/// How a model is written as a Hugging Face folder.
+struct ModelFolderOptions {
+  std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
+  std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
+  bool merged = false;                   ///< adapters are added into what they stand beside, instead of refused
+};
+
+/// What is said of a folder that was written.
+struct WrittenModel {
+  std::filesystem::path folder;
+  std::int64_t bytes = 0;
+  std::size_t files = 0;
+  std::string dtype;  ///< "bfloat16"
+  bool has_tokenizer = false;
+};
+
+/// "model for transformers: runs/a/model (bfloat16, 1.04 GiB in 2 files)".
+std::string written_text(const WrittenModel& written);
+
+/// Writes a folder that transformers loads: config.json, weights, and from where the run had them
+/// generation_config.json and the tokenizer's files. `values` gives the records of `units`, frozen ones come from
+/// model.path's own files. Each rank writes files of its own and no rank holds more than one tensor. The folder appears
+/// at its name when it is complete; one that stands there is replaced. A collective: an error of any rank is thrown on
+/// all of them.
+WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
+                                const std::filesystem::path& folder, const ModelFolderOptions& options,
+                                comm::Communicator& communicator);
+
+/// Why this model cannot be written as such a folder; empty: it can.
+std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,53 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/strategy/unit_runner.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "session/job.h"
+#include "session/state_store.h"
+#include "shard/engine.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// A strategy's step hooks with its name for messages.
+struct StepHooksOf {
+  std::string plugin;
+  std::unique_ptr<strategy::StepHooks> hooks;
+};
+
+/// The last stage: an assembled model in memory, with its peers.
+struct Session {
+  comm::Communicator* communicator = nullptr;
+  c10::Device device{c10::DeviceType::CPU};
+  std::shared_ptr<const assembly::AssembledModel> model;
+  std::vector<nn::Unit*> units;  ///< the model's
+  std::shared_ptr<assembly::MeshGroups> groups;
+  std::unique_ptr<StateStore> state;              ///< strategies' own tensors
+  std::vector<StepHooksOf> steps;                 ///< of the strategies that have any
+  std::shared_ptr<strategy::OptimizerRule> rule;  ///< the model's
+  std::vector<layout::Axis> local_axes;           ///< the model's: on which gradients are not summed
+  std::unique_ptr<shard::Engine> engine;
+  std::unique_ptr<strategy::UnitRunner> runner;
+  std::shared_ptr<comm::Group> world_device;   ///< all ranks, tensors on the run's device
+  std::shared_ptr<comm::Group> world_host;     ///< all ranks, CPU tensors
+  std::shared_ptr<comm::Group> norm_group;     ///< ranks whose gradients make one norm: all, but for local axes
+  std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
+};
+
+/// Connects the job's model with its peers, gives it memory, and fills every parameter from the model's folder or its
+/// initialisation, or from the checkpoint that the run goes on from, if there is one; throws Error with all faults when
+/// that does not fit. Strategies wrap its units. `progress` is told (done, all) parameters. Collective over the world.
+/// A job has one session at a time.
+Session materialise(const Job& job, comm::Communicator& communicator,
+                    const std::function<void(std::int64_t, std::int64_t)>& progress = {},
+                    checkpoint::Reader* resumed = nullptr);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

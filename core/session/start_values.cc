@@ -1,0 +1,105 @@
+#include "session/start_values.h"
+
+#include <capstan/checkpoint/folder_source.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "assembly/assemble.h"
+#include "nn/init_source.h"
+#include "session/resume.h"
+#include "session/weights.h"
+
+namespace capstan::session {
+namespace {
+
+// The first of several sources that has the parameter.
+class FirstOf : public layout::Source {
+ public:
+  explicit FirstOf(std::vector<std::shared_ptr<layout::Source>> sources) : sources_(std::move(sources)) {}
+  bool has(const layout::Param& param) const override { return find(param) != nullptr; }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
+    auto* source = find(param);
+    CAPSTAN_ASSERT(source);  // initialisation is the last and has all
+    source->fill(param, box, out);
+  }
+
+ private:
+  layout::Source* find(const layout::Param& param) const {
+    const auto has = [&](const auto& source) { return source->has(param); };
+    const auto found = std::find_if(sources_.begin(), sources_.end(), has);
+    return found == sources_.end() ? nullptr : found->get();
+  }
+  std::vector<std::shared_ptr<layout::Source>> sources_;
+};
+
+using Records = std::vector<const layout::Param*>;
+
+// The model's own records, and those that strategies added.
+std::pair<Records, Records> own_and_added(const assembly::AssembledModel& model) {
+  std::set<std::string> own;
+  for (const auto* record : assembly::records_of(model.own)) own.insert(record->name);
+  std::pair<Records, Records> records;
+  std::set<std::string> seen;
+  for (const auto* record : assembly::records_of(assembly::pointers(model.units))) {
+    if (seen.insert(record->name).second)
+      (own.contains(record->name) ? records.first : records.second).push_back(record);
+  }
+  return records;
+}
+
+std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
+  auto source = std::make_shared<checkpoint::FolderSource>(*job.plugins.model_options->path,
+                                                           job.plugins.model.object->file_map());
+  Diagnostics diagnostics;
+  source->check(records, diagnostics);
+  diagnostics.throw_if_any();
+  return source;
+}
+
+bool is_given(const Job& job, const Records& added, const checkpoint::Reader* resumed) {
+  if (!job.config.request.weights.empty()) return true;  // which open_weights has seen to
+  return resumed && std::all_of(added.begin(), added.end(),
+                                [&](const auto* record) { return resumed->has(saved_name("model", record->name, 0)); });
+}
+
+}  // namespace
+
+std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed) {
+  const auto [own, added] = own_and_added(*job.model);
+  std::vector<std::shared_ptr<layout::Source>> sources;
+  const auto files = job.plugins.model.object->file_map();
+  if (!job.config.request.weights.empty()) {
+    // What was not trained may be left to the folder that training began with.
+    auto needed = added;
+    if (!job.plugins.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
+    sources.push_back(open_weights(job.config.request.weights, files, needed));
+  }
+  if (!is_given(job, added, resumed)) {
+    setup::each_strategy(job.plugins.strategies, "values", [&](strategy::Strategy& strategy) {
+      if (auto source = strategy.values(files)) sources.push_back(std::move(source));
+    });
+  }
+  if (job.plugins.model_options->path) sources.push_back(folder(job, own));
+  sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.config.run->seed)));
+  return std::make_unique<FirstOf>(std::move(sources));
+}
+
+void check_model_files(const setup::Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics) {
+  if (!plugins.model_options->path || own.empty()) return;
+  const auto map = plugins.model.object->file_map();
+  auto records = assembly::records_of(own);
+  // What a strategy finds wrong has been said.
+  std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
+  checkpoint::FolderSource(*plugins.model_options->path, map).check(records, diagnostics);
+}
+
+void check_added_files(const setup::Plugins& plugins) {
+  const auto files = plugins.model.object->file_map();
+  setup::each_strategy(plugins.strategies, "values",
+                       [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
+}
+
+}  // namespace capstan::session

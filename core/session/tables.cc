@@ -1,0 +1,92 @@
+#include <capstan/base/text.h>
+
+#include "session/job.h"
+
+namespace capstan::session {
+namespace {
+
+template <class Interface>
+config::ResolvedTable table_of(const setup::Made<Interface>& made,
+                               const std::vector<config::Resolved>& host_options = {}) {
+  config::ResolvedTable table{made.table, made.host, host_options};
+  table.options.insert(table.options.end(), made.options.begin(), made.options.end());
+  return table;
+}
+
+// Which ranks share a node, and with it its host memory and its copy in hybrid_shard.
+std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
+  if (ranks == 1) return {};
+  const auto nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
+  return cat(ranks, " ranks on ", nodes == 1 ? "1 node" : cat(nodes, " nodes, ", ranks_per_node, " on each"), "\n");
+}
+
+}  // namespace
+
+std::vector<config::ResolvedTable> Job::tables() const {
+  auto data_options = plugins.data_options;
+  data_options.derive(&setup::DataOptions::tokenizer, samples.tokenizer.name);
+  auto checkpoint = config.checkpoint;
+  checkpoint.derive(&setup::CheckpointOptions::save, assembly::settled_save(config, plugins, *model));
+  const auto train = config.trains() ? assembly::settled(config.train, topology.batch) : config.train;
+  std::vector<config::ResolvedTable> tables;
+  tables.push_back({"run", {}, config.run.resolved()});
+  tables.push_back(table_of(plugins.data.value_or(setup::Made<data::Data>{}), data_options.resolved()));
+  tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
+  for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
+  tables.push_back({"optimizer", {}, config.optimizer.resolved()});
+  tables.push_back({"train", {}, train.resolved()});
+  tables.push_back({"checkpoint", {}, checkpoint.resolved()});
+  tables.push_back({"comm", {}, config.comm.resolved()});
+  tables.push_back({"preflight", {}, config.preflight.resolved()});
+  for (const auto& made : plugins.monitors) tables.push_back(table_of(made));
+  return tables;
+}
+
+std::string Job::text() const {
+  std::vector<std::vector<std::string>> rows{{"option", "value", "from"}};
+  for (const auto& table : tables()) {
+    rows.push_back({"[" + table.path + "]", "", ""});
+    for (const auto& entry : table.host)
+      rows.push_back({"  " + entry.key, config::value_text(entry.value), entry.origin.text()});
+    for (const auto& option : table.options)
+      rows.push_back({"  " + option.spec.key, config::value_text(option.value), option.origin.text()});
+  }
+  return table_text(rows) + "\n" + arithmetic();
+}
+
+std::string Job::model_summary() const {
+  const auto& made = plugins.model;
+  const auto flops = static_cast<std::int64_t>(made.object->flops_per_token(samples.length));
+  return cat("model ", made.name, ": ", model->built.text(), "\n", thousands(flops),
+             " floating-point operations a token, forward and backward, at ", thousands(samples.length), " tokens\n",
+             model->changes);
+}
+
+std::string Job::ranks_summary() const {
+  const auto& [mesh, rank, ranks_per_node, batch, policy] = topology;
+  auto text = cat(mesh.arithmetic(), " on ", config.device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
+  if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
+  return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
+                    batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
+}
+
+std::string Job::arithmetic() const {
+  const auto& plan = samples.plan;
+  const auto& [footprints, activations, activations_note] = prediction;
+  auto text = model_summary() + ranks_summary();
+  text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
+              thousands(plan.steps), " steps in all\n");
+  if (!footprints.empty()) {
+    text +=
+        cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));
+  }
+  if (!activations_note.empty()) text += activations_note + "\n";
+  if (plugins.model_facts.attention_dropout) {
+    text +=
+        "note: dropout inside attention takes the unfused, slower path (set the model's attention_dropout = 0 for the "
+        "fused one)\n";
+  }
+  return text;
+}
+
+}  // namespace capstan::session

@@ -1,0 +1,98 @@
+// Strategies together: what was saved in one layout goes on in another, to the numbers of one uninterrupted rank.
+#include <ATen/ATen.h>
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "support/compositions.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+constexpr std::int64_t steps = 6;
+constexpr std::int64_t saved_behind = 3;
+// float64 sums in another order, amplified by AdamW: what the project promises.
+constexpr double tolerance = 1e-10;
+
+Setting setting(const Family& family, bool with_adapters, const Composition& composition) {
+  return {.world = composition.world,
+          .config = family_config(family) + (with_adapters ? adapters_of(family) : "") + composition.strategies,
+          .overrides = {same_micro_steps},
+          .steps = steps};
+}
+
+const Run& alone(const Family& family, bool with_adapters) {
+  static std::map<std::pair<std::string, bool>, Run> runs;
+  const auto found = runs.find({family.plugin, with_adapters});
+  if (found != runs.end()) return found->second;
+  return runs[{family.plugin, with_adapters}] = train(setting(family, with_adapters, compositions().front()));
+}
+
+// The weights at the end, each to the tolerance times its own largest: what the step's losses and norms do not show is
+// whether each record's master and moments came back to where they belong. (No parameter here has a gradient that is
+// rounding alone, of which AdamW would make updates: keys are rotated, so that their biases count.)
+std::string weight_differences(const Run& run, const Run& reference) {
+  std::string text;
+  if (run.weights.size() != reference.weights.size()) text += "another number of records; ";
+  for (const auto& [name, weight] : reference.weights) {
+    const auto found = run.weights.find(name);
+    if (found == run.weights.end()) {
+      text += name + " is missing; ";
+      continue;
+    }
+    const auto apart = (found->second - weight).abs().max().item<double>();
+    if (!(apart <= tolerance * weight.abs().max().item<double>()))
+      text += name + " by " + std::to_string(apart / weight.abs().max().item<double>() * 1e10) + "e-10; ";
+  }
+  return text;
+}
+
+void check(const Family& family, bool with_adapters, const Composition& before, const Composition& behind) {
+  INFO(family.plugin << (with_adapters ? " with adapters" : "") << " from " << before.name << " to " << behind.name);
+  const auto& reference = alone(family, with_adapters);
+  const auto run =
+      train_resumed(setting(family, with_adapters, before), saved_behind, setting(family, with_adapters, behind));
+  CHECK(differences(run, reference, tolerance) == "");
+  CHECK(weight_differences(run, reference) == "");
+}
+
+std::vector<Composition> of(const Family& family) {
+  std::vector<Composition> list;
+  std::copy_if(compositions().begin(), compositions().end(), std::back_inserter(list),
+               [&](const auto& one) { return !one.needs_experts || family.plugin == "mixtral"; });
+  return list;
+}
+
+// Each layout is left for two others, with adapters for one of them, and taken up from two.
+void check_cut(const Family& family) {
+  const auto list = of(family);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    check(family, i % 2 == 0, list[i], list[(i + 1) % list.size()]);
+    check(family, i % 2 == 1, list[i], list[(i + list.size() / 2) % list.size()]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("float64: a mixture saved in one layout of strategies goes on in another", "[matrix][train]") {
+  check_cut(mixture());
+}
+
+TEST_CASE("float64: a dense model saved in one layout of strategies goes on in another", "[matrix][train]") {
+  check_cut(dense());
+}
+
+TEST_CASE("float64: every way from one layout of strategies to another", "[.][full][matrix][train]") {
+  for (const auto* family : {&mixture(), &dense()}) {
+    for (const bool with_adapters : {false, true}) {
+      for (const auto& before : of(*family)) {
+        for (const auto& behind : of(*family)) check(*family, with_adapters, before, behind);
+      }
+    }
+  }
+}

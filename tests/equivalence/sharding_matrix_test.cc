@@ -1,0 +1,102 @@
+// The same run under every mode of fsdp, every stage of zero, with and without offload, recompute, prefetch and loss
+// scale.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "support/sharding_cases.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+
+namespace {
+
+constexpr std::int64_t steps = 10;
+// Some ten units of sums in float64, whose order differs between layouts: what the project promises.
+constexpr double tolerance = 1e-10;
+// The GPT, of sizes that no number of ranks divides: an odd vocabulary, three heads, and a feed-forward layer of three
+// rows, fewer than four ranks.
+const std::string model =
+    "[model]\nplugin = \"gpt\"\nvocab_size = 261\nhidden_size = 12\nnum_layers = 2\nnum_heads = 3\nff_dim = 3\n"
+    "seq_length = 24\ninit_std = 0.2\ndropout = 0.1\n";
+
+using Overrides = std::vector<std::string>;
+
+Overrides both(Overrides a, const Overrides& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A fixed scale shows in the gradients alone, so they are compared without it. Where steps overflow there is nothing to
+// compare in them, and a norm that is not finite says no more than that.
+Run comparable(Run run, std::size_t scale) {
+  if (scale == 1) {
+    for (auto& [name, gradient] : run.gradients) gradient = gradient / fixed_loss_scale;
+  } else if (scale == 2) {
+    run.gradients.clear();
+    std::erase_if(run.disagreements, [](const auto& copy) { return copy.first.rfind("gradient", 0) == 0; });
+    std::replace_if(
+        run.norms.begin(), run.norms.end(), [](double norm) { return !std::isfinite(norm); }, 0.0);
+  }
+  return run;
+}
+
+// Without a strategy. A power of two is compared with no scale at all; skipped steps with steps skipped alike.
+Run train_reference(int world, Overrides overrides, const ShardingCase& c, std::size_t scale) {
+  const Setting plain{.world = world, .config = model, .overrides = overrides, .steps = steps};
+  if (scale < 2) return train(plain);
+  auto run = comparable(
+      train({.world = world, .config = model, .overrides = both(std::move(overrides), c.scaling), .steps = steps}), 2);
+  CHECK(differences(run, comparable(train(plain), 2), tolerance) != "");  // steps were skipped
+  CHECK(run.losses.back() < run.losses.front());                          // and not all of them
+  return run;
+}
+
+void check_float64(const Choice& choice) {
+  static std::map<bool, Run> references;
+  const auto c = sharding_case(choice);
+  INFO(c.name);
+  const bool overflows = choice[scale_] == 2;
+  if (references.count(overflows) == 0) references[overflows] = train_reference(1, {}, c, choice[scale_]);
+  const auto run = train(
+      {.world = c.world, .config = model + c.strategy, .overrides = both(c.overrides, c.scaling), .steps = steps});
+  CHECK(differences(comparable(run, choice[scale_]), references[overflows], tolerance) == "");
+}
+
+// Bits are promised between modes with the same number of ranks and the same `reduce`, except hybrid's sum in two
+// levels. The reference is the run without any strategy.
+void check_bits(const Choice& choice) {
+  const auto c = sharding_case(choice);
+  if (c.hybrid) return;
+  INFO(c.name);
+  const auto overrides = both(c.overrides, {"train.precision=fp32", "run.deterministic=true"});
+  static std::map<std::tuple<int, std::size_t, bool>, Run> references;
+  auto& reference = references[{c.world, choice[reduce_], choice[scale_] == 2}];
+  if (reference.losses.empty()) reference = train_reference(c.world, overrides, c, choice[scale_]);
+  const auto run =
+      train({.world = c.world, .config = model + c.strategy, .overrides = both(overrides, c.scaling), .steps = steps});
+  CHECK(differences(comparable(run, choice[scale_]), reference, 0) == "");
+}
+
+}  // namespace
+
+TEST_CASE("float64: a pairwise cover of the sharding matrix learns what one rank does", "[matrix][train][shard]") {
+  for (const auto& choice : pairwise(sharding_levels(), sharding_allowed)) check_float64(choice);
+}
+
+TEST_CASE("fp32, deterministic: a pairwise cover of the sharding matrix is bit-equal to no strategy",
+          "[matrix][train][shard]") {
+  for (const auto& choice : pairwise(sharding_levels(), sharding_allowed)) check_bits(choice);
+}
+
+TEST_CASE("float64 and fp32: the whole sharding matrix", "[.][full][matrix][train][shard]") {
+  each_choice(sharding_levels(), [](const Choice& choice) {
+    if (!sharding_allowed(choice)) return;
+    check_float64(choice);
+    check_bits(choice);
+  });
+}

@@ -1,0 +1,107 @@
+// Model folders that Capstan writes, as transformers sees them: loaded without a warning, the same logits, the same
+// bytes in and out.
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan/comm/communicator.h>
+#include <capstan_catch.h>
+
+#include <regex>
+
+#include "assembly/assemble.h"
+#include "config/to_toml.h"
+#include "parity/models.h"
+#include "session/model_folder.h"
+
+using namespace capstan;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The model of a job written by some ranks, with the values of a folder.
+session::WrittenModel write(const session::Job& job, const fs::path& values, const fs::path& to,
+                            const session::ModelFolderOptions& options, int ranks = 1) {
+  session::WrittenModel written;
+  comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
+    checkpoint::FolderSource source(values, job.plugins.model.object->file_map());
+    const auto one =
+        session::write_model_folder(model, assembly::pointers(job.model->units), source, to, options, communicator);
+    if (communicator.world().rank == 0) written = one;
+  });
+  return written;
+}
+
+// The same options without the folder that gave them.
+session::Job without_path(const session::Job& job, const fs::path& file) {
+  const auto text = std::regex_replace(config::to_toml(job.tables()), std::regex("\npath = [^\n]*"), "");
+  std::ofstream(file) << text;
+  plugin::Host host;
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = file.string();
+  auto out = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  CHECK_FALSE(out->plugins.model_options->path);
+  return std::move(*out);
+}
+
+// What is to be compared in one run of Python, which takes seconds to start.
+class Pairs {
+ public:
+  fs::path folder(const std::string& name) const { return scratch_ / name; }
+  void add(const fs::path& original, const fs::path& exported, const std::string& dtype) {
+    arguments_.insert(arguments_.end(), {original.string(), exported.string(), dtype});
+  }
+  void check() const { run_python("export.py", arguments_); }
+
+ private:
+  Scratch scratch_;
+  std::vector<std::string> arguments_{"check"};
+};
+
+}  // namespace
+
+TEST_CASE("models of every family go in and out by the byte, and load without a warning") {
+  Pairs pairs;
+  for (const auto& one : parity::cases) {
+    const auto original = parity::folders() / one.name;
+    const auto written = write(parity::prepare(one, "fp32"), original, pairs.folder(one.name), {});
+    CHECK(written.files == 1);
+    CHECK(written.dtype == "float32");
+    CHECK_FALSE(written.has_tokenizer);
+    pairs.add(original, written.folder, "same");
+  }
+  pairs.check();
+}
+
+TEST_CASE("a model that came from no folder is written from its options alone") {
+  Pairs pairs;
+  for (const auto& one : parity::cases) {
+    const auto original = parity::folders() / one.name;
+    const auto job = without_path(parity::prepare(one, "fp32"), pairs.folder(one.name + ".toml"));
+    pairs.add(original, write(job, original, pairs.folder(one.name), {}).folder, "float32");
+  }
+  pairs.check();
+}
+
+TEST_CASE("models as they are published go in and out by the byte, and several ranks write several files") {
+  Pairs pairs;
+  run_python("export.py", {"variants", parity::folders().string(), pairs.folder("published").string()});
+  for (const auto& [name, plugin] : {std::pair{"bloom", "bloom"},
+                                     {"gpt2", "gpt"},
+                                     {"gpt2-head", "gpt"},
+                                     {"llama", "llama"},
+                                     {"mixtral", "mixtral"}}) {
+    INFO(name);
+    const auto original = pairs.folder("published") / name;
+    const bool has_tokenizer = fs::exists(original / "tokenizer.json");
+    const auto job = parity::prepare(plugin, original, "fp32", has_tokenizer ? "auto" : "byte");
+    const auto same = write(job, original, pairs.folder(std::string(name) + "-same"), {{}, 60'000}, 3);
+    CHECK(same.files > 3);
+    CHECK(same.has_tokenizer == has_tokenizer);
+    pairs.add(original, same.folder, "same");
+    const auto half = write(job, original, pairs.folder(std::string(name) + "-bf16"), {at::kBFloat16, 60'000}, 2);
+    CHECK(half.dtype == "bfloat16");
+    pairs.add(original, half.folder, "bfloat16");
+  }
+  pairs.check();
+}

@@ -1,0 +1,83 @@
+#pragma once
+// The tiny models of models.py and jobs that start from them.
+#include <capstan/base/error.h>
+#include <capstan_places.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "checkpoint/scratch.h"
+#include "parity/python.h"
+#include "session/job.h"
+
+namespace parity {
+
+namespace setup = capstan::setup;
+
+struct Case {
+  std::string name;
+  std::string plugin;
+};
+
+inline const std::vector<Case> cases{
+    {"gpt2", "gpt"},
+    {"gpt2-untied", "gpt"},
+    {"bloom", "bloom"},
+    {"bloom-6-heads", "bloom"},
+    {"llama", "llama"},
+    {"llama-3.1", "llama"},
+    {"llama-3.2", "llama"},
+    {"llama-biases", "llama"},
+    {"mistral", "llama"},
+    {"qwen2", "llama"},
+    {"mixtral", "mixtral"},
+    {"mixtral-aux", "mixtral"},
+    {"mixtral-top-3", "mixtral"},
+    {"qwen3", "qwen3"},
+    {"qwen3-biases", "qwen3"},
+    {"qwen3-moe", "qwen3"},
+    {"qwen3-moe-aux", "qwen3"},
+    {"olmo2", "olmo2"},
+    {"olmo2-biases", "olmo2"},
+};
+
+/// The reference folders, made once.
+inline const std::filesystem::path& folders() {
+  static const Scratch scratch;
+  static const std::filesystem::path made = [] {
+    auto path = scratch.path() / "models";
+    run_python("models.py", {path.string()});
+    return path;
+  }();
+  return made;
+}
+
+inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
+                            const std::string& precision, const std::string& tokenizer = "byte",
+                            const std::string& device = "cpu") {
+  const auto config = folder / ("job-" + precision + ".toml");
+  std::ofstream(config)
+      << "[run]\ndevice = \"" << device << "\"\n[model]\nplugin = \"" << plugin << "\"\npath = \"" << folder.string()
+      << "\"\n[data]\nplugin = \"squad\"\ntokenizer = \"" << tokenizer
+      << "\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+         "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+         "[train]\nmax_steps = 20\nglobal_batch = 6\naccumulation = 2\nmax_new_tokens = 12\nprecision = \""
+      << precision
+      << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
+         "schedule = \"linear\"\nclip = 1.0\n";
+  static capstan::plugin::Host host;
+  capstan::Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = config.string();
+  auto job = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*job);
+}
+
+inline session::Job prepare(const Case& one, const std::string& precision) {
+  return prepare(one.plugin, folders() / one.name, precision);
+}
+
+}  // namespace parity

@@ -1,0 +1,221 @@
+// peft and Capstan compute the same from each other's adapter files.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/base/files.h>
+#include <capstan/checkpoint/folder_source.h>
+#include <capstan/checkpoint/peft.h>
+#include <capstan_catch.h>
+
+#include <fstream>
+#include <map>
+
+#include "checkpoint/scratch.h"
+#include "nn/init_source.h"
+#include "parity/python.h"
+#include "session/session.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  const char* plugin;
+  const char* from_peft;  // [strategy.lora] as the case's adapter/ needs it
+  const char* ours;       // … for one that Capstan draws and writes
+};
+
+const Case cases[] = {
+    {"gpt", "rank = 4\nalpha = 9\ntargets = [\"c_attn\", \"mlp.c_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_proj\"]\nbias = \"lora_only\"\n"
+     "modules_to_save = [\"c_fc\", \"ln_f\"]\n"},
+    {"bloom", "rank = 3\ntargets = [\"query_key_value\", \"dense\"]\nbias = \"all\"\n",
+     "rank = 5\ntargets = [\"all-linear\"]\nbias = \"all\"\nmodules_to_save = [\"input_layernorm\"]\n"},
+    {"llama",
+     "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", \"up_proj\"]\n"
+     "modules_to_save = [\"lm_head\", \"model.norm\"]\n",
+     "rank = 4\nalpha = 6\ntargets = [\"linear_qkv\", \"linear_fc1\", \"down_proj\"]\n"
+     "modules_to_save = [\"lm_head\", \"norm\"]\n"},
+    {"mixtral", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"k_proj\", \"v_proj\"]\n",
+     "rank = 4\nalpha = 3\nrank_stabilised = true\ntargets = [\"linear_qkv\", \"experts\", \"gate\"]\n"
+     "modules_to_save = [\"o_proj\"]\n"},
+    {"qwen3", "rank = 4\nalpha = 8\ntargets = [\"q_proj\", \"o_proj\", \"gate_proj\"]\n",
+     "rank = 4\ntargets = [\"linear_qkv\", \"linear_fc2\"]\nmodules_to_save = [\"q_norm\"]\n"},
+    {"olmo2", "rank = 3\nalpha = 8\ntargets = [\"k_proj\", \"down_proj\"]\n",
+     "rank = 4\ntargets = [\"all-linear\"]\nmodules_to_save = [\"post_feedforward_layernorm\"]\n"},
+};
+
+const fs::path& folders() {
+  static const Scratch scratch;
+  static const fs::path made = [] {
+    run_python("adapters.py", {"make", scratch.path().string()});
+    return scratch.path();
+  }();
+  return made;
+}
+
+std::map<std::string, at::Tensor> reference(const std::string& plugin, const std::string& name) {
+  const checkpoint::SafetensorsFile file(folders() / plugin / (name + "-reference.safetensors"));
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [key, info] : file.tensors()) {
+    out[key] = at::empty(info.shape, at::TensorOptions(info.dtype));
+    file.read(key, layout::Box::whole(info.shape), out[key]);
+  }
+  return out;
+}
+
+session::Job prepare(const std::string& plugin, const std::string& lora) {
+  const auto config = folders() / "job.toml";
+  std::ofstream(config) << "[run]\ndevice = \"cpu\"\nseed = 9\n[model]\nplugin = \"" << plugin << "\"\npath = \""
+                        << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
+                        << "[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
+                        << lora;
+  static plugin::Host host;
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = config.string();
+  auto job = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*job);
+}
+
+at::Tensor logits_of(session::Session& session, const at::Tensor& ids) {
+  const at::NoGradGuard no_grad;
+  nn::Batch batch;
+  batch.tokens = ids;
+  batch.positions = at::arange(ids.size(1), at::kLong).expand_as(ids);
+  batch.sample_ids = at::arange(ids.size(0), at::kLong);
+  std::vector<at::Tensor> positions;
+  for (std::int64_t t = 0; t < ids.size(1); ++t) {
+    batch.last = at::full({ids.size(0)}, t, at::kLong);
+    positions.push_back(session.runner->forward(batch).states);
+  }
+  return at::stack(positions, 1);
+}
+
+// 1e-5 of the largest logit, as for whole models in float32.
+void check_close(const at::Tensor& a, const at::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  CHECK((a - b).abs().max().item<double>() <= 1e-5 * b.abs().max().item<double>());
+}
+
+// A model as if it had been trained: adapters are drawn, what is trained beside them has moved.
+class Trained : public layout::Source {
+ public:
+  Trained(const fs::path& folder, const layout::FileMap& files) : drawn_(9), base_(folder, files) {}
+  bool has(const layout::Param& param) const override { return base_.has(param) || drawn_.has(param); }
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
+    if (!base_.has(param)) return drawn_.fill(param, box, out);
+    base_.fill(param, box, out);
+    if (param.trainable) out.mul_(1.25).add_(0.1);
+  }
+
+ private:
+  nn::InitSource drawn_;
+  checkpoint::FolderSource base_;
+};
+
+std::string error_of(const std::string& plugin, const std::string& lora) {
+  try {
+    const auto job = prepare(plugin, lora);
+    comm::run_in_process(1, [&](comm::Communicator& communicator) { session::materialise(job, communicator); });
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an adapter that peft saved gives peft's logits") {
+  at::set_num_threads(1);
+  for (const auto& one : cases) {
+    INFO(one.plugin);
+    const auto expected = reference(one.plugin, "adapter");
+    const auto job = prepare(one.plugin, cat(one.from_peft, "adapter = \"", one.plugin, "/adapter\"\n"));
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = session::materialise(job, communicator);
+      check_close(logits_of(session, expected.at("ids")), expected.at("logits"));
+    });
+  }
+}
+
+TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
+  at::set_num_threads(1);
+  std::map<std::string, at::Tensor> ours;
+  for (const auto& one : cases) {
+    const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = session::materialise(job, communicator);
+      const auto files = job.plugins.model.object->file_map();
+      Trained trained(folders() / one.plugin, files);
+      session.engine->fill(trained);
+      ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
+      std::vector<const nn::Unit*> units;
+      units.assign(session.units.begin(), session.units.end());
+      const auto contents = checkpoint::peft_contents(units);
+      CHECK(checkpoint::not_peft(contents, files) == "");
+      fs::create_directory(folders() / one.plugin / "ours");
+      checkpoint::write_peft(folders() / one.plugin / "ours", contents, files, trained,
+                             (folders() / one.plugin).string());
+    });
+    // And starting from that folder is where this run was.
+    const auto again = prepare(one.plugin, cat(one.ours, "adapter = \"", one.plugin, "/ours\"\n"));
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = session::materialise(again, communicator);
+      check_close(logits_of(session, reference(one.plugin, "adapter").at("ids")), ours.at(one.plugin));
+    });
+  }
+  run_python("adapters.py", {"load", folders().string(), "ours"});
+  for (const auto& one : cases) {
+    INFO(one.plugin);
+    check_close(ours.at(one.plugin), reference(one.plugin, "ours").at("logits"));
+  }
+}
+
+TEST_CASE("what peft's files cannot hold is said, with what can be done") {
+  const auto reason = [](const std::string& plugin, const std::string& lora) {
+    const auto job = prepare(plugin, lora);
+    std::string text;
+    comm::run_in_process(1, [&](comm::Communicator& communicator) {
+      auto session = session::materialise(job, communicator);
+      std::vector<const nn::Unit*> units;
+      units.assign(session.units.begin(), session.units.end());
+      text = checkpoint::not_peft(checkpoint::peft_contents(units), job.plugins.model.object->file_map());
+    });
+    return text;
+  };
+  CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
+        "wte.weight was trained beside the adapters and is used twice (the head is the embedding), which peft parts: "
+        "export it merged, --to hf --merge");
+  CHECK(reason("llama", "targets = [\"o_proj\"]\nmodules_to_save = [\"layers.1.self_attn.o_proj\"]\n") ==
+        "model.layers.1.self_attn.o_proj was trained whole and has an adapter, of which peft knows one: "
+        "export it merged, --to hf --merge");
+}
+
+TEST_CASE("an adapter that does not fit is refused, with every fault") {
+  CHECK_THAT(
+      error_of("llama",
+               "rank = 5\nalpha = 7\nrank_stabilised = true\ntargets = [\"q_proj\", \"v_proj\", "
+               "\"up_proj\"]\nmodules_to_save = [\"o_proj\"]\nadapter = \"llama/adapter\"\n"),
+      Contains("it has no tensor base_model.model.model.layers.0.self_attn.o_proj.weight, which this run trains") &&
+          Contains("uses: base_model.model.lm_head.weight, base_model.model.model.norm.weight") &&
+          Contains("choose strategy.lora.modules_to_save and bias as in its adapter_config.json"));
+  const auto text = error_of("llama", "rank = 4\ntargets = [\"q_proj\"]\nadapter = \"llama/adapter\"\n");
+  CHECK_THAT(text, Contains("its rank r is 5, strategy.lora.rank is 4"));
+  CHECK_THAT(text, Contains("its lora_alpha is 7, strategy.lora.alpha is 4"));
+  CHECK_THAT(text, Contains("use_rslora"));
+  CHECK_THAT(text, Contains("q_proj.lora_A.weight is [5, 48], this run needs [4, 48]"));
+  CHECK_THAT(text, Contains("it has tensors that no adapter of this run uses: "));
+  const auto shared =
+      error_of("mixtral", "rank = 4\nalpha = 8\ntargets = [\"linear_qkv\"]\nadapter = \"mixtral/adapter\"\n");
+  CHECK_THAT(shared, Contains("differs from the A of the modules that share model.layers.0.self_attn.linear_qkv"));
+  CHECK_THAT(
+      error_of(
+          "bloom",
+          "rank = 3\ntargets = [\"query_key_value\", \"dense\", \"dense_h_to_4h\"]\nadapter = \"bloom/adapter\"\n"),
+      Contains("it has no tensor base_model.model.transformer.h.0.mlp.dense_h_to_4h.lora_A.weight"));
+}

@@ -1,0 +1,35 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan_places.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+/// The Python that has torch and transformers: the environment variable CAPSTAN_PARITY_PYTHON, or the one that
+/// `tools/setup --parity` makes.
+inline std::filesystem::path parity_python() {
+  if (const char* given = std::getenv("CAPSTAN_PARITY_PYTHON")) return given;
+  const auto python = std::filesystem::path(CAPSTAN_SOURCE_DIR) / ".deps/venv/bin/python3";
+  // ctest looks for these words to call the test skipped instead of failed.
+  if (!std::filesystem::exists(python)) throw capstan::Error("no parity environment", "run tools/setup --parity");
+  return python;
+}
+
+/// Runs tests/system/parity/<script>; throws Error with its output when it fails.
+inline void run_python(const std::string& script, const std::vector<std::string>& arguments) {
+  std::string command =
+      capstan::cat("'", parity_python().string(), "' '", CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script, "'");
+  for (const auto& argument : arguments) command += " '" + argument + "'";
+  command += " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (!pipe) throw capstan::Error("cannot start " + command);
+  std::string output;
+  std::array<char, 4096> chunk{};
+  while (const auto size = std::fread(chunk.data(), 1, chunk.size(), pipe)) output.append(chunk.data(), size);
+  if (::pclose(pipe) != 0) throw capstan::Error(command + " failed:\n" + output);
+}

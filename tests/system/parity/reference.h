@@ -1,0 +1,49 @@
+#pragma once
+// What models.py wrote beside a model, and our own logits for it.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/checkpoint/safetensors.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "session/session.h"
+
+namespace parity {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+inline Tensors load(const std::filesystem::path& path) {
+  const capstan::checkpoint::SafetensorsFile file(path);
+  Tensors out;
+  for (const auto& [name, info] : file.tensors()) {
+    out[name] = at::empty(info.shape, at::TensorOptions(info.dtype));
+    file.read(name, capstan::layout::Box::whole(info.shape), out[name]);
+  }
+  return out;
+}
+
+inline capstan::nn::Batch batch_of(const at::Tensor& ids) {
+  capstan::nn::Batch batch;
+  batch.tokens = ids;
+  batch.positions = at::arange(ids.size(1), ids.options()).expand_as(ids);
+  batch.sample_ids = at::arange(ids.size(0), ids.options());
+  batch.training = true;  // the models have no dropout
+  return batch;
+}
+
+/// Logits of all positions, [batch, seq, vocab].
+inline at::Tensor logits_of(capstan::session::Session& session, const at::Tensor& ids) {
+  const at::NoGradGuard no_grad;
+  auto batch = batch_of(ids);
+  std::vector<at::Tensor> positions;
+  for (std::int64_t t = 0; t < ids.size(1); ++t) {
+    batch.last = at::full({ids.size(0)}, t, ids.options());
+    positions.push_back(session.runner->forward(batch).states);
+  }
+  return at::stack(positions, 1);
+}
+
+}  // namespace parity

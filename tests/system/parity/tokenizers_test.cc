@@ -1,0 +1,97 @@
+#include "tokenizer/tokenizers.h"
+
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <cstring>
+
+#include "checkpoint/scratch.h"
+#include "parity/python.h"
+
+using namespace capstan;
+
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+// Reads what tokenizer_fuzz.py writes.
+class Cases {
+ public:
+  explicit Cases(std::string bytes) : bytes_(std::move(bytes)) {}
+  bool done() const { return at_ == bytes_.size(); }
+  std::string text() {
+    const auto size = number();
+    at_ += size;
+    return bytes_.substr(at_ - size, size);
+  }
+  Ids ids() {
+    Ids out(number());
+    for (auto& id : out) id = number();
+    return out;
+  }
+
+ private:
+  std::uint32_t number() {
+    std::uint32_t value = 0;
+    CAPSTAN_ASSERT(at_ + sizeof value <= bytes_.size());
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+void compare(const std::string& family, int count, int seed) {
+  const Scratch scratch;
+  run_python("tokenizer_fuzz.py", {family, std::to_string(count), std::to_string(seed), scratch.path().string()});
+  const auto tokenizer = tokenizer::make_tokenizer((scratch / "tokenizer.json").string());
+  Cases cases(read_file(scratch / "cases.bin"));
+  int compared = 0;
+  int differing = 0;
+  for (; !cases.done(); ++compared) {
+    const auto text = cases.text();
+    const auto plain = cases.ids();
+    auto full = tokenizer->prefix_ids();
+    const auto ids = tokenizer->encode(text);
+    full.insert(full.end(), ids.begin(), ids.end());
+    const auto suffix = tokenizer->suffix_ids();
+    full.insert(full.end(), suffix.begin(), suffix.end());
+    const auto expected_full = cases.ids();
+    const auto given = cases.ids();
+    const auto decoded = cases.text();
+    if (ids == plain && full == expected_full && tokenizer->decode(given) == decoded) continue;
+    if (++differing > 3) continue;
+    INFO(family << ", case " << compared << ": " << text);
+    CHECK(ids == plain);
+    CHECK(full == expected_full);
+    CHECK(tokenizer->decode(given) == decoded);
+  }
+  INFO(family);
+  CHECK(compared == count);
+  CHECK(differing == 0);
+}
+
+const std::vector<std::string>& families() {
+  static const std::vector<std::string> names{"gpt2",   "gpt2_spaced", "bloom",   "llama3",
+                                              "llama2", "mixtral",     "unknown", "fused_unknown"};
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizers: ids and texts of random texts are those of the tokenizers package") {
+  for (const auto& family : families()) compare(family, 1500, 1);
+}
+
+// 100,000 texts a family take some minutes, nearly all of it in Python: test_parity "[full]".
+TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full]") {
+  for (const auto& family : families()) compare(family, 100'000, 2);
+}
+
+TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package") {
+  const auto data = cat(CAPSTAN_SOURCE_DIR, "/configs/data/mini_squad_train.json");
+  run_python("../../../tools/bench/tokenizer_speed.py",
+             {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"});
+}

@@ -1,0 +1,64 @@
+"""What the checks of tests/system/sdk share: a folder to work in, and commands whose ending is checked."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+class Failed(Exception):
+    """A check that did not hold; its text says which and what was seen."""
+
+
+def check(condition, text):
+    if not condition:
+        raise Failed(text)
+
+
+def check_words(output, *words):
+    """Every word stands in what was printed, whose line breaks mean nothing."""
+    flat = ' '.join(output.split())
+    for word in words:
+        check(word in flat, f'"{word}" is not in:\n{output}')
+
+
+class Bench:
+    """The folder that all of it happens in, and commands run there."""
+
+    def __init__(self, build):
+        self.build = build
+        self.folder = build / 'tests' / 'sdk'
+        self.prefix = self.folder / 'moved' / 'capstan'
+        self.program = self.prefix / 'bin' / 'capstan'
+        cache = (build / 'CMakeCache.txt').read_text(encoding='utf-8')
+        self.cuda = 'CAPSTAN_CUDA:BOOL=ON' in cache
+        self.torch = re.search(r'^Torch_ROOT:\w+=(.*)$', cache, re.M).group(1) or str(ROOT / '.deps' / 'torch')
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith('CAPSTAN_') and key != 'Torch_ROOT'}
+        self.environment['HOME'] = str(self.folder / 'home')
+        if shutil.which('ccache'):   # the same folder each time: what did not change comes from the cache
+            self.environment['CMAKE_CXX_COMPILER_LAUNCHER'] = 'ccache'
+            self.environment.setdefault('CCACHE_DIR', subprocess.run(['ccache', '-k', 'cache_dir'], capture_output=True, text=True, check=True).stdout.strip())
+
+    def run(self, *command, status=0, cwd=None, **environment):
+        """Output of a command that has to end with this status; None: anything but 0."""
+        done = subprocess.run([str(part) for part in command], cwd=cwd or self.folder, text=True, check=False, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**self.environment, **environment})
+        as_expected = done.returncode != 0 if status is None else done.returncode == status
+        check(as_expected, f'{" ".join(map(str, command))}\nended with {done.returncode}:\n{done.stdout}')
+        return done.stdout
+
+    def configure(self, source, name, *options, status=0, **environment):
+        return self.run('cmake', '-G', 'Ninja', '-S', source, '-B', self.folder / name, f'-DCapstan_ROOT={self.prefix}', *options,
+                        status=status, **environment)
+
+    def ninja(self, name):
+        return self.run('ninja', '-C', self.folder / name, '-j', build_jobs())
+
+
+def build_jobs():
+    """As many compilers as cores, but each may take 1.5 GB."""
+    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    return max(1, min(os.cpu_count() or 1, int(memory // 1.5e9)))

@@ -1,0 +1,189 @@
+// capstan/testing.h finds what it is there to find.
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <capstan/strategy.h>
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <limits>
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+using testing::differences;
+using testing::Run;
+
+namespace {
+
+struct WrongOptions {
+  double factor = 1;
+  bool freeze = false;
+  std::int64_t odd_rank = -1;
+  static void describe(config::OptionTable<WrongOptions>& t) {
+    t.add("factor", &WrongOptions::factor).doc("all gradients are multiplied by it");
+    t.add("freeze", &WrongOptions::freeze).doc("position embeddings are not trained");
+    t.add("odd_rank", &WrongOptions::odd_rank).doc("this rank's norms start from 2 instead of 1");
+  }
+};
+
+class Scale : public strategy::UnitHooks {
+ public:
+  Scale(nn::Unit& unit, double factor) : unit_(unit), factor_(factor) {}
+  void after_backward() override {
+    for (const auto& weight : unit_.weights()) {
+      if (auto gradient = weight->value().grad(); gradient.defined()) gradient.mul_(factor_);
+    }
+  }
+
+ private:
+  nn::Unit& unit_;
+  double factor_;
+};
+
+// Right with its defaults, and wrong in many ways.
+class Wrong : public strategy::Strategy {
+ public:
+  explicit Wrong(config::Options<WrongOptions> options) : options_(std::move(options)) {}
+  void check(const strategy::Facts& facts, Diagnostics&) const override { rank_ = facts.rank; }
+  void structure(std::vector<std::unique_ptr<nn::Unit>>& units) override {
+    for (const auto& unit : units) {
+      for (const auto& weight : unit->weights()) {
+        for (auto& record : weight->records()) {
+          if (options_->freeze && record.name == "positions.weight") record.trainable = false;
+          const bool is_norm = record.init.kind == layout::Init::Kind::ones;
+          if (is_norm && rank_ == options_->odd_rank) record.init = layout::Init::constant(2);
+        }
+      }
+    }
+  }
+  std::unique_ptr<strategy::UnitHooks> wrap(nn::Unit& unit) override {
+    return std::make_unique<Scale>(unit, options_->factor);
+  }
+
+ private:
+  config::Options<WrongOptions> options_;
+  mutable int rank_ = 0;
+};
+
+}  // namespace
+
+CAPSTAN_STRATEGY("wrong", "1.0", "right by default", Wrong, WrongOptions)
+
+namespace {
+
+testing::Setting wrong(int world, const std::string& options = {}) {
+  return {.world = world,
+          .config = "[strategy.wrong]\nenabled = true\n" + options,
+          .overrides = {},
+          .steps = 6,
+          .plugins = {},
+          .types = {testing::type<strategy::Strategy, Wrong, WrongOptions>("strategy", "wrong")}};
+}
+
+Run alone(std::int64_t steps) { return testing::train({.steps = steps}); }
+
+std::string error_of(const testing::Setting& setting) {
+  try {
+    testing::train(setting);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+// A run of two steps and one fused group, by hand.
+Run by_hand() {
+  Run run;
+  run.losses = {3, 2};
+  run.norms = {1, 1};
+  run.gradients = {{"q", at::full({2}, 1.0, at::kDouble)}, {"k", at::full({2}, 1e-17, at::kDouble)}};
+  run.weights = {{"q", at::full({2}, 5.0, at::kDouble)}};
+  run.fused = {{"q", {"q", "k"}}, {"k", {"q", "k"}}};
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("the tiny model learns, on any number of ranks the same") {
+  const auto reference = alone(20);
+  REQUIRE(reference.losses.size() == 20);
+  CHECK(reference.losses.back() < 0.8 * reference.losses.front());
+  CHECK(reference.gradients.size() == 32);
+  CHECK(reference.weights.size() == 32);
+  CHECK(reference.fused.at("blocks.1.k.bias") ==
+        std::vector<std::string>{"blocks.1.q.bias", "blocks.1.k.bias", "blocks.1.v.bias"});
+  CHECK(differences(alone(20), reference, 0) == "");
+  for (const int world : {2, 3}) {
+    INFO("world " << world);
+    CHECK(differences(testing::train({.world = world, .overrides = {"train.accumulation=2"}}), reference, 1e-10) == "");
+  }
+}
+
+TEST_CASE("a plugin that the test program holds, as a class or with its entry") {
+  const auto reference = alone(6);
+  CHECK(differences(testing::train(wrong(2)), reference, 1e-10) == "");
+  auto linked = wrong(2);
+  linked.types = {testing::linked(*capstan_plugin())};
+  CHECK(differences(testing::train(linked), reference, 1e-10) == "");
+}
+
+TEST_CASE("a factor in all gradients is found, though losses hardly tell") {
+  const auto text = differences(testing::train(wrong(1, "factor = 2.0\n")), alone(6), 1e-10);
+  CHECK_THAT(text, Contains("gradient of blocks.0.up.weight: apart by ") && Contains("gradient norm of step 0: "));
+}
+
+TEST_CASE("a record that is not trained is named") {
+  const auto run = testing::train(wrong(1, "freeze = true\n"));
+  CHECK_THAT(differences(run, alone(6), 1e-10), Contains("gradient of positions.weight: the run has none\n"));
+  CHECK_THAT(differences(alone(6), run, 1e-10), Contains("gradient of positions.weight: the reference has none\n"));
+}
+
+TEST_CASE("ranks whose copies differ are found") {
+  const auto run = testing::train(wrong(2, "odd_rank = 1\n"));
+  CHECK(run.disagreements.at("weight norm.weight") > 0.5);
+  CHECK_THAT(differences(run, alone(6), 1e-10), Contains("weight norm.weight: ranks hold copies that are "));
+}
+
+TEST_CASE("a plugin by its file, found by its name, and two that claim the same override point") {
+  const std::string owner = CAPSTAN_BINARY_DIR "/tests/run_fixtures/strategy/owner.so";
+  CHECK(differences(testing::train(
+                        {.world = 2, .config = "[strategy.owner]\nenabled = true\n", .steps = 3, .plugins = {owner}}),
+                    alone(3), 1e-10) == "");
+  const auto both =
+      error_of({.config = "[strategy.owner]\nenabled = true\n[strategy.fsdp]\nenabled = true\n", .plugins = {owner}});
+  CHECK_THAT(both, Contains("both claim parameter storage") && Contains("'owner'") && Contains("'fsdp'"));
+}
+
+TEST_CASE("a setting that is refused says why") {
+  CHECK_THAT(error_of({.config = "[strategy.wrong]\nfactr = 1\n", .types = wrong(1).types}),
+             Contains("test.toml:3: unknown option strategy.wrong.factr\n    fix: did you mean 'factor'?"));
+  CHECK_THAT(error_of({.overrides = {"train.max_step=3"}}), Contains("unknown option train.max_step"));
+  CHECK_THAT(error_of({.plugins = {"/nowhere/mine.so"}}),
+             Contains("/nowhere/mine.so: the plugin's file does not exist\n    fix: build it, or mend the path"));
+  CHECK_THAT(error_of({.types = {wrong(1).types[0], wrong(1).types[0]}}),
+             Contains("registers more than one type as strategy plugin 'wrong'"));
+}
+
+TEST_CASE("differences by hand: scale of the fused group, NaN, lengths, shapes, exactness") {
+  const auto reference = by_hand();
+  CHECK(differences(by_hand(), reference, 0) == "");
+  auto run = by_hand();
+  run.gradients.at("k").fill_(-1e-17);  // rounding, beside q's 1
+  CHECK(differences(run, reference, 1e-10) == "");
+  CHECK(differences(run, reference, 0) == "gradient of k: apart by 2e-17 where the largest of its group is 1\n");
+  run = by_hand();
+  run.gradients.at("q")[1] = std::numeric_limits<double>::quiet_NaN();
+  run.losses[1] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(differences(run, reference, 1e-10),
+             Contains("gradient of q: some elements are not finite") && Contains("loss of step 1: nan, not 2"));
+  run = by_hand();
+  run.losses.pop_back();
+  CHECK(differences(run, reference, 1e-10) == "loss: 1 step, the reference has 2\n");
+  run = by_hand();
+  run.gradients["q"] = at::full({3}, 1.0, at::kDouble);
+  CHECK(differences(run, reference, 1e-10) == "gradient of q: has shape [3], not [2]\n");
+  run = by_hand();
+  run.weights["q"] = at::full({2}, 5.1, at::kDouble);
+  CHECK(differences(run, reference, 1e-10) == "");
+  CHECK_THAT(differences(run, reference, 0), Contains("weight q: apart by 0.0"));
+}
