@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_names.h"
-#include "checkpoint/commit_agree.h"
+#include "comm/agree.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -26,9 +26,9 @@ std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
     failure = std::current_exception();
   }
   std::vector<fs::path> out;
-  const auto first =
-      agree(*group, names.dump(), failure, cat("looking for checkpoints in ", folder.string()), "checkpoints found")
-          .front();
+  const auto first = comm::agree(*group, names.dump(), failure, cat("looking for checkpoints in ", folder.string()),
+                                 "checkpoints found")
+                         .front();
   for (const auto& name : nlohmann::json::parse(first)) out.push_back(folder / name.get<std::string>());
   return out;
 }

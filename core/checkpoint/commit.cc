@@ -13,9 +13,9 @@
 #include <ctime>
 
 #include "base/xxh64.h"
-#include "checkpoint/commit_agree.h"
 #include "checkpoint/commit_folder.h"
 #include "checkpoint/durable_file.h"
+#include "comm/agree.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -101,7 +101,7 @@ class Commit {
 
   std::vector<std::string> all(const std::string& mine, const std::exception_ptr& failure, const char* label) {
     try {
-      return agree(group_, mine, failure, doing_, label);
+      return comm::agree(group_, mine, failure, doing_, label);
     } catch (comm::PeerFailed& error) {  // a rank without a heartbeat
       error.add_context(renamed_ ? doing_ : doing_ + ", which is not saved now; what was committed before is whole");
       throw;

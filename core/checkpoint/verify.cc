@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/xxh64.h"
-#include "checkpoint/commit_agree.h"
 #include "checkpoint/dtype.h"
+#include "comm/agree.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -202,7 +202,7 @@ bool verify(const fs::path& path, Depth depth, Diagnostics& faults, comm::Group*
     return mine.is_readable;
   }
   bool is_readable = true;
-  for (const auto& text : exchange_texts(*group, text_of(mine), "checkpoint verification")) {
+  for (const auto& text : comm::exchange_texts(*group, text_of(mine), "checkpoint verification")) {
     const auto theirs = nlohmann::json::parse(text);
     is_readable = is_readable && theirs.at("readable").get<bool>();
     for (const auto& fault : theirs.at("faults")) add_new({fault.at(0), fault.at(1), fault.at(2)});

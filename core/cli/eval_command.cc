@@ -15,6 +15,7 @@
 #include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
+#include "comm/agree.h"
 #include "inference/evaluate.h"
 #include "train/of_job.h"
 #include "train/run_folder.h"
@@ -37,10 +38,9 @@ const data::DataSource& source_of(const session::Job& job, const std::string& sp
 // A run's own folder, or one that is made.
 fs::path result_folder(const session::Job& job, const std::string& run, comm::Communicator& communicator) {
   if (!run.empty()) return run;
-  std::string made;
-  if (communicator.world().rank == 0)
-    made = train::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
-  return communicator.exchange(made).front();
+  return comm::from_first_rank(communicator, "making the folder of the results", [&] {
+    return train::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
+  });
 }
 
 std::string text_of(const inference::Evaluation& loss, const inference::Evaluation& answers, const std::string& split) {

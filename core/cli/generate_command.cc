@@ -13,6 +13,7 @@
 #include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
+#include "comm/agree.h"
 #include "inference/generate.h"
 #include "train/of_job.h"
 
@@ -32,15 +33,15 @@ PromptLine json_prompt(const std::string& line, std::int64_t number) {
 
 // The first rank reads, all ranks know.
 std::vector<PromptLine> shared_prompts(const GenerateArguments& arguments, comm::Communicator& communicator) {
-  auto mine = Json::array();
-  if (communicator.world().rank == 0) {
+  const auto text = comm::from_first_rank(communicator, "reading the prompts", [&] {
     std::vector<PromptLine> lines;
     for (const auto& prompt : arguments.prompts) lines.push_back({prompt, {}});
     if (lines.empty()) lines = read_prompts(std::cin, arguments.json);
-    for (const auto& line : lines) mine.push_back({line.text, line.id});
-  }
+    auto pairs = Json::array();
+    for (const auto& line : lines) pairs.push_back({line.text, line.id});
+    return pairs.dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
   std::vector<PromptLine> all;
-  const auto text = communicator.exchange(mine.dump(-1, ' ', false, Json::error_handler_t::replace)).front();
   for (const auto& pair : Json::parse(text)) all.push_back({pair.at(0), pair.at(1)});
   return all;
 }

@@ -17,6 +17,7 @@
 #include <functional>
 
 #include "cli/run_command.h"
+#include "comm/agree.h"
 #include "config/document.h"
 #include "launch/error_report.h"
 #include "preflight/link_measures.h"
@@ -183,8 +184,9 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
     launch::print_start_table(rank);
     const auto& options = rank.early.preflight;
     const auto name = cat(rank.early.run.name.value_or(fs::path(arguments.config).stem().string()), "-preflight");
-    const auto made = rank.first() ? train::RunFolder::make(rank.early.run.dir, name).string() : "";
-    const fs::path folder = rank.communicator->exchange(made).front();
+    const fs::path folder = comm::from_first_rank(*rank.communicator, "making the report's folder", [&] {
+      return train::RunFolder::make(rank.early.run.dir, name).string();
+    });
     launch::record_start(rank, folder);
     const auto report = measure_all(rank, options, /*everything=*/true, [] {});  // signals end it at once
     return conclude(rank, options, report, /*everything=*/true, folder);

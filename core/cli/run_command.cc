@@ -21,6 +21,7 @@
 #include "cli/preflight_command.h"
 #include "cli/refused.h"
 #include "cli/token_caches.h"
+#include "comm/agree.h"
 #include "config/document.h"
 #include "launch/error_report.h"
 #include "launch/restart.h"
@@ -88,7 +89,7 @@ std::function<void(std::int64_t, std::int64_t)> fill_progress() {
 void print_start(const session::Job& job, const train::RunFolder& folder, const session::Resume& resume) {
   std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
   if (resume.reader) {
-    std::printf("resuming from %s, behind step %lld of %lld\n", resume.reader->path().c_str(),
+    std::printf("resuming from %s, after step %lld of %lld\n", resume.reader->path().c_str(),
                 static_cast<long long>(resume.reader->meta().step), static_cast<long long>(job.samples.plan.steps));
   }
   std::fflush(stdout);
@@ -137,17 +138,15 @@ launch::Command command_of(const launch::RunArguments& arguments) { return {argu
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
 launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
                                   const launch::Rank& rank) {
-  constexpr char refused = '!';  // in front of a fault; no override begins so
-  std::string found;
+  const auto look = [&] {
+    return join(launch::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
+  };
   try {
-    if (rank.first())
-      found = join(launch::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
+    const auto found = comm::from_first_rank(*rank.communicator, "looking for the run that SLURM restarts", look);
+    for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
   } catch (const Error& error) {
-    found = refused + launch::error_text(error);
+    throw ConfigurationRefused(launch::error_text(error));
   }
-  found = rank.communicator->exchange(found).front();
-  if (found.starts_with(refused)) throw ConfigurationRefused(found.substr(1));
-  for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
   return arguments;
 }
 

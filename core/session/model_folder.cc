@@ -11,6 +11,7 @@
 
 #include "assembly/assemble.h"
 #include "checkpoint/hf_export.h"
+#include "comm/agree.h"
 #include "session/adapter_folder.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
@@ -142,18 +143,13 @@ void replace(const fs::path& from, const fs::path& to) {
   if (error) throw Error(cat("cannot move ", from.string(), " to it: ", error.message()), {}, to.string());
 }
 
-// One step of all ranks: they go on when each of them is done, and all throw what any of them threw.
+// One step of all ranks: they continue when each of them is done.
 template <class Step>
 void together(comm::Communicator& communicator, bool mine, const Step& step) {
-  std::string fault;
-  try {
+  comm::agree(communicator, "writing the model's folder", [&] {
     if (mine) step();
-  } catch (const Error& error) {
-    fault = cat("x", error.what());
-  }
-  for (const auto& text : communicator.exchange(fault)) {
-    if (!text.empty()) throw Error(cat("the model's folder was not written: ", text.substr(1)));
-  }
+    return std::string();
+  });
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "assembly/assemble.h"
 #include "checkpoint/checkpoint_names.h"
 #include "checkpoint/checkpoint_place.h"
-#include "checkpoint/commit_agree.h"
+#include "comm/agree.h"
 #include "session/adapter_state.h"
 
 namespace capstan::session {
@@ -36,7 +36,7 @@ bool ask_together(comm::Group* group, const std::string& doing, const std::funct
   } catch (const Error&) {
     failure = std::current_exception();
   }
-  return checkpoint::agree(*group, answer, failure, doing, "place of the checkpoints").front() == "yes";
+  return comm::agree(*group, answer, failure, doing, "place of the checkpoints").front() == "yes";
 }
 
 std::unique_ptr<checkpoint::Reader> open_together(const fs::path& path, comm::Group* group) {
@@ -250,7 +250,7 @@ void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics&
     diagnostics.add(job.config.train.where(job.config.train->max_steps ? &setup::TrainOptions::max_steps
                                                                        : &setup::TrainOptions::epochs),
                     cat("the run has ", job.samples.plan.steps, " steps, and the checkpoint ", reader.path().string(),
-                        " is behind step ", reader.meta().step),
+                        " is after step ", reader.meta().step),
                     "make the run longer, or go on from an earlier checkpoint");
   }
 }

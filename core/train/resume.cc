@@ -4,10 +4,9 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
-#include <exception>
 #include <numeric>
 
-#include "checkpoint/commit_agree.h"
+#include "comm/agree.h"
 
 namespace capstan::train {
 
@@ -39,7 +38,7 @@ void report(const session::Resume& resume) {
   for (const auto& fault : resume.skipped) log::warning(cat("a checkpoint is not valid: ", fault.text()));
   if (resume.reader) {
     const auto text =
-        cat("resuming from ", resume.reader->path().string(), ", behind step ", resume.reader->meta().step);
+        cat("resuming from ", resume.reader->path().string(), ", after step ", resume.reader->meta().step);
     if (resume.skipped.empty()) {
       log::info(text);
     } else {
@@ -53,16 +52,10 @@ void report(const session::Resume& resume) {
 }  // namespace
 
 fs::path shared_run_folder(const setup::Configuration& config, comm::Communicator& communicator) {
-  std::string path;
-  std::exception_ptr failure;
-  try {
+  return comm::from_first_rank(communicator, "making the run's folder", [&] {
     const auto make = config.checkpoint->resume == "auto" ? &RunFolder::reuse : &RunFolder::make;
-    if (communicator.world().rank == 0) path = make(config.run->dir, config.name).string();
-  } catch (const Error&) {
-    failure = std::current_exception();
-  }
-  const auto group = everyone(communicator, "run folder");
-  return checkpoint::agree(*group, path, failure, "making the run's folder", "run folder").front();
+    return make(config.run->dir, config.name).string();
+  });
 }
 
 session::Resume resume_run(const session::Job& job, comm::Communicator& communicator) {
@@ -71,16 +64,11 @@ session::Resume resume_run(const session::Job& job, comm::Communicator& communic
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
   const auto group = everyone(communicator, "checkpoint search");
   auto resume = session::find_resume(job, depth, group.get());
-  std::exception_ptr failure;
-  try {
-    if (communicator.world().rank == 0) {
-      report(resume);
-      for (const auto& path : resume.newer) move_aside(path);
-    }
-  } catch (const Error&) {
-    failure = std::current_exception();
-  }
-  checkpoint::agree(*group, {}, failure, "moving damaged checkpoints aside", "end of the search for checkpoints");
+  comm::from_first_rank(communicator, "moving damaged checkpoints aside", [&] {
+    report(resume);
+    for (const auto& path : resume.newer) move_aside(path);
+    return std::string();
+  });
   return resume;
 }
 

@@ -1,4 +1,5 @@
 #include "train/run_lock.h"
+#include "comm/agree.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -234,8 +235,8 @@ std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::stri
   std::unique_ptr<RunLock> lock;
   if (world.rank == 0) lock = std::make_unique<RunLock>(folder, RunLock::this_process(world.host, job));
   for (;;) {
-    const std::string state = lock && !lock->take() ? "waits" : "";
-    if (communicator.exchange(state).front().empty()) return lock;
+    const auto take = [&] { return std::string(lock->take() ? "taken" : "held by another"); };
+    if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
     agreement.check();
     std::this_thread::sleep_for(between);
   }

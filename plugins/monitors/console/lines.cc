@@ -76,7 +76,7 @@ std::string eval_line(const monitor::EvalEnded& eval) {
 }
 
 std::string checkpoint_line(const monitor::CheckpointSaved& saved) {
-  return cat("Checkpoint behind step ", saved.step, ": ", bytes_text(static_cast<double>(saved.bytes)),
+  return cat("Checkpoint after step ", saved.step, ": ", bytes_text(static_cast<double>(saved.bytes)),
              ", training waited ", significant(saved.stall_s), " s, written in ", significant(saved.write_s), " s (",
              significant(saved.bytes_per_second / 1e9), " GB/s): ", saved.path);
 }

@@ -24,7 +24,7 @@ std::string step_line(const capstan::monitor::StepEnded& step, const capstan::mo
 /// training questions were asked.
 std::string eval_line(const capstan::monitor::EvalEnded& eval);
 
-/// "Checkpoint behind step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): runs/a/checkpoints/…".
+/// "Checkpoint after step 40: 1.50 GiB, training waited 0.03 s, written in 1.2 s (1.34 GB/s): runs/a/checkpoints/…".
 std::string checkpoint_line(const capstan::monitor::CheckpointSaved& saved);
 
 /// Hugging Face's summary at a run's end: {'train_runtime': 125.2999, 'train_samples_per_second': 11.971,

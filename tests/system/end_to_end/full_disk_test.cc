@@ -136,5 +136,5 @@ TEST_CASE("checkpoints that an ordinary user may not read end the run in words, 
   const auto again = work.run({"run", file, "-n", "3"});
   INFO(again.all());
   CHECK(again.code == 0);
-  CHECK_THAT(again.out, Contains("behind step 8 of 8"));
+  CHECK_THAT(again.out, Contains("after step 8 of 8"));
 }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds limit(120);
 
-// Three ranks of a sharded run with dropout that saves every second step; rank 1 hangs behind step 5 where the probe is
+// Three ranks of a sharded run with dropout that saves every second step; rank 1 hangs after step 5 where the probe is
 // on.
 std::string config(const std::string& more = {}) {
   return small_config(
@@ -65,7 +65,7 @@ Series series(const fs::path& run) {
 
 fs::path step_folder(const fs::path& run, int step) { return run / "checkpoints" / cat("step-0000000", step); }
 
-// A run that was killed while rank 1 hung: checkpoints behind steps 2 and 4.
+// A run that was killed while rank 1 hung: checkpoints after steps 2 and 4.
 void run_and_kill(const Workspace& work, const std::string& file) {
   Program program(work.folder(), {"run", file, "-n", "3", "run.deterministic=true"});
   REQUIRE(wait_for_file(step_folder(work.folder() / "runs/small", 4) / "manifest.json"));
@@ -105,7 +105,7 @@ TEST_CASE("a run that was killed goes on by itself and ends as one that was not"
   REQUIRE(resumed.code == 0);
   const auto run = work.folder() / "runs/small";
   CHECK_THAT(resumed.out, Contains(cat("resuming from ", fs::path("runs/small/checkpoints/step-00000004").string())) ||
-                              Contains(cat("resuming from ", step_folder(run, 4).string(), ", behind step 4 of 8")));
+                              Contains(cat("resuming from ", step_folder(run, 4).string(), ", after step 4 of 8")));
   CHECK(resumed.err.empty());
   CHECK_FALSE(fs::exists(work.folder() / "runs/small-2"));
   CHECK(series(run) == series(work.folder() / "runs/straight"));
@@ -124,7 +124,7 @@ TEST_CASE("a run that was killed goes on by itself and ends as one that was not"
   CHECK(saves[0].at("bytes").get<double>() > 0);
   CHECK(saves[0].at("stall_s").get<double>() > 0);
   CHECK(theirs.at("checkpoints").at("saves") == 4);
-  CHECK_THAT(straight.out, Contains("Checkpoint behind step 2: ") && Contains("training waited"));
+  CHECK_THAT(straight.out, Contains("Checkpoint after step 2: ") && Contains("training waited"));
   CHECK(fs::exists(step_folder(run, 8)));
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("a damaged checkpoint is passed over, loudly, and kept aside") {
   INFO(resumed.all());
   REQUIRE(resumed.code == 0);
   CHECK_THAT(resumed.err, Contains("a checkpoint is not valid: ") && Contains("step-00000004") &&
-                              Contains("falling back: resuming from ") && Contains("behind step 2") &&
+                              Contains("falling back: resuming from ") && Contains("after step 2") &&
                               Contains("moved to ") && Contains("damaged-step-00000004"));
   CHECK(fs::exists(run / "checkpoints/damaged-step-00000004/manifest.json"));
   CHECK(series(run) == series(work.folder() / "runs/straight"));
@@ -258,7 +258,7 @@ TEST_CASE("what a run cannot go on from is refused before it starts, all faults 
                  Contains("seed is 4, but 3 in the checkpoint") && Contains("go on with the model that was saved"));
   CHECK_THAT(check({"model.num_layers=3"}), Contains("it has no record 'h.2."));
   CHECK_THAT(check({"train.max_steps=3"}), Contains("the run has 3 steps, and the checkpoint ") &&
-                                               Contains("is behind step 4") && Contains("make the run longer"));
+                                               Contains("is after step 4") && Contains("make the run longer"));
   CHECK_THAT(check({"checkpoint.resume=runs/small/weights"}),
              Contains("it holds weights without the optimizer's state"));
   CHECK_THAT(check({"checkpoint.resume=runs/none"}), Contains("runs/none"));
@@ -288,7 +288,7 @@ TEST_CASE(
     CHECK(checked.code == 0);
   }
   CHECK_THAT(asked("run", "runs/small/checkpoints/latest").out,
-             Contains("runs/small/checkpoints/step-00000008, behind step 8 of 8\n"));
+             Contains("runs/small/checkpoints/step-00000008, after step 8 of 8\n"));
 
   for (const auto& [wrong, words] : std::vector<std::pair<std::string, std::string>>{
            {"Auto", "did you mean 'auto'? write auto to go on in this run's own folder, or name a run's folder"},

@@ -137,7 +137,7 @@ void check_saved_before(const Workspace& work, const std::string& file, const st
   const auto resumed = work.run(words);
   INFO(resumed.all());
   REQUIRE(resumed.code == 0);
-  CHECK_THAT(resumed.out, Contains("resuming from ") && Contains("behind step 2 of 6"));
+  CHECK_THAT(resumed.out, Contains("resuming from ") && Contains("after step 2 of 6"));
   const auto straight = work.run({"run", file, "-n", "3", "run.deterministic=true", "run.name=straight",
                                   "train.max_steps=6", "comm.silence_s=60"});
   REQUIRE(straight.code == 0);

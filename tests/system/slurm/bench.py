@@ -43,7 +43,7 @@ mode = "full_shard"
 {more}
 '''
 
-# A run that a test meets at work, however slow the machine: it waits behind step 8 until the test lets it go on, and then
+# A run that a test meets at work, however slow the machine: it waits after step 8 until the test lets it go on, and then
 # takes a tenth of a second a step, so that what the test has done meanwhile reaches it. It saves often: little is lost.
 HELD = '''
 [monitor.probe]
@@ -93,7 +93,7 @@ class Bench:
         return file
 
     def held(self):
-        """A configuration whose run waits behind step 8 for go_on()."""
+        """A configuration whose run waits after step 8 for go_on()."""
         return self.config(HELD.format(probe=self.build / 'tests/run_fixtures/monitor/probe.so', until=self.folder / 'go-on'))
 
     def go_on(self):

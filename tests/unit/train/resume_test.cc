@@ -99,7 +99,7 @@ TEST_CASE("resume is bit-equal behind any step, the first and the last too") {
                         .steps = steps};
   const auto straight = train(setting);
   for (const std::int64_t k : {1, 2, 5, 6}) {
-    INFO("behind step " << k);
+    INFO("after step " << k);
     CHECK(differences(train_resumed(setting, k, setting), straight, 0) == "");
   }
 }
@@ -230,7 +230,7 @@ Setting with(const std::string& name, int world, const char* more = "") {
 TEST_CASE("parameters and optimizer state that ranks keep for themselves are saved once a rank") {
   const auto setting = with("apart", 3);
   const auto straight = train(setting);
-  // Behind step 3 ranks are apart; behind step 4 they have just met.
+  // After step 3 ranks are apart; after step 4 they have just met.
   for (const std::int64_t k : {3, 4}) {
     auto resumed = train_resumed(setting, k, setting);
     // Gradients are each rank's own: of which one it is told is chance.
@@ -257,7 +257,7 @@ TEST_CASE("what the run cannot go on from is refused in words, all faults at onc
   auto shorter = setting;
   shorter.steps = 2;
   CHECK_THROWS_WITH(train_resumed(setting, saved_behind, shorter),
-                    Contains("the run has 2 steps") && Contains("is behind step 3") && Contains("make the run longer"));
+                    Contains("the run has 2 steps") && Contains("is after step 3") && Contains("make the run longer"));
 }
 
 TEST_CASE("frozen parameters are saved or left out, and come from where they came") {

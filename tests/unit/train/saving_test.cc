@@ -105,7 +105,7 @@ TEST_CASE("a run goes on in its own folder, and ends there if it had ended") {
   fs::remove_all(first.folder / "checkpoints/step-00000006");
   const auto again = run_loop("own", {"checkpoint.every_steps=2", "checkpoint.resume=auto", "run.deterministic=true"});
   CHECK(again.folder == first.folder);
-  CHECK_THAT(again.log, Contains("resuming from ") && Contains("step-00000004, behind step 4"));
+  CHECK_THAT(again.log, Contains("resuming from ") && Contains("step-00000004, after step 4"));
   CHECK(again.summary.at("last_loss") == first.summary.at("last_loss"));
   CHECK(again.summary.at("samples") == first.summary.at("samples"));
   const auto ended = run_loop("own", {"checkpoint.every_steps=2", "checkpoint.resume=auto", "run.deterministic=true"});

@@ -47,7 +47,7 @@ TEST_CASE("a run goes on from a checkpoint bit by bit, also where ranks are apar
                                  .types = {testing::linked(*capstan_plugin())}};
   const auto straight = testing::train(setting);
   for (const std::int64_t behind : {6, 8}) {
-    INFO("behind step " << behind);
+    INFO("after step " << behind);
     auto resumed = testing::train_resumed(setting, behind, setting);
     // Gradients are each rank's own: of which one it is told is chance.
     resumed.disagreements.clear();

@@ -1,4 +1,4 @@
-#include "checkpoint/commit_agree.h"
+#include "comm/agree.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
-namespace capstan::checkpoint {
+namespace capstan::comm {
 namespace {
 
 using Json = nlohmann::json;
@@ -50,9 +51,28 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// The texts of all ranks, or the failure of those that have one.
+std::vector<std::string> results_of(const std::vector<std::string>& reports, const std::vector<int>& ranks,
+                                    const std::string& doing) {
+  std::vector<std::string> texts;
+  std::vector<std::string> failed;
+  Json first;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    auto report = Json::parse(reports[i]);
+    if (report.contains("text")) {
+      texts.push_back(report.at("text"));
+      continue;
+    }
+    failed.push_back(std::to_string(ranks[i]));
+    if (failed.size() == 1) first = std::move(report);
+  }
+  if (!failed.empty()) throw_failure(first, failed, doing);
+  return texts;
+}
+
 }  // namespace
 
-std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label) {
+std::vector<std::string> exchange_texts(Group& group, const std::string& mine, std::string_view label) {
   const auto ranks = static_cast<std::int64_t>(group.size());
   auto length = at::empty({1}, at::TensorOptions(at::kLong));
   *length.data_ptr<std::int64_t>() = static_cast<std::int64_t>(mine.size());
@@ -72,22 +92,29 @@ std::vector<std::string> exchange_texts(comm::Group& group, const std::string& m
   return out;
 }
 
-std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
+std::vector<std::string> agree(Group& group, const std::string& mine, const std::exception_ptr& failure,
                                const std::string& doing, std::string_view label) {
-  std::vector<std::string> texts;
-  std::vector<std::string> failed;
-  Json first;
-  for (const auto& text : exchange_texts(group, dump(report_of(mine, failure)), label)) {
-    auto report = Json::parse(text);
-    if (report.contains("text")) {
-      texts.push_back(report.at("text"));
-      continue;
-    }
-    failed.push_back(std::to_string(group.ranks()[texts.size() + failed.size()]));
-    if (failed.size() == 1) first = std::move(report);
-  }
-  if (!failed.empty()) throw_failure(first, failed, doing);
-  return texts;
+  return results_of(exchange_texts(group, dump(report_of(mine, failure)), label), group.ranks(), doing);
 }
 
-}  // namespace capstan::checkpoint
+std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
+                               const std::function<std::string()>& work) {
+  std::string mine;
+  std::exception_ptr failure;
+  try {
+    mine = work();
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return results_of(communicator.exchange(dump(report_of(mine, failure))), ranks, doing);
+}
+
+std::string from_first_rank(Communicator& communicator, const std::string& doing,
+                            const std::function<std::string()>& work) {
+  const bool first = communicator.world().rank == 0;
+  return agree(communicator, doing, [&] { return first ? work() : std::string(); }).front();
+}
+
+}  // namespace capstan::comm

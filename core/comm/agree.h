@@ -1,14 +1,16 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
 #include <capstan/comm/group.h>
 
 #include <exception>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace checkpoint {
+namespace comm {
 
 /// Every rank's text, by its place in the group (on CPU). A collective.
 std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);
@@ -19,5 +21,14 @@ std::vector<std::string> exchange_texts(comm::Group& group, const std::string& m
 std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
                                const std::string& doing, std::string_view label);
 
-}  // namespace checkpoint
+/// Runs `work` on this rank, and returns all ranks' results by rank; throws on all of them as above where it throws on
+/// any. Collective over the world. `doing`: "making the run's folder".
+std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
+                               const std::function<std::string()>& work);
+
+/// The same where the first rank alone works, and all get its result.
+std::string from_first_rank(Communicator& communicator, const std::string& doing,
+                            const std::function<std::string()>& work);
+
+}  // namespace comm
 CAPSTAN_END_NAMESPACE
