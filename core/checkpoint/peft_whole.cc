@@ -13,7 +13,7 @@ using layout::FileTensor;
 
 constexpr std::string_view prefix = "base_model.model.";
 
-std::vector<std::string> names_of(const FileTensor& tensor) {
+std::vector<std::string> names_in(const FileTensor& tensor) {
   return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
 }
 
@@ -35,7 +35,7 @@ std::map<std::string, Module> modules_of(const PeftContents& contents, const lay
   for (const auto* record : contents.trained) trained.insert(record->name);
   std::map<std::string, Module> modules;
   for (const auto& [record, tensor] : files.tensors) {
-    for (const auto& name : names_of(tensor)) {
+    for (const auto& name : names_in(tensor)) {
       auto& module = modules[module_of(files, name)];
       const auto is_new = [&](const auto& list) { return std::find(list.begin(), list.end(), name) == list.end(); };
       if (is_new(module.tensors)) module.tensors.push_back(name);

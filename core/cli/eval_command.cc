@@ -17,8 +17,8 @@
 #include "cli/run_command.h"
 #include "comm/agree.h"
 #include "inference/evaluate.h"
+#include "record/run_folder.h"
 #include "train/of_job.h"
-#include "train/run_folder.h"
 
 namespace capstan::cli {
 namespace {
@@ -39,7 +39,7 @@ const data::DataSource& source_of(const session::Job& job, const std::string& sp
 fs::path result_folder(const session::Job& job, const std::string& run, comm::Communicator& communicator) {
   if (!run.empty()) return run;
   return comm::from_first_rank(communicator, "making the folder of the results", [&] {
-    return train::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
+    return record::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
   });
 }
 
@@ -73,7 +73,7 @@ int evaluate(const session::Job& job, session::Session& session, const EvalArgum
   const auto answers = evaluator.answers(source, arguments.samples);
   const auto folder = result_folder(job, run, *session.communicator);
   if (session.communicator->world().rank == 0) {
-    if (run.empty()) train::RunFolder(folder, 0).write_config(job.tables());
+    if (run.empty()) record::RunFolder(folder, 0).write_config(job.tables());
     write(folder, arguments.split, loss, answers);
     std::printf("%sresults: %s\n", text_of(loss, answers, arguments.split).c_str(), folder.c_str());
     std::fflush(stdout);

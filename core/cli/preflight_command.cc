@@ -23,7 +23,7 @@
 #include "preflight/link_measures.h"
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
-#include "train/run_folder.h"
+#include "record/run_folder.h"
 
 namespace capstan::cli {
 namespace {
@@ -185,7 +185,7 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
     const auto& options = rank.early.preflight;
     const auto name = cat(rank.early.run.name.value_or(fs::path(arguments.config).stem().string()), "-preflight");
     const fs::path folder = comm::from_first_rank(*rank.communicator, "making the report's folder", [&] {
-      return train::RunFolder::make(rank.early.run.dir, name).string();
+      return record::RunFolder::make(rank.early.run.dir, name).string();
     });
     launch::record_start(rank, folder);
     const auto report = measure_all(rank, options, /*everything=*/true, [] {});  // signals end it at once

@@ -28,11 +28,11 @@
 #include "launch/start.h"
 #include "launch/stopping.h"
 #include "plugin/host.h"
+#include "record/run_lock.h"
 #include "session/session.h"
 #include "setup/unsaved.h"
-#include "train/loop.h"
+#include "train/of_job.h"
 #include "train/resume.h"
-#include "train/run_lock.h"
 
 namespace capstan::cli {
 namespace {
@@ -86,7 +86,7 @@ std::function<void(std::int64_t, std::int64_t)> fill_progress() {
   };
 }
 
-void print_start(const session::Job& job, const train::RunFolder& folder, const session::Resume& resume) {
+void print_start(const session::Job& job, const record::RunFolder& folder, const session::Resume& resume) {
   std::printf("%s%srun folder: %s\n", job.model_summary().c_str(), job.ranks_summary().c_str(), folder.path().c_str());
   if (resume.reader) {
     std::printf("resuming from %s, after step %lld of %lld\n", resume.reader->path().c_str(),
@@ -125,10 +125,10 @@ train::SaveSetting save_setting(const launch::Environment& env, const session::R
 
 // What a rank holds while it trains. Kept outside of train_rank so that a failure can leave it as it is.
 struct RankState {
-  std::unique_ptr<train::RunLock> lock;
+  std::unique_ptr<record::RunLock> lock;
   std::optional<plugin::Host> host;
   std::optional<session::Job> job;
-  std::optional<train::RunFolder> folder;
+  std::optional<record::RunFolder> folder;
   session::Resume resume;
   std::optional<session::Session> session;
 };
@@ -177,7 +177,7 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   phase = "while loading the model";
   const auto& job = *state.job;
   const auto folder = train::shared_run_folder(job.config, communicator);
-  state.lock = train::hold_run_folder(folder, start_of_job(env), communicator, agreement);
+  state.lock = record::hold_run_folder(folder, start_of_job(env), communicator, agreement);
   state.folder.emplace(folder, world.rank);
   log::configure(state.folder->log_file(), log::Level::warning, world.rank);
   state.folder->write_config(job.tables());
@@ -223,8 +223,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
     const auto& job = *state.job;
     if (rank.first()) print_start(job, *state.folder, state.resume);
-    train::Loop loop(job, *state.session, *state.folder, ::isatty(STDOUT_FILENO) == 1, stop,
-                     save_setting(env, state.resume));
+    train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), ::isatty(STDOUT_FILENO) == 1),
+                     *state.folder, stop, save_setting(env, state.resume));
     const auto ended = loop.run();
     if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     const bool lost = has_lost_results(rank, state);

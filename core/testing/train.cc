@@ -16,8 +16,8 @@
 #include "plugin/host.h"
 #include "session/session.h"
 #include "testing/tiny.h"
+#include "train/checkpoint_manager.h"
 #include "train/of_job.h"
-#include "train/saving.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -178,11 +178,11 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
   for (std::int64_t s = stretch.begin; s < end; ++s) {
     const auto input = feed.draw(s);
     const auto targets = sum_targets(job, session, input);
-    const auto numbers =
-        step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps)).numbers;
+    const auto lr = train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
+    const auto metrics = step.run(input, targets, lr).numbers.read();
     if (job.topology.rank != 0) continue;  // they are the same on all ranks
-    run.norms.push_back(std::sqrt(numbers[0].item<double>()));
-    run.losses.push_back(numbers[1].item<double>() / static_cast<double>(std::max<std::int64_t>(1, targets)));
+    run.norms.push_back(metrics.grad_norm);
+    run.losses.push_back(metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, targets)));
   }
   if (!stretch.to.empty()) {
     save(saved, *session.world_host, step.updates(), stretch);

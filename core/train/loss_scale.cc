@@ -26,11 +26,11 @@ void LossScale::follow(const at::Tensor& finite, const at::Tensor& overflow) {
   good_steps_.copy_(good.masked_fill(enough, 0.0));
 }
 
-LossScale::State LossScale::take() const {
+LossScale::State LossScale::save() const {
   return {scale_.item<double>(), good_steps_.to(at::kLong).item<std::int64_t>()};
 }
 
-void LossScale::give(const State& state) {
+void LossScale::restore(const State& state) {
   scale_.fill_(std::max(state.scale, rule_.min));
   good_steps_.fill_(state.good_steps);
 }

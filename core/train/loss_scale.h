@@ -32,8 +32,8 @@ class LossScale {
     double scale = 1;
     std::int64_t good_steps = 0;
   };
-  State take() const;
-  void give(const State& state);
+  State save() const;
+  void restore(const State& state);
 
  private:
   setup::LossScaling rule_;

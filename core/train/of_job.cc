@@ -28,6 +28,50 @@ inference::GeneratorSetting generator_setting(const session::Job& job) {
            topology.speaks_for_coordinate()}};
 }
 
+inference::FeedSource feed_source(const session::Job& job) {
+  const auto& facts = job.plugins.model_facts;
+  return {job.samples,
+          job.topology.batch,
+          job.topology.data_coordinate(),
+          {facts.vocab_size, facts.max_positions},
+          job.config.train->pad_to_multiple,
+          job.plugins.data_options->packing};
+}
+
+StepSetting step_setting(const session::Job& job) {
+  const auto& config = job.config;
+  return {*config.optimizer,
+          setup::loss_scaling_of(*config.train).value(),
+          job.topology.batch.accumulation,
+          job.samples.plan.steps,
+          seed_of(job),
+          job.topology.speaks_for_coordinate()};
+}
+
+StepParts step_parts(session::Session& session) {
+  return {loaded_model(session), *session.rule, session.steps, *session.state, *session.groups};
+}
+
+monitor::RunStarted started_of(const session::Job& job, const session::Session& session) {
+  const auto& world = session.communicator->world();
+  const auto& batch = job.topology.batch;
+  monitor::RunStarted started;
+  started.name = job.config.name;
+  started.rank = world.rank;
+  started.world_size = world.size;
+  started.data_parallel_size = static_cast<int>(batch.data_parallel_size);
+  started.backend = session.communicator->backend(session.device);
+  started.device = job.config.device;
+  started.parameters = session.engine->parameters();
+  started.trainable_parameters = session.engine->trainable_parameters();
+  started.steps = job.samples.plan.steps;
+  started.steps_per_epoch = job.samples.plan.steps_per_epoch;
+  started.global_batch = batch.global_batch;
+  started.micro_batch = batch.micro_batch;
+  started.accumulation = batch.accumulation;
+  return started;
+}
+
 // What the learning rate follows from, besides the step.
 std::string schedule_text(const session::Job& job) {
   const auto& options = *job.config.optimizer;
@@ -42,15 +86,7 @@ std::string schedule_text(const session::Job& job) {
 
 }  // namespace
 
-inference::Feed feed_of(const session::Job& job) {
-  const auto& facts = job.plugins.model_facts;
-  return inference::Feed({job.samples,
-                          job.topology.batch,
-                          job.topology.data_coordinate(),
-                          {facts.vocab_size, facts.max_positions},
-                          job.config.train->pad_to_multiple,
-                          job.plugins.data_options->packing});
-}
+inference::Feed feed_of(const session::Job& job) { return inference::Feed(feed_source(job)); }
 
 inference::Generator generator_of(const session::Job& job, session::Session& session) {
   return {generator_setting(job), forward_of(session)};
@@ -68,21 +104,19 @@ LoadedModel loaded_model(session::Session& session) {
           {session.local_axes, *session.world_device, *session.norm_group, session.divisor_group.get()}};
 }
 
-Step step_of(const session::Job& job, session::Session& session) {
-  const auto& config = job.config;
-  return {{*config.optimizer, setup::loss_scaling_of(*config.train).value(), job.topology.batch.accumulation,
-           job.samples.plan.steps, seed_of(job), job.topology.speaks_for_coordinate()},
-          {loaded_model(session), *session.rule, session.steps, *session.state, *session.groups}};
-}
+Step step_of(const session::Job& job, session::Session& session) { return {step_setting(job), step_parts(session)}; }
 
-SavedRun saved_run(const session::Job& job, session::Session& session) {
+SavedRun saved_run(const session::Job& job, session::Session& session, std::filesystem::path folder) {
   const auto rank = job.topology.rank;
   const bool whole = assembly::settled_save(job.config, job.plugins, *job.model) != "trainable";
   const auto boxes = [&session, rank](session::Saves what) {
     return session::saved_boxes(session, *session.rule, rank, what);
   };
   SavedRun run;
+  run.folder = std::move(folder);
   run.options = *job.config.checkpoint;
+  run.saves_weights = job.config.run->save_weights;
+  for (const auto& footprint : job.prediction.footprints) run.bytes_of_rank += static_cast<double>(footprint.bytes);
   run.plan = job.samples.plan;
   run.rank = rank;
   run.pinned = job.topology.policy.pin_memory;
@@ -101,8 +135,26 @@ SavedRun saved_run(const session::Job& job, session::Session& session) {
   return run;
 }
 
-NonFiniteSetting nonfinite_setting(const session::Job& job, std::filesystem::path folder) {
-  return {job.config.train->on_nonfinite, job.config.train->precision, seed_of(job), std::move(folder)};
+LoopParts loop_parts(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
+                     bool output_is_terminal) {
+  const auto& train = *job.config.train;
+  auto started = started_of(job, session);
+  started.folder = folder.string();
+  started.output_is_terminal = output_is_terminal;
+  return {{job.samples.plan,
+           *job.config.optimizer,
+           feed_source(job),
+           step_setting(job),
+           step_parts(session),
+           {train.on_nonfinite, train.precision, seed_of(job), folder},
+           *session.communicator,
+           session.world_host},
+          {job.samples, generator_setting(job), forward_of(session), train.eval_every, train.generate_samples,
+           train.generate_train_samples},
+          saved_run(job, session, folder),
+          {job.plugins, job.samples.tokenizer, train, session.units},
+          std::move(started),
+          job.plugins.monitors};
 }
 
 }  // namespace capstan::train

@@ -3,8 +3,8 @@
 
 #include "inference/evaluate.h"
 #include "session/session.h"
-#include "train/nonfinite.h"
-#include "train/saving.h"
+#include "train/checkpoint_manager.h"
+#include "train/loop.h"
 #include "train/step.h"
 
 /// What each part of training takes of a job and its session, which both must outlive it.
@@ -16,8 +16,11 @@ inference::Generator generator_of(const session::Job& job, session::Session& ses
 inference::Evaluator evaluator_of(const session::Job& job, session::Session& session, const inference::Feed& feed);
 LoadedModel loaded_model(session::Session& session);
 Step step_of(const session::Job& job, session::Session& session);
-SavedRun saved_run(const session::Job& job, session::Session& session);
-NonFiniteSetting nonfinite_setting(const session::Job& job, std::filesystem::path folder);
+/// `folder`: the run's.
+SavedRun saved_run(const session::Job& job, session::Session& session, std::filesystem::path folder = {});
+/// A run in this folder. `output_is_terminal`: what monitors are told of standard output.
+LoopParts loop_parts(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
+                     bool output_is_terminal);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "record/run_folder.h"
 #include "session/resume.h"
-#include "train/run_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {

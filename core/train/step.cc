@@ -38,18 +38,10 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   }
   result.norms = parts_.model.engine.squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
-  auto sums = at::stack({loss_sum, auxiliary_sum / static_cast<double>(setting_.accumulation)});
-  if (expert_tokens.defined()) sums = at::cat({sums, expert_tokens});
-  if (!setting_.speaks) sums = at::zeros_like(sums);
-  result.numbers = at::cat({result.norms.sum().view({1}), sums});
-  constexpr const char* label = "all-reduce gradient norm and loss";
-  if (parts_.model.sums.local_axes.empty()) {
-    parts_.model.sums.world.all_reduce(result.numbers, comm::ReduceOp::sum, label);
-  } else {
-    parts_.model.sums.norm.all_reduce(result.numbers.narrow(0, 0, 1), comm::ReduceOp::sum, label);
-    parts_.model.sums.world.all_reduce(result.numbers.narrow(0, 1, sums.numel()), comm::ReduceOp::sum, label);
-  }
-  if (updates_.loss_scale().on()) result.numbers[0].div_(updates_.loss_scale().value().square());
+  const auto auxiliary = auxiliary_sum / static_cast<double>(setting_.accumulation);
+  result.numbers = StepNumbers({result.norms.sum(), loss_sum, auxiliary, expert_tokens}, setting_.speaks);
+  result.numbers.sum(parts_.model.sums);
+  if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;
 }
 
@@ -65,15 +57,13 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   auto result = gradients(input, target_tokens);
   if (before_update_) before_update_();
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
-  const auto update = updates_.next(lr, result.numbers);
+  const auto update = updates_.next(lr, result.numbers.norm_and_loss());
   if (parts_.hooks.empty()) {
     parts_.model.engine.update(parts_.rule, update);
   } else {
     parts_.model.engine.update(parts_.rule, update, [&] { after_step(input, update); });
   }
-  const auto& n = result.numbers;
-  result.numbers =
-      at::cat({n.narrow(0, 0, 2), at::stack({scale, update.skip.to(at::kDouble)}), n.narrow(0, 2, n.numel() - 2)});
+  result.numbers.set_update(scale, update.skip);
   return result;
 }
 

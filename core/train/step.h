@@ -10,7 +10,7 @@
 #include "assembly/mesh_groups.h"
 #include "inference/feed.h"
 #include "session/session.h"
-#include "train/loaded_model.h"
+#include "train/step_metrics.h"
 #include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -18,11 +18,7 @@ namespace train {
 
 /// What a step leaves on the device: read when it is needed, so that the host need not wait.
 struct StepResult {
-  /// [3] float64: squared gradient norm without the loss scale, loss sum, auxiliary loss (mean over micro-steps); all
-  /// over all ranks. Behind an update [5]: norm, loss sum, the loss scale, 1 where a number was not finite so that
-  /// nothing was updated, else 0, and the auxiliary loss. Of a model with experts, what each computed over all ranks
-  /// follows [layers · experts] (tokens, no padding).
-  at::Tensor numbers;
+  StepNumbers numbers;
   bool has_auxiliary = false;      ///< the model has an auxiliary loss
   std::int64_t expert_layers = 0;  ///< layers of experts
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled

@@ -29,22 +29,22 @@ strategy::Update Updates::next(double lr, const at::Tensor& numbers) {
   return update;
 }
 
-std::string Updates::take() const {
+std::string Updates::save() const {
   nlohmann::ordered_json json{{"updates", static_cast<std::int64_t>(count_.item<float>())}};
   if (loss_scale_.dynamic()) {
-    const auto state = loss_scale_.take();
+    const auto state = loss_scale_.save();
     json["loss_scale"] = {{"scale", state.scale}, {"good_steps", state.good_steps}};
   }
   return json.dump();
 }
 
-void Updates::give(const std::string& json) {
+void Updates::restore(const std::string& json) {
   try {
     const auto state = nlohmann::json::parse(json);
     const auto updates = state.at("updates").get<std::int64_t>();
     if (loss_scale_.dynamic() && state.contains("loss_scale")) {
       const auto& scale = state.at("loss_scale");
-      loss_scale_.give({scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
+      loss_scale_.restore({scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
     }
     count_.fill_(updates);
   } catch (const nlohmann::json::exception& error) {

@@ -24,9 +24,9 @@ class Updates {
   strategy::Update next(double lr, const at::Tensor& numbers);
 
   /// The named section of a checkpoint, as JSON. Waits for the device.
-  std::string take() const;
+  std::string save() const;
   /// Takes it back; a dynamic loss scale where both runs have one. Throws Error when it is no such text.
-  void give(const std::string& json);
+  void restore(const std::string& json);
 
  private:
   double clip_;

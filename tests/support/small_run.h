@@ -102,8 +102,9 @@ inline void run_rank(const session::Job& job, comm::Communicator& communicator, 
     const auto result =
         step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps));
     if (job.topology.rank != 0) continue;
-    run.norms.push_back(std::sqrt(result.numbers[0].item<double>()));
-    run.losses.push_back(result.numbers[1].item<double>() / static_cast<double>(targets));
+    const auto metrics = result.numbers.read();
+    run.norms.push_back(metrics.grad_norm);
+    run.losses.push_back(metrics.loss_sum / static_cast<double>(targets));
   }
   const std::lock_guard lock(mutex);
   merge_boxes(run.weights, session.engine->stored_boxes());

@@ -146,7 +146,7 @@ at::Tensor train(const session::Job& job, comm::Communicator& communicator, cons
     }
     const auto result =
         step.run(input, input.target_tokens, train::learning_rate(*job.config.optimizer, s, ids.size(0)));
-    losses.push_back(result.numbers[1].item<double>() / static_cast<double>(input.target_tokens));
+    losses.push_back(result.numbers.read().loss_sum / static_cast<double>(input.target_tokens));
   }
   return at::tensor(losses, at::kDouble);
 }

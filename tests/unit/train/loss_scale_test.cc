@@ -64,16 +64,16 @@ struct Rank {
 struct Trace {
   Boxes before;
   struct Step {
-    double squared_norm, loss, scale, skipped;
+    double grad_norm, loss, scale, skipped;
     std::string state;
     Boxes boxes;
   };
   std::vector<Step> steps;
 
   void take_step(Rank& rank) {
-    const auto numbers = rank.step.run(rank.input, rank.targets, 0.01).numbers;
-    const auto* values = numbers.const_data_ptr<double>();
-    steps.push_back({values[0], values[1], values[2], values[3], rank.step.updates().take(), rank.boxes()});
+    const auto got = rank.step.run(rank.input, rank.targets, 0.01).numbers.read();
+    steps.push_back({got.grad_norm, got.loss_sum, got.loss_scale, got.skipped ? 1.0 : 0.0, rank.step.updates().save(),
+                     rank.boxes()});
   }
 };
 
@@ -156,7 +156,7 @@ TEST_CASE("a scale that overflows skips the step on every rank and halves; then 
     CHECK(reference.state == "{\"updates\":1}");
     CHECK(reference.scale == 1);
     CHECK(reference.skipped == 0);
-    CHECK(steps.back().squared_norm == reference.squared_norm);
+    CHECK(steps.back().grad_norm == reference.grad_norm);
     CHECK(steps.back().loss == reference.loss);
     check_bit_equal(steps.back().boxes, reference.boxes);
   }
@@ -202,7 +202,7 @@ TEST_CASE("the dynamic scale: halved down to its minimum, doubled after the wind
     seen.push_back(scale());
   }
   CHECK(seen == std::vector<double>{4, 2, 2, 2, 2, 2, 4, 4, 2, 2});
-  CHECK(updates.take() == "{\"updates\":5,\"loss_scale\":{\"scale\":2.0,\"good_steps\":1}}");
+  CHECK(updates.save() == "{\"updates\":5,\"loss_scale\":{\"scale\":2.0,\"good_steps\":1}}");
 }
 
 TEST_CASE("gradients are divided by clip factor and scale together; no float32 means no update") {
@@ -217,7 +217,7 @@ TEST_CASE("gradients are divided by clip factor and scale together; no float32 m
   CHECK(update.skip.item<float>() == 0);
   const auto too_much = updates.next(0.1, numbers(1e20, 1));  // a norm of 1e10 at 1e30: beyond 3.4e38
   CHECK(too_much.skip.item<float>() == 1);
-  CHECK(updates.take() == "{\"updates\":1}");  // a fixed scale is no state
+  CHECK(updates.save() == "{\"updates\":1}");  // a fixed scale is no state
 }
 
 TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is the same") {
@@ -225,28 +225,28 @@ TEST_CASE("the state that a checkpoint keeps is taken back, and what follows is 
   const auto rule = dynamic(64, 1, 3);
   train::Updates first(options, rule, cpu);
   for (int i = 0; i < 5; ++i) first.next(0.1, numbers(1, 1));
-  const auto state = first.take();
+  const auto state = first.save();
   CHECK(state == "{\"updates\":5,\"loss_scale\":{\"scale\":128.0,\"good_steps\":2}}");
   train::Updates second(options, rule, cpu);
-  second.give(state);
-  CHECK(second.take() == state);
+  second.restore(state);
+  CHECK(second.save() == state);
   first.next(0.1, numbers(1, 1));
   const auto update = second.next(0.1, numbers(1, 1));
   CHECK(update.count.item<float>() == 6);
-  CHECK(second.take() == first.take());
-  CHECK(second.take() == "{\"updates\":6,\"loss_scale\":{\"scale\":256.0,\"good_steps\":0}}");
+  CHECK(second.save() == first.save());
+  CHECK(second.save() == "{\"updates\":6,\"loss_scale\":{\"scale\":256.0,\"good_steps\":0}}");
   SECTION("a run without a dynamic scale takes the count alone, and the other way round") {
     train::Updates plain(options, {}, cpu);
-    plain.give(state);
-    CHECK(plain.take() == "{\"updates\":5}");
+    plain.restore(state);
+    CHECK(plain.save() == "{\"updates\":5}");
     train::Updates again(options, rule, cpu);
-    again.give(plain.take());
-    CHECK(again.take() == "{\"updates\":5,\"loss_scale\":{\"scale\":64.0,\"good_steps\":0}}");
+    again.restore(plain.save());
+    CHECK(again.save() == "{\"updates\":5,\"loss_scale\":{\"scale\":64.0,\"good_steps\":0}}");
   }
   SECTION("what is no such state changes nothing") {
     const auto wrong = GENERATE(as<std::string>(), "", "{}", "{\"updates\":2,\"loss_scale\":{\"scale\":\"x\"}}");
-    CHECK_THROWS_WITH(second.give(wrong),
+    CHECK_THROWS_WITH(second.restore(wrong),
                       Contains("the state of the updates cannot be read: ") && Contains("use another checkpoint"));
-    CHECK(second.take() == first.take());
+    CHECK(second.save() == first.save());
   }
 }

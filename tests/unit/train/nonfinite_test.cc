@@ -37,7 +37,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
   const auto file = testing::small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
   overrides.insert(overrides.begin(), "train.precision=fp32");
   Outcome outcome;
-  outcome.folder = train::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
+  outcome.folder = record::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
   const auto log_file = outcome.folder / "test.log";
   log::configure(log_file.string(), log::Level::error, 0);
   const inference::Stop stop;
@@ -46,9 +46,9 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
     const auto job = testing::prepare_small(file, overrides, 2, rank);
     auto session = session::materialise(job, communicator);
     prepare(session, rank);
-    train::RunFolder folder(outcome.folder, rank);
+    record::RunFolder folder(outcome.folder, rank);
     outcome.inputs[static_cast<std::size_t>(rank)] = train::feed_of(job).draw(input_of_step);
-    train::Loop loop(job, session, folder, false, stop);
+    train::Loop loop(train::loop_parts(job, session, folder.path(), false), folder, stop);
     try {
       const auto ended = loop.run();
       if (rank == 0) outcome.ended = ended;

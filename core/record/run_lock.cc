@@ -1,4 +1,4 @@
-#include "train/run_lock.h"
+#include "record/run_lock.h"
 #include "comm/agree.h"
 
 #include <capstan/base/error.h>
@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace capstan::train {
+namespace capstan::record {
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,4 +242,4 @@ std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::stri
   }
 }
 
-}  // namespace capstan::train
+}  // namespace capstan::record

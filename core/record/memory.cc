@@ -1,4 +1,4 @@
-#include "train/memory.h"
+#include "record/memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <capstan/base/text.h>
@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-namespace capstan::train {
+namespace capstan::record {
 namespace {
 
 std::int64_t device_peak(c10::Device device) {
@@ -40,4 +40,4 @@ std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicato
   return all;
 }
 
-}  // namespace capstan::train
+}  // namespace capstan::record

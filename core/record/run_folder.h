@@ -13,43 +13,43 @@
 
 #include "config/to_toml.h"
 #include "inference/evaluate.h"
+#include "record/memory.h"
+#include "record/save_totals.h"
+#include "record/statistics.h"
 #include "shard/engine.h"
-#include "train/memory.h"
-#include "train/saving.h"
-#include "train/statistics.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace record {
 
 /// What a run leaves for people and programs: config.toml, metrics.jsonl, summary.json, a log per rank, weights/.
 /// Only rank 0 writes the shared files. What a full disk has no room for is kept in memory and written when it has;
 /// finish() says what it never had room for.
-class RunFolder {
+class RunFolder : public monitor::Monitor {
  public:
   /// `path` exists. Opens metrics.jsonl for rank 0.
   RunFolder(std::filesystem::path path, int rank);
   /// Chooses and makes a folder for a run of this name: <dir>/<name>, or <name>-2, -3, … when there is one. Throws
   /// Error that names the folder when it can't be made.
   static std::filesystem::path make(const std::string& dir, const std::string& name);
-  /// The same, but <dir>/<name> itself, whether it is there or not: for runs that go on in their own folder.
+  /// The same, but <dir>/<name> itself, whether it is there or not: for runs that resume in their own folder.
   static std::filesystem::path reuse(const std::string& dir, const std::string& name);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log_file() const;
   void write_config(const std::vector<config::ResolvedTable>& tables) const;
-  /// The run goes on behind so many steps, which it has read from a checkpoint: what metrics.jsonl has of later ones is
+  /// The run resumes after so many steps, which it has read from a checkpoint: what metrics.jsonl has of later ones is
   /// dropped, and a last line that a crash cut off.
-  void go_on_behind(std::int64_t steps_done);
+  void resume_after(std::int64_t steps_done);
   /// The run starts from its beginning: a metrics.jsonl of an earlier start steps aside, to metrics-1.jsonl or so.
-  void begin_anew();
-  void step(const monitor::StepEnded& step);
-  void evaluation(const monitor::EvalEnded& evaluation);
-  void checkpoint(const monitor::CheckpointSaved& saved);
+  void start_over();
+  monitor::Values step_ended(const monitor::StepEnded& step) override;
+  void eval_ended(const monitor::EvalEnded& evaluation) override;
+  void checkpoint_saved(const monitor::CheckpointSaved& saved) override;
   /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
   void predictions(const std::string& split, const std::vector<inference::Answer>& answers);
   void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
-               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates, const Saving& saving,
-               const std::vector<inference::Answer>& answers);
+               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
+               const std::optional<CheckpointSummary>& checkpoints, const std::vector<inference::Answer>& answers);
   /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
   /// nothing.
   std::string finish(std::chrono::milliseconds patience);
@@ -63,5 +63,5 @@ class RunFolder {
   std::map<std::filesystem::path, std::string> unwritten_;  ///< reports for which there was no room yet
 };
 
-}  // namespace train
+}  // namespace record
 CAPSTAN_END_NAMESPACE

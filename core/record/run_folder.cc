@@ -1,4 +1,4 @@
-#include "train/run_folder.h"
+#include "record/run_folder.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-namespace capstan::train {
+namespace capstan::record {
 
 using Json = nlohmann::ordered_json;
 
@@ -78,7 +78,7 @@ std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string
               "set run.dir to a folder that you may write to", path.string());
 }
 
-void RunFolder::go_on_behind(std::int64_t steps_done) {
+void RunFolder::resume_after(std::int64_t steps_done) {
   if (rank_ != 0) return;
   metrics_.close();
   const auto file = path_ / "metrics.jsonl";
@@ -91,7 +91,7 @@ void RunFolder::go_on_behind(std::int64_t steps_done) {
   open_metrics();
 }
 
-void RunFolder::begin_anew() {
+void RunFolder::start_over() {
   const auto file = path_ / "metrics.jsonl";
   if (rank_ != 0 || std::filesystem::file_size(file) == 0) return;
   metrics_.close();
@@ -110,8 +110,8 @@ void RunFolder::write_config(const std::vector<config::ResolvedTable>& tables) c
   if (rank_ == 0) write_file(path_ / "config.toml", config::to_toml(tables));
 }
 
-void RunFolder::step(const monitor::StepEnded& step) {
-  if (rank_ != 0) return;
+monitor::Values RunFolder::step_ended(const monitor::StepEnded& step) {
+  if (rank_ != 0) return {};
   Json json{{"step", step.step},
             {"epoch", step.epoch},
             {"loss", step.loss},
@@ -127,13 +127,14 @@ void RunFolder::step(const monitor::StepEnded& step) {
   if (step.auxiliary_loss) json["auxiliary_loss"] = *step.auxiliary_loss;
   for (const auto& [name, value] : step.values) json[name] = value;
   metrics_.add(json.dump());
+  return {};
 }
 
-void RunFolder::evaluation(const monitor::EvalEnded& evaluation) {
+void RunFolder::eval_ended(const monitor::EvalEnded& evaluation) {
   if (rank_ == 0) metrics_.add(evaluation_json(evaluation).dump());
 }
 
-void RunFolder::checkpoint(const monitor::CheckpointSaved& saved) {
+void RunFolder::checkpoint_saved(const monitor::CheckpointSaved& saved) {
   if (rank_ != 0) return;
   const Json json{{"step", saved.step},       {"checkpoint", saved.path}, {"bytes", saved.bytes},
                   {"stall_s", saved.stall_s}, {"write_s", saved.write_s}, {"bytes_per_second", saved.bytes_per_second}};
@@ -179,7 +180,8 @@ std::string RunFolder::finish(std::chrono::milliseconds patience) {
 
 void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                         const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-                        const Saving& saving, const std::vector<inference::Answer>& answers) {
+                        const std::optional<CheckpointSummary>& checkpoints,
+                        const std::vector<inference::Answer>& answers) {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -213,7 +215,7 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
                            {"send_s", host_updates.send_s / each},
                            {"wait_s", host_updates.wait_s / each}};
   }
-  if (saving.on()) json["checkpoints"] = checkpoints_json(saving.totals(), saving.best());
+  if (checkpoints) json["checkpoints"] = checkpoints_json(checkpoints->totals, checkpoints->best);
   for (const auto& evaluation : statistics.evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {
     json["answers"].push_back(
@@ -222,4 +224,4 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
   report("summary.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace capstan::train
+}  // namespace capstan::record

@@ -7,7 +7,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace record {
 
 /// The most memory that a rank held at once, bytes.
 struct PeakMemory {
@@ -32,5 +32,5 @@ class MemoryWatch {
 /// Each rank's peaks, by rank. Collective over the world.
 std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicator& communicator);
 
-}  // namespace train
+}  // namespace record
 CAPSTAN_END_NAMESPACE

@@ -7,10 +7,10 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace record {
 
-/// What a run counts from its first step on, whatever the number of times that it was stopped and went on.
-struct Statistics {
+/// What a run counts from its first step on, whatever the number of times that it was stopped and resumed.
+struct Statistics : monitor::Monitor {
   double first_loss = 0;
   double last_loss = 0;
   double loss_total = 0;  ///< of steps with a finite loss
@@ -22,14 +22,17 @@ struct Statistics {
   int skipped_in_a_row = 0;    ///< the last steps that were not finite
   std::vector<monitor::EvalEnded> evaluations;
 
-  void add(const monitor::StepEnded& step);
+  monitor::Values step_ended(const monitor::StepEnded& step) override;
+  void eval_ended(const monitor::EvalEnded& evaluation) override { evaluations.push_back(evaluation); }
+  /// The evaluation after so many steps; null: there is none.
+  const monitor::EvalEnded* evaluation_after(std::int64_t steps_done) const;
   double mean_loss() const { return finite_losses > 0 ? loss_total / static_cast<double>(finite_losses) : 0.0; }
 
   /// The section "run" of a checkpoint, as JSON; numbers come back bit for bit.
-  std::string take() const;
+  std::string save() const;
   /// Throws Error when it is no such text.
-  static Statistics give(const std::string& json);
+  static Statistics restore(const std::string& json);
 };
 
-}  // namespace train
+}  // namespace record
 CAPSTAN_END_NAMESPACE

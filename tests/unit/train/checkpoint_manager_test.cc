@@ -1,5 +1,5 @@
 // When a run saves, what it saves, and what it says of it; in-process ranks.
-#include "train/saving.h"
+#include "train/checkpoint_manager.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
@@ -47,12 +47,12 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
-    train::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
+    record::RunFolder folder(train::shared_run_folder(job.config, communicator), rank);
     const auto resume = train::resume_run(job, communicator);
     auto session = session::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
     setting.resume = &resume;
-    train::Loop loop(job, session, folder, false, stop, setting);
+    train::Loop loop(train::loop_parts(job, session, folder.path(), false), folder, stop, setting);
     loop.run();
     if (rank == 0) outcome.folder = folder.path();
   });
@@ -143,7 +143,7 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
 }
 
 TEST_CASE("a run's statistics come back bit for bit") {
-  train::Statistics statistics;
+  record::Statistics statistics;
   monitor::StepEnded step;
   step.loss = 0.1;
   step.samples = 3;
@@ -159,7 +159,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   evaluation.loss = 0.7;
   evaluation.scores = {{"f1", 0.3}};
   statistics.evaluations.push_back(evaluation);
-  const auto back = train::Statistics::give(statistics.take());
+  const auto back = record::Statistics::restore(statistics.save());
   CHECK(back.first_loss == 0.1);
   CHECK(std::isnan(back.last_loss));
   CHECK(back.mean_loss() == 0.1);
@@ -169,7 +169,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   REQUIRE(back.evaluations.size() == 1);
   CHECK(back.evaluations[0].loss == 0.7);
   CHECK(back.evaluations[0].scores == evaluation.scores);
-  CHECK_THROWS_WITH(train::Statistics::give("{}"), Contains("the run's statistics cannot be read"));
+  CHECK_THROWS_WITH(record::Statistics::restore("{}"), Contains("the run's statistics cannot be read"));
 }
 
 TEST_CASE("metrics.jsonl goes on behind a step: later lines go, and one that a crash cut off") {
@@ -180,11 +180,11 @@ TEST_CASE("metrics.jsonl goes on behind a step: later lines go, and one that a c
       "{\"step\":2,\"checkpoint\":\"a\"}\n";
   write_file(folder / "metrics.jsonl",
              kept + "{\"step\":2,\"loss\":1.0}\n{\"step\":3,\"split\":\"eval\"}\n{\"step\":3,\"lo");
-  train::RunFolder run(folder, 0);
-  run.go_on_behind(2);
+  record::RunFolder run(folder, 0);
+  run.resume_after(2);
   monitor::StepEnded step;
   step.step = 2;
-  run.step(step);
+  run.step_ended(step);
   const auto text = read_file(folder / "metrics.jsonl");
   CHECK(text.starts_with(kept + "{\"step\":2,\"epoch\""));
   CHECK(split(trim(text), '\n').size() == 5);
@@ -195,9 +195,9 @@ TEST_CASE("a run that starts from its beginning keeps what an earlier start told
   fs::create_directories(folder);
   write_file(folder / "metrics.jsonl", "{\"step\":0,\"loss\":1.0}\n");
   write_file(folder / "metrics-1.jsonl", "the first\n");
-  train::RunFolder run(folder, 0);
-  run.begin_anew();
-  run.begin_anew();  // of nothing there is nothing to keep
+  record::RunFolder run(folder, 0);
+  run.start_over();
+  run.start_over();  // of nothing there is nothing to keep
   CHECK(read_file(folder / "metrics-1.jsonl") == "the first\n");
   CHECK(read_file(folder / "metrics-2.jsonl") == "{\"step\":0,\"loss\":1.0}\n");
   CHECK(read_file(folder / "metrics.jsonl").empty());
@@ -230,10 +230,10 @@ TEST_CASE("checkpoints of a run that have vanished are not a run without any") {
 TEST_CASE("metrics and reports for which a disk has no room follow when it has, or are said to be missing") {
   const auto folder = fs::path(testing::small_config()).parent_path() / "full";
   fs::create_directories(folder);
-  train::RunFolder run(folder, 0);
+  record::RunFolder run(folder, 0);
   monitor::StepEnded step;
   const auto lines = [&] { return split(trim(read_file(folder / "metrics.jsonl")), '\n'); };
-  run.step(step);
+  run.step_ended(step);
   const auto line = static_cast<rlim_t>(read_file(folder / "metrics.jsonl").size());
   {
     const test::FileLimit limit(line + line / 2);
@@ -260,6 +260,6 @@ TEST_CASE("a lack of host memory for the copy is known before anything is alloca
 
 TEST_CASE("a run folder that cannot be made is named") {
   const auto file = testing::small_config();
-  CHECK_THROWS_WITH(train::RunFolder::reuse(file, "a"),
+  CHECK_THROWS_WITH(record::RunFolder::reuse(file, "a"),
                     Contains("cannot make a folder for the run") && Contains(file + "/a"));
 }

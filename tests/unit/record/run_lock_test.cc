@@ -1,5 +1,5 @@
 // Who may write to a run's folder, and who is taken for gone.
-#include "train/run_lock.h"
+#include "record/run_lock.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -14,8 +14,8 @@
 using namespace capstan;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
-using train::LockHolder;
-using train::RunLock;
+using record::LockHolder;
+using record::RunLock;
 
 namespace {
 

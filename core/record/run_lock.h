@@ -15,7 +15,7 @@
 #include "inference/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace train {
+namespace record {
 
 /// A process that writes to a run's folder, as the file there names it.
 struct LockHolder {
@@ -84,5 +84,5 @@ class RunLock {
 std::unique_ptr<RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
                                          comm::Communicator& communicator, const inference::StopAgreement& agreement);
 
-}  // namespace train
+}  // namespace record
 CAPSTAN_END_NAMESPACE

@@ -1,13 +1,14 @@
-#include "train/statistics.h"
+#include "record/statistics.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace capstan::train {
+namespace capstan::record {
 
 using Json = nlohmann::ordered_json;
 
@@ -42,7 +43,7 @@ monitor::EvalEnded eval_of(const Json& json) {
 
 }  // namespace
 
-void Statistics::add(const monitor::StepEnded& step) {
+monitor::Values Statistics::step_ended(const monitor::StepEnded& step) {
   train_runtime_s += step.step_time_s;
   samples += step.samples;
   tokens += step.tokens;
@@ -52,9 +53,16 @@ void Statistics::add(const monitor::StepEnded& step) {
   }
   if (step.step == 0) first_loss = step.loss;
   last_loss = step.loss;
+  return {};
 }
 
-std::string Statistics::take() const {
+const monitor::EvalEnded* Statistics::evaluation_after(std::int64_t steps_done) const {
+  const auto found = std::find_if(evaluations.begin(), evaluations.end(),
+                                  [&](const auto& evaluation) { return evaluation.step == steps_done; });
+  return found == evaluations.end() ? nullptr : &*found;
+}
+
+std::string Statistics::save() const {
   Json json{{"first_loss", first_loss},
             {"last_loss", last_loss},
             {"loss_total", loss_total},
@@ -69,7 +77,7 @@ std::string Statistics::take() const {
   return json.dump();
 }
 
-Statistics Statistics::give(const std::string& text) {
+Statistics Statistics::restore(const std::string& text) {
   try {
     const auto json = Json::parse(text);
     Statistics statistics;
@@ -89,4 +97,4 @@ Statistics Statistics::give(const std::string& text) {
   }
 }
 
-}  // namespace capstan::train
+}  // namespace capstan::record

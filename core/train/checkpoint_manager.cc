@@ -1,4 +1,4 @@
-#include "train/saving.h"
+#include "train/checkpoint_manager.h"
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
@@ -79,17 +79,17 @@ checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done) {
 }
 
 std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
-                                               const Statistics& statistics, std::int64_t steps_done) {
+                                               const record::Statistics& statistics, std::int64_t steps_done) {
   auto sections = run.sections;
-  sections["updates"] = updates.take();
+  sections["updates"] = updates.save();
   sections["cursor"] = run.cursor(steps_done);
-  sections["run"] = statistics.take();
+  sections["run"] = statistics.save();
   return sections;
 }
 
-Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
+record::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
   auto words = run.restore(reader);
-  updates.give(reader.section("updates"));
+  updates.restore(reader.section("updates"));
   auto changes = schedule_changes(reader.section(schedule_section), run.sections.at(schedule_section));
   if (!changes.empty())
     words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
@@ -100,35 +100,36 @@ Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates&
   for (const auto& text : words) {
     if (run.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
   }
-  return Statistics::give(reader.section("run"));
+  return record::Statistics::restore(reader.section("run"));
 }
 
-Saving::Saving(SavedRun run, const Updates& updates, comm::Communicator& communicator, const fs::path& run_folder,
-               const SaveSetting& setting)
-    : run_(std::move(run)), updates_(updates), folder_(session::checkpoint_folder(run_folder)) {
+CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm::Communicator& communicator,
+                                     record::Observers& observers, const SaveSetting& setting)
+    : run_(std::move(run)), updates_(updates), observers_(observers), attempt_(setting.attempt) {
   if (!run_.options.saves()) return;
-  writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder_, setting), everyone(communicator));
+  const auto folder = session::checkpoint_folder(run_.folder);
+  writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder, setting), everyone(communicator));
   if (run_.options.asynchronous) writer_->reserve(run_.boxes());
   if (!setting.resume || !setting.resume->reader) return;
   const auto& reader = *setting.resume->reader;
   // In the run's own folder this step is saved already.
-  if (reader.path().parent_path() != folder_) return;
+  if (reader.path().parent_path() != folder) return;
   last_step_ = reader.meta().step;
   if (!run_.options.keep_best || !reader.has_section(best_section)) return;
   const auto best = Json::parse(reader.section(best_section));
-  best_ = Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
-  best_->path = checkpoint::step_folder(folder_, best_->step).string();
+  best_ = record::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
+  best_->path = checkpoint::step_folder(folder, best_->step).string();
 }
 
-bool Saving::clock_asks() const {
+bool CheckpointManager::clock_asks() const {
   const auto minutes = run_.options.every_minutes;
   if (!on() || minutes == 0) return false;
   return std::chrono::duration<double, std::ratio<60>>(Clock::now() - last_time_).count() >= minutes;
 }
 
-bool Saving::due(const Boundary& boundary) const {
+bool CheckpointManager::due(const Boundary& boundary) const {
   const auto& options = run_.options;
-  // The clock asked for the step behind a save before that save was made.
+  // The clock asked for the step after a save before that save was made.
   if (boundary.clock && boundary.steps_done > last_step_ + 1) return true;
   if (options.every_eval && boundary.evaluation) return true;
   if (options.every_steps > 0 && boundary.steps_done % options.every_steps == 0) return true;
@@ -136,23 +137,32 @@ bool Saving::due(const Boundary& boundary) const {
 }
 
 // Is this evaluation better than all before? It is the best from now on, since it will be saved.
-bool Saving::judge(const Boundary& boundary) {
+bool CheckpointManager::judge(const Boundary& boundary) {
   const auto& options = run_.options;
   if (!options.keep_best || !boundary.evaluation) return false;
   const auto value = metric(options, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
   const bool better = !best_ || (options.mode == "min" ? value < best_->value : value > best_->value);
-  if (better) best_ = Best{boundary.steps_done, value, checkpoint::step_folder(folder_, boundary.steps_done).string()};
+  if (better)
+    best_ =
+        record::Best{boundary.steps_done, value,
+                     checkpoint::step_folder(session::checkpoint_folder(run_.folder), boundary.steps_done).string()};
   return better;
 }
 
-bool Saving::wants(const Boundary& boundary) {
+bool CheckpointManager::wants(const Boundary& boundary) {
   if (!on()) return false;
   const bool best = judge(boundary);
   return best || due(boundary);
 }
 
-std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, const Statistics& statistics) {
+double CheckpointManager::needs_s() const {
+  constexpr double unmeasured_bytes_per_s = 2e8;  // of a rank on a file system that many others write to
+  if (writer_ && writer_->last_duration_s() > 0) return 1.5 * writer_->last_duration_s();
+  return on() || run_.saves_weights ? run_.bytes_of_rank / unmeasured_bytes_per_s : 0;
+}
+
+void CheckpointManager::save(const Boundary& boundary, const record::Statistics& statistics) {
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(run_, steps_done);
@@ -161,23 +171,32 @@ std::optional<monitor::CheckpointSaved> Saving::save(const Boundary& boundary, c
   meta.metrics = metrics_of(boundary.evaluation);
   const auto boxes = run_.boxes();
   const std::chrono::duration<double> prepared = Clock::now() - begin;
-  auto before = count(writer_->start(std::move(meta), boxes));
+  publish(writer_->start(std::move(meta), boxes));
   prepared_s_ = prepared.count();
   last_step_ = steps_done;
   last_time_ = Clock::now();
-  return before;
+  if (!run_.options.asynchronous) wait();
 }
 
-void Saving::before_update() {
+std::optional<record::CheckpointSummary> CheckpointManager::summary() const {
+  if (!on()) return {};
+  return record::CheckpointSummary{totals_, best_};
+}
+
+void CheckpointManager::before_update() {
   if (on()) writer_->before_update();
 }
 
-std::optional<monitor::CheckpointSaved> Saving::poll() { return on() ? count(writer_->poll()) : std::nullopt; }
+void CheckpointManager::poll() {
+  if (on()) publish(writer_->poll());
+}
 
-std::optional<monitor::CheckpointSaved> Saving::wait() { return on() ? count(writer_->wait()) : std::nullopt; }
+void CheckpointManager::wait() {
+  if (on()) publish(writer_->wait());
+}
 
-std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkpoint::Saved>& saved) {
-  if (!saved) return std::nullopt;
+void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
+  if (!saved) return;
   monitor::CheckpointSaved event;
   event.step = saved->step;
   event.path = saved->path.string();
@@ -191,12 +210,13 @@ std::optional<monitor::CheckpointSaved> Saving::count(const std::optional<checkp
   totals_.most_stall_s = std::max(totals_.most_stall_s, event.stall_s);
   totals_.write_s += event.write_s;
   totals_.last = event.path;
-  return event;
+  observers_.checkpoint_saved(event);
 }
 
-void save_weights(const SavedRun& run, const fs::path& folder, comm::Group& world, std::int64_t steps_done,
-                  const std::string& attempt) {
-  checkpoint::save(folder, world, meta_of(run, steps_done), run.weights(), attempt);
+fs::path CheckpointManager::save_weights(comm::Group& world, std::int64_t steps_done) const {
+  auto folder = run_.folder / "weights";
+  checkpoint::save(folder, world, meta_of(run_, steps_done), run_.weights(), attempt_);
+  return folder;
 }
 
 }  // namespace capstan::train

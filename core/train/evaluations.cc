@@ -1,0 +1,63 @@
+#include "train/evaluations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::train {
+namespace {
+
+constexpr std::size_t shown_of_a_split = 5;
+
+}  // namespace
+
+Evaluations::Evaluations(const EvaluationSetting& setting, const inference::Feed& feed,
+                         inference::StopAgreement agreement, record::Observers& observers, record::RunFolder& folder)
+    : setting_(setting),
+      agreement_(std::move(agreement)),
+      evaluator_(setting.samples, setting.generator, setting.forward, feed),
+      observers_(observers),
+      folder_(folder) {
+  evaluator_.stops_by(agreement_);
+}
+
+bool Evaluations::due(std::int64_t steps_done) const {
+  if (!setting_.samples.eval || steps_done == 0) return false;
+  if (steps_done == setting_.samples.plan.steps) return true;
+  return setting_.every > 0 ? steps_done % setting_.every == 0 : setting_.samples.plan.ends_epoch(steps_done);
+}
+
+monitor::EvalEnded Evaluations::event_of(const inference::Evaluation& result, const std::string& split,
+                                         std::int64_t steps_done) const {
+  monitor::EvalEnded event;
+  event.step = steps_done;
+  event.epoch_progress = setting_.samples.plan.epoch_progress(steps_done);
+  event.split = split;
+  event.samples = result.samples;
+  event.runtime_s = result.runtime_s;
+  event.scores = result.scores;
+  return event;
+}
+
+void Evaluations::run(std::int64_t steps_done) {
+  const auto result = evaluator_.loss(*setting_.samples.eval);
+  auto event = event_of(result, "eval", steps_done);
+  event.loss = result.loss;
+  observers_.eval_ended(event);
+}
+
+void Evaluations::answer_all(std::int64_t steps_done) {
+  answer(setting_.samples.train.get(), "train", setting_.generate_train_samples, steps_done);
+  answer(setting_.samples.eval.get(), "eval", setting_.generate_samples, steps_done);
+}
+
+void Evaluations::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,
+                         std::int64_t steps_done) {
+  if (!source || samples == 0) return;
+  const auto result = evaluator_.answers(*source, samples);
+  folder_.predictions(split, result.answers);
+  const auto shown = std::min(result.answers.size(), shown_of_a_split);
+  answers_.insert(answers_.end(), result.answers.begin(), result.answers.begin() + static_cast<std::ptrdiff_t>(shown));
+  observers_.eval_ended(event_of(result, split, steps_done));
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "inference/evaluate.h"
+#include "record/observers.h"
+#include "record/run_folder.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// When a run evaluates, and what.
+struct EvaluationSetting {
+  const assembly::Samples& samples;  ///< must outlive the run
+  inference::GeneratorSetting generator;
+  inference::Forward forward;
+  std::int64_t every = 0;             ///< steps; 0: at the end of each epoch
+  std::int64_t generate_samples = 0;  ///< questions that are asked at the end; -1: all
+  std::int64_t generate_train_samples = 0;
+};
+
+/// A run's evaluations: after chosen steps the loss, at the end answers too. Collectives over the world; Stopped is
+/// thrown on all ranks when one is asked to stop meanwhile.
+class Evaluations {
+ public:
+  /// All references must outlive it.
+  Evaluations(const EvaluationSetting& setting, const inference::Feed& feed, inference::StopAgreement agreement,
+              record::Observers& observers, record::RunFolder& folder);
+  /// Is one due when so many steps are done?
+  bool due(std::int64_t steps_done) const;
+  /// The loss of the evaluation split, which observers are told.
+  void run(std::int64_t steps_done);
+  /// Answers to both splits' questions, as far as they are asked for.
+  void answer_all(std::int64_t steps_done);
+  /// The first answers of each split.
+  const std::vector<inference::Answer>& shown_answers() const { return answers_; }
+
+ private:
+  void answer(const data::DataSource* source, const std::string& split, std::int64_t samples, std::int64_t steps_done);
+  monitor::EvalEnded event_of(const inference::Evaluation& result, const std::string& split,
+                              std::int64_t steps_done) const;
+
+  EvaluationSetting setting_;
+  inference::StopAgreement agreement_;
+  inference::Evaluator evaluator_;
+  record::Observers& observers_;
+  record::RunFolder& folder_;
+  std::vector<inference::Answer> answers_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,26 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <filesystem>
+#include <string>
+
+#include "session/session.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// What the folders that other libraries load are written from.
+struct FinalModel {
+  const setup::Plugins& plugins;
+  const assembly::ChosenTokenizer& tokenizer;
+  const setup::TrainOptions& train;
+  const std::vector<nn::Unit*>& units;
+};
+
+/// Writes `run`/model for transformers, or for a model with adapters `run`/adapter for peft, from the run's `weights`
+/// folder; returns a line on it, or on why there is none. Collective over the world.
+std::string write_final_model(const FinalModel& model, const std::filesystem::path& weights,
+                              const std::filesystem::path& run, comm::Communicator& communicator);
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,59 @@
+#include "train/step_metrics.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace capstan::train {
+namespace {
+
+// What comes first is one sum of all ranks' numbers; the update's own, zero until then, are the same on all of them.
+enum Slot : std::int64_t { squared_norm, loss_sum, auxiliary, loss_scale, skipped, first_expert };
+
+constexpr const char* label = "all-reduce gradient norm and loss";
+
+}  // namespace
+
+StepNumbers::StepNumbers(const StepSums& mine, bool speaks) {
+  const auto none = at::zeros({2}, mine.loss.options());
+  auto sums = at::stack({mine.loss, mine.auxiliary});
+  auto experts =
+      mine.expert_tokens.defined() ? mine.expert_tokens.to(at::kDouble) : at::empty({0}, mine.loss.options());
+  if (!speaks) {
+    sums.zero_();
+    experts = at::zeros_like(experts);
+  }
+  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, experts});
+}
+
+void StepNumbers::sum(const Sums& ranks) {
+  if (ranks.local_axes.empty()) {
+    ranks.world.all_reduce(numbers_, comm::ReduceOp::sum, label);
+  } else {
+    ranks.norm.all_reduce(numbers_.narrow(0, squared_norm, 1), comm::ReduceOp::sum, label);
+    ranks.world.all_reduce(numbers_.narrow(0, loss_sum, numbers_.numel() - loss_sum), comm::ReduceOp::sum, label);
+  }
+}
+
+void StepNumbers::divide_norm_by(const at::Tensor& loss_scale) { numbers_[squared_norm].div_(loss_scale.square()); }
+
+at::Tensor StepNumbers::norm_and_loss() const { return numbers_.narrow(0, squared_norm, 2); }
+
+void StepNumbers::set_update(const at::Tensor& scale, const at::Tensor& skip) {
+  numbers_[loss_scale].copy_(scale);
+  numbers_[skipped].copy_(skip);
+}
+
+StepMetrics StepNumbers::read(const at::Tensor& host) {
+  const auto* numbers = host.const_data_ptr<double>();
+  return {std::sqrt(numbers[squared_norm]),
+          numbers[loss_sum],
+          numbers[auxiliary],
+          numbers[loss_scale],
+          numbers[skipped] != 0,
+          host.narrow(0, first_expert, host.numel() - first_expert)};
+}
+
+StepMetrics StepNumbers::read() const { return read(numbers_.cpu()); }
+
+}  // namespace capstan::train

@@ -1,0 +1,55 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+
+#include "train/loaded_model.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// What a step gave, over all ranks.
+struct StepMetrics {
+  double grad_norm = 0;       ///< before clipping, without the loss scale
+  double loss_sum = 0;        ///< over the step's target tokens
+  double auxiliary_loss = 0;  ///< mean over micro-steps
+  double loss_scale = 1;
+  bool skipped = false;      ///< a number was not finite, so nothing was updated
+  at::Tensor expert_tokens;  ///< [layers · experts] float64 on the CPU: what each computed; empty: no experts
+};
+
+/// What a rank adds to a step's metrics; 0-dim float64 on the device, but for the last.
+struct StepSums {
+  at::Tensor squared_norm;  ///< of this rank's gradients, times the loss scale's square
+  at::Tensor loss;
+  at::Tensor auxiliary;
+  at::Tensor expert_tokens;  ///< [layers · experts] int64; undefined: no experts
+};
+
+/// A step's metrics on their way from the device: one float64 tensor, so that one all-reduce sums them over the ranks
+/// and one copy brings them to the host, which need not wait. Where each is in it, only this class knows.
+class StepNumbers {
+ public:
+  StepNumbers() = default;
+  /// This rank's. `speaks`: it speaks for its data coordinate; else its norm alone counts.
+  StepNumbers(const StepSums& mine, bool speaks);
+  /// Sums them over the ranks. Collective over the world.
+  void sum(const Sums& ranks);
+  /// The norm becomes that of gradients without this loss scale, a 0-dim float64.
+  void divide_norm_by(const at::Tensor& loss_scale);
+  /// [2]: squared norm and loss sum.
+  at::Tensor norm_and_loss() const;
+  /// What the update did: 0-dim tensors on the device.
+  void set_update(const at::Tensor& loss_scale, const at::Tensor& skip);
+  /// The tensor that is copied to the host.
+  const at::Tensor& tensor() const { return numbers_; }
+  /// Reads a copy in host memory.
+  static StepMetrics read(const at::Tensor& host);
+  /// The same from this one; waits for the device.
+  StepMetrics read() const;
+
+ private:
+  at::Tensor numbers_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,107 @@
+#include "train/step_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "train/expert_load.h"
+#include "train/schedule.h"
+
+namespace capstan::train {
+
+StepPipeline::StepPipeline(const PipelineParts& parts, record::Observers& observers,
+                           std::function<inference::Wishes()> wishes)
+    : plan_(parts.plan),
+      optimizer_(parts.optimizer),
+      feed_(parts.feed),
+      control_(parts.world, parts.communicator, parts.step.speaks),
+      step_(parts.step, parts.parts),
+      nonfinite_(parts.nonfinite, parts.parts.model, step_.updates().loss_scale()),
+      observers_(observers),
+      wishes_(std::move(wishes)) {}
+
+void StepPipeline::begin(std::int64_t first_step) {
+  next_ = feed_.draw(first_step);
+  control_.start(next_, wishes_(), {});
+  last_report_ = Clock::now();
+}
+
+monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& totals, double lr) const {
+  monitor::StepEnded event;
+  event.step = step;
+  event.steps = plan_.steps;
+  event.epoch = plan_.epoch_of(step);
+  event.epoch_progress = plan_.epoch_progress(step + 1);
+  event.lr = lr;
+  event.samples = totals.samples;
+  event.consumed_samples = plan_.consumed(step + 1);
+  event.tokens = totals.real_tokens;
+  event.padded_tokens = totals.padded_tokens;
+  event.target_tokens = totals.target_tokens;
+  event.values = totals.monitors;
+  return event;
+}
+
+bool StepPipeline::take(std::int64_t step) {
+  const auto totals = control_.wait();
+  agreed_ = totals.wishes;
+  if (agreed_.stop || agreed_.time_is_up) return false;
+  const double lr = learning_rate(optimizer_, step, plan_.steps);
+  UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), {}, {}};
+  taken.result = step_.run(taken.input, totals.target_tokens, lr);
+  const auto& numbers = taken.result.numbers.tensor();
+  const auto device = numbers.device();
+  if (device.is_cpu()) {
+    taken.host = numbers;
+  } else {
+    taken.host = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    taken.host.copy_(numbers, /*non_blocking=*/true);
+    taken.arrived = std::make_shared<c10::Event>(device.type());
+    taken.arrived->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  under_way_.push_back(std::move(taken));
+  const std::int64_t following = step + 1;
+  if (following < plan_.steps) next_ = feed_.draw(following);
+  finish(device.is_cpu() ? 0 : 1);
+  if (following < plan_.steps) control_.start(next_, wishes_(), observers_.values());
+  return true;
+}
+
+void StepPipeline::drain() { finish(0); }
+
+// The sums for the next step, which were started before, may not say so.
+void StepPipeline::stop() {
+  if (control_.is_under_way()) (void)control_.wait();
+  agreed_.stop = true;
+}
+
+void StepPipeline::finish(std::size_t leave) {
+  while (under_way_.size() > leave) {
+    report(under_way_.front());
+    under_way_.pop_front();
+  }
+}
+
+void StepPipeline::report(UnderWay& step) {
+  if (step.arrived) step.arrived->synchronize();
+  const auto metrics = StepNumbers::read(step.host);
+  auto& event = step.event;
+  event.grad_norm = metrics.grad_norm;
+  event.loss = metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
+  if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
+  event.skipped = metrics.skipped;
+  if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
+  add_expert_load(event.values, metrics.expert_tokens, step.result.expert_layers);
+  if (event.skipped) {
+    nonfinite_.bad(event, step.result, step.input);
+  } else {
+    nonfinite_.good();
+  }
+  event.step_time_s = seconds_since(last_report_) - paused_s_;
+  last_report_ = Clock::now();
+  paused_s_ = 0;
+  longest_step_s_ = std::max(longest_step_s_, event.step_time_s);
+  observers_.step_ended(event);
+}
+
+}  // namespace capstan::train

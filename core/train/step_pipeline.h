@@ -1,0 +1,87 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "inference/feed.h"
+#include "record/observers.h"
+#include "train/control.h"
+#include "train/nonfinite.h"
+#include "train/step.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// What the steps of a run are made of.
+struct PipelineParts {
+  data::Plan plan;
+  setup::OptimizerOptions optimizer;  ///< for the learning rate
+  inference::FeedSource feed;
+  StepSetting step;
+  StepParts parts;
+  NonFiniteSetting nonfinite;
+  comm::Communicator& communicator;
+  std::shared_ptr<comm::Group> world;  ///< all ranks, in host memory
+};
+
+/// The steps of a run, one after the other. While the device works on one, the next one's samples are drawn and its
+/// host sums are under way; on a GPU a step's metrics are read when the following step is queued, and observers are
+/// told then.
+class StepPipeline {
+ public:
+  /// `wishes`: of this rank, asked once a step. `observers` must outlive it.
+  StepPipeline(const PipelineParts& parts, record::Observers& observers, std::function<inference::Wishes()> wishes);
+  const inference::Feed& feed() const { return feed_; }
+  Step& step() { return step_; }
+  NonFiniteSteps& nonfinite() { return nonfinite_; }
+  /// Before the first step.
+  void begin(std::int64_t first_step);
+  /// Queues a step. False: the ranks agree to stop before it; agreed() says why. Throws Error when a step was not
+  /// finite and train.on_nonfinite says so. Collective over the world.
+  bool take(std::int64_t step);
+  /// Waits until the observers know all steps that were taken.
+  void drain();
+  /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
+  void stop();
+  /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
+  const inference::Wishes& agreed() const { return agreed_; }
+  /// Step times leave out so many seconds before the next report: evaluation, saving.
+  void leave_out(double seconds) { paused_s_ += seconds; }
+  /// 0 before a step is done.
+  double longest_step_s() const { return longest_step_s_; }
+
+ private:
+  // A step whose metrics may still be on their way from the device.
+  struct UnderWay {
+    monitor::StepEnded event;
+    StepResult result;
+    inference::StepInput input;  // a step that fails is run again, and shown
+    at::Tensor host;
+    std::shared_ptr<c10::Event> arrived;
+  };
+  monitor::StepEnded event_of(std::int64_t step, const StepTotals& totals, double lr) const;
+  void finish(std::size_t leave);
+  void report(UnderWay& step);
+
+  using Clock = std::chrono::steady_clock;
+  data::Plan plan_;
+  setup::OptimizerOptions optimizer_;
+  inference::Feed feed_;
+  Control control_;
+  Step step_;
+  NonFiniteSteps nonfinite_;
+  record::Observers& observers_;
+  std::function<inference::Wishes()> wishes_;
+  inference::StepInput next_;
+  std::deque<UnderWay> under_way_;
+  inference::Wishes agreed_;
+  Clock::time_point last_report_ = Clock::now();
+  double paused_s_ = 0;
+  double longest_step_s_ = 0;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE
