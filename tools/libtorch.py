@@ -67,7 +67,7 @@ class Deps:
         pinned.write_text(f'{package}=={version} --hash=sha256:{sha256}\n')
         target = ['--python-version', f'{python[2]}.{python[3:]}', '--platform', 'manylinux_2_28_x86_64'] if python else []
         run(self.pip('download', '--no-deps', '--only-binary=:all:', *target, '--require-hashes', '-r', str(pinned), '-d', str(self.downloads)),
-            f'{package} {version} could not be downloaded; run tools/setup again to go on, or set up pip (pip config) to reach a package index')
+            f'{package} {version} could not be downloaded; run tools/setup again to continue, or set up pip (pip config) to reach a package index')
         pinned.unlink()
         return next(self.downloads.glob(f'{package.replace("-", "_")}-{version}*.whl'))
 

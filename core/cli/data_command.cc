@@ -110,7 +110,7 @@ int data_command(const DataArguments& arguments, const launch::Environment& env,
   const auto size = source->size();
   if (arguments.from >= size) {
     throw Error(
-        cat("--from ", arguments.from, " is behind the last of ", thousands(size), " samples, which count from 0"),
+        cat("--from ", arguments.from, " is after the last of ", thousands(size), " samples, which count from 0"),
         cat("use --from ", size - 1, " or less"));
   }
   std::vector<data::Sample> samples;

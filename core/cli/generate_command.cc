@@ -56,7 +56,7 @@ std::vector<inference::Prompt> tokenized(const std::vector<PromptLine>& lines, c
     const auto number = prompts.size() + 1;
     if (length == 0) {
       throw Error(cat("prompt ", number, " is empty, and this tokenizer puts nothing before a text"),
-                  "write something to go on from");
+                  "write something to continue from");
     }
     if (length > job.plugins.model_facts.max_positions) {
       throw Error(cat("prompt ", number, " has ", thousands(length), " tokens, the model has ",

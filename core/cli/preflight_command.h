@@ -12,8 +12,8 @@ namespace capstan::cli {
 int preflight_command(const launch::RunArguments& arguments, const launch::Environment& env);
 
 /// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
-/// code that the run is to end with, the same on all ranks; 0 to go on. Throws inference::Stopped on all ranks when one
-/// is asked to stop meanwhile. Collective.
+/// code that the run is to end with, the same on all ranks; 0 to continue. Throws inference::Stopped on all ranks when
+/// one is asked to stop meanwhile. Collective.
 int preflight_of_run(const launch::Rank& rank, const std::filesystem::path& folder,
                      const inference::StopAgreement& stop);
 

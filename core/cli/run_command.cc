@@ -135,7 +135,7 @@ struct RankState {
 
 launch::Command command_of(const launch::RunArguments& arguments) { return {arguments.config, arguments.overrides}; }
 
-// The command line of a job that SLURM started again: rank 0 has looked for its run, and all go on with that.
+// The command line of a job that SLURM started again: rank 0 has looked for its run, and all continue with that.
 launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
                                   const launch::Rank& rank) {
   const auto look = [&] {
@@ -267,7 +267,7 @@ int run_rank(const launch::RunArguments& arguments, const launch::Environment& e
       // What waits for a disk is lost with the process.
       const auto missing = state->folder ? state->folder->finish(std::chrono::milliseconds(0)) : std::string();
       if (!missing.empty()) log::error(missing);
-      state->lock.reset();  // all else stays as it is; another process may go on with the run at once
+      state->lock.reset();  // all else stays as it is; another process may continue with the run at once
       throw;
     }
     state.reset();  // before the communicator goes

@@ -42,8 +42,8 @@ void CallLog::end(std::uint64_t ticket, c10::Device device) {
     slot.state = State::free;
     return;
   }
-  if (!slot.behind) slot.behind.emplace(device.type());
-  slot.behind->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  if (!slot.after) slot.after.emplace(device.type());
+  slot.after->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   slot.state = State::queued;
 }
 
@@ -52,7 +52,7 @@ std::vector<Call> CallLog::in_flight() {
   std::vector<Call> calls;
   for (std::uint64_t i = next_ > slots_.size() ? next_ - slots_.size() : 0; i < next_; ++i) {
     Slot& slot = slots_[i % slots_.size()];
-    if (slot.state == State::queued && slot.behind->query()) slot.state = State::free;
+    if (slot.state == State::queued && slot.after->query()) slot.state = State::free;
     if (slot.state != State::free) calls.push_back(slot.call);
   }
   return calls;

@@ -53,7 +53,7 @@ class CallLog {
     State state = State::free;
     std::uint64_t ticket = 0;
     Call call;
-    std::optional<c10::Event> behind;
+    std::optional<c10::Event> after;
   };
   std::shared_ptr<FailureState> failure_;
   mutable std::mutex mutex_;

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "comm/call_log.h"
-#include "comm/lane.h"
 #include "comm/ordered_sum.h"
+#include "comm/side_stream.h"
 
 namespace capstan::comm {
 namespace {
@@ -81,7 +81,7 @@ std::unique_ptr<Pending> deferred(Call call) {
 /// reused as soon as that stream has waited. The destructor waits if wait() was never called (an exception).
 class Queued final : public Pending {
  public:
-  Queued(c10::Device device, Mark done) : device_(device), done_(std::move(done)) {}
+  Queued(c10::Device device, Event done) : device_(device), done_(std::move(done)) {}
   ~Queued() override {
     if (waited_) return;
     try {
@@ -100,7 +100,7 @@ class Queued final : public Pending {
 
  private:
   c10::Device device_;
-  Mark done_;
+  Event done_;
   bool waited_ = false;
 };
 
@@ -247,10 +247,10 @@ std::unique_ptr<Pending> Group::start(const char* operation, std::string_view la
     return std::make_unique<RecordedPending>(std::move(pending), *this, log_,
                                              Call{operation, name_, std::string(label), number, {}});
   }
-  if (!lane_) lane_ = std::make_unique<Lane>(device_, true);
-  Mark done;
+  if (!side_stream_) side_stream_ = std::make_unique<SideStream>(device_, true);
+  Event done;
   {
-    const Lane::Use use(*lane_);
+    const SideStream::Use use(*side_stream_);
     recorded(*log_, operation, *this, label, number, queue);
     done.record(device_);
   }

@@ -262,7 +262,7 @@ std::vector<Line> launcher_flags() {
           {"rdzv_endpoint", "", meeting},
           {"main_process_ip", "", meeting},
           {"main_process_port", "", meeting},
-          {"max_restarts", "", "a run that a scheduler queues again goes on by itself: docs/slurm.md"},
+          {"max_restarts", "", "a run that a scheduler queues again continues by itself: docs/slurm.md"},
           {"mixed_precision", "train.precision", R"("bf16" or "fp16")"},
           {"deepspeed_config", "", "`capstan import-deepspeed FILE` prints the TOML"}};
 }

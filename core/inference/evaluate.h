@@ -37,7 +37,7 @@ class Evaluator {
   /// `samples` and `feed` must outlive it.
   Evaluator(const assembly::Samples& samples, const GeneratorSetting& setting, const Forward& forward,
             const Feed& feed);
-  /// From here on loss() and answers() throw Stopped, on all ranks behind the same batch, when one is asked to stop.
+  /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
   Evaluation loss(const data::DataSource& source);

@@ -35,7 +35,7 @@ struct FeedSource {
   bool packing = false;
 };
 
-/// Draws samples, checks them against the model and puts them side by side, or with data.packing one behind another.
+/// Draws samples, checks them against the model and puts them side by side, or with data.packing one after another.
 /// One thread.
 class Feed {
  public:

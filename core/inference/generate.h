@@ -59,7 +59,7 @@ struct GeneratorSetting {
 class Generator {
  public:
   Generator(GeneratorSetting setting, const Forward& forward) : setting_(std::move(setting)), forward_(forward) {}
-  /// The answers' texts, without the token or text that ends them and what stands behind. A prompt that is empty, or
+  /// The answers' texts, without the token or text that ends them and what stands after. A prompt that is empty, or
   /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
   /// none too.
   std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});

@@ -21,7 +21,7 @@ class Stop {
   /// Async-signal-safe. Signals within `together` of the one before count as one, but for SIGINT, which a person
   /// sends: SLURM sends SIGTERM twice at a time limit, and a launcher may pass on what the rank got itself.
   void ask(int signal) noexcept;
-  /// 0, 1, or 2 when a second request came behind the first: then nothing that takes long is begun any more.
+  /// 0, 1, or 2 when a second request came after the first: then nothing that takes long is begun any more.
   int asks() const noexcept { return asks_.load(); }
   bool asked() const noexcept { return asks() > 0; }
   /// The first signal; 0: none yet.

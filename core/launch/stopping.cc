@@ -139,10 +139,10 @@ Ending end_stopped(const StoppedRun& run, const inference::Stop& stop, comm::Com
                        " ", run.when);
   if (!run.resumable) {
     ending.exit_code = static_cast<int>(ExitCode::interrupted);
-    ending.message += "; a later run starts anew ([checkpoint] every_steps would let it go on)";
+    ending.message += "; a later run starts anew ([checkpoint] every_steps would let it continue)";
   } else if (by_person || run.requeue_exit_code == 0) {
     ending.exit_code = by_person ? static_cast<int>(ExitCode::interrupted) : 0;
-    ending.message += "; checkpoint.resume=auto goes on from its newest checkpoint";
+    ending.message += "; checkpoint.resume=auto continues from its newest checkpoint";
   } else {
     ending.exit_code = run.requeue_exit_code;
     ending.message += cat("; exit code ", run.requeue_exit_code, " asks to be queued again");

@@ -157,7 +157,7 @@ at::Tensor DecoderBlock::add(const at::Tensor& x, const at::Tensor& normed, cons
 
 Hidden DecoderBlock::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
-  const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<Kept>();
+  const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<RecomputeContext>();
   const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
   const auto feed = [this, kept](const at::Tensor& in) {
     return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);

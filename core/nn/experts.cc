@@ -32,13 +32,13 @@ Router::~Router() = default;
 
 at::Tensor Router::probabilities(const at::Tensor& x) const { return at::softmax(gate_.forward(x), -1, wide(x)); }
 
-at::Tensor Router::chosen(const at::Tensor& probability, Kept* kept) const {
+at::Tensor Router::chosen(const at::Tensor& probability, RecomputeContext* kept) const {
   const auto choose = [&] { return std::get<1>(probability.detach().topk(experts_per_token_, -1)); };
   return kept ? kept->once<at::Tensor>(this, choose) : choose();
 }
 
 // The probabilities of the chosen as a sum over a mask: its backward neither scatters nor adds with atomics.
-Routing Router::forward(const at::Tensor& x, Kept* kept) const {
+Routing Router::forward(const at::Tensor& x, RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto experts = chosen(probability, kept);
   auto weights = (probability.unsqueeze(1) * choices(experts, probability)).sum(-1);
@@ -58,7 +58,8 @@ at::Tensor Router::of_own_positions(const at::Tensor& rows, const Batch& batch) 
   return own_positions(rows.view({batch.tokens.size(0), batch.tokens.size(1), -1})).flatten(0, 1);
 }
 
-void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch, Kept* kept) const {
+void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch,
+                      RecomputeContext* kept) const {
   const auto probability = probabilities(x);
   const auto real = real_tokens(batch, probability.options());
   const auto counted = real.defined() ? of_own_positions(real, batch) : at::ones({x.size(0), 1}, probability.options());
@@ -70,7 +71,7 @@ void Router::add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const 
   load[2] = load[2] + counted.sum();
 }
 
-at::Tensor Router::tokens(const Batch& batch, const Kept& kept) const {
+at::Tensor Router::tokens(const Batch& batch, const RecomputeContext& kept) const {
   const at::NoGradGuard no_grad;
   const auto& experts = kept.get<at::Tensor>(this);
   const auto options = experts.options().dtype(at::kDouble);
@@ -141,7 +142,7 @@ at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, s
   return (tokens * experts).repeat_interleave(copies).add(expert).index_select(0, order);
 }
 
-at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Kept* kept) const {
+at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, RecomputeContext* kept) const {
   const auto input = before ? before(x) : x;
   const auto weights = before_weights ? before_weights(routing.weights) : routing.weights;
   const auto copies = routing.experts.size(1);
@@ -168,7 +169,7 @@ Mixture::Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token,
 
 Mixture::~Mixture() = default;
 
-at::Tensor Mixture::forward(const at::Tensor& x, Kept& kept) const {
+at::Tensor Mixture::forward(const at::Tensor& x, RecomputeContext& kept) const {
   const auto all = enter ? enter(x) : x;
   const auto tokens = all.flatten(0, 1);
   const auto mixed = experts_.forward(tokens, router_.forward(tokens, &kept), &kept).view_as(all);
@@ -177,7 +178,8 @@ at::Tensor Mixture::forward(const at::Tensor& x, Kept& kept) const {
 
 // The router computes its probabilities again, outside of the region that may be recomputed and returns one tensor: a
 // small product next to the experts'.
-void Mixture::count(Hidden& hidden, const at::Tensor& x, const Batch& batch, Kept& kept, bool balanced) const {
+void Mixture::count(Hidden& hidden, const at::Tensor& x, const Batch& batch, RecomputeContext& kept,
+                    bool balanced) const {
   if (!batch.training) return;
   hidden.expert_tokens.push_back(router_.tokens(batch, kept));
   if (!balanced) return;

@@ -176,7 +176,7 @@ class Judge {
     for (int rank = 0; rank < size(); ++rank) {
       const double skew = at(rank).clock_s - middle;
       if (std::abs(skew) <= options_.max_skew_s || !told.insert(at(rank).host).second) continue;
-      warn(cat(name(rank), ": the host's clock is ", rounded(std::abs(skew)), " s ", skew > 0 ? "ahead" : "behind"));
+      warn(cat(name(rank), ": the host's clock is ", rounded(std::abs(skew)), " s ", skew > 0 ? "fast" : "slow"));
     }
   }
 

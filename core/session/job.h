@@ -35,7 +35,7 @@ struct Job {
 };
 
 /// Goes through the stages. Faults of any kind are added to `faults`: a stage that they make impossible is left out,
-/// and those that do not need it say what they find. Nothing where there are any. Throws Error where going on would
+/// and those that do not need it say what they find. Nothing where there are any. Throws Error where continuing would
 /// only give misleading faults (a missing or broken file, a plugin that does not load).
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
 

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Asks on every rank. What one of them meets all throw; else they go on with rank 0's answer: another host may see a
+// Asks on every rank. What one of them meets all throw; else they continue with rank 0's answer: another host may see a
 // new file later.
 bool ask_together(comm::Group* group, const std::string& doing, const std::function<bool()>& asks) {
   if (!group) return asks();
@@ -104,8 +104,9 @@ std::string fix_of(const fs::path& path) {
   const auto neighbour = fs::exists(path, none) ? "" : nearest_name(path.filename().string(), beside);
   auto meant = keyword;
   if (meant.empty() && !neighbour.empty()) meant = (path.parent_path() / neighbour).string();
-  return cat(meant.empty() ? "" : cat("did you mean '", meant, "'? "),
-             "write auto to go on in this run's own folder, or name a run's folder, its checkpoints, or one of them");
+  return cat(
+      meant.empty() ? "" : cat("did you mean '", meant, "'? "),
+      "write auto to continue in this run's own folder, or name a run's folder, its checkpoints, or one of them");
 }
 
 Resume newest_named(const Job& job, const fs::path& path, checkpoint::Depth depth, comm::Group* group) {
@@ -164,7 +165,7 @@ std::string names_text(const std::vector<std::string>& names) {
   return join(first) + (names.size() > most ? cat(" and ", names.size() - most, " more") : "");
 }
 
-// The names of records behind "optimizer/<state>/".
+// The names of records after "optimizer/<state>/".
 std::set<std::string> records_with_state(const checkpoint::Reader& reader) {
   const std::string kind = "optimizer/";
   std::set<std::string> names;
@@ -193,7 +194,7 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
       diagnostics.add(where,
                       cat("record '", record->name, "' has shape ", layout::shape_text(reader.shape(tensor)),
                           ", the model's is ", layout::shape_text(record->shape)),
-                      "go on with the model that was saved");
+                      "continue with the model that was saved");
     }
     if (record->trainable && !with_state.contains(record->name)) stateless.push_back(record->name);
   }
@@ -201,7 +202,7 @@ void check_records(const checkpoint::Reader& reader, const std::vector<nn::Unit*
   for (const auto& tensor : reader.tensors("model/")) {
     if (!known.contains(tensor)) foreign.push_back(tensor.substr(std::string("model/").size()));
   }
-  const char* fix = "go on with the model that was saved";
+  const char* fix = "continue with the model that was saved";
   if (!missing.empty()) diagnostics.add(where, cat("it has no record ", names_text(missing)), fix);
   if (!foreign.empty()) {
     diagnostics.add(where, cat("it has the record ", names_text(foreign), ", which the model has not"), fix);
@@ -251,7 +252,7 @@ void check_cursor(const Job& job, const checkpoint::Reader& reader, Diagnostics&
                                                                        : &setup::TrainOptions::epochs),
                     cat("the run has ", job.samples.plan.steps, " steps, and the checkpoint ", reader.path().string(),
                         " is after step ", reader.meta().step),
-                    "make the run longer, or go on from an earlier checkpoint");
+                    "make the run longer, or continue from an earlier checkpoint");
   }
 }
 
@@ -277,7 +278,7 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
   check_records(reader, units, diagnostics);
   if (reader.has_section("cursor")) return check_cursor(job, reader, diagnostics);
   diagnostics.add(reader.path().string(), "it holds weights without the optimizer's state",
-                  "a run goes on from a checkpoint; to start from weights, set model.path to a model's folder");
+                  "a run continues from a checkpoint; to start from weights, set model.path to a model's folder");
 }
 
 bool judge_resume(const Job& job, Diagnostics& diagnostics) {

@@ -17,10 +17,10 @@ namespace session {
 
 /// Where a run's checkpoints lie in its folder.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder);
-/// The folder in which a run of this job goes on under checkpoint.resume = "auto".
+/// The folder in which a run of this job continues under checkpoint.resume = "auto".
 std::filesystem::path own_run_folder(const Job& job);
 
-/// What a run goes on from.
+/// What a run continues from.
 struct Resume {
   std::unique_ptr<checkpoint::Reader> reader;  ///< null: the run starts from its beginning
   std::vector<Diagnostic> skipped;             ///< newer checkpoints, each with what is wrong with it
@@ -40,7 +40,7 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
 /// All of it before anything is allocated, for `check`: hashes are not looked at. False: there is nothing to resume.
 bool judge_resume(const Job& job, Diagnostics& diagnostics);
 
-/// The section "cursor": where the data stands behind so many steps, in samples, and what makes the order of samples.
+/// The section "cursor": where the data stands after so many steps, in samples, and what makes the order of samples.
 std::string cursor_section(const Job& job, std::int64_t steps_done);
 
 /// What a checkpoint calls a record's copy on ranks that keep values of their own: the first has the plain name.

@@ -47,7 +47,7 @@ void check_kinds(const strategy::OptimizerRule& rule, const std::set<std::string
   }
   Diagnostics faults;
   const auto where = reader.path().string();
-  const char* fix = "go on with the optimizer that was saved";
+  const char* fix = "continue with the optimizer that was saved";
   for (const auto& kind : missing) {
     faults.add(where, cat("it has no '", kind, "', which the optimizer of this run keeps"), fix);
   }

@@ -42,9 +42,9 @@ struct Session {
 };
 
 /// Connects the job's model with its peers, gives it memory, and fills every parameter from the model's folder or its
-/// initialisation, or from the checkpoint that the run goes on from, if there is one; throws Error with all faults when
-/// that does not fit. Strategies wrap its units. `progress` is told (done, all) parameters. Collective over the world.
-/// A job has one session at a time.
+/// initialisation, or from the checkpoint that the run continues from, if there is one; throws Error with all faults
+/// when that does not fit. Strategies wrap its units. `progress` is told (done, all) parameters. Collective over the
+/// world. A job has one session at a time.
 Session materialise(const Job& job, comm::Communicator& communicator,
                     const std::function<void(std::int64_t, std::int64_t)>& progress = {},
                     checkpoint::Reader* resumed = nullptr);

@@ -15,7 +15,7 @@ namespace session {
 
 /// Where the parameters of the assembled model begin: the model's own in its folder (every fault of which is in one
 /// Error) or their initialisation; what strategies added, in what they say, or else its initialisation. Strategies are
-/// not asked where the run's weights, or the checkpoint that it goes on from, have all that they added.
+/// not asked where the run's weights, or the checkpoint that it continues from, have all that they added.
 std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed = nullptr);
 
 /// What is wrong with the files that the model's own weights come from: known before a rank reads them.

@@ -24,7 +24,8 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .min(0)
       .max(128)  // above: ended by a signal
       .doc(
-          "what a run that can go on later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's time "
+          "what a run that can continue later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's "
+          "time "
           "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended. Not one that a run that failed "
           "ends with");
   t.add("cache", &RunOptions::cache)
@@ -56,7 +57,7 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
           "ranks map; not set: samples are tokenized when they are needed");
   t.add("packing", &DataOptions::packing)
       .doc(
-          "put the samples of a micro-batch one behind another into rows of up to max_length tokens; each attends to "
+          "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends to "
           "itself alone and has its own positions, so that it learns as without packing, with less padding");
 }
 
@@ -145,7 +146,7 @@ void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
       .doc("matrices: biases and norms are not decayed; all: everything is");
   t.add("schedule", &OptimizerOptions::schedule)
       .choices({"linear", "cosine", "constant"})
-      .doc("learning rate behind the warm-up");
+      .doc("learning rate after the warm-up");
   t.add("warmup_steps", &OptimizerOptions::warmup_steps).min(0).doc("W: step s has lr x (s+1)/(W+1)");
   t.add("warmup_from_zero", &OptimizerOptions::warmup_from_zero)
       .doc("step s has lr x s/W instead, as Hugging Face's schedules");
@@ -214,8 +215,8 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
           "save every so many steps; 0: not by steps. With this or another every_… set, a run also saves when it is "
           "asked to stop, and at its end");
   t.add("every_minutes", &CheckpointOptions::every_minutes).min(0).doc("save every so many minutes; 0: not by time");
-  t.add("every_epoch", &CheckpointOptions::every_epoch).doc("save behind each epoch");
-  t.add("every_eval", &CheckpointOptions::every_eval).doc("save behind each evaluation");
+  t.add("every_epoch", &CheckpointOptions::every_epoch).doc("save after each epoch");
+  t.add("every_eval", &CheckpointOptions::every_eval).doc("save after each evaluation");
   t.add("keep", &CheckpointOptions::keep).min(0).doc("the newest so many stay, older ones are removed; 0: all stay");
   t.add("keep_best", &CheckpointOptions::keep_best)
       .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
@@ -235,11 +236,12 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
           "training; false: training waits until it is on disk");
   t.add("resume", &CheckpointOptions::resume)
       .doc(
-          "none; auto: go on in the run's own folder from its newest valid checkpoint, if there is one; or the folder "
-          "of a checkpoint, or of a run that has some, to go on from in a new folder");
+          "none; auto: continue in the run's own folder from its newest valid checkpoint, if there is one; or the "
+          "folder "
+          "of a checkpoint, or of a run that has some, to continue from in a new folder");
   t.add("verify", &CheckpointOptions::verify)
       .choices({"hashes", "structure"})
-      .doc("how far a checkpoint is looked at before a run goes on from it: every byte, or files and their sizes");
+      .doc("how far a checkpoint is looked at before a run continues from it: every byte, or files and their sizes");
 }
 
 void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics) {

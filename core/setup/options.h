@@ -104,7 +104,7 @@ struct CheckpointOptions {
   bool asynchronous = true;
   std::string resume = "none";
   std::string verify = "hashes";
-  /// Checkpoints are saved while the run goes on, when it is asked to stop, and at its end.
+  /// Checkpoints are saved while the run continues, when it is asked to stop, and at its end.
   bool saves() const { return every_steps > 0 || every_minutes > 0 || every_epoch || every_eval || keep_best; }
   static void describe(config::OptionTable<CheckpointOptions>& t);
 };

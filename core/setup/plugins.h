@@ -62,7 +62,7 @@ struct Plugins {
   std::vector<Made<monitor::Monitor>> monitors;
 };
 
-/// The plugins that could be made, each for itself: the stages behind say what they find wrong with those that there
+/// The plugins that could be made, each for itself: the stages after say what they find wrong with those that there
 /// are. What is missing has a fault.
 struct LoadedPlugins {
   config::Options<ModelOptions> model_options;

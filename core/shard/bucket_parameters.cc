@@ -183,7 +183,7 @@ void BucketParameters::take_memory() {
 }
 
 void BucketParameters::release() {
-  const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.streams.gather.beside();
+  const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.streams.gather.overlaps();
   for (auto& leaf : leaves_) {
     if (foreign) note_use(leaf.tensor);
     set_storage_bytes(leaf.tensor, 0);

@@ -1,13 +1,13 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include "comm/lane.h"
+#include "comm/side_stream.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-using Event = comm::Mark;
-using SideStream = comm::Lane;
+using comm::Event;
+using comm::SideStream;
 
 /// The engine's side streams. Work of one kind is in order, so that it can share buffers.
 struct SideStreams {

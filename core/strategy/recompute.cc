@@ -83,7 +83,7 @@ nn::Hidden recomputed(nn::Unit& unit, const std::string& context, nn::Hidden hid
   if (has_states) inputs.push_back(hidden.states);
   inputs.insert(inputs.end(), hidden.sums.begin(), hidden.sums.end());
   auto both_runs = batch;
-  both_runs.kept = std::make_shared<nn::Kept>();
+  both_runs.kept = std::make_shared<nn::RecomputeContext>();
   const auto counted = std::make_shared<std::vector<at::Tensor>>();
   const auto run = [&unit, context, both_runs, counted, has_states](const variable_list& list) {
     nn::Hidden in;

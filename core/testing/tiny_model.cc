@@ -24,7 +24,7 @@ constexpr std::int64_t blocks = 2;
 struct ModelOptions {
   double dropout = 0;
   static void describe(config::OptionTable<ModelOptions>& t) {
-    t.add("dropout", &ModelOptions::dropout).min(0).max(0.99).doc("behind the embedding and in each block");
+    t.add("dropout", &ModelOptions::dropout).min(0).max(0.99).doc("after the embedding and in each block");
   }
 };
 

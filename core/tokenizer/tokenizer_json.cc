@@ -129,7 +129,7 @@ void read_added_tokens(const JsonPart& file, const Vocabulary& ids, TokenizerSpe
     if (in_order && token.id != id) {
       in_order = false;
       part.refuse(cat("gives \"", token.content, "\" the id ", token.id, ", the vocabulary makes it ", id),
-                  "list added tokens by id, those behind the vocabulary without a gap");
+                  "list added tokens by id, those after the vocabulary without a gap");
     }
     spec.added.push_back(std::move(token));
   }
@@ -232,7 +232,7 @@ void read_pre_tokenizer(const JsonPart& part, TokenizerSpec& spec) {
     if (has(PreStep::Kind::metaspace)) part.refuse("is a second Metaspace, which is not supported", what_is_supported);
     steps.push_back(read_metaspace(part));
     if (steps.back().prepend == PreStep::Prepend::first && !spec.normalizer.empty())
-      part.refuse("prepends to the first piece behind a normalizer, which is not supported", what_is_supported);
+      part.refuse("prepends to the first piece after a normalizer, which is not supported", what_is_supported);
   } else if (type == "ByteLevel") {
     part.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     PreStep step;

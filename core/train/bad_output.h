@@ -23,7 +23,7 @@ struct BadOutput {
 };
 
 /// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
-/// behind one value that is not finite nearly all gradients are nan. `seed` is that of dropout. It computes with the
+/// after one value that is not finite nearly all gradients are nan. `seed` is that of dropout. It computes with the
 /// weights as they are now: on a GPU the next step may have updated them since. Waits for the device. Collective over
 /// the world.
 std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inference::StepInput& input,

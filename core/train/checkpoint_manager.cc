@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// A run may go on with another schedule; nobody should do so without knowing.
+// A run may continue with another schedule; nobody should do so without knowing.
 std::vector<std::string> schedule_changes(const std::string& text, const std::string& now) {
   std::vector<std::string> changes;
   const auto saved = Json::parse(text, nullptr, /*allow_exceptions=*/false);

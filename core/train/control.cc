@@ -77,7 +77,7 @@ StepTotals Control::wait() {
   return totals;
 }
 
-// The union over ranks, in the order of ranks behind the names that are known.
+// The union over ranks, in the order of ranks after the names that are known.
 void Control::agree_on_names() {
   std::vector<std::string> mine;
   for (const auto& [name, number] : monitors_) mine.push_back(name);

@@ -23,7 +23,7 @@ class LossScale {
   const at::Tensor& value() const { return scale_; }
   /// What backward starts from: scale / divisor, 0-dim.
   at::Tensor seed(double divisor, const at::TensorOptions& options) const;
-  /// Halves a dynamic scale behind an overflow, doubles it behind enough good steps. 0-dim bools on the device:
+  /// Halves a dynamic scale after an overflow, doubles it after enough good steps. 0-dim bools on the device:
   /// `finite`: the update is made; `overflow`: gradients are not finite though the loss is (else no scale could help).
   void follow(const at::Tensor& finite, const at::Tensor& overflow);
 

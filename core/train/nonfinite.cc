@@ -199,7 +199,7 @@ void NonFiniteSteps::skip(const std::string& what) {
   ++in_a_row_;
   if (in_a_row_ == most_in_a_row) {
     throw Error(cat(in_a_row_, " steps in a row were not finite and were skipped; the last, ", what),
-                "training cannot go on from these weights: lower optimizer.lr, or start from an earlier checkpoint");
+                "training cannot continue from these weights: lower optimizer.lr, or start from an earlier checkpoint");
   }
   if (group_of(model_).rank() == 0) log::warning(cat("skipped ", what));
 }

@@ -58,8 +58,8 @@ class NonFiniteSteps {
   /// How many of the last steps were bad; a checkpoint keeps it.
   int in_a_row() const { return in_a_row_; }
   void set_in_a_row(int steps) { in_a_row_ = steps; }
-  /// A step without an update, with its loss and norm in `event`. Returns when the run goes on: the loss scale was too
-  /// large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
+  /// A step without an update, with its loss and norm in `event`. Returns when the run continues: the loss scale was
+  /// too large, or on_nonfinite is "skip"; rank 0 logs it. Throws Error that names parameter and unit, the same on all
   /// ranks. Collective over the world.
   void bad(const monitor::StepEnded& event, const StepResult& result, const inference::StepInput& input);
 

@@ -27,14 +27,14 @@ void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
       .min(0)
       .max(0.99)
       .spelling("hidden_dropout")
-      .doc("dropout behind attention and feed-forward");
+      .doc("dropout after attention and feed-forward");
   t.add("attention_dropout", &BloomOptions::attention_dropout)
       .min(0)
       .max(0.99)
       .doc("dropout on attention probabilities, which then take the unfused path");
   t.add("residual_after_norm", &BloomOptions::residual_after_norm)
       .spelling("apply_residual_connection_post_layernorm")
-      .doc("residuals start behind the layer norms instead of in front of them");
+      .doc("residuals start after the layer norms instead of before them");
   nn::describe_layer_norm_rest(t);
 }
 

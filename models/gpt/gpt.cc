@@ -41,12 +41,12 @@ void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
       .min(0)
       .max(0.99)
       .spelling("resid_pdrop")
-      .doc("dropout behind attention and feed-forward");
+      .doc("dropout after attention and feed-forward");
   t.add("embedding_dropout", &GptOptions::embedding_dropout)
       .min(0)
       .max(0.99)
       .spelling("embd_pdrop")
-      .doc("dropout behind the embedding; `dropout` when not set");
+      .doc("dropout after the embedding; `dropout` when not set");
   t.add("attention_dropout", &GptOptions::attention_dropout)
       .min(0)
       .max(0.99)

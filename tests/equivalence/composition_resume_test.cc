@@ -1,4 +1,4 @@
-// Strategies together: what was saved in one layout goes on in another, to the numbers of one uninterrupted rank.
+// Strategies together: what was saved in one layout continues in another, to the numbers of one uninterrupted rank.
 #include <ATen/ATen.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
@@ -52,11 +52,11 @@ std::string weight_differences(const Run& run, const Run& reference) {
   return text;
 }
 
-void check(const Family& family, bool with_adapters, const Composition& before, const Composition& behind) {
-  INFO(family.plugin << (with_adapters ? " with adapters" : "") << " from " << before.name << " to " << behind.name);
+void check(const Family& family, bool with_adapters, const Composition& before, const Composition& after) {
+  INFO(family.plugin << (with_adapters ? " with adapters" : "") << " from " << before.name << " to " << after.name);
   const auto& reference = alone(family, with_adapters);
   const auto run =
-      train_resumed(setting(family, with_adapters, before), saved_behind, setting(family, with_adapters, behind));
+      train_resumed(setting(family, with_adapters, before), saved_behind, setting(family, with_adapters, after));
   CHECK(differences(run, reference, tolerance) == "");
   CHECK(weight_differences(run, reference) == "");
 }
@@ -79,11 +79,11 @@ void check_cut(const Family& family) {
 
 }  // namespace
 
-TEST_CASE("float64: a mixture saved in one layout of strategies goes on in another", "[matrix][train]") {
+TEST_CASE("float64: a mixture saved in one layout of strategies continues in another", "[matrix][train]") {
   check_cut(mixture());
 }
 
-TEST_CASE("float64: a dense model saved in one layout of strategies goes on in another", "[matrix][train]") {
+TEST_CASE("float64: a dense model saved in one layout of strategies continues in another", "[matrix][train]") {
   check_cut(dense());
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("float64: every way from one layout of strategies to another", "[.][fu
   for (const auto* family : {&mixture(), &dense()}) {
     for (const bool with_adapters : {false, true}) {
       for (const auto& before : of(*family)) {
-        for (const auto& behind : of(*family)) check(*family, with_adapters, before, behind);
+        for (const auto& after : of(*family)) check(*family, with_adapters, before, after);
       }
     }
   }

@@ -77,7 +77,7 @@ TEST_CASE("float64: packed rows give the losses and gradients of samples in rows
   }
 }
 
-TEST_CASE("float64: what is dropped in front of experts' adapters is each sample's own, packed or not",
+TEST_CASE("float64: what is dropped before experts' adapters is each sample's own, packed or not",
           "[matrix][train][data]") {
   const auto& family = testing::odd_families().back();
   const std::string adapters = "[strategy.lora]\nrank = 2\ninit = \"random\"\ndropout = 0.3\ntargets = [\"experts\"]\n";

@@ -36,8 +36,7 @@ at::Tensor queue_work(const at::Tensor& matrix) {
 
 }  // namespace
 
-TEST_CASE(
-    "an update behind before_update(), and any change of what may change at any time, comes too late for a save") {
+TEST_CASE("an update after before_update(), and any change of what may change at any time, comes too late for a save") {
   const bool pinned = GENERATE(true, false);
   const test::Folder folder;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
@@ -64,7 +63,7 @@ TEST_CASE(
       writer.start(meta, boxes);
       own.fill_(-1);
       queue_work(matrix);
-      if (step < 4) {  // behind the last one no update comes
+      if (step < 4) {  // after the last one no update comes
         writer.before_update();
         parameter.fill_(-1);
         host.fill_(-1);

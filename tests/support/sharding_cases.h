@@ -26,7 +26,7 @@ inline const std::vector<std::string>& layouts() {
 }
 
 /// Levels: 8 layouts; no offload, optimizer, both, optimizer of half of the parameters; no recompute, each unit, every
-/// second, attention only; prefetch as it is by default, none, behind and unlimited; reduce step, micro_step; 1 to 4
+/// second, attention only; prefetch as it is by default, none, after and unlimited; reduce step, micro_step; 1 to 4
 /// ranks; a unit a bucket, several; no loss scale, a fixed one, a dynamic one whose first steps overflow.
 inline std::vector<std::size_t> sharding_levels() { return {8, 4, 4, 3, 2, 4, 2, 3}; }
 

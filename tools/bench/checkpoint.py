@@ -2,7 +2,7 @@
 """tools/bench/checkpoint.py CASE…: what saving and resuming a large model costs, on the GPUs of this machine.
 
 Each case is two runs of the real program on random tokens, deterministic. The first saves beside its training and is
-killed (kill -9 of all its ranks) as soon as the checkpoint is committed; the second goes on from that. One JSON line a
+killed (kill -9 of all its ranks) as soon as the checkpoint is committed; the second continues from that. One JSON line a
 case: case, gpus, parameters, gb (bytes of the checkpoint / 1e9), stall_s (how long training waited for the save),
 write_s (the rest of it, beside training) and write_gb_per_s, step_s (median before the save), step_s_while_saving (the
 same until the commit; step_after_save_s: the first of them), start_s and resume_s (from the program's start to the end
@@ -15,7 +15,7 @@ the first run), compared_steps and, where it failed, error.
       --set model.num_heads=4 --set model.num_kv_heads=2 --set model.ff_dim=24 --set model.vocab_size=300 fsdp-full_shard
   checkpoint.py --list
 
-Cases are those of sharding.py, with options of the configuration behind a colon. --scratch takes the checkpoint: a
+Cases are those of sharding.py, with options of the configuration after a colon. --scratch takes the checkpoint: a
 folder on the disk that is meant. It is read back from the page cache where memory suffices.
 """
 import argparse
@@ -92,12 +92,12 @@ class Run:
 
 def numbers_of(run, arguments, steps, save):
     """What the first run tells of the save."""
-    behind = [step['step_time_s'] for step in steps if step['step'] >= arguments.save_after]
+    after = [step['step_time_s'] for step in steps if step['step'] >= arguments.save_after]
     before = [step['step_time_s'] for step in steps if step['step'] < arguments.save_after]
     return {'gb': round(save['bytes'] / 1e9, 3), 'stall_s': round(save['stall_s'], 4), 'write_s': round(save['write_s'], 3),
             'write_gb_per_s': round(save['bytes'] / 1e9 / save['write_s'], 3),
             'step_s': round(statistics.median(before[len(before) // 2:]), 5),
-            'step_after_save_s': round(behind[0], 5), 'step_s_while_saving': round(statistics.median(behind), 5),
+            'step_after_save_s': round(after[0], 5), 'step_s_while_saving': round(statistics.median(after), 5),
             'start_s': round(run.first_step_s, 2)}
 
 
@@ -169,7 +169,7 @@ def parse(words):
     parser.add_argument('--micro-batch', type=int, default=1, help='samples of a rank in a step (default 1)')
     parser.add_argument('--precision', default='bf16_pure', help='train.precision (default bf16_pure: 6 bytes a parameter)')
     parser.add_argument('--save-after', type=int, default=10, help='steps before the save (default 10)')
-    parser.add_argument('--steps', type=int, default=5, help='steps behind it that are compared (default 5)')
+    parser.add_argument('--steps', type=int, default=5, help='steps after it that are compared (default 5)')
     parser.add_argument('--set', action='append', default=[], metavar='OPTION=VALUE', help='for all cases')
     parser.add_argument('--capstan', type=pathlib.Path, default=ROOT / 'build' / 'cuda' / 'bin' / 'capstan')
     parser.add_argument('--scratch', help='folder for the runs (default: temporary)')

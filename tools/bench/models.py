@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tools/bench/models.py CASE…: speed and memory of the real models, on the GPUs of this machine.
 
-Each case is a run of the real program from random weights on random tokens; the step time is the median behind the
+Each case is a run of the real program from random weights on random tokens; the step time is the median after the
 warm-up. A case is MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
 
   models.py bloom-560m llama-8b-lora mixtral-8l-lora+recompute

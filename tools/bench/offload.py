@@ -3,7 +3,7 @@
 
 N processes at once, one GPU each, as in a run: rates of copies between pinned host memory and the GPU (one way, and each
 way of both at once), of the host's memory, and of the host's update: parameters a second with ATen's fused AdamW and a
-cast to bf16 behind it, and with Capstan's kernel (--core .../lib/libcapstan.so), which does both in one pass and is what
+cast to bf16 after it, and with Capstan's kernel (--core .../lib/libcapstan.so), which does both in one pass and is what
 offloaded updates use. Traffic a parameter: ATen 32 bytes and 8 for the cast, Capstan 30, or 28 from bf16 gradients.
 Needs PyTorch, of the version that Capstan is built with. One JSON line with means over the processes; rates of the host
 are sums over them.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tools/bench/sharding.py CASE…: speed and memory of ways to shard a GPT, on the GPUs of this machine.
 
-Each case is a run of the real program on random tokens; the step time is the median behind the warm-up. One JSON line
+Each case is a run of the real program on random tokens; the step time is the median after the warm-up. One JSON line
 a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the largest rank),
 setup_gib (the same before the first step), states_gib (what parameters, masters, gradients and moments take on the GPU
 by docs/sharding.md's formulas: the rest of the peak is activations and buffers), host_gib (resident set, the largest
@@ -12,8 +12,8 @@ rank), parameters and, where it failed, error.
       deepspeed-2-offload deepspeed-3-offload --deepspeed ds_peer.py --python VENV/bin/python
   sharding.py --list
 
-A case may carry options of the configuration behind a colon: zero-3:strategy.zero.overlap=false,train.reduce=step
-+recompute behind a case's name recomputes every unit: fsdp-full_shard+recompute
+A case may carry options of the configuration after a colon: zero-3:strategy.zero.overlap=false,train.reduce=step
++recompute after a case's name recomputes every unit: fsdp-full_shard+recompute
 Cases named deepspeed-… and fsdp2… are peers: scripts given by --deepspeed and --fsdp2, started through torchrun.
 """
 import argparse

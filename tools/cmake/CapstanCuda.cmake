@@ -1,6 +1,6 @@
 # What GPU modules are compiled with: nvcc of LibTorch's CUDA major, the architectures, NCCL.
-# Included only with CAPSTAN_CUDA, behind CapstanTorch, whose torch::cuda is LibTorch itself.
-# Sets CAPSTAN_GPU_ABI_FIELDS, which stand in the ABI note of a GPU module behind those of every plugin.
+# Included only with CAPSTAN_CUDA, after CapstanTorch, whose torch::cuda is LibTorch itself.
+# Sets CAPSTAN_GPU_ABI_FIELDS, which stand in the ABI note of a GPU module after those of every plugin.
 
 # nvcc: -DCMAKE_CUDA_COMPILER, then CUDA_HOME, then the newest toolkit of the right major, then the PATH.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})

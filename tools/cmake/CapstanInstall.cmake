@@ -6,7 +6,7 @@
 #   include/capstan: the SDK
 #
 # Everything finds libcapstan relative to itself. LibTorch is not copied: its folder is written into the files, with
-# LD_LIBRARY_PATH behind it for a LibTorch that was moved.
+# LD_LIBRARY_PATH after it for a LibTorch that was moved.
 include(CMakePackageConfigHelpers)
 
 set(CAPSTAN_INSTALL_PACKAGE lib/cmake/Capstan)

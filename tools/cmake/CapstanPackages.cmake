@@ -1,5 +1,5 @@
 # Third-party packages of the host runtime (Debian's packages; tools/setup installs them).
-# None of them appears behind a header of core/include.
+# None of them appears after a header of core/include.
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(tomlplusplus QUIET)

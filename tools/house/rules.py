@@ -188,10 +188,37 @@ def document_paths(tree):
                     yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'mend the path, or the sentence')
 
 
+# A word that the glossary of docs/contributing.md replaces, and what it says instead.
+WORDS = [(re.compile(pattern), fix) for pattern, fix in (
+    (r'\b[Bb]ehind\b|\b[Ii]n front of\b', 'after or before: time is no place'),
+    (r'\b(?:goes|go|went|gone|going) on\b', 'continues, resumes'),
+    (r'\bseats?\b|\b\w*_seats?\b', 'override point'),
+    (r'\bpulses?\b', 'heartbeat'),
+    (r'\btransit\b', 'gradient offload'),
+    (r'\bslabs?\b', 'staging buffer, shard buffer'),
+    (r'\b[Rr]ehears\w*', 'dry run'),
+    (r'\bLane\b', 'SideStream'),
+    (r'\bKept\b(?=[ *&]*\w*[;,)({])', 'RecomputeContext'),
+)]
+
+
+def words(tree):
+    """Code, comments, messages and documents use the glossary's words."""
+    texts = [(source.path, source.text) for source in tree.sources]
+    texts += [(path, tree.text(path)) for path in [*tree.documents, *(path for path in tree.files if path.startswith(('tools/', 'slurm/', 'configs/')))]
+              if not path.startswith('tools/house') and not path.endswith(('.json', '.txt'))]
+    for path, text in texts:
+        for number, line in enumerate(text.split('\n'), 1):
+            for pattern, fix in WORDS:
+                found = pattern.search(line)
+                if found and not tree.allowed.covers(path, found.group(0)):
+                    yield Finding(path, number, f'says "{found.group(0)}"', 'words', f'the glossary of docs/contributing.md: {fix}')
+
+
 def allow_list(tree):
     """Last: a line of the allow-list that nothing needed is itself a fault."""
     yield from tree.allowed.faults
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, allow_list)

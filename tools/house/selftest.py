@@ -85,6 +85,10 @@ BROKEN = {
     'dead relative link': ('docs/more.md', '\nsee [it](../core/gone/a.cc)\n', 'docs/more.md:2: names ../core/gone/a.cc'),
     'dead path': ('docs/more.md', 'run `tools/gone now`\n', 'names tools/gone'),
     'dead pattern': ('docs/more.md', 'all of configs/gone-*.toml\n', 'names configs/gone-*.toml'),
+    'a word of place for time': ('core/comm/a.cc', '// Behind the warm-up.\nint f();\n', 'core/comm/a.cc:1: says "Behind"'),
+    'a word in a message': ('plugins/data/mine/a.cc', 'void f() { throw "the run goes on"; }\n', 'continues, resumes'),
+    'a word in a document': ('docs/more.md', '\nwho takes the seat\n', 'docs/more.md:2: says "seat"'),
+    'a type of old': ('core/comm/a.cc', 'void f(Lane& side) { g(side); }\n', 'SideStream'),
     'stale exception': ('tools/house-allow.txt', 'core/base/clean.cc file it was long once\n', 'not needed any more'),
     'exception without reason': ('tools/house-allow.txt', 'core/base/clean.cc file\n', 'gives no reason'),
 }

@@ -18,7 +18,7 @@ using Counts = std::vector<std::int64_t>;
 
 namespace {
 
-/// A device tensor on its way to the host: what is queued behind it runs while the host waits.
+/// A device tensor on its way to the host: what is queued after it runs while the host waits.
 class ToHost {
  public:
   explicit ToHost(const at::Tensor& tensor) : host_(tensor) {
@@ -75,7 +75,8 @@ Exchange::Exchange(std::shared_ptr<capstan::comm::Group> group, const std::strin
       combine_(group_, cat("all-to-all ep ", unit, " experts, combine")) {}
 
 at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
-                                const at::Tensor& counts, const at::Tensor& ids, capstan::nn::Kept* kept) const {
+                                const at::Tensor& counts, const at::Tensor& ids,
+                                capstan::nn::RecomputeContext* kept) const {
   at::Tensor mine;
   const auto agree = [&] {
     const auto ranks = static_cast<std::int64_t>(group_->size());
@@ -102,7 +103,7 @@ at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const ca
     }
     return traffic;
   };
-  capstan::nn::Kept this_run;
+  capstan::nn::RecomputeContext this_run;
   const auto& traffic = (kept ? *kept : this_run).once<Traffic>(this, agree);
   if (!mine.defined()) mine = rows();
   const auto sorted =

@@ -34,7 +34,7 @@ class Exchange {
   Exchange(std::shared_ptr<capstan::comm::Group> group, const std::string& unit, double memory_factor = 1);
   /// What nn::Experts::exchange asks for.
   at::Tensor operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
-                        const at::Tensor& counts, const at::Tensor& ids, capstan::nn::Kept* kept) const;
+                        const at::Tensor& counts, const at::Tensor& ids, capstan::nn::RecomputeContext* kept) const;
 
  private:
   std::shared_ptr<capstan::comm::Group> group_;

@@ -85,9 +85,10 @@ void ExpertParallel::place(nn::Unit& unit, const strategy::Placement& placement)
     }
     const auto exchange =
         std::make_shared<const Exchange>(placement.group({Axis::ep}), unit.name(), options_->memory_factor);
-    experts.exchange.fill("expert_parallel",
-                          [exchange](const auto& body, const auto& rows, const auto& counts, const auto& ids,
-                                     nn::Kept* kept) { return (*exchange)(body, rows, counts, ids, kept); });
+    experts.exchange.fill("expert_parallel", [exchange](const auto& body, const auto& rows, const auto& counts,
+                                                        const auto& ids, nn::RecomputeContext* kept) {
+      return (*exchange)(body, rows, counts, ids, kept);
+    });
   });
 }
 

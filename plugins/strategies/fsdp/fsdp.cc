@@ -51,8 +51,7 @@ struct FsdpOptions {
             "0: over all");
     t.add("backward_prefetch", &FsdpOptions::backward_prefetch)
         .choices({"pre", "post", "none"})
-        .doc(
-            "when the next unit of backward is gathered: before the current one's backward, behind it, or in its turn");
+        .doc("when the next unit of backward is gathered: before the current one's backward, after it, or in its turn");
     t.add("forward_prefetch", &FsdpOptions::forward_prefetch)
         .doc("gather the next unit beside the current one's forward");
     t.add("limit_all_gathers", &FsdpOptions::limit_all_gathers)

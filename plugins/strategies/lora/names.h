@@ -40,7 +40,7 @@ struct Known {
 
 /// Why adapters cannot be put beside what `name` means, and what to do.
 struct Refusal {
-  std::string why;  ///< to stand behind the option and the name
+  std::string why;  ///< to stand after the option and the name
   std::string fix;
 };
 Refusal refuse_target(const std::string& name, const Known& known, const std::string& whole_option);

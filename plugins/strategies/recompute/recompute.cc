@@ -33,7 +33,7 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
   t.add("every", &RecomputeOptions::every)
       .min(1)
       .doc(
-          "recompute every Nth unit; 1: each. Never the model's last one: its backward begins right behind its "
+          "recompute every Nth unit; 1: each. Never the model's last one: its backward begins right after its "
           "forward, "
           "so nothing would be saved");
   t.add("regions", &RecomputeOptions::regions)

@@ -46,7 +46,7 @@ class UnitPlacement {
   void mark_partial();
   void check_uses() const;
 
-  /// In front of layers whose results are cut, and behind layers whose results are parts.
+  /// Before layers whose results are cut, and after layers whose results are parts.
   Transform enter(const std::string& layer) const;
   Transform leave(const std::string& layer) const;
   /// enter() and the product of a layer whose results are cut, as one.

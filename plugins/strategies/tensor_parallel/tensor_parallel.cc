@@ -28,8 +28,8 @@ void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>&
           "holds and computes all of both");
   t.add("async", &TensorParallelOptions::async)
       .doc(
-          "in backward, collectives in front of trained layers run beside the product of the weight's gradient, not "
-          "behind it; the same results. Frozen layers, and those with adapters, have nothing to hide behind");
+          "in backward, collectives before trained layers run beside the product of the weight's gradient, not "
+          "after it; the same results. Frozen layers, and those with adapters, have no such product");
 }
 
 void TensorParallel::mesh(layout::MeshSpec& spec) {

@@ -241,7 +241,7 @@ TEST_CASE("floating-point operations for a token, by hand") {
   // A layer: q, k, v and projection 4 * 4x4 = 64, feed-forward 2 * 4x6 = 48; two layers 224, head 10x4 = 40.
   // 6 each, since forward multiplies and adds, and backward does so twice.
   // Attention: a token at the end of 3 takes scores and sums of 4 numbers with 3 keys: 2 * 2 * 4 * 3 = 48 forward, 144
-  // in all, half of it on average because keys behind the query are left out: 72 a layer.
+  // in all, half of it on average because keys after the query are left out: 72 a layer.
   CHECK(model->flops_per_token(3) == 6 * (224 + 40) + 2 * 72);
   CHECK(model->flops_per_token(0) == 6 * (224 + 40));
 }

@@ -62,7 +62,7 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   CHECK_FALSE(same("transformer.ln_f.weight"));
 }
 
-TEST_CASE("a run with adapters goes on with those that were saved, without what it began with", "[lora]") {
+TEST_CASE("a run with adapters continues with those that were saved, without what it began with", "[lora]") {
   const Workspace work;
   const auto file = on_a_trained_model(
       work, "[checkpoint]\nresume = \"auto\"\nevery_steps = 2\n[strategy.lora]\nrank = 2\nalpha = 6\n");

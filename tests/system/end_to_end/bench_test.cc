@@ -86,7 +86,7 @@ TEST_CASE("the sharding benchmark measures each case with the real program and k
   // fp32, nothing cut: 4 bytes of parameters, 4 of gradients, 8 of moments each. With options in play nothing is said.
   CHECK(results[0].at("states_gib").get<double>() * 1073741824.0 == Approx(16 * 7500).epsilon(1e-3));
   CHECK_FALSE(results[1].contains("states_gib"));
-  // An option behind the colon reaches the run: the learning rate tears the loss away from the other case's.
+  // An option after the colon reaches the run: the learning rate tears the loss away from the other case's.
   CHECK(results[0].at("last_loss") != results[1].at("last_loss"));
 
   const auto record = read_json(work.folder() / "kept.json");

@@ -167,7 +167,7 @@ TEST_CASE("a signal to the launcher stops all ranks after the same step") {
   CHECK(read_weights(run).size() > 10);
 }
 
-TEST_CASE("a run that is killed at any point of a save goes on to the same losses") {
+TEST_CASE("a run that is killed at any point of a save continues to the same losses") {
   const Workspace work;
   const auto file =
       work.write("a.toml", small_config({{"max_steps", "max_steps = 4"}}, "[checkpoint]\nevery_steps = 2\nkeep = 1\n"));

@@ -13,7 +13,7 @@ namespace {
 constexpr int usage = static_cast<int>(ExitCode::usage);
 
 // Runs check and run: both must end with the same words on standard error, `error`, and exit code 2, and leave
-// nothing behind. Returns what stands on standard error.
+// nothing. Returns what stands on standard error.
 std::string refusal(const Workspace& work, const std::string& config, const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> arguments{"check", config};
   arguments.insert(arguments.end(), overrides.begin(), overrides.end());

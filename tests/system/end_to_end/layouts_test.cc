@@ -27,7 +27,7 @@ std::string config(const std::string& more) {
       cat("[checkpoint]\nevery_steps = 2\nkeep = 0\n", more));
 }
 
-// Runs on so many ranks to the end, from behind a step of another run if one is named.
+// Runs on so many ranks to the end, from after a step of another run if one is named.
 Metrics run(const Workspace& work, const std::string& name, int ranks, const std::string& more,
             const std::string& from = {}) {
   std::vector<std::string> arguments{"run", work.write(name + ".toml", config(more)), "run.name=" + name};

@@ -31,10 +31,10 @@ TEST_CASE("data prints samples with what bears no loss marked, and counts") {
                             Contains(" Answer:⟧ ") && Contains("these 2: ") && Contains("as one batch: 2 x ") &&
                             Contains("packed: ") && Contains("70 samples in the split 'train'\n"));
   CHECK(work.run({"data", file, "--split", "eval"}).code == 0);
-  const auto behind = work.run({"data", file, "--from", "70"});
-  CHECK(behind.code == 2);
-  CHECK(behind.err ==
-        "capstan: error\n--from 70 is behind the last of 70 samples, which count from 0\n    fix: use --from 69 or "
+  const auto after = work.run({"data", file, "--from", "70"});
+  CHECK(after.code == 2);
+  CHECK(after.err ==
+        "capstan: error\n--from 70 is after the last of 70 samples, which count from 0\n    fix: use --from 69 or "
         "less\n");
 }
 

@@ -1,4 +1,4 @@
-// Commands that do not train, for configurations whose runs go on from checkpoints.
+// Commands that do not train, for configurations whose runs continue from checkpoints.
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -39,7 +39,7 @@ void check_commands(const Workspace& work, const std::string& file, const Variab
 
 }  // namespace
 
-TEST_CASE("commands that do not train have no say in what a run would go on from") {
+TEST_CASE("commands that do not train have no say in what a run would continue from") {
   const Workspace work;
   const auto config = [&](const std::string& name, const std::string& resume) {
     return work.write(name, small_config({{"max_steps", "max_steps = 2\ngenerate_samples = 0"}},

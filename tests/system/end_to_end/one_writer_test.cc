@@ -1,4 +1,4 @@
-// A run's folder has one writer: a second run that would go on in it is refused before it has touched anything.
+// A run's folder has one writer: a second run that would continue in it is refused before it has touched anything.
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -27,7 +27,7 @@ std::string endless() {
 
 }  // namespace
 
-TEST_CASE("two runs of one name: the second is refused, the first goes on; what kill -9 left is gone on with") {
+TEST_CASE("two runs of one name: the second is refused, the first continues; what kill -9 left is continued with") {
   const Workspace work;
   const auto file = work.write("a.toml", endless());
   const std::vector<std::string> words{"run", file, "-n", "2", "train.eval_every=1000000"};

@@ -1,4 +1,4 @@
-// Runs that are asked to stop, whatever they are at: all ranks end with one exit code, and the same command goes on.
+// Runs that are asked to stop, whatever they are at: all ranks end with one exit code, and the same command continues.
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
@@ -115,7 +115,8 @@ std::string epoch_in(int seconds) {
 
 }  // namespace
 
-TEST_CASE("a SIGTERM to one rank, whatever it is at, ends all with the code that asks for a requeue; the run goes on") {
+TEST_CASE(
+    "a SIGTERM to one rank, whatever it is at, ends all with the code that asks for a requeue; the run continues") {
   // The data fixture is asked for 4 samples a step and rank, a step ahead; then for two at a time of the 24 to
   // evaluate.
   const auto place =
@@ -229,10 +230,10 @@ TEST_CASE("the exit code is an option; a person's SIGINT has its own") {
   const auto person = code_of(SIGINT, "run.requeue_exit_code=7");
   CHECK(person.code == static_cast<int>(ExitCode::interrupted));
   CHECK_THAT(person.err, Contains("capstan: stopped by SIGINT after step ") &&
-                             Contains("checkpoint.resume=auto goes on from its newest checkpoint\n"));
+                             Contains("checkpoint.resume=auto continues from its newest checkpoint\n"));
 }
 
-TEST_CASE("a second signal, well behind the first, begins no save") {
+TEST_CASE("a second signal, well after the first, begins no save") {
   const Workspace work;
   const auto file = work.write(
       "a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe("rank = 1\nstep = 3\nhow = \"long\"")));
@@ -251,7 +252,7 @@ TEST_CASE("a second signal, well behind the first, begins no save") {
   CHECK_FALSE(fs::exists(work.folder() / "runs/small/weights"));
 }
 
-TEST_CASE("a run stops in time for the end of its SLURM job, not before, and goes on when the job starts again") {
+TEST_CASE("a run stops in time for the end of its SLURM job, not before, and continues when the job starts again") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({}, probe("pause_s = 0.05")));
   const std::vector<std::string> words{"run", file, "-n", "2", "train.global_batch=8", "run.deterministic=true"};
@@ -263,7 +264,7 @@ TEST_CASE("a run stops in time for the end of its SLURM job, not before, and goe
         words,
         {{"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_END_TIME", epoch_in(seconds)}, {"SLURM_RESTART_COUNT", restarts}});
   };
-  // Less than what every end needs: it stops as soon as it knows how long a step takes, behind at least one.
+  // Less than what every end needs: it stops as soon as it knows how long a step takes, after at least one.
   const auto ended = in_job(14, "0");
   INFO(ended.err);
   CHECK(ended.code == requeue);

@@ -96,7 +96,7 @@ std::size_t count(const std::string& text, const std::string& part);
 
 /// A small configuration: a GPT of odd sizes on 70 questions, 8 steps, console and no strategy. Each change replaces
 /// the line that starts with `first` ("seed =") by `second`, or removes it where that is empty; `more` is added
-/// behind it.
+/// after it.
 std::string small_config(const std::vector<std::pair<std::string, std::string>>& changes = {},
                          const std::string& more = {});
 

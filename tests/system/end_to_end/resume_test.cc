@@ -92,7 +92,7 @@ void flip_a_byte(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("a run that was killed goes on by itself and ends as one that was not") {
+TEST_CASE("a run that was killed continues by itself and ends as one that was not") {
   const Workspace work;
   const auto file = work.write("a.toml", config());
   const auto straight = work.run(arguments(file, {"run.name=straight"}));
@@ -155,7 +155,7 @@ TEST_CASE("a damaged checkpoint is passed over, loudly, and kept aside") {
   CHECK(series(run) == series(work.folder() / "runs/straight"));
 }
 
-TEST_CASE("a run goes on from another's checkpoint, in a folder of its own and on other ranks") {
+TEST_CASE("a run continues from another's checkpoint, in a folder of its own and on other ranks") {
   const Workspace work;
   const auto file = work.write("a.toml", config());
   const auto first = work.run(arguments(file, {"train.precision=fp64"}));
@@ -184,7 +184,7 @@ TEST_CASE("a run goes on from another's checkpoint, in a folder of its own and o
   CHECK(read_metrics(work.folder() / "runs/longer").all("step") == std::vector<double>{8});
 }
 
-TEST_CASE("a run that is asked to stop saves first, and goes on as if nothing had been") {
+TEST_CASE("a run that is asked to stop saves first, and continues as if nothing had been") {
   const Workspace work;
   const auto file = work.write("a.toml", config());
   const std::vector<std::string> long_run{"train.max_steps=40", "checkpoint.every_steps=1000"};
@@ -239,7 +239,7 @@ TEST_CASE("the best evaluation is saved and stays, and the run says where it is"
   CHECK_THAT(ended.out, Contains("Best checkpoint: "));
 }
 
-TEST_CASE("what a run cannot go on from is refused before it starts, all faults at once") {
+TEST_CASE("what a run cannot continue from is refused before it starts, all faults at once") {
   const Workspace work;
   const auto file = work.write("a.toml", config());
   const auto first = work.run(arguments(file));
@@ -255,7 +255,7 @@ TEST_CASE("what a run cannot go on from is refused before it starts, all faults 
   CHECK_THAT(check({"model.hidden_size=24", "model.num_layers=1", "run.seed=4"}),
              Contains("record 'wte.weight' has shape [261, 12], the model's is [261, 24]") &&
                  Contains("it has the record 'h.1.") && Contains(", which the model has not") &&
-                 Contains("seed is 4, but 3 in the checkpoint") && Contains("go on with the model that was saved"));
+                 Contains("seed is 4, but 3 in the checkpoint") && Contains("continue with the model that was saved"));
   CHECK_THAT(check({"model.num_layers=3"}), Contains("it has no record 'h.2."));
   CHECK_THAT(check({"train.max_steps=3"}), Contains("the run has 3 steps, and the checkpoint ") &&
                                                Contains("is after step 4") && Contains("make the run longer"));
@@ -291,9 +291,9 @@ TEST_CASE(
              Contains("runs/small/checkpoints/step-00000008, after step 8 of 8\n"));
 
   for (const auto& [wrong, words] : std::vector<std::pair<std::string, std::string>>{
-           {"Auto", "did you mean 'auto'? write auto to go on in this run's own folder, or name a run's folder"},
+           {"Auto", "did you mean 'auto'? write auto to continue in this run's own folder, or name a run's folder"},
            {"NONE", "did you mean 'none'? "},
-           {"true", "\n    fix: write auto to go on in this run's own folder"},
+           {"true", "\n    fix: write auto to continue in this run's own folder"},
            {"runs/smal", "runs/small'? "},
            {"runs/small/checkpoints/step-00000009", "runs/small/checkpoints/step-00000009"}}) {
     const auto refused = asked("check", wrong);

@@ -209,7 +209,7 @@ TEST_CASE("a signal stops a run after a whole step, with its weights saved") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}));
   Program program(work.folder(), {"run", file, "train.eval_every=1000000"});
-  // Lines reach a file while the run goes on.
+  // Lines reach a file while the run continues.
   REQUIRE(program.wait_for("global_step: 3 "));
   CHECK(read_metrics(work.folder() / "runs/small").steps.size() >= 4);
   program.signal(number);

@@ -85,7 +85,7 @@ void check_killed(const std::string& device, int ranks, int rank) {
   CHECK(struck.left.empty());
 }
 
-// Three ranks that save some 23 MB each behind every second step: long enough to stop one of them meanwhile.
+// Three ranks that save some 23 MB each after every second step: long enough to stop one of them meanwhile.
 std::string saves_often() {
   return small_config({{"lr", "lr = 1e-2\nschedule = \"constant\""},
                        {"vocab_size", "vocab_size = 60000"},

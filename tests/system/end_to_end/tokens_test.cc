@@ -70,7 +70,7 @@ TEST_CASE("a token cache with a flipped bit is named, and made again before anyt
     const auto whole = bytes;
     bytes[bytes.size() / 3] = static_cast<char>(bytes[bytes.size() / 3] ^ 4);  // in a sample
     capstan::write_file(entry.path(), bytes);
-    CHECK(losses(work, cat("behind", ++number), cache,
+    CHECK(losses(work, cat("after", ++number), cache,
                  entry.path().string() + ": this token cache is damaged: sample ") == first);
     CHECK(capstan::read_file(entry.path()) == whole);
   }

@@ -174,7 +174,7 @@ def in_dtype(kind, config, weights, dtype):
 
 def loss_sum(model, ids, labels, real):
     """(logits, sum of the cross-entropy over targets, their number, auxiliary loss)"""
-    # With a mask transformers leaves padding out of the auxiliary loss; behind it, causal attention changes nothing.
+    # With a mask transformers leaves padding out of the auxiliary loss; after it, causal attention changes nothing.
     routed = getattr(model.config, "output_router_logits", False)
     out = model(input_ids=ids, attention_mask=real.long() if routed else None)
     targets = labels[:, 1:].reshape(-1)

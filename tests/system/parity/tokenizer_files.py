@@ -50,7 +50,7 @@ def trained(tokenizer, size, **options):
 
 
 def finished(file, post_processor=None, extra=ADDED, drop=0.0, legacy_merges=False):
-    """Adds tokens behind the vocabulary; leaves out a part of the merges, so that some tokens are made by none."""
+    """Adds tokens after the vocabulary; leaves out a part of the merges, so that some tokens are made by none."""
     model = file["model"]
     chosen = random.Random(3)
     model["merges"] = [merge for merge in model["merges"] if chosen.random() >= drop]

@@ -43,7 +43,7 @@ mode = "full_shard"
 {more}
 '''
 
-# A run that a test meets at work, however slow the machine: it waits after step 8 until the test lets it go on, and then
+# A run that a test meets at work, however slow the machine: it waits after step 8 until the test lets it continue, and then
 # takes a tenth of a second a step, so that what the test has done meanwhile reaches it. It saves often: little is lost.
 HELD = '''
 [monitor.probe]

@@ -63,8 +63,8 @@ def refused_on_the_login_node(bench):
     check_words(done.stderr, 'no configuration ', 'none.toml')
     for words, said in (
             (('--nodes', '2', file.name), 'write --nodes=2 if that is --nodes\'s, before the file'),
-            ((file.name, '--nodes=2'), '--nodes=2 stands behind the file: write --nodes=2 before it'),
-            ((file.name, 'train.max_steps=2', '--nodes', '2'), '--nodes stands behind the file: write --nodes=2, before the file'),
+            ((file.name, '--nodes=2'), '--nodes=2 stands after the file: write --nodes=2 before it'),
+            ((file.name, 'train.max_steps=2', '--nodes', '2'), '--nodes stands after the file: write --nodes=2, before the file'),
             (('--gpus=2', file.name), '--gpus=2: write --gpus-per-node=2: one rank a GPU'),
             (('--gpus-per-task=1', file.name), '--gpus-per-task=1: write --gpus-per-node=1'),
             (('--ntasks=2', file.name), '--ntasks=2: write --gpus-per-node=2, one rank a GPU, or without GPUs --ntasks-per-node=2'),
@@ -147,7 +147,7 @@ def tasks_that_are_not_the_ranks(bench):
 
 
 def queued_again_by_the_script(bench):
-    """Where SLURM has no RequeueExit for the code, the job script asks for it; the run goes on in its folder."""
+    """Where SLURM has no RequeueExit for the code, the job script asks for it; the run continues in its folder."""
     folder = tree(bench, code=86)   # what the run is not told, it is told by the job script
     file = bench.held()
     job = submitted_job(bench, folder, '--ntasks-per-node=2', file.name, 'train.max_steps=40')
@@ -189,7 +189,7 @@ def gate_of_the_file(bench):
 
 
 def array(bench):
-    """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and goes on in its folder."""
+    """Tasks of an array have runs and logs of their own; one that is stopped is queued again alone, and continues in its folder."""
     folder = tree(bench, code=87)   # the configuration's own code counts
     file = bench.held()
     job = submitted_job(bench, folder, '--array=0-1', '--ntasks-per-node=2', file.name, 'train.max_steps=40', 'run.requeue_exit_code=86')
@@ -270,7 +270,7 @@ def in_a_container(bench):
     calls = bench.output('apptainer.log').splitlines()
     begin = f'exec --nv --bind {folder} --bind {bench.folder}/cache {image} {bench.program} '
     check(calls[0].startswith(begin + 'check '), f'{calls}')
-    ends = [line for line in calls[2:] if line.startswith('end ')]   # behind check's two; ranks' lines come in any order
+    ends = [line for line in calls[2:] if line.startswith('end ')]   # after check's two; ranks' lines come in any order
     runs = [line for line in calls[2:] if line not in ends]
     check([call.startswith(begin + 'run logs/small-2x2-') for call in runs] == [True] * 4, f'{calls}')
     check([bool(re.fullmatch(rf'end \d+, cache {bench.folder}/cache', line)) for line in ends] == [True] * 4, f'{calls}')

@@ -1,4 +1,4 @@
-"""How runs end early, and go on: by a signal, by preemption, by the time limit, by a node that dies."""
+"""How runs end early, and continue: by a signal, by preemption, by the time limit, by a node that dies."""
 import concurrent.futures
 import threading
 
@@ -26,7 +26,7 @@ def numbers(lines, *keys):
 
 
 def check_as_uninterrupted(bench, run='small'):
-    """Step by step the same bits: the run went on where it was, and did nothing twice."""
+    """Step by step the same bits: the run continued where it was, and did nothing twice."""
     want = uninterrupted(bench)
     steps, evaluations = bench.metrics(run)
     keys = ('step', 'loss', 'grad_norm', 'lr', 'samples')
@@ -43,7 +43,7 @@ def begin(bench, *options):
 
 
 def requeue_by_signal(bench):
-    """USR1 to the step: all ranks end with 85, SLURM queues the job again, and it goes on in its own folder."""
+    """USR1 to the step: all ranks end with 85, SLURM queues the job again, and it continues in its own folder."""
     uninterrupted(bench)
     job = begin(bench)
     bench.slurm.run('scancel', '--signal=USR1', f'{job}.0')
@@ -53,12 +53,12 @@ def requeue_by_signal(bench):
     check(state == 'COMPLETED', f'{state}\n{output}')
     check_words(output, 'capstan: stopped by SIGUSR1 after step ', 'exit code 85 asks to be queued again', 'resuming from ', 'after step ')
     check(bench.job(job)['Restarts'] == '1', output)
-    check(not (bench.folder / 'runs/small-2').exists(), 'the job that went on made a second folder')
+    check(not (bench.folder / 'runs/small-2').exists(), 'the job that continued made a second folder')
     check_as_uninterrupted(bench)
 
 
 def two_commands(bench):
-    """A script of two runs, stopped in its second: the first has ended and stays as it is, the second goes on."""
+    """A script of two runs, stopped in its second: the first has ended and stays as it is, the second continues."""
     want = uninterrupted(bench)
     (bench.folder / 'gone-on').touch()
     run = f'srun {bench.program} run {bench.held()} train.max_steps={STEPS}'
@@ -70,7 +70,7 @@ def two_commands(bench):
     output = bench.output()
     check(state == 'COMPLETED', f'{state}\n{output}')
     check_words(output, f'runs/small/checkpoints/step-{STEPS:08}, after step {STEPS} of {STEPS}', 'resuming from runs/small-2/checkpoints/step-')
-    check(not (bench.folder / 'runs/small-3').exists(), 'a run that went on made a folder of its own')
+    check(not (bench.folder / 'runs/small-3').exists(), 'a run that continued made a folder of its own')
     check_as_uninterrupted(bench)
     second, _ = bench.metrics('small-2')
     check([line['step'] for line in second] == list(range(STEPS)), f'other steps: {second}')
@@ -79,7 +79,7 @@ def two_commands(bench):
 
 
 def second_signal(bench):
-    """A second signal, well behind the first: nothing new is saved, and all end with the same code."""
+    """A second signal, well after the first: nothing new is saved, and all end with the same code."""
     file = bench.held()
     long = bench.srun('-n2', bench.program, 'run', file, 'monitor.probe.rank=1', 'monitor.probe.step=3', 'monitor.probe.how=long',
                       'monitor.probe.pause_s=0', 'train.max_steps=4', 'checkpoint.every_steps=1000')
@@ -124,7 +124,7 @@ def time_limit(bench):
 
 
 def preemption(bench):
-    """A job of a higher partition takes the nodes: the run saves within the grace time, and goes on when they are free."""
+    """A job of a higher partition takes the nodes: the run saves within the grace time, and continues when they are free."""
     uninterrupted(bench)
     job = begin(bench, '--exclusive', '--nodelist=n1,n2')
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -140,7 +140,7 @@ def preemption(bench):
 
 
 def node_killed(bench):
-    """A node is gone with all that ran on it: the others say who, the job script waits for SLURM, and the run goes on."""
+    """A node is gone with all that ran on it: the others say who, the job script waits for SLURM, and the run continues."""
     uninterrupted(bench)
     folder = scripts.tree(bench)
     bench.runs = 'tree/runs'

@@ -40,7 +40,7 @@ class CpuMemory final : public c10::Allocator {
   std::shared_ptr<std::int64_t> now = std::make_shared<std::int64_t>(0);
 
  private:
-  // In front of the memory itself, which oneDNN asks for without anything around it.
+  // Before the memory itself, which oneDNN asks for without anything around it.
   struct Header {
     c10::Allocator* allocator;
     std::int64_t bytes;
@@ -111,7 +111,7 @@ assembly::MicroStepMemory dry_run_on_gpu(const session::Job& job) {
   return assembly::dry_run({job.config, job.plugins, job.topology, job.samples, options});
 }
 
-// Bytes that a forward on the CPU leaves behind, its batch included.
+// Bytes that a forward on the CPU leaves, its batch included.
 std::int64_t really_kept(const session::Job& job, at::ScalarType compute) {
   const auto cpu = c10::Device(c10::DeviceType::CPU);
   const auto list = assembly::pointers(job.model->units);

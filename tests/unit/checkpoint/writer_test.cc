@@ -47,7 +47,7 @@ struct Gate {
 
 }  // namespace
 
-TEST_CASE("training goes on while a checkpoint is written, and does not change it") {
+TEST_CASE("training continues while a checkpoint is written, and does not change it") {
   const Scratch scratch;
   Gate gate;
   WriterOptions options;
@@ -259,7 +259,7 @@ TEST_CASE("only whole checkpoints count as kept") {
   CHECK(steps_in(options.folder) == std::vector<std::int64_t>{4, 3, 2});
 }
 
-TEST_CASE("the one just written stays, even behind newer ones of another history") {
+TEST_CASE("the one just written stays, even after newer ones of another history") {
   const Scratch scratch;
   WriterOptions options;
   options.folder = scratch / "checkpoints";

@@ -122,8 +122,8 @@ TEST_CASE("hang report: who is there, who is not, and where those are") {
   (void)there.begin("all-reduce", "dp", "grad norm", 42);
   CallLog elsewhere;
   (void)elsewhere.begin("broadcast", "tp", "weights", 7);
-  CallLog behind;
-  behind.end(behind.begin("all-reduce", "dp", "grad norm", 41), cpu);
+  CallLog after;
+  after.end(after.begin("all-reduce", "dp", "grad norm", 41), cpu);
   CallLog nowhere;
   CallLog ahead;  // has left the call already: it did arrive
   ahead.end(ahead.begin("all-reduce", "dp", "grad norm", 42), cpu);
@@ -131,8 +131,8 @@ TEST_CASE("hang report: who is there, who is not, and where those are") {
                                                  {1, "a", true, describe_calls(there)},
                                                  {2, "b", true, describe_calls(elsewhere)},
                                                  {3, "b", false, describe_calls(elsewhere)},
-                                                 {4, "c", true, describe_calls(behind)},
-                                                 {5, "c", false, describe_calls(behind)},
+                                                 {4, "c", true, describe_calls(after)},
+                                                 {5, "c", false, describe_calls(after)},
                                                  {6, "d", true, describe_calls(nowhere)},
                                                  {8, "e", true, ""},
                                                  {9, "f", true, describe_calls(ahead)}});

@@ -25,7 +25,7 @@ capstan::comm::ConnectOptions rank_options();
 void as_rank(const capstan::comm::ConnectOptions& options,
              const std::function<void(capstan::comm::Communicator&)>& body);
 
-/// In a rank: what goes on until a peer fails.
+/// In a rank: what continues until a peer fails.
 void all_reduce_for_ever(capstan::comm::Communicator& c);
 
 /// CHECKs that all of them ended with 0.

@@ -112,7 +112,7 @@ TEST_CASE("every epoch visits each sample once, with run-wide ids that count up"
   CHECK(orders[0] != orders[1]);
 }
 
-TEST_CASE("a step's slots don't depend on the steps asked for before: a resumed run goes on where it stopped") {
+TEST_CASE("a step's slots don't depend on the steps asked for before: a resumed run continues where it stopped") {
   const auto plan = good(request(10, 4));
   Batches onwards(plan);
   for (std::int64_t s = 0; s < plan.steps; ++s) {

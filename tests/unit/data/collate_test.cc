@@ -98,7 +98,7 @@ TEST_CASE("padding falls back to the end id, then to 0") {
   CHECK(data::padding_id(Fixed(-1, -1)) == 0);
 }
 
-TEST_CASE("packed samples stand one behind another, the longest first, each where there is room") {
+TEST_CASE("packed samples stand one after another, the longest first, each where there is room") {
   const auto a = sample({10, 11, 12, 13}, {false, true, false, true});                      // 3 positions
   const auto b = sample({20, 21, 22, 23, 24, 25}, {false, false, true, true, true, true});  // 5
   const auto c = sample({30, 31, 32}, {true, true, true});                                  // 2

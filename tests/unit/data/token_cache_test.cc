@@ -103,7 +103,7 @@ TEST_CASE("a cache is built a while at a time, and appears when it is whole") {
   CHECK(is_built(cache));
 }
 
-TEST_CASE("a builder that fails leaves nothing behind") {
+TEST_CASE("a builder that fails leaves no file") {
   const Scratch scratch;
   const auto source = std::make_shared<Samples>();
   source->fails_at = 3;

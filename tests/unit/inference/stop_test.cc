@@ -36,7 +36,7 @@ TEST_CASE("what a launcher and SLURM send twice is one request; a person's secon
   CHECK(person.asks() == 2);
 }
 
-TEST_CASE("a signal long enough behind the first is a second request") {
+TEST_CASE("a signal long enough after the first is a second request") {
   inference::Stop stop;
   stop.ask(SIGUSR1);
   std::this_thread::sleep_for(inference::Stop::together + std::chrono::milliseconds(20));

@@ -48,7 +48,7 @@ Launch task(const Step& step, int procid, int local, int node) {
   return read_launch(environment(variables));
 }
 
-/// What becomes of task 0: "device 0", the warnings behind it, or the error with its fix.
+/// What becomes of task 0: "device 0", the warnings after it, or the error with its fix.
 std::string outcome(const Step& step, int procid = 0, int local = 0, int node = 0) {
   try {
     const Launch launch = task(step, procid, local, node);

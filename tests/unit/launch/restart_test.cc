@@ -31,7 +31,7 @@ struct Runs {
   }
 };
 
-// A step of job 4711, at its first start or behind so many restarts.
+// A step of job 4711, at its first start or after so many restarts.
 launch::Environment step(const char* number, const char* restarts = "0") {
   return launch::environment({{"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", number}, {"SLURM_RESTART_COUNT", restarts}});
 }

@@ -71,7 +71,7 @@ TEST_CASE("all ranks end alike, whichever got the signal") {
   for (const auto& ending : endings(run, SIGINT)) {
     CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
     CHECK(ending.message ==
-          "capstan: stopped by SIGINT after step 12; checkpoint.resume=auto goes on from its newest checkpoint\n");
+          "capstan: stopped by SIGINT after step 12; checkpoint.resume=auto continues from its newest checkpoint\n");
   }
   run.resumable = false;
   for (const auto& ending : endings(run, SIGTERM)) {
@@ -87,6 +87,6 @@ TEST_CASE("a requeue exit code of 0 is said as what it is") {
   for (const auto& ending : endings({"after step 12", true, 0}, SIGTERM)) {
     CHECK(ending.exit_code == 0);
     CHECK(ending.message ==
-          "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto goes on from its newest checkpoint\n");
+          "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto continues from its newest checkpoint\n");
   }
 }

@@ -33,7 +33,7 @@ Inputs inputs(std::int64_t rows, std::int64_t heads, std::int64_t groups, std::i
           numbers({rows, groups, length, dim}, 0.9)};
 }
 
-/// softmax over the keys up to the query's position: [B, heads, S, S], zero behind.
+/// softmax over the keys up to the query's position: [B, heads, S, S], zero after.
 at::Tensor reference_probabilities(const Inputs& in) {
   const auto rows = in.q.size(0), heads = in.q.size(1), length = in.q.size(2), dim = in.q.size(3);
   const auto share = heads / in.k.size(1);

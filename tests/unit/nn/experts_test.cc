@@ -101,24 +101,25 @@ TEST_CASE("the ports: an exchange gets sorted rows and counts, before and after 
   const auto routing = make_router(e.gate, 2).forward(e.x);
   auto experts = e.experts();
   bool called = false;
-  experts.exchange.fill("expert_parallel", [&](const nn::Experts::Body& body, const nn::Experts::Rows& make_rows,
-                                               const at::Tensor& counts, const at::Tensor& ids, nn::Kept* kept) {
-    called = true;
-    CHECK(kept == nullptr);
-    CHECK_FALSE(ids.defined());
-    const auto rows = make_rows();
-    CHECK(counts.size(0) == count);
-    CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
-    CHECK(rows.sizes() == at::IntArrayRef({2 * tokens, hidden}));
-    std::int64_t row = 0;
-    for (std::int64_t expert = 0; expert < count; ++expert) {
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        if (!routing.experts[t].eq(expert).any().item<bool>()) continue;
-        CHECK(at::equal(rows[row++], e.x[t]));
-      }
-    }
-    return body(rows, counts, ids);
-  });
+  experts.exchange.fill("expert_parallel",
+                        [&](const nn::Experts::Body& body, const nn::Experts::Rows& make_rows, const at::Tensor& counts,
+                            const at::Tensor& ids, nn::RecomputeContext* kept) {
+                          called = true;
+                          CHECK(kept == nullptr);
+                          CHECK_FALSE(ids.defined());
+                          const auto rows = make_rows();
+                          CHECK(counts.size(0) == count);
+                          CHECK(counts.sum().item<std::int64_t>() == 2 * tokens);
+                          CHECK(rows.sizes() == at::IntArrayRef({2 * tokens, hidden}));
+                          std::int64_t row = 0;
+                          for (std::int64_t expert = 0; expert < count; ++expert) {
+                            for (std::int64_t t = 0; t < tokens; ++t) {
+                              if (!routing.experts[t].eq(expert).any().item<bool>()) continue;
+                              CHECK(at::equal(rows[row++], e.x[t]));
+                            }
+                          }
+                          return body(rows, counts, ids);
+                        });
   CHECK(difference(experts.forward(e.x, routing), e.mixed(2)) < 1e-12);
   CHECK(called);
   // Half of ff on each of two ranks: the parts add up.
@@ -173,7 +174,7 @@ TEST_CASE("the balancing loss counts choices and probabilities of real tokens ov
 TEST_CASE("a second run goes where the first one went, whatever the probabilities have become") {
   const Example e;
   const auto router = make_router(e.gate, 2);
-  nn::Kept kept;
+  nn::RecomputeContext kept;
   const auto first = router.forward(e.x, &kept);
   const auto other = router.forward(e.x.flip(0), &kept);
   CHECK(at::equal(other.experts, first.experts));
@@ -185,7 +186,7 @@ TEST_CASE("a second run goes where the first one went, whatever the probabilitie
 TEST_CASE("tokens of each expert: what was chosen, without padding") {
   const Example e;
   const auto router = make_router(e.gate, 2);
-  nn::Kept kept;
+  nn::RecomputeContext kept;
   const auto chosen = router.forward(e.x, &kept).experts;
   nn::Batch batch;
   const auto count = [&](std::int64_t expert, std::int64_t rows) {

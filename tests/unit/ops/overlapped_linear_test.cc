@@ -129,7 +129,7 @@ std::int64_t kept_by_forward(const Layer& layer) {
     const auto before = live.now();
     group->barrier("begin");
     const auto y = call(layer, group, x, weight, {});
-    group->barrier("behind");
+    group->barrier("after");
     if (group->rank() == 0) kept = live.now() - before;
     group->barrier("end");
   });

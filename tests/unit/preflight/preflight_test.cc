@@ -102,7 +102,7 @@ TEST_CASE("preflight: what is wrong with a rank names it") {
   }
   SECTION("clock") {
     odd.clock_s = 1003;
-    CHECK(line(report) == "preflight: WARN: rank 3 on g2: the host's clock is 2.99 s ahead");
+    CHECK(line(report) == "preflight: WARN: rank 3 on g2: the host's clock is 2.99 s fast");
   }
   SECTION("sockets") {
     odd.links = {{"NET/Socket", 4}};
@@ -208,7 +208,7 @@ TEST_CASE("preflight: all ranks look between the same parts, and may stop there"
     if (looks != 2) throw std::runtime_error(cat(looks, " looks"));
     try {
       (void)links.collective("all-reduce", 130LL << 20U, 1, 100);
-      throw std::runtime_error("it went on");
+      throw std::runtime_error("it continued");
     } catch (const Enough&) {
       if (looks != 5) throw std::runtime_error(cat(looks, " looks"));
     }
@@ -233,7 +233,7 @@ TEST_CASE("preflight: what a rank measures alone") {
   CHECK(measures.write_gbps > 0);
   CHECK(measures.free_bytes > 0);
   CHECK(measures.problem.empty());
-  CHECK(std::filesystem::is_empty(folder / "new"));  // nothing is left behind
+  CHECK(std::filesystem::is_empty(folder / "new"));  // nothing is left after
   measure_disk("/proc/none", 0, mib, measures);
   CHECK_THAT(measures.problem, Contains("cannot write 1.00 MiB into /proc/none: "));
   const auto versions = library_versions(13010);

@@ -116,7 +116,7 @@ std::optional<session::Job> prepare(const setup::JobRequest& request) {
 
 }  // namespace
 
-TEST_CASE("a check builds the model once, and a run goes on with the same") {
+TEST_CASE("a check builds the model once, and a run continues with the same") {
   const test::Folder folder;
   const auto request = request_of(config_of(folder, "[checkpoint]\nevery_steps = 1\n"));
   const auto check = counted([&] {

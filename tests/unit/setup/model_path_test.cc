@@ -98,7 +98,7 @@ TEST_CASE("an id that is not in the cache is answered with the command that down
                                           Catch::Contains("network: hf download org/name"));
 }
 
-TEST_CASE("a download that was not finished is answered with the command that goes on with it") {
+TEST_CASE("a download that was not finished is answered with the command that continues with it") {
   const Place place;
   const std::string snapshot = "hub/models--org--name/snapshots/abc";
   const auto fault = [&](const std::string& file) {

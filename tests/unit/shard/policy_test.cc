@@ -96,7 +96,7 @@ TEST_CASE("every stage, offload, bucket and call layout gives what replicated pa
   }
 }
 
-TEST_CASE("what stays behind after forward is enough to gather again from neighbours") {
+TEST_CASE("what is left after forward is enough to gather again from neighbours") {
   const int part = GENERATE(2, 3);
   RigOptions whole{.sharded = false};
   const auto reference = outcome({6, 1, whole});

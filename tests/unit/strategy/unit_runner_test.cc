@@ -141,7 +141,7 @@ TEST_CASE("hooks: order over three units with two owners, the first added outerm
   CHECK(events == twice);
 }
 
-TEST_CASE("after_backward: the unit's own gradients are there, those of units in front of it are not") {
+TEST_CASE("after_backward: the unit's own gradients are there, those of units before it are not") {
   const auto chain = make_chain();
   UnitRunner runner(pointers(chain));
   Events events;
@@ -189,7 +189,7 @@ TEST_CASE("the gradient of backward is the seed's") {
   CHECK(bit_equal(take_gradients(chain), expected));
 }
 
-TEST_CASE("frozen units: no backward hooks in front of the first trainable one, right gradients behind it") {
+TEST_CASE("frozen units: no backward hooks before the first trainable one, right gradients after it") {
   const auto trainable =
       GENERATE(std::vector<bool>{false, true, true, true}, std::vector<bool>{false, false, true, true},
                std::vector<bool>{true, false, true, true}, std::vector<bool>{false, true, false, true},
@@ -235,7 +235,7 @@ TEST_CASE("the hidden state requires grad from the first trainable unit on, and 
   chain.push_back(std::make_unique<TinyTable>(tiny_weight("table", {7, 5}, false), false));
   chain.push_back(std::make_unique<Looker>("frozen", false, seen));
   chain.push_back(std::make_unique<Looker>("first", true, seen));
-  chain.push_back(std::make_unique<Looker>("behind", false, seen));
+  chain.push_back(std::make_unique<Looker>("after", false, seen));
   chain.push_back(std::make_unique<TinyHead>(tiny_weight("head", {6, 5}, true)));
   bind_leaves(chain);
   UnitRunner runner(pointers(chain));

@@ -168,7 +168,7 @@ TEST_CASE("steps around the model that are not supported are refused by their na
        "is of type Digits, which is not supported (supported: Split, ByteLevel, Metaspace, Sequence)\n"},
       {with(sentencepiece_file(), "/pre_tokenizer",
             {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}}),
-       "pre_tokenizer prepends to the first piece behind a normalizer, which is not supported\n"},
+       "pre_tokenizer prepends to the first piece after a normalizer, which is not supported\n"},
       {with(bytes, "/pre_tokenizer",
             {{"type", "Metaspace"}, {"replacement", "__"}, {"prepend_scheme", "last"}, {"add_prefix_space", false}}),
        "pre_tokenizer.replacement is \"__\", which is not one character\npre_tokenizer.prepend_scheme is last, not one "

@@ -39,7 +39,7 @@ TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {
   CHECK(repair_utf8("\xC0\xAF") == "\uFFFD\uFFFD");                      // overlong, two bytes
   CHECK(repair_utf8("\xE0\x80\x80") == "\uFFFD\uFFFD\uFFFD");            // overlong, three bytes
   CHECK(repair_utf8("\xED\xA0\x80") == "\uFFFD\uFFFD\uFFFD");            // a surrogate
-  CHECK(repair_utf8("\xF4\x90\x80\x80") == "\uFFFD\uFFFD\uFFFD\uFFFD");  // behind U+10FFFF
+  CHECK(repair_utf8("\xF4\x90\x80\x80") == "\uFFFD\uFFFD\uFFFD\uFFFD");  // after U+10FFFF
   CHECK(repair_utf8("\xF1\x80\x80\xE1\x80\xC2") == "\uFFFD\uFFFD\uFFFD");
   CHECK(repair_utf8("a\xF0\x9F\x98") == "a\uFFFD");  // cut off at the end
   CHECK(repair_utf8("\xF0\x9F\x98z") == "\uFFFDz");

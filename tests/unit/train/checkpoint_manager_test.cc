@@ -99,7 +99,7 @@ TEST_CASE("the newest stay") {
   CHECK(outcome.summary.at("checkpoints").at("bytes_per_second").get<double>() > 0);
 }
 
-TEST_CASE("a run goes on in its own folder, and ends there if it had ended") {
+TEST_CASE("a run continues in its own folder, and ends there if it had ended") {
   const auto first = run_loop("own", {"checkpoint.every_steps=2", "checkpoint.resume=auto", "run.deterministic=true"});
   const auto metrics = read_file(first.folder / "metrics.jsonl");
   fs::remove_all(first.folder / "checkpoints/step-00000006");
@@ -172,7 +172,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   CHECK_THROWS_WITH(record::Statistics::restore("{}"), Contains("the run's statistics cannot be read"));
 }
 
-TEST_CASE("metrics.jsonl goes on behind a step: later lines go, and one that a crash cut off") {
+TEST_CASE("metrics.jsonl continues after a step: later lines go, and one that a crash cut off") {
   const auto folder = fs::path(testing::small_config()).parent_path() / "metrics";
   fs::create_directories(folder);
   const std::string kept =

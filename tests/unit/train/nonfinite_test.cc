@@ -1,4 +1,4 @@
-// Loss or gradients that are not finite: what is said, on every rank, and how the run goes on.
+// Loss or gradients that are not finite: what is said, on every rank, and how the run continues.
 #include "train/nonfinite.h"
 
 #include <capstan/base/files.h>
@@ -157,7 +157,7 @@ TEST_CASE("a parameter that itself is not finite is named before gradients are, 
              EndsWith("fix: start from weights that are finite, such as an earlier checkpoint, or lower optimizer.lr"));
 }
 
-TEST_CASE("skip: the step is left out, said in the log and in metrics.jsonl, and the run goes on") {
+TEST_CASE("skip: the step is left out, said in the log and in metrics.jsonl, and the run continues") {
   const auto outcome = run_loop({"train.max_steps=5", "train.on_nonfinite=skip"},
                                 poisoned(HUGE_VAL, [](int step) { return step == 1 || step == 2; }));
   CHECK(outcome.errors == std::vector<std::string>{"", ""});
@@ -180,10 +180,11 @@ TEST_CASE("skip gives up after 20 steps in a row, not after 20 in all") {
   const auto outcome = run_loop({"train.max_steps=45", "train.on_nonfinite=skip"},
                                 poisoned(HUGE_VAL, [](int step) { return (step >= 1 && step <= 19) || step >= 21; }));
   CHECK(outcome.errors[0] == outcome.errors[1]);
-  CHECK_THAT(outcome.errors[0],
-             Contains("20 steps in a row were not finite and were skipped; the last, step 40: the loss is ") &&
-                 Contains("fix: training cannot go on from these weights: lower optimizer.lr, or start from an earlier "
-                          "checkpoint"));
+  CHECK_THAT(
+      outcome.errors[0],
+      Contains("20 steps in a row were not finite and were skipped; the last, step 40: the loss is ") &&
+          Contains("fix: training cannot continue from these weights: lower optimizer.lr, or start from an earlier "
+                   "checkpoint"));
 }
 
 TEST_CASE("dump: the batch of every rank and the bad gradients go to the run's folder, then the run stops") {

@@ -46,7 +46,7 @@ void check_bits(const Choice& choice) {
   }
 }
 
-/// From one layout to another: ranks before, layout before, ranks behind, layout behind.
+/// From one layout to another: ranks before, layout before, ranks after, layout after.
 enum Reload : std::size_t { ranks_before, layout_before, ranks_behind, layout_behind };
 
 std::vector<std::size_t> reload_levels() { return {4, 8, 4, 8}; }
@@ -68,9 +68,9 @@ Setting float64(const ShardingCase& c) {
 void check_reload(const Choice& choice) {
   static const Run reference = train({.overrides = {dropout}, .steps = steps});
   const auto before = case_of(choice[ranks_before], choice[layout_before]);
-  const auto behind = case_of(choice[ranks_behind], choice[layout_behind]);
-  INFO("from " << before.name << "to " << behind.name);
-  CHECK(differences(train_resumed(float64(before), saved_behind, float64(behind)), reference, tolerance) == "");
+  const auto after = case_of(choice[ranks_behind], choice[layout_behind]);
+  INFO("from " << before.name << "to " << after.name);
+  CHECK(differences(train_resumed(float64(before), saved_behind, float64(after)), reference, tolerance) == "");
 }
 
 bool always(const Choice& /*choice*/) { return true; }
@@ -81,7 +81,7 @@ TEST_CASE("resume is bit-equal on a pairwise cover of the sharding matrix", "[re
   for (const auto& choice : pairwise(unscaled_levels(), sharding_allowed)) check_bits(choice);
 }
 
-TEST_CASE("any layout goes on from what any layout saved: a pairwise cover", "[resume]") {
+TEST_CASE("any layout continues from what any layout saved: a pairwise cover", "[resume]") {
   for (const auto& choice : pairwise(reload_levels(), always)) check_reload(choice);
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("resume: the whole sharding matrix, and every way from one layout to a
   each_choice(reload_levels(), check_reload);
 }
 
-TEST_CASE("resume is bit-equal behind any step, the first and the last too") {
+TEST_CASE("resume is bit-equal after any step, the first and the last too") {
   const Setting setting{.world = 2,
                         .config = "[strategy.zero]\nstage = 2\n",
                         .overrides = {dropout, "run.deterministic=true"},
@@ -240,14 +240,14 @@ TEST_CASE("parameters and optimizer state that ranks keep for themselves are sav
   }
 }
 
-TEST_CASE("what a strategy remembers of a bucket goes on") {
+TEST_CASE("what a strategy remembers of a bucket continues") {
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n"}) {
     const auto setting = with("remembers", 2, sharding);
     CHECK(differences(train_resumed(setting, saved_behind, setting), train(setting), 0) == "");
   }
 }
 
-TEST_CASE("what the run cannot go on from is refused in words, all faults at once") {
+TEST_CASE("what the run cannot continue from is refused in words, all faults at once") {
   const Setting setting{.world = 1, .overrides = {}, .steps = steps};
   auto other = setting;
   other.overrides = {"train.global_batch=12", "run.seed=4"};
@@ -270,14 +270,14 @@ TEST_CASE("frozen parameters are saved or left out, and come from where they cam
   }
 }
 
-TEST_CASE("a run goes on with the optimizer that it was saved with, and with what that trained") {
+TEST_CASE("a run continues with the optimizer that it was saved with, and with what that trained") {
   const auto plain = with("descends", 2);
   CHECK(differences(train_resumed(plain, saved_behind, plain), train(plain), 0) == "");
   const auto adamw = with("", 2);
   CHECK_THROWS_WITH(train_resumed(plain, saved_behind, adamw),
                     Contains("it has no 'optimizer/exp_avg', which the optimizer of this run keeps") &&
                         Contains("it has no 'optimizer/exp_avg_sq'") &&
-                        Contains("go on with the optimizer that was saved"));
+                        Contains("continue with the optimizer that was saved"));
   CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain),
                     Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
   CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_behind, adamw),

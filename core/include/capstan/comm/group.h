@@ -16,7 +16,7 @@ namespace comm {
 enum class ReduceOp { sum, max, min };
 
 class CallLog;
-class Lane;
+class SideStream;
 
 /// A collective that was started and not yet waited for. wait() may be called once; the destructor does not wait.
 /// Until then no other code may read or write the tensor.
@@ -109,8 +109,8 @@ class Group {
   c10::Device device_;
   std::shared_ptr<CallLog> log_;
   std::int64_t calls_ = 0;
-  std::shared_ptr<Group> connected_;  ///< makes all calls; null: this group makes them itself
-  std::unique_ptr<Lane> lane_;        ///< of what is started on a device; made on first use
+  std::shared_ptr<Group> connected_;         ///< makes all calls; null: this group makes them itself
+  std::unique_ptr<SideStream> side_stream_;  ///< of what is started on a device; made on first use
 };
 
 }  // namespace comm

@@ -24,7 +24,7 @@ struct Adapter {
   std::int64_t rank = 0;
   double alpha = 0;
   bool rank_stabilised = false;  ///< divides by the rank's root (Kalajdzievski 2023), else by the rank
-  double dropout = 0;            ///< on x, in front of A
+  double dropout = 0;            ///< on x, before A
 
   /// alpha / rank, or alpha / sqrt(rank).
   double scale() const;

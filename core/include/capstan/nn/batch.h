@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/nn/kept.h>
+#include <capstan/nn/recompute_context.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -23,7 +23,7 @@ struct Hidden {
   std::vector<at::Tensor> expert_tokens;
 };
 
-/// Rows that hold several samples one behind another (packing): where each token of a sample stands in the batch [B, S]
+/// Rows that hold several samples one after another (packing): where each token of a sample stands in the batch [B, S]
 /// and where it would stand if every sample had a row of its own, [count, longest], as without packing. What looks at
 /// more than one token, or depends on the sample, works there.
 struct Documents {
@@ -33,7 +33,7 @@ struct Documents {
   std::int64_t count = 0;
   std::int64_t longest = 0;
 
-  /// x [B, S, ...] -> [count, longest, ...], zeros behind each sample.
+  /// x [B, S, ...] -> [count, longest, ...], zeros after each sample.
   at::Tensor apart(const at::Tensor& x) const;
   /// x [count, longest, ...] -> [rows, cols, ...], zeros where no sample is.
   at::Tensor together(const at::Tensor& x, std::int64_t rows, std::int64_t cols) const;
@@ -53,7 +53,7 @@ struct Batch {
   std::int64_t step = 0;
   bool training = false;  ///< dropout acts
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
-  std::shared_ptr<Kept> kept;
+  std::shared_ptr<RecomputeContext> kept;
 
   /// What attention reads of packed rows taken apart: positions and sample ids with every sample in a row of its own.
   Batch apart() const;

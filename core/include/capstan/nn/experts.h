@@ -1,8 +1,8 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/batch.h>
-#include <capstan/nn/kept.h>
 #include <capstan/nn/layers.h>
+#include <capstan/nn/recompute_context.h>
 
 #include <cstdint>
 #include <functional>
@@ -27,15 +27,16 @@ class Router : public Layer {
   ~Router() override;
   /// x [T, hidden]. Experts are chosen in the first run of a forward, whose `kept` later runs get: rounding must not
   /// send a token elsewhere in backward. Null: chosen now.
-  Routing forward(const at::Tensor& x, Kept* kept = nullptr) const;
+  Routing forward(const at::Tensor& x, RecomputeContext* kept = nullptr) const;
 
   /// What the load-balancing loss needs to know of all layers: how often each expert was chosen [E], the sum of its
   /// probabilities [E], and how many tokens were counted (0-dim). Zeros to begin with, on `like`'s device.
   std::vector<at::Tensor> no_load(const at::Tensor& like) const;
   /// Adds this layer's. Positions that are no tokens of a sample (Batch::real) are left out. `kept` as in forward.
-  void add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch, Kept* kept = nullptr) const;
+  void add_load(std::vector<at::Tensor>& load, const at::Tensor& x, const Batch& batch,
+                RecomputeContext* kept = nullptr) const;
   /// How many tokens each expert computes [E], float64, of what forward has chosen and kept; padding is left out.
-  at::Tensor tokens(const Batch& batch, const Kept& kept) const;
+  at::Tensor tokens(const Batch& batch, const RecomputeContext& kept) const;
 
   Linear& gate() { return gate_; }
 
@@ -44,7 +45,7 @@ class Router : public Layer {
 
  private:
   at::Tensor probabilities(const at::Tensor& x) const;
-  at::Tensor chosen(const at::Tensor& probability, Kept* kept) const;
+  at::Tensor chosen(const at::Tensor& probability, RecomputeContext* kept) const;
   at::Tensor of_own_positions(const at::Tensor& rows, const Batch& batch) const;
   Linear gate_;
   std::int64_t experts_per_token_;
@@ -81,7 +82,7 @@ class Experts : public Layer {
   Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr down);
   ~Experts() override;
   /// x [T, hidden] -> [T, hidden]: the weighted sum of each token's experts. `kept` as in Router::forward.
-  at::Tensor forward(const at::Tensor& x, const Routing& routing, Kept* kept = nullptr) const;
+  at::Tensor forward(const at::Tensor& x, const Routing& routing, RecomputeContext* kept = nullptr) const;
 
   const WeightPtr& gate_up() const { return gate_up_; }
   const WeightPtr& down() const { return down_; }
@@ -95,13 +96,13 @@ class Experts : public Layer {
   /// Where a rank holds some of the experts: takes the rows of all with counts [E] int64 for all, brings rows to where
   /// their expert is, with their row_ids where there are any, calls the body there with what arrived (sorted by local
   /// expert) and brings results back. It may keep what a second run needs.
-  Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, Kept*)> exchange{
-      *this, "exchange"};
+  Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, RecomputeContext*)>
+      exchange{*this, "exchange"};
   /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
   /// Undefined, on all ranks: nobody asks this time.
   Port<at::Tensor()> token_ids{*this, "token_ids"};
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
-  /// behind each expert's last, row_ids [R]) -> what replaces the result.
+  /// after each expert's last, row_ids [R]) -> what replaces the result.
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   AdapterPort gate_up_adapter{*this, "gate_up_adapter"};
   AdapterPort down_adapter{*this, "down_adapter"};
@@ -130,10 +131,10 @@ class Mixture : public Layer {
   Mixture(Layer& parent, Weights weights, std::int64_t experts_per_token, bool sum_to_one = true);
   ~Mixture() override;
   /// x [B, S, hidden] -> [B, S, hidden].
-  at::Tensor forward(const at::Tensor& x, Kept& kept) const;
+  at::Tensor forward(const at::Tensor& x, RecomputeContext& kept) const;
   /// What a block's forward adds in training: to hidden.expert_tokens, and with `balanced` the router's load to
   /// hidden.sums. `x` and `kept` as forward got them.
-  void count(Hidden& hidden, const at::Tensor& x, const Batch& batch, Kept& kept, bool balanced) const;
+  void count(Hidden& hidden, const at::Tensor& x, const Batch& batch, RecomputeContext& kept, bool balanced) const;
 
   Router& router() { return router_; }
   Experts& experts() { return experts_; }

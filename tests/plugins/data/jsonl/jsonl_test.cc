@@ -103,7 +103,7 @@ std::string shown(const data::Sample& sample) {
   return text + (inside ? "]" : "");
 }
 
-// The one fault of a file with this line behind a good one, without "FILE:2: ".
+// The one fault of a file with this line after a good one, without "FILE:2: ".
 std::string fault_of(const std::string& line, const Values& more = {}) {
   const Folder folder;
   const auto path = folder.write("a.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n" + line + "\n");
@@ -217,7 +217,7 @@ TEST_CASE("an answer ends where the template ends the assistant's turn") {
   const auto none = std::string::npos;
   const std::string chat = "<|im_start|>{role}\n{content}<|im_end|>\n";
   CHECK(end_of(chat, "So<|im_end|>\nYo") == 2);
-  CHECK(end_of(chat, "So<|im_end|>") == 2);  // the white space behind it need not have come
+  CHECK(end_of(chat, "So<|im_end|>") == 2);  // the white space after it need not have come
   CHECK(end_of(chat, "So\nYo<|im_end") == none);
   CHECK(end_of("{role}: {content} </{role}>", "user </user> </assistant>") == 13);
   // White space alone: a line break is an end, a space is in many answers.

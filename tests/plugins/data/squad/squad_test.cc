@@ -203,7 +203,7 @@ TEST_CASE("real SQuAD files, where CAPSTAN_SQUAD names their folder") {
     for (std::int64_t i = 0; i < source->size(); ++i) {
       const auto sample = source->get(i);
       truncated += sample.tokens.size() >= 509;  // a cut character leaves up to three bytes unused
-      // Whatever was cut, the answer stands whole behind the prompt, with the end token.
+      // Whatever was cut, the answer stands whole after the prompt, with the end token.
       const auto answer = std::vector<std::int64_t>(sample.tokens.begin() + sample.prompt_length, sample.tokens.end());
       faulty += tokenizer::ByteTokenizer().decode(answer) != " " + sample.references[0] || answer.back() != 256 ||
                 sample.tokens.size() > 512 || source->score(sample, sample.references.back())[0].second != 100.0;

@@ -35,7 +35,7 @@ std::shared_ptr<data::DataSource> open(const std::vector<std::pair<std::string, 
 
 }  // namespace
 
-TEST_CASE("samples have the asked length, span the model's vocabulary and bear loss behind the first token") {
+TEST_CASE("samples have the asked length, span the model's vocabulary and bear loss after the first token") {
   const auto source = open({{"samples", 40}}, 50, 300);
   REQUIRE(source->size() == 40);
   std::set<std::int64_t> seen;

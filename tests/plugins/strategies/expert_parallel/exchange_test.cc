@@ -85,7 +85,7 @@ struct Result {
 Result run(nn::Experts& experts, const Tokens& tokens, bool recompute) {
   const auto x = tokens.x.clone().requires_grad_(true);
   const auto weights = tokens.weights.clone().requires_grad_(true);
-  const auto kept = std::make_shared<nn::Kept>();
+  const auto kept = std::make_shared<nn::RecomputeContext>();
   const nn::Region::Body body = [&, kept](const at::Tensor& in) {
     return experts.forward(in, {tokens.experts, weights}, kept.get());
   };
@@ -130,8 +130,9 @@ std::vector<Result> spread(const std::vector<std::int64_t>& lengths, const Choos
     const auto before = lengths.begin() + group->rank();
     if (ids) tell_apart(experts, std::accumulate(lengths.begin(), before, std::int64_t{0}), *before);
     const Exchange exchange(group, "blocks.0");
-    experts.exchange.fill("test", [&](const auto& body, const auto& rows, const auto& counts, const auto& row_ids,
-                                      nn::Kept* kept) { return exchange(body, rows, counts, row_ids, kept); });
+    experts.exchange.fill("test",
+                          [&](const auto& body, const auto& rows, const auto& counts, const auto& row_ids,
+                              nn::RecomputeContext* kept) { return exchange(body, rows, counts, row_ids, kept); });
     auto result = run(experts, tokens_of(group->rank(), lengths, choose), recompute);
     result.calls = group->calls;
     results[static_cast<std::size_t>(group->rank())] = std::move(result);

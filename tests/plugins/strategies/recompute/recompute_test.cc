@@ -160,7 +160,7 @@ TEST_CASE("a forward keeps less for its backward, the less the more is recompute
 }
 
 TEST_CASE("what is recomputed runs twice, all else once; evaluation recomputes nothing") {
-  // Attention and feed-forward of the first block, then of the second; the evaluation behind adds one each.
+  // Attention and feed-forward of the first block, then of the second; the evaluation after adds one each.
   CHECK(runs_of_linears("") == std::vector<int>{2, 2, 2, 2});
   CHECK(runs_of_linears("[strategy.recompute]\n") == std::vector<int>{3, 3, 3, 3});
   CHECK(runs_of_linears("[strategy.recompute]\nevery = 2\n") == std::vector<int>{3, 3, 2, 2});
@@ -183,7 +183,7 @@ TEST_CASE("every Nth unit, never the last") {
   CHECK(chosen(3) == std::vector<bool>{false, false, true, false});
 }
 
-TEST_CASE("units in front of the first trainable one run once: they have no backward") {
+TEST_CASE("units before the first trainable one run once: they have no backward") {
   testing::TinyChain tiny;
   tiny.push_back(std::make_unique<testing::TinyTable>(testing::tiny_weight("table", {7, 5}, false), false));
   for (const bool trainable : {false, true, false}) {

@@ -159,7 +159,7 @@ TEST_CASE("async: the same with sequence parallelism") {
   CHECK(starts_nothing(backward({.async = false, .sequence = true})));
 }
 
-TEST_CASE("async: a frozen layer, and one with an adapter, have nothing to hide a collective behind") {
+TEST_CASE("async: a frozen layer, and one with an adapter, have no product that a collective could overlap with") {
   for (const bool sequence : {false, true}) {
     for (const How how : {How{.frozen = true}, How{.adapter = true}, How{.frozen = true, .adapter = true}}) {
       auto with = how;

@@ -40,15 +40,15 @@ TEST_CASE("between averages ranks go their own ways, and the last step ends in a
   }
 }
 
-TEST_CASE("a run goes on from a checkpoint bit by bit, also where ranks are apart") {
+TEST_CASE("a run continues from a checkpoint bit by bit, also where ranks are apart") {
   const testing::Setting setting{.world = 3,
                                  .config = "[strategy.local_sgd]\nevery = 4\n",
                                  .overrides = {"run.deterministic=true"},
                                  .types = {testing::linked(*capstan_plugin())}};
   const auto straight = testing::train(setting);
-  for (const std::int64_t behind : {6, 8}) {
-    INFO("after step " << behind);
-    auto resumed = testing::train_resumed(setting, behind, setting);
+  for (const std::int64_t after : {6, 8}) {
+    INFO("after step " << after);
+    auto resumed = testing::train_resumed(setting, after, setting);
     // Gradients are each rank's own: of which one it is told is chance.
     resumed.disagreements.clear();
     resumed.gradients = straight.gradients;

@@ -10,7 +10,7 @@ TEST_CASE("a layer's slot: a factor of one changes nothing, another one does, an
   };
   const auto alone = run(1, "");
   const std::string layer = "[strategy.output_scale]\nlayer = \"linear_fc2\"\n";
-  // With a slot filled the bias is added behind the product instead of within it: other roundings.
+  // With a slot filled the bias is added after the product instead of within it: other roundings.
   CHECK(testing::differences(run(1, layer), alone, 1e-10) == "");
   const auto scaled = run(1, layer + "factor = 0.5\n");
   CHECK(testing::differences(scaled, alone, 1e-3) != "");

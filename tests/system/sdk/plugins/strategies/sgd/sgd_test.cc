@@ -23,7 +23,7 @@ TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
                     Contains("optimizer rule") && Contains("sgd") && Contains("descent"));
 }
 
-TEST_CASE("a run goes on with the rule that it was saved with, and no other") {
+TEST_CASE("a run continues with the rule that it was saved with, and no other") {
   const testing::Setting with_sgd{.world = 2,
                                   .config = "[strategy.sgd]\nmomentum = 0.9\n",
                                   .overrides = {"run.deterministic=true"},

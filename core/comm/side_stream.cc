@@ -1,4 +1,4 @@
-#include "comm/lane.h"
+#include "comm/side_stream.h"
 
 namespace capstan::comm {
 namespace {
@@ -7,36 +7,36 @@ c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(dev
 
 }  // namespace
 
-void Mark::record(c10::Device device) {
+void Event::record(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return;
   if (!event_) event_ = std::make_shared<c10::Event>(device.type());
   event_->record(current(device));
 }
 
-void Mark::wait(c10::Device device) const {
+void Event::wait(c10::Device device) const {
   if (event_) event_->block(current(device));
 }
 
-void Mark::synchronize() const {
+void Event::synchronize() const {
   if (event_) event_->synchronize();
 }
 
-bool Mark::is_reached() const { return !event_ || event_->query(); }
+bool Event::is_reached() const { return !event_ || event_->query(); }
 
-Lane::Lane(c10::Device device, bool beside, bool high_priority) : device_(device) {
-  if (device.is_cpu() || device.is_meta() || !beside) return;
+SideStream::SideStream(c10::Device device, bool overlaps, bool high_priority) : device_(device) {
+  if (device.is_cpu() || device.is_meta() || !overlaps) return;
   const c10::impl::VirtualGuardImpl guard(device.type());
   stream_ = std::make_unique<c10::Stream>(guard.getStreamFromGlobalPool(device, high_priority));
 }
 
-Lane::Use::Use(const Lane& lane, bool wait_for_current) {
-  if (!lane.stream_) return;
+SideStream::Use::Use(const SideStream& side, bool wait_for_current) {
+  if (!side.stream_) return;
   if (wait_for_current) {
-    c10::Event now(lane.device_.type());
-    now.record(current(lane.device_));
-    now.block(*lane.stream_);
+    c10::Event now(side.device_.type());
+    now.record(current(side.device_));
+    now.block(*side.stream_);
   }
-  guard_.reset_stream(*lane.stream_);
+  guard_.reset_stream(*side.stream_);
 }
 
 }  // namespace capstan::comm

@@ -11,7 +11,7 @@ namespace nn {
 
 /// What a unit's forward decides once and its second run in backward (recompute) must not decide again: which experts
 /// see each token, how many rows then travel between ranks. One a forward; layers are told apart by their addresses.
-class Kept {
+class RecomputeContext {
  public:
   /// What `make` returned when this was first called for the layer `key`, always with the same type. Later runs get
   /// the same object and don't call it.

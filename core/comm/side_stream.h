@@ -13,7 +13,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
 /// A CUDA event: a point in a stream's work. On CPU, where all calls are synchronous, it does nothing.
-class Mark {
+class Event {
  public:
   /// Records it in the stream that is current on `device`.
   void record(c10::Device device);
@@ -29,23 +29,23 @@ class Mark {
   std::shared_ptr<c10::Event> event_;
 };
 
-/// A side stream for one kind of work next to compute. Without overlap, and on CPU, it is the current stream.
-class Lane {
+/// A stream for one kind of work that overlaps with compute. Without overlap, and on CPU, it is the current stream.
+class SideStream {
  public:
-  Lane(c10::Device device, bool beside, bool high_priority = true);
+  SideStream(c10::Device device, bool overlaps, bool high_priority = true);
 
   /// Makes the side stream current for its lifetime. The side stream first waits for the work queued on the stream that
   /// was current, unless told not to.
   class Use {
    public:
-    explicit Use(const Lane& lane, bool wait_for_current = true);
+    explicit Use(const SideStream& side, bool wait_for_current = true);
 
    private:
     c10::OptionalStreamGuard guard_;
   };
 
   c10::Device device() const { return device_; }
-  bool beside() const { return stream_ != nullptr; }
+  bool overlaps() const { return stream_ != nullptr; }
 
  private:
   c10::Device device_;
