@@ -46,6 +46,9 @@ struct NormList {
 /// out[t] (+)= sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
 void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream);
 
+/// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
+void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
+
 /// x as batch rows of `length` tokens of `heads` heads of 2 half numbers; strides in elements, the last one is 1.
 struct RotaryShape {
   std::int64_t batch, length;

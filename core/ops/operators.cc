@@ -14,6 +14,8 @@ at::Tensor dropout_meta(const at::Tensor& x, double, std::int64_t, std::int64_t,
   return at::empty_like(x, at::MemoryFormat::Contiguous);
 }
 
+void checksums_meta(const at::Tensor&, at::TensorList) {}
+
 void squared_norms_meta(const at::Tensor&, at::TensorList, bool) {}
 
 at::Tensor rotary_meta(const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) {
@@ -45,6 +47,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
       "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, "
       "int[] row_offset) -> Tensor");
   m.def("squared_norms(Tensor(a!) out, Tensor[] xs, bool accumulate) -> ()");
+  m.def("checksums(Tensor(a!) out, Tensor[] xs) -> ()");
   m.def("pinned_bytes(int bytes, Tensor on_device) -> Tensor");
   m.def("rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor");
   m.def("swiglu(Tensor x) -> Tensor");
@@ -60,6 +63,7 @@ TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("fill_normal", &fill_normal_meta);
   m.impl("dropout", &dropout_meta);
   m.impl("squared_norms", &squared_norms_meta);
+  m.impl("checksums", &checksums_meta);
   m.impl("rotary", &rotary_meta);
   m.impl("swiglu", &swiglu_meta);
   m.impl("swiglu_backward", &swiglu_backward_meta);

@@ -77,6 +77,16 @@ void squared_norms_cuda(const at::Tensor& out, at::TensorList xs, bool accumulat
   }
 }
 
+void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
+  const c10::cuda::CUDAGuard guard(out.device());
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  out.zero_();
+  for (std::size_t begin = 0; begin < xs.size(); begin += NormList::capacity) {
+    add_checksums(list_from(xs, begin), out.data_ptr<std::int64_t>() + begin, stream);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
 at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                        bool inverse) {
   const c10::cuda::CUDAGuard guard(x.device());
@@ -123,6 +133,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("fill_normal", &fill_normal_cuda);
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
+  m.impl("checksums", &checksums_cuda);
   m.impl("rotary", &rotary_cuda);
   m.impl("swiglu", &swiglu_cuda);
   m.impl("swiglu_backward", &swiglu_backward_cuda);

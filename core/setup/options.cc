@@ -20,6 +20,11 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .min(0)
       .doc("GiB of host memory that a node's ranks may use; 0: what this machine, or its control group, has left");
   t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
+  t.add("verify_replicas", &RunOptions::verify_replicas)
+      .min(0)
+      .doc(
+          "compare what ranks hold alike (parameters, adapters, optimizer state) bit for bit after the first 3 steps, "
+          "before each checkpoint and every N steps; a difference ends the run and is named; 0: never");
   t.add("requeue_exit_code", &RunOptions::requeue_exit_code)
       .min(0)
       .max(128)  // above: ended by a signal

@@ -19,6 +19,7 @@ struct RunOptions {
   std::string device = "auto";
   double host_memory = 0;
   bool save_weights = true;
+  std::int64_t verify_replicas = 100;
   std::int64_t requeue_exit_code = 85;
   std::optional<std::string> cache;
   static void describe(config::OptionTable<RunOptions>& t);

@@ -66,10 +66,14 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
         const auto& shard = bucket.shards(planned, position)[r];
         const bool writes = writes_record(record, layout, place, options);
         visit({b, w, record, std::move(layout), std::move(box), sharded ? shard.in_shard : shard.in_full, writes,
-               options.mesh.position(options.rank, own_axes(record))});
+               copy_of(record, options)});
       }
     }
   }
+}
+
+int copy_of(const layout::Param& record, const EngineOptions& options) {
+  return options.mesh.position(options.rank, own_axes(record));
 }
 
 bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options) {

@@ -28,6 +28,9 @@ enum class Of { parameters, gradients };
 void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
               const std::function<void(const HeldBox&)>& visit);
 
+/// The position on the record's local axes, along which values differ; 0 for a frozen one.
+int copy_of(const layout::Param& record, const EngineOptions& options);
+
 /// Does this rank own the record's gradient for the norm? Of the ranks that hold the same element of the sum, exactly
 /// one does. Ranks that differ on a local axis hold different gradients: each owns its own.
 bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const EngineOptions& options);

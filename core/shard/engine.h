@@ -25,6 +25,14 @@ struct StoredBox {
   int copy = 0;                      ///< position on the record's local axes, along which values differ
 };
 
+/// A weight as the model computes with it, which a rank keeps between steps besides its masters.
+struct ComputeCopy {
+  const nn::Weight* weight = nullptr;
+  std::vector<layout::Box> boxes;  ///< by record
+  at::Tensor value;                ///< on the run's device
+  int copy = 0;                    ///< position on the records' local axes
+};
+
 /// Time of updates in host memory on this rank, summed over the run.
 struct HostUpdateTimes {
   std::int64_t updates = 0;
@@ -75,6 +83,9 @@ class Engine {
   /// Each of the rule's `states`, as this rank's boxes of trainable records: views of the current state, zero before
   /// the first update. Waits for an update that still runs.
   std::vector<std::vector<StoredBox>> state_boxes(std::size_t states);
+  /// What this rank keeps of compute copies; those that an upload from host memory may be writing are left out. Valid
+  /// once a step has gathered them.
+  std::vector<ComputeCopy> compute_copies();
   /// This rank's boxes of the summed gradients, valid after the last backward of a step.
   std::vector<StoredBox> gradient_boxes();
   /// The memory that the engine allocates on this rank, from the same sizes. `states` as the rule says.

@@ -89,6 +89,24 @@ std::vector<StoredBox> Engine::stored_boxes() {
   return boxes;
 }
 
+std::vector<ComputeCopy> Engine::compute_copies() {
+  std::vector<ComputeCopy> copies;
+  const auto& options = parts_->shared.options;
+  for (std::size_t b = 0; b < parts_->parameters.size(); ++b) {
+    const auto& bucket = parts_->plan(b);
+    if (bucket.shards_param || bucket.on_host || !bucket.buffer(Purpose::master)) continue;
+    for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
+      const auto& weight = *bucket.weights[w].weight;
+      ComputeCopy copy{
+          &weight, {}, parts_->parameters[b]->leaf(w).detach(), copy_of(weight.records().front(), options)};
+      for (const auto& record : weight.records())
+        copy.boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
+      copies.push_back(std::move(copy));
+    }
+  }
+  return copies;
+}
+
 std::vector<StoredBox> Engine::gradient_boxes() {
   parts_->finish();
   std::vector<StoredBox> boxes;

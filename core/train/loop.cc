@@ -110,6 +110,7 @@ std::int64_t Loop::run_steps() {
 void Loop::pass_boundary(std::int64_t steps_done) {
   if (evaluations_.due(steps_done)) evaluate(steps_done);
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
+  if (parts_.replicas.due(steps_done, parts_.started.first_step)) parts_.replicas.run(steps_done);
   checkpoints_.poll();
   const Boundary boundary{steps_done, pipeline_.agreed().save, statistics_.evaluation_after(steps_done)};
   if (checkpoints_.wants(boundary)) save(boundary);
@@ -130,6 +131,7 @@ void Loop::evaluate(std::int64_t steps_done) {
 void Loop::save(const Boundary& boundary) {
   pipeline_.drain();
   const auto begin = Clock::now();
+  if (boundary.steps_done > parts_.started.first_step) parts_.replicas.run(boundary.steps_done);
   statistics_.runtime_s = runtime_s();
   statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
   checkpoints_.save(boundary, statistics_);

@@ -9,6 +9,7 @@
 #include "train/checkpoint_manager.h"
 #include "train/evaluations.h"
 #include "train/final_model.h"
+#include "train/replica_check.h"
 #include "train/step_pipeline.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -20,6 +21,7 @@ struct LoopParts {
   EvaluationSetting evaluation;
   SavedRun saved;
   FinalModel model;
+  ReplicaCheck replicas;
   monitor::RunStarted started;
   const std::vector<setup::Made<monitor::Monitor>>& monitors;
 };

@@ -153,6 +153,7 @@ LoopParts loop_parts(const session::Job& job, session::Session& session, const s
            train.generate_train_samples},
           saved_run(job, session, folder),
           {job.plugins, job.samples.tokenizer, train, session.units},
+          ReplicaCheck(session, job.topology.mesh, job.config.run->verify_replicas),
           std::move(started),
           job.plugins.monitors};
 }

@@ -7,6 +7,8 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/checksum.h"
+
 using namespace capstan::ops;
 
 namespace {
@@ -168,4 +170,16 @@ TEST_CASE("GPU: chunked cross entropy equals the float64 reference") {
       CHECK(difference.item<double>() < bounds[i]);
     }
   }
+}
+
+TEST_CASE("GPU: checksums equal CPU's, of many tensors of all dtypes") {
+  std::vector<at::Tensor> xs, copies;
+  for (std::int64_t i = 0; i < 150; ++i) {
+    xs.push_back(numbers(1 + 7919 * i % 30011, float_types[i % 4]));
+    copies.push_back(on_gpu(xs.back()));
+  }
+  const at::Tensor cpu = at::full({150}, 3, at::kLong), gpu = on_gpu(cpu);
+  checksums(cpu, xs);
+  checksums(gpu, copies);
+  CHECK(at::equal(gpu.cpu(), cpu));
 }

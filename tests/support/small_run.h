@@ -18,6 +18,7 @@
 #include "inference/evaluate.h"
 #include "session/session.h"
 #include "train/of_job.h"
+#include "train/replica_check.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -87,6 +88,7 @@ inline void run_rank(const session::Job& job, comm::Communicator& communicator, 
   auto session = session::materialise(job, communicator);
   auto feed = train::feed_of(job);
   auto step = train::step_of(job, session);
+  train::ReplicaCheck replicas(session, job.topology.mesh, /*every=*/1);
   for (std::int64_t s = 0; s < steps; ++s) {
     const auto input = feed.draw(s);
     const auto mine = job.topology.speaks_for_coordinate() ? input.target_tokens : 0;
@@ -101,6 +103,7 @@ inline void run_rank(const session::Job& job, comm::Communicator& communicator, 
     }
     const auto result =
         step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps));
+    replicas.run(s + 1);
     if (job.topology.rank != 0) continue;
     const auto metrics = result.numbers.read();
     run.norms.push_back(metrics.grad_norm);

@@ -148,10 +148,10 @@ TEST_CASE("a run's statistics come back bit for bit") {
   step.loss = 0.1;
   step.samples = 3;
   step.step_time_s = 1.0 / 3;
-  statistics.add(step);
+  statistics.step_ended(step);
   step.step = 1;
   step.loss = std::nan("");
-  statistics.add(step);
+  statistics.step_ended(step);
   statistics.skipped_in_a_row = 1;
   monitor::EvalEnded evaluation;
   evaluation.step = 2;
@@ -237,7 +237,7 @@ TEST_CASE("metrics and reports for which a disk has no room follow when it has, 
   const auto line = static_cast<rlim_t>(read_file(folder / "metrics.jsonl").size());
   {
     const test::FileLimit limit(line + line / 2);
-    for (int i = 0; i < 3; ++i) run.step(step);
+    for (int i = 0; i < 3; ++i) run.step_ended(step);
     run.predictions("eval", {{0, "id", "", std::string(1000, 'x'), {}}});
     CHECK(read_file(folder / "metrics.jsonl").size() == line);
     CHECK_FALSE(fs::exists(folder / "predictions-eval.json"));

@@ -1,0 +1,63 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "session/session.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// Compares what ranks hold alike (parameters, adapters, optimizer state, compute copies): each holder of a tensor must
+/// have the same bits. Checksums are made on the device; what only one rank holds, or what is in another memory than
+/// the run's device, costs nothing and is not compared. One object a run; all ranks call it alike.
+class ReplicaCheck {
+ public:
+  /// A drift begins with the first updates: these are always compared.
+  static constexpr std::int64_t first_steps = 3;
+
+  /// `every` steps it is due; 0: never. `session` must outlive it.
+  ReplicaCheck(session::Session& session, const layout::Mesh& mesh, std::int64_t every);
+  /// Is it due when so many steps are done, of which this process has done some?
+  bool due(std::int64_t steps_done, std::int64_t first_step) const;
+  bool on() const { return every_ > 0; }
+  /// Throws Error, the same on all ranks, that names what differs, the ranks, the axes along which they are replicas,
+  /// and the steps between which it happened. Call it after at least one step. Waits for the device. Collective over
+  /// the world.
+  void run(std::int64_t steps_done);
+
+ private:
+  // A tensor of this rank. Who has the same key holds the same.
+  struct Held {
+    std::string key;
+    at::Tensor value;
+  };
+  // A place in the ranks' lists of checksums.
+  struct Place {
+    int rank;
+    std::int64_t slot;
+  };
+  struct Shared {
+    std::string key;
+    std::vector<Place> holders;
+  };
+  std::vector<Held> held() const;
+  void find_shared(const std::vector<Held>& mine);
+  at::Tensor gather(const std::vector<Held>& mine) const;
+  void compare(const at::Tensor& all, std::int64_t steps_done) const;
+  [[noreturn]] void refuse(const Shared& shared, const Place& other, std::size_t more, std::int64_t steps_done) const;
+
+  session::Session& session_;
+  layout::Mesh mesh_;
+  std::int64_t every_;
+  bool knows_shared_ = false;
+  std::vector<std::size_t> compared_;  ///< of held(): those that another rank holds too
+  std::vector<Shared> shared_;         ///< of all ranks
+  std::int64_t slots_ = 0;             ///< of the rank that compares most
+  std::int64_t equal_after_ = -1;      ///< steps; -1: never compared
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE
