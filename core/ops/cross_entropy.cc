@@ -3,7 +3,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "ops/softmax_rows.h"
 
 namespace capstan::ops {
 namespace {
@@ -37,9 +40,22 @@ class Chunks {
 
   void add(std::int64_t begin, std::int64_t rows, const at::Tensor& labels) {
     const at::Tensor hidden = operand(hidden_.narrow(0, begin, rows));
+    const at::Tensor logits = product(hidden, weight_.t());
+    // On a GPU two fused passes over the logits; the CPU's plain one is their reference.
+    if (logits.is_cpu() || sum_type_ != at::kFloat) return add_plain(logits, hidden, begin, labels);
+    add_fused(logits, hidden, begin, labels);
+  }
+
+  /// Added in float64: one rounding, whatever the number of rows.
+  at::Tensor loss() const { return losses_.sum(at::kDouble).to(sum_type_); }
+  const at::Tensor& grad_hidden() const { return grad_hidden_; }
+  const at::Tensor& grad_weight() const { return grad_weight_; }
+
+ private:
+  void add_plain(const at::Tensor& logits, const at::Tensor& hidden, std::int64_t begin, const at::Tensor& labels) {
+    const auto rows = labels.size(0);
     const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1);
     const Target target = target_of(labels);
-    at::Tensor logits = product(hidden, weight_.t());
     at::Tensor maximum = logits.amax(1, true);
     over_ranks(maximum, comm::ReduceOp::max);
     logits.sub_(maximum);
@@ -64,12 +80,29 @@ class Chunks {
     add_gradients(operand(logits.to(hidden_.scalar_type())), hidden, begin, rows);
   }
 
-  /// Added in float64: one rounding, whatever the number of rows.
-  at::Tensor loss() const { return losses_.sum(at::kDouble).to(sum_type_); }
-  const at::Tensor& grad_hidden() const { return grad_hidden_; }
-  const at::Tensor& grad_weight() const { return grad_weight_; }
+  void add_fused(const at::Tensor& logits, const at::Tensor& hidden, std::int64_t begin, const at::Tensor& labels) {
+    const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1);
+    const at::Tensor column = (part_ ? labels - part_->begin : labels).unsqueeze(1);
+    auto [maximum, sum, picked] = softmax_statistics(logits, column);
+    if (part_) {
+      const at::Tensor own = maximum.clone();
+      over_ranks(maximum, comm::ReduceOp::max);
+      const at::Tensor elsewhere = column.lt(0).logical_or(column.ge(weight_.size(0)));
+      at::Tensor both = at::cat({(picked - maximum).masked_fill(elsewhere, 0), sum * (own - maximum).exp()}, 1);
+      over_ranks(both, comm::ReduceOp::sum);
+      picked = both.narrow(1, 0, 1);
+      sum = both.narrow(1, 1, 1);
+    } else {
+      picked = picked - maximum;
+    }
+    losses_.narrow(0, begin, labels.size(0)).copy_((sum.log() - picked).masked_fill(ignored, 0).squeeze(1));
+    if (!grad_hidden_.defined() && !grad_weight_.defined()) return;
+    // An infinite sum makes the row of what is no target zero.
+    sum = sum.masked_fill(ignored, std::numeric_limits<float>::infinity());
+    add_gradients(softmax_gradient_(logits, maximum, sum, column, scale_, hidden_.scalar_type()), hidden, begin,
+                  labels.size(0));
+  }
 
- private:
   /// Where each row's label is among this rank's logits.
   struct Target {
     at::Tensor column;     ///< [rows, 1]; arbitrary if the label is on another rank or ignored

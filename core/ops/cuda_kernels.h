@@ -49,6 +49,25 @@ void squared_norms(const NormList& list, double* sums, double* out, bool accumul
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
 
+/// Logits [rows, columns] in float32, and a column of each row or none.
+struct SoftmaxRows {
+  float* logits;
+  const std::int64_t* column;
+  std::int64_t rows, columns;
+};
+
+/// See softmax_rows.h; `rows` is read only.
+void softmax_statistics(const SoftmaxRows& rows, float* maximum, float* sum, float* picked, CUstream_st* stream);
+
+struct SoftmaxGradient {
+  const float* maximum;
+  const float* sum;
+  float scale;
+  FloatType type;
+};
+
+void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstream_st* stream);
+
 /// x as batch rows of `length` tokens of `heads` heads of 2 half numbers; strides in elements, the last one is 1.
 struct RotaryShape {
   std::int64_t batch, length;

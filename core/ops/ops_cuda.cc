@@ -87,6 +87,36 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   }
 }
 
+SoftmaxRows rows_of(const at::Tensor& logits, const at::Tensor& column) {
+  return {logits.data_ptr<float>(), column.const_data_ptr<std::int64_t>(), logits.size(0), logits.size(1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> softmax_statistics_cuda(const at::Tensor& logits,
+                                                                       const at::Tensor& column) {
+  const c10::cuda::CUDAGuard guard(logits.device());
+  const auto one = [&] { return at::empty({logits.size(0), 1}, logits.options()); };
+  const at::Tensor maximum = one(), sum = one(), picked = one();
+  if (logits.size(0) > 0) {
+    softmax_statistics(rows_of(logits, column), maximum.data_ptr<float>(), sum.data_ptr<float>(),
+                       picked.data_ptr<float>(), c10::cuda::getCurrentCUDAStream().stream());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  return {maximum, sum, picked};
+}
+
+void softmax_gradient_cuda(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
+                           const at::Tensor& column, double scale, at::ScalarType type) {
+  const c10::cuda::CUDAGuard guard(logits.device());
+  if (logits.numel() == 0) return;
+  const auto to = type == at::kBFloat16 ? FloatType::bfloat16
+                  : type == at::kHalf   ? FloatType::half
+                                        : FloatType::float32;
+  softmax_gradient(rows_of(logits, column),
+                   {maximum.const_data_ptr<float>(), sum.const_data_ptr<float>(), static_cast<float>(scale), to},
+                   c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                        bool inverse) {
   const c10::cuda::CUDAGuard guard(x.device());
@@ -134,6 +164,8 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
   m.impl("checksums", &checksums_cuda);
+  m.impl("softmax_statistics", &softmax_statistics_cuda);
+  m.impl("softmax_gradient_", &softmax_gradient_cuda);
   m.impl("rotary", &rotary_cuda);
   m.impl("swiglu", &swiglu_cuda);
   m.impl("swiglu_backward", &swiglu_backward_cuda);
