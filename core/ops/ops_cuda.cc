@@ -87,6 +87,16 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   }
 }
 
+void add_lists_cuda(at::TensorList to, at::TensorList from) {
+  const c10::cuda::CUDAGuard guard(to.front().device());
+  for (std::size_t begin = 0; begin < from.size(); begin += NormList::capacity) {
+    AddList list{list_from(from, begin), {}};
+    for (int i = 0; i < list.from.count; ++i) list.to[i] = to[begin + static_cast<std::size_t>(i)].data_ptr<float>();
+    add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
 SoftmaxRows rows_of(const at::Tensor& logits, const at::Tensor& column) {
   return {logits.data_ptr<float>(), column.const_data_ptr<std::int64_t>(), logits.size(0), logits.size(1)};
 }
@@ -164,6 +174,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
   m.impl("checksums", &checksums_cuda);
+  m.impl("add_lists_", &add_lists_cuda);
   m.impl("softmax_statistics", &softmax_statistics_cuda);
   m.impl("softmax_gradient_", &softmax_gradient_cuda);
   m.impl("rotary", &rotary_cuda);

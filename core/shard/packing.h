@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "ops/add_lists.h"
 #include "shard/plan.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -22,7 +23,7 @@ struct Moves {
     if (write) {
       at::_foreach_copy_(to, from);
     } else {
-      at::_foreach_add_(to, from);
+      ops::add_lists_(to, from);
     }
   }
 };

@@ -7,7 +7,12 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+#include <limits>
+
+#include "ops/add_lists.h"
 #include "ops/checksum.h"
+#include "ops/softmax_rows.h"
 
 using namespace capstan::ops;
 
@@ -182,4 +187,61 @@ TEST_CASE("GPU: checksums equal CPU's, of many tensors of all dtypes") {
   checksums(cpu, xs);
   checksums(gpu, copies);
   CHECK(at::equal(gpu.cpu(), cpu));
+}
+
+TEST_CASE("GPU: lists of 16-bit numbers are added to float32 ones as one by one") {
+  std::vector<at::Tensor> to, from, expected;
+  const auto flat = numbers(2000000, at::kFloat).to(at::kCUDA);
+  std::int64_t begin = 0;
+  for (std::int64_t i = 0; i < 150; ++i) {
+    const auto size = 1 + 7919 * i % 12011;
+    from.push_back(numbers(size, float_types[2 + i % 2]).to(at::kCUDA));
+    to.push_back(flat.narrow(0, begin, size));
+    expected.push_back(to.back().add(from.back()));
+    begin += size + i % 3;  // some are not aligned
+  }
+  add_lists_(to, from);
+  for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], expected[i]));
+}
+
+// Float32 exponentials are good to 2 units in the last place on both sides, and the sums have up to 250,880 terms that
+// are added in another order.
+TEST_CASE("GPU: softmax over rows, its statistics and its gradient in place of the logits") {
+  for (const std::int64_t columns : {1, 31, 4096, 50257, 250880}) {
+    INFO(columns);
+    const std::int64_t rows = 5;
+    const auto cpu = numbers(rows * columns, at::kDouble).mul(9).view({rows, columns}).to(at::kFloat);
+    const auto column =
+        at::tensor({std::int64_t{0}, columns - 1, columns / 2, std::int64_t{-100}, columns}, at::kLong).view({rows, 1});
+    const auto exact = cpu.to(at::kDouble).softmax(1);
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const auto logits = on_gpu(cpu).clone();
+      auto [maximum, sum, picked] = softmax_statistics(logits, on_gpu(column));
+      CHECK(at::equal(maximum.cpu(), cpu.amax(1, true)));
+      const auto sums = (cpu.to(at::kDouble) - cpu.amax(1, true).to(at::kDouble)).exp().sum(1, true);
+      CHECK(((sum.cpu().to(at::kDouble) - sums) / sums).abs().max().item<double>() < 1e-5);
+      CHECK(picked.cpu()[0].item<float>() == cpu[0][0].item<float>());
+      CHECK(picked.cpu()[1].item<float>() == cpu[1][columns - 1].item<float>());
+      CHECK(picked.cpu()[3].item<float>() == 0);
+      CHECK(picked.cpu()[4].item<float>() == 0);
+      sum[3].fill_(std::numeric_limits<float>::infinity());
+      const auto got = softmax_gradient_(logits, maximum, sum, on_gpu(column), 8, type).cpu().to(at::kDouble);
+      auto wanted = exact.clone();
+      for (const int row : {0, 1, 2}) wanted[row][column[row].item<std::int64_t>()] -= 1;
+      wanted[3].zero_();
+      const double bound = type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 1.0 / 256 : 1.0 / 2048;
+      CHECK((got / 8 - wanted).abs().max().item<double>() <= bound);
+      CHECK(got[3].abs().max().item<double>() == 0);
+    }
+  }
+}
+
+TEST_CASE("GPU: a logit that is no number makes the row's sum none") {
+  auto logits = at::zeros({3, 5000}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  logits[1][4999].fill_(std::nan(""));
+  logits[2][7].fill_(std::numeric_limits<float>::infinity());
+  const auto sum = std::get<1>(softmax_statistics(logits, at::zeros({3, 1}, logits.options().dtype(at::kLong))));
+  CHECK(sum[0].item<float>() == 5000);
+  CHECK(std::isnan(sum[1].item<float>()));
+  CHECK(std::isnan(sum[2].item<float>()));
 }
