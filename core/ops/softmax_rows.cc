@@ -1,5 +1,6 @@
 #include "ops/softmax_rows.h"
 
+#include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <torch/library.h>
 
@@ -45,7 +46,7 @@ at::Tensor softmax_gradient_(const at::Tensor& logits, const at::Tensor& maximum
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("capstan::softmax_gradient_", "")
                              .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                         const at::Tensor&, double, at::ScalarType)>();
+                                         double, at::ScalarType)>();
   op.call(logits, maximum.contiguous(), sum.contiguous(), column.contiguous(), scale, type);
   return logits.view(type).narrow(1, 0, logits.size(1));  // each row's are at its begin
 }
