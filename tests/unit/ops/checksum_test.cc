@@ -1,6 +1,7 @@
 #include "ops/checksum.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <capstan_catch.h>
 
 #include <cmath>
