@@ -108,7 +108,7 @@ std::string table_example(const std::string& kind, const std::string& name) {
 std::string reference_markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
   std::string out = introduction;
   for (const auto& [path, schema] : tables) out += cat("\n## [", path, "]\n\n", options_table(schema));
-  for (const char* kind : {"model", "data", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
+  for (const char* kind : {"model", "data", "tokenizer", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
   return out;
 }
 
