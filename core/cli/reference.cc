@@ -77,10 +77,11 @@ std::string presets_line(const config::Presets& presets) {
 }
 
 std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind) {
+  const char* needed = kind == "tokenizer" ? "A plugin, for what data.tokenizer cannot name" : "One plugin";
   std::string out = is_keyed(kind)
                         ? cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
                               " plugin in use, in any order. Each of them takes:\n\n")
-                        : cat("\n## [", kind, "]\n\nOne plugin; its own options stand in the same table.\n\n");
+                        : cat("\n## [", kind, "]\n\n", needed, "; its own options stand in the same table.\n\n");
   out += options_table(config::host_options(kind));
   for (const auto* plugin : of_kind(plugins, kind)) {
     out += cat("\n### ", table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",

@@ -35,7 +35,8 @@ class Regex {
 
 /// The pattern with \p{…}, \P{…}, \d, \w and \b (and \D, \W, \B) written out as the ranges that the `tokenizers`
 /// package means by them: Oniguruma's own tables are of the Unicode version that it was built with, which is another
-/// one on every system. Throws Error for a class that is not known here: another \p{…}, [:…:] in brackets, \X and \y.
+/// one on every system. What (?i) folds remains Oniguruma's own. Throws Error for a class that is not known here:
+/// another \p{…}, [:…:] in brackets, \X and \y.
 std::string with_own_classes(std::string_view pattern);
 
 }  // namespace tokenizer
