@@ -3,19 +3,23 @@
 #include <capstan/base/export.h>
 #include <capstan/tokenizer/tokenizer.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "setup/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What data.tokenizer means.
+/// What [tokenizer] or data.tokenizer means.
 struct ChosenTokenizer {
-  std::string name;  ///< "auto", "byte", or a path
+  std::string name;  ///< "auto", "byte", or a path; "auto" if it is a plugin's
   std::shared_ptr<const tokenizer::Tokenizer> object;
+  /// Of a plugin alone: the files that it was read from.
+  std::optional<std::vector<std::filesystem::path>> files = {};
 };
 
 /// Opens it, once the model's options are known; nothing where there is a fault.

@@ -58,7 +58,7 @@ class SamplesOpener {
     const auto before = faults_.size();
     if (has_data) check_data();
     if (auto tokenizer = open_tokenizer(config_, plugins_, faults_)) samples_.tokenizer = std::move(*tokenizer);
-    if (faults_.size() != before || !plugins_.model) return samples_;
+    if (faults_.size() != before || !plugins_.model || !samples_.tokenizer.object) return samples_;
     const auto fits = judge_fit(has_data);
     if (fits && has_data) open_splits();
     if (config_.trains() && samples_.train) make_plan();

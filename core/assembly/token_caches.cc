@@ -29,8 +29,14 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const tokenizer::Tokenizer& tokenizer) {
-  const std::filesystem::path file = tokenizer.name();  // a file's path, or a word that names no file
+std::string tokenizer_text(const setup::Plugins& plugins, const ChosenTokenizer& tokenizer) {
+  if (plugins.tokenizer) {
+    const auto& made = *plugins.tokenizer;
+    auto text = cat(made.name, "\n", state_of(made.file), options_text(made.options));
+    for (const auto& file : tokenizer.files.value()) text += state_of(file);
+    return text;
+  }
+  const std::filesystem::path file = tokenizer.object->name();  // a file's path, or a word that names no file
   auto text = state_of(file);
   for (const auto* beside : {"tokenizer_config.json", "generation_config.json", "config.json"})
     text += state_of(file.parent_path() / beside);
@@ -47,7 +53,7 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
   if (!folder || !plugins.data) return splits;
   const auto& data = *plugins.data;
   const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
-                       tokenizer_text(*samples.tokenizer.object), "length ", samples.length, ", vocabulary ",
+                       tokenizer_text(plugins, samples.tokenizer), "length ", samples.length, ", vocabulary ",
                        plugins.model_facts.vocab_size, "\n");
   const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
     if (samples.*source)

@@ -77,10 +77,11 @@ std::string presets_line(const config::Presets& presets) {
 }
 
 std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind) {
+  const char* needed = kind == "tokenizer" ? "A plugin, for what data.tokenizer cannot name" : "One plugin";
   std::string out = is_keyed(kind)
                         ? cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
                               " plugin in use, in any order. Each of them takes:\n\n")
-                        : cat("\n## [", kind, "]\n\nOne plugin; its own options stand in the same table.\n\n");
+                        : cat("\n## [", kind, "]\n\n", needed, "; its own options stand in the same table.\n\n");
   out += options_table(config::host_options(kind));
   for (const auto* plugin : of_kind(plugins, kind)) {
     out += cat("\n### ", table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
@@ -108,7 +109,7 @@ std::string table_example(const std::string& kind, const std::string& name) {
 std::string reference_markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
   std::string out = introduction;
   for (const auto& [path, schema] : tables) out += cat("\n## [", path, "]\n\n", options_table(schema));
-  for (const char* kind : {"model", "data", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
+  for (const char* kind : {"model", "data", "tokenizer", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
   return out;
 }
 

@@ -113,7 +113,7 @@ class Merger {
 }  // namespace
 
 const std::vector<std::string>& table_names() {
-  static const std::vector<std::string> names{"run",       "model", "data",      "train",
+  static const std::vector<std::string> names{"run",       "model", "data",      "tokenizer", "train",
                                               "optimizer", "comm",  "preflight", "checkpoint"};
   return names;
 }

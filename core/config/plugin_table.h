@@ -20,7 +20,7 @@ struct PluginTable {
 
 /// Splits [strategy.<name>] or [monitor.<name>]: `enabled` and `path` are the host's.
 PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics);
-/// Splits [model] or [data]: `plugin` is the host's, a name or a file ("build/mine.so"). Required.
+/// Splits [model], [data] or [tokenizer]: `plugin` is the host's, a name or a file ("build/mine.so"). Required.
 PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
 
 /// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.

@@ -22,7 +22,8 @@ struct Job {
   std::shared_ptr<const assembly::AssembledModel> model;
   assembly::Prediction prediction;
 
-  /// Every table of the resolved configuration, in the order data, model, strategies, optimizer, train, monitors.
+  /// Every table of the resolved configuration, in the order data, tokenizer, model, strategies, optimizer, train,
+  /// monitors.
   std::vector<config::ResolvedTable> tables() const;
   /// The tables for people (option, value, origin), then arithmetic().
   std::string text() const;

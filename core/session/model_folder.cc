@@ -83,7 +83,12 @@ fs::path tokenizer_folder(const ModelToWrite& model) {
   return is_folder(name) ? fs::path(name) : fs::path(name).parent_path();
 }
 
+void copy_files(const std::vector<fs::path>& files, const fs::path& folder) {
+  for (const auto& file : files) copy_over(file, folder / file.filename());
+}
+
 bool copy_tokenizer(const ModelToWrite& model, const fs::path& folder) {
+  if (const auto& files = model.tokenizer.files) return copy_files(*files, folder), !files->empty();
   const auto from = tokenizer_folder(model);
   if (from.empty()) return false;
   for (const auto* name : tokenizer_files) {
@@ -200,7 +205,7 @@ std::string written_text(const WrittenModel& written) {
   return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
              bytes_text(static_cast<double>(written.bytes)), " in ", written.files,
              written.files == 1 ? " file" : " files",
-             written.has_tokenizer ? ")" : "; without a tokenizer: this run's is the built-in one)");
+             written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)");
 }
 
 }  // namespace capstan::session

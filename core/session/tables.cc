@@ -31,6 +31,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
   std::vector<config::ResolvedTable> tables;
   tables.push_back({"run", {}, config.run.resolved()});
   tables.push_back(table_of(plugins.data.value_or(setup::Made<data::Data>{}), data_options.resolved()));
+  if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));
   tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
   for (const auto& made : plugins.strategies) tables.push_back(table_of(made));
   tables.push_back({"optimizer", {}, config.optimizer.resolved()});

@@ -53,8 +53,11 @@ void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
 void DataOptions::describe(config::OptionTable<DataOptions>& t) {
   t.add("tokenizer", &DataOptions::tokenizer)
       .doc(
-          "auto: model.path's tokenizer.json, or byte without a model.path; byte: the built-in byte tokenizer; else a "
-          "tokenizer.json, a folder that holds one, or a model of the hub that is in its cache");
+          "auto: the plugin of [tokenizer], without that table model.path's tokenizer.json, or byte without a "
+          "model.path; "
+          "byte: the built-in byte tokenizer; else a tokenizer.json, a folder that holds one, or a model of the hub "
+          "that "
+          "is in its cache");
   t.add("cache", &DataOptions::cache)
       .path()
       .doc(

@@ -147,6 +147,24 @@ void load_data(const Configuration& config, bool needed, Loader& loader, LoadedP
   if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
 }
 
+// [tokenizer] and data.tokenizer both say which it is.
+bool settle_tokenizer(const Configuration& config, const LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto section = config.document.section("tokenizer");
+  if (section.entries.empty()) return false;
+  const auto& options = loaded.data_options;
+  if (options->tokenizer == "auto") return true;
+  faults.add(options.where(&DataOptions::tokenizer),
+             cat("data.tokenizer and [tokenizer] (", section.origin.text(), ") both say which tokenizer to use"),
+             "keep one: data.tokenizer for a tokenizer.json, [tokenizer] for a plugin");
+  return false;
+}
+
+void load_tokenizer(const Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  if (!settle_tokenizer(config, loaded, faults)) return;
+  const auto table = config::chosen_plugin(config.document.section("tokenizer"), faults);
+  if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
+}
+
 }  // namespace
 
 LoadedPlugins load_plugins(const Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
@@ -154,6 +172,7 @@ LoadedPlugins load_plugins(const Configuration& config, Needs needs, plugin::Hos
   Loader loader(host, faults);
   load_model(config, loader, loaded, faults);
   load_data(config, needs == Needs::all, loader, loaded, faults);
+  load_tokenizer(config, loader, loaded, faults);
   loaded.strategies = loader.make_all<strategy::Strategy>("strategy", config.document);
   if (needs != Needs::model_and_strategies)
     loaded.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
@@ -167,9 +186,10 @@ LoadedPlugins load_plugins(const Configuration& config, Needs needs, plugin::Hos
 
 Plugins complete(LoadedPlugins loaded) {
   CAPSTAN_ASSERT(loaded.model);
-  return {
-      std::move(loaded.model_options), std::move(loaded.data_options), std::move(*loaded.model),  loaded.model_facts,
-      std::move(loaded.data),          std::move(loaded.strategies),   std::move(loaded.monitors)};
+  return {std::move(loaded.model_options), std::move(loaded.data_options),
+          std::move(*loaded.model),        loaded.model_facts,
+          std::move(loaded.data),          std::move(loaded.tokenizer),
+          std::move(loaded.strategies),    std::move(loaded.monitors)};
 }
 
 }  // namespace capstan::setup

@@ -6,6 +6,7 @@
 #include <capstan/nn/model.h>
 #include <capstan/plugin/guard.h>
 #include <capstan/strategy/strategy.h>
+#include <capstan/tokenizer/opener.h>
 
 #include <functional>
 #include <memory>
@@ -57,7 +58,8 @@ struct Plugins {
   config::Options<DataOptions> data_options;
   Made<nn::Model> model;
   nn::ModelFacts model_facts;
-  std::optional<Made<data::Data>> data;  ///< none where a command needs no samples
+  std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
+  std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
   std::vector<Made<monitor::Monitor>> monitors;
 };
@@ -70,6 +72,7 @@ struct LoadedPlugins {
   std::optional<Made<nn::Model>> model;
   nn::ModelFacts model_facts;
   std::optional<Made<data::Data>> data;
+  std::optional<Made<tokenizer::Opener>> tokenizer;
   Strategies strategies;
   std::vector<Made<monitor::Monitor>> monitors;
 };

@@ -5,15 +5,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "tokenizer/byte_level.h"
 #include "tokenizer/decode_steps.h"
+#include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 #include "tokenizer/utf8.h"
 
 namespace capstan::tokenizer {
 namespace {
 
+bool maps_bytes(const PreStep& step) { return step.kind == PreStep::Kind::byte_level; }
+
 bool is_byte_level(const TokenizerSpec& spec) {
-  return !spec.pre_tokenizer.empty() && spec.pre_tokenizer.back().kind == PreStep::Kind::byte_level;
+  return std::any_of(spec.pre_tokenizer.begin(), spec.pre_tokenizer.end(), maps_bytes);
+}
+
+// Past the end: no step comes after ByteLevel.
+std::size_t first_mapped(const std::vector<PreStep>& steps) {
+  const auto found = std::find_if(steps.begin(), steps.end(), maps_bytes);
+  const auto next = static_cast<std::size_t>(found - steps.begin()) + 1;
+  return next < steps.size() ? next : steps.size() + 1;
 }
 
 bool is_ascii(std::string_view text) {
@@ -33,7 +44,7 @@ class BpeTokenizer::Encoding {
       } else if (tokenizer.normalizer_.empty()) {
         find_normalized_tokens(part.text);
       } else {
-        find_normalized_tokens(tokenizer.normalized(part.text));
+        find_normalized_tokens(normalized(tokenizer.normalizer_, part.text));
       }
     }
   }
@@ -52,14 +63,16 @@ class BpeTokenizer::Encoding {
 
   // Runs the pre-tokenizer's steps from `step` on, then the model, on `piece`.
   void pre_tokenize(std::string_view piece, std::size_t step) {
-    if (step == tokenizer_.pre_tokenizer_.size()) {
-      tokenizer_.model_.encode(piece, scratch_, ids_);
-      return;
-    }
-    const auto& todo = tokenizer_.pre_tokenizer_[step];
+    const auto& steps = tokenizer_.pre_tokenizer_;
+    if (step == steps.size()) return tokenizer_.model_.encode(piece, scratch_, ids_);
+    const auto& todo = steps[step];
     switch (todo.kind) {
+      case PreStep::Kind::known_split:
+        cut(piece, todo.known, step + 1);
+        break;
       case PreStep::Kind::split:
-        cut(piece, todo.pattern, step);
+        for (const auto& part : pieces_at(piece, todo.matches(piece), todo.behavior, todo.invert))
+          pre_tokenize(part, step + 1);
         break;
       case PreStep::Kind::metaspace:
         metaspace(piece, todo, step);
@@ -70,10 +83,14 @@ class BpeTokenizer::Encoding {
     }
   }
 
-  void cut(std::string_view piece, SplitPattern pattern, std::size_t step) {
+  void cut(std::string_view piece, SplitPattern pattern, std::size_t next) {
     while (!piece.empty()) {
       const auto size = first_piece(pattern, tokenizer_.classes_, piece);
-      pre_tokenize(piece.substr(0, size), step + 1);
+      if (next == tokenizer_.mapped_from_) {
+        cut_mapped(piece.substr(0, size));
+      } else {
+        pre_tokenize(piece.substr(0, size), next);
+      }
       piece.remove_prefix(size);
     }
   }
@@ -82,15 +99,31 @@ class BpeTokenizer::Encoding {
     std::string spaced;
     if (todo.prefix_space && !piece.starts_with(' ')) piece = spaced.append(" ").append(piece);
     if (todo.cut) {
-      cut(piece, SplitPattern::gpt2, step);
+      cut(piece, SplitPattern::gpt2, step + 1);
+    } else if (step + 1 == tokenizer_.mapped_from_) {
+      cut_mapped(piece);
     } else {
       pre_tokenize(piece, step + 1);
     }
   }
 
+  // Steps that come after ByteLevel cut its characters, and may cut between the bytes of one of the text's.
+  void cut_mapped(std::string_view piece) {
+    std::vector<std::string> parts{byte_level_text(piece)};
+    for (auto step = tokenizer_.mapped_from_; step < tokenizer_.pre_tokenizer_.size(); ++step) {
+      const auto& todo = tokenizer_.pre_tokenizer_[step];
+      std::vector<std::string> next;
+      for (const auto& part : parts) {
+        for (const auto& cut : pieces_at(part, todo.matches(part), todo.behavior, todo.invert)) next.emplace_back(cut);
+      }
+      parts = std::move(next);
+    }
+    for (const auto& part : parts) tokenizer_.model_.encode(byte_level_bytes(part).value(), scratch_, ids_);
+  }
+
   void metaspace(std::string_view piece, const PreStep& todo, std::size_t step) {
     const bool begins_text = piece.data() == text_.data();
-    auto text = replace_all(piece, " ", todo.replacement);
+    auto text = TextPattern(" ").replaced(piece, todo.replacement);
     const bool wanted =
         todo.prepend == PreStep::Prepend::always || (todo.prepend == PreStep::Prepend::first && begins_text);
     if (wanted && !text.starts_with(todo.replacement)) text.insert(0, todo.replacement);
@@ -113,6 +146,7 @@ BpeTokenizer::BpeTokenizer(std::string name, const TokenizerSpec& spec, SpecialI
       special_(std::move(special)),
       normalizer_(spec.normalizer),
       pre_tokenizer_(spec.pre_tokenizer),
+      mapped_from_(first_mapped(spec.pre_tokenizer)),
       decoder_(spec.decoder),
       prefix_(spec.prefix),
       suffix_(spec.suffix),
@@ -121,24 +155,12 @@ BpeTokenizer::BpeTokenizer(std::string name, const TokenizerSpec& spec, SpecialI
   for (const auto& token : spec.added) {
     tokens_[token.id] = {token.content, token.special};
     if (token.normalized) {
-      normalized_tokens_.add(token, normalized(token.content));
+      normalized_tokens_.add(token, normalized(normalizer_, token.content));
     } else {
       raw_tokens_.add(token, token.content);
     }
   }
   for (const auto& [id, token] : tokens_) vocab_size_ = std::max(vocab_size_, id + 1);
-}
-
-std::string BpeTokenizer::normalized(std::string_view text) const {
-  std::string out(text);
-  for (const auto& step : normalizer_) {
-    if (step.kind == NormalizeStep::Kind::replace) {
-      out = replace_all(out, step.pattern, step.content);
-    } else if (!out.empty()) {
-      out.insert(0, step.content);
-    }
-  }
-  return out;
 }
 
 std::vector<std::int64_t> BpeTokenizer::encode(std::string_view text) const {

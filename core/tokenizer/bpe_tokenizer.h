@@ -48,12 +48,12 @@ class BpeTokenizer final : public Tokenizer {
     std::string text;
     bool special = false;
   };
-  std::string normalized(std::string_view text) const;
 
   std::string name_;
   SpecialIds special_;
   std::vector<NormalizeStep> normalizer_;
   std::vector<PreStep> pre_tokenizer_;
+  std::size_t mapped_from_;  // the first step after ByteLevel, which cuts that one's characters
   std::vector<DecodeStep> decoder_;
   std::vector<std::int64_t> prefix_;
   std::vector<std::int64_t> suffix_;

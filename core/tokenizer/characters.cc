@@ -1,6 +1,8 @@
 #include "tokenizer/characters.h"
 
-#include "tokenizer/unicode_tables.h"
+#include <capstan/base/error.h>
+
+#include "tokenizer/character_properties.h"
 
 namespace capstan::tokenizer {
 
@@ -10,8 +12,11 @@ CharacterClasses::CharacterClasses() : classes_(0x110000, 0) {
       for (auto c = range.first; c <= range.last; ++c) classes_[c] |= bit;
     }
   };
-  mark(letters(), letter);
-  mark(numbers(), number);
+  const auto letters = characters_with("L");
+  const auto numbers = characters_with("N");
+  CAPSTAN_ASSERT(letters && numbers);
+  mark(*letters, letter);
+  mark(*numbers, number);
   mark(spaces(), space);
   mark(word_characters(), word);
 }

@@ -58,10 +58,17 @@ Tokens with_fallback(const Tokens& tokens) {
 }
 
 std::string stripped(std::string_view token, const DecodeStep& step) {
-  const std::string_view character = step.pattern;
+  const std::string_view character = step.character;
   for (auto left = step.start; left > 0 && token.starts_with(character); --left) token.remove_prefix(character.size());
   for (auto left = step.stop; left > 0 && token.ends_with(character); --left) token.remove_suffix(character.size());
   return std::string(token);
+}
+
+Tokens with_spaces(const DecodeStep& step, Tokens tokens) {
+  const TextPattern character(step.character);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = character.replaced(tokens[i], i == 0 && step.drops_first ? "" : " ");
+  return tokens;
 }
 
 Tokens decoded(const DecodeStep& step, Tokens tokens) {
@@ -73,11 +80,13 @@ Tokens decoded(const DecodeStep& step, Tokens tokens) {
     case DecodeStep::Kind::byte_fallback:
       return with_fallback(tokens);
     case DecodeStep::Kind::replace:
-      for (auto& token : tokens) token = replace_all(token, step.pattern, step.content);
+      for (auto& token : tokens) token = step.pattern.replaced(token, step.content);
       break;
     case DecodeStep::Kind::strip:
       for (auto& token : tokens) token = stripped(token, step);
       break;
+    case DecodeStep::Kind::metaspace:
+      return with_spaces(step, std::move(tokens));
   }
   return tokens;
 }
@@ -87,17 +96,6 @@ Tokens decoded(const DecodeStep& step, Tokens tokens) {
 std::string decode_tokens(const std::vector<DecodeStep>& steps, std::vector<std::string> tokens) {
   for (const auto& step : steps) tokens = decoded(step, std::move(tokens));
   return joined(tokens);
-}
-
-std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content) {
-  std::string out;
-  for (auto found = text.find(pattern); found != std::string_view::npos; found = text.find(pattern)) {
-    out += text.substr(0, found);
-    out += content;
-    text.remove_prefix(found + pattern.size());
-  }
-  out += text;
-  return out;
 }
 
 }  // namespace capstan::tokenizer

@@ -2,7 +2,6 @@
 #include <capstan/base/export.h>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tokenizer/tokenizer_spec.h"
@@ -16,10 +15,7 @@ namespace tokenizer {
 ///   byte_fallback  a run of "<0xNN>" becomes the characters it spells, or one U+FFFD a byte when it spells none
 ///   fuse           all tokens joined
 ///   strip          up to so many of a character at either end of each token
+///   metaspace      the character becomes a space; in the first token nothing, if the encoder put it there
 std::string decode_tokens(const std::vector<DecodeStep>& steps, std::vector<std::string> tokens);
-
-/// Each occurrence of `pattern`, which is not empty, replaced; from left to right, none overlapping.
-std::string replace_all(std::string_view text, std::string_view pattern, std::string_view content);
-
 }  // namespace tokenizer
 CAPSTAN_END_NAMESPACE

@@ -57,7 +57,7 @@ std::size_t llama3_white_space(const CharacterClasses& classes, std::string_view
   return newline != std::string_view::npos ? newline + 1 : white_space(text, end);
 }
 
-std::size_t llama3_piece(const CharacterClasses& classes, std::string_view text) {
+std::size_t llama3_piece(const CharacterClasses& classes, std::string_view text, int most_digits) {
   const auto is_letter = [&](char32_t c) { return classes.is_letter(c); };
   if (const auto size = contraction(text, true)) return size;
   const auto first = character_at(text, 0);
@@ -65,7 +65,7 @@ std::size_t llama3_piece(const CharacterClasses& classes, std::string_view text)
   if (is_letter(c)) return run_end(text, 0, is_letter);
   if (classes.is_number(c)) {
     std::size_t at = 0;
-    for (int digits = 0; digits < 3 && at < text.size(); ++digits) {
+    for (int digits = 0; digits < most_digits && at < text.size(); ++digits) {
       const auto digit = character_at(text, at);
       if (!classes.is_number(digit.value)) break;
       at += digit.size;
@@ -111,7 +111,9 @@ std::size_t first_piece(SplitPattern pattern, const CharacterClasses& classes, s
     case SplitPattern::gpt2:
       return gpt2_piece(classes, text);
     case SplitPattern::llama3:
-      return llama3_piece(classes, text);
+      return llama3_piece(classes, text, 3);
+    case SplitPattern::qwen2:
+      return llama3_piece(classes, text, 1);
     case SplitPattern::bloom:
       return bloom_piece(classes, text);
   }

@@ -2,9 +2,13 @@
 #include <capstan/base/export.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tokenizer/text_pattern.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace tokenizer {
@@ -21,33 +25,40 @@ struct AddedToken {
 };
 
 struct NormalizeStep {
-  enum class Kind { prepend, replace };
+  enum class Kind { prepend, replace, nfc, nfd, nfkc, nfkd, lowercase, strip, strip_accents };
   Kind kind = Kind::prepend;
-  std::string pattern;  ///< replace: what is replaced, never empty
-  std::string content;  ///< what is put there
+  TextPattern pattern = {};  ///< replace: what is replaced
+  std::string content = {};  ///< replace and prepend: what is put there
+  bool left = false;         ///< strip: at the beginning
+  bool right = false;        ///< and at the end
 };
 
-/// Patterns: each match is a piece, and so is the text between matches; core/tokenizer/split.h has them.
-enum class SplitPattern { gpt2, llama3, bloom };
+/// Patterns that are matched without a regular expression; core/tokenizer/split.h has them.
+enum class SplitPattern { gpt2, llama3, qwen2, bloom };
 
 struct PreStep {
-  enum class Kind { split, metaspace, byte_level };
+  enum class Kind { known_split, split, metaspace, byte_level };
   enum class Prepend { never, first, always };
   Kind kind = Kind::split;
-  SplitPattern pattern = SplitPattern::gpt2;  ///< split
-  std::string replacement;                    ///< metaspace: what replaces a space
-  Prepend prepend = Prepend::never;           ///< metaspace: before which pieces one is put
-  bool cut = false;                           ///< metaspace: a piece begins at each; byte_level: at GPT-2's pattern
-  bool prefix_space = false;                  ///< byte_level: a space before a piece without one
+  SplitPattern known = SplitPattern::gpt2;                          ///< known_split
+  std::function<std::vector<Span>(std::string_view)> matches = {};  ///< split: what the text is cut at
+  Behavior behavior = Behavior::isolated;                           ///< split
+  bool invert = false;                                              ///< split
+  std::string replacement = {};                                     ///< metaspace: what replaces a space
+  Prepend prepend = Prepend::never;                                 ///< metaspace: before which pieces one is put
+  bool cut = false;           ///< metaspace: a piece begins at each; byte_level: at GPT-2's pattern
+  bool prefix_space = false;  ///< byte_level: a space before a piece without one
 };
 
 struct DecodeStep {
-  enum class Kind { byte_level, replace, byte_fallback, fuse, strip };
+  enum class Kind { byte_level, replace, byte_fallback, fuse, strip, metaspace };
   Kind kind = Kind::byte_level;
-  std::string pattern;  ///< replace: never empty; strip: one character
-  std::string content;  ///< replace
+  TextPattern pattern = {};    ///< replace
+  std::string character = {};  ///< strip and metaspace
+  std::string content = {};    ///< replace
   std::int64_t start = 0;
-  std::int64_t stop = 0;  ///< strip: how many at either end, at most
+  std::int64_t stop = 0;     ///< strip: how many at either end, at most
+  bool drops_first = false;  ///< metaspace: those of the first token give no space
 };
 
 struct BpeSpec {

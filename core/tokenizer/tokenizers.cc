@@ -4,6 +4,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/tokenizer/opener.h>
 
 #include <filesystem>
 #include <unordered_map>
@@ -46,6 +47,8 @@ std::shared_ptr<const Tokenizer> open_folder(const std::filesystem::path& folder
 }  // namespace
 
 Tokenizer::~Tokenizer() = default;
+Opener::~Opener() = default;
+std::vector<std::filesystem::path> Opener::files(const OpenRequest&) const { return {}; }
 
 std::shared_ptr<const Tokenizer> make_tokenizer(const std::string& name, const std::string& model_folder) {
   if (name == "byte" || (name == "auto" && model_folder.empty())) return std::make_shared<const ByteTokenizer>();

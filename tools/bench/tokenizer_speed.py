@@ -20,6 +20,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/system/parity"))
 
+import published_tokenizers as published  # noqa: E402
 import tokenizer_files as files  # noqa: E402
 from tokenizers import Tokenizer, pre_tokenizers  # noqa: E402
 
@@ -27,10 +28,13 @@ from tokenizers import Tokenizer, pre_tokenizers  # noqa: E402
 def families(size):
     mixtral = files.sentencepiece(size, fuse_unk=True, byte_fallback=True)
     mixtral.update(normalizer=None, pre_tokenizer=files.metaspace(prepend_scheme="first", split=False))
-    return {"gpt2": files.byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False), size),
+    made = {"gpt2": files.byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False), size),
             "bloom": files.byte_level(files.split(files.BLOOM), size),
             "llama3": files.byte_level(files.split(files.LLAMA3), size, ignore_merges=True),
             "llama2": files.sentencepiece(size, fuse_unk=True, byte_fallback=True), "mixtral": mixtral}
+    made = {name: files.finished(file, extra=files.SPECIAL if "<s>" in file["model"]["vocab"] else [])
+            for name, file in made.items()}
+    return made | {"qwen2": published.qwen2(size=size), "gpt4o": published.gpt4o(size)}
 
 
 def package(path, texts):
@@ -73,7 +77,7 @@ def main():
         for name, file in families(arguments.size).items():
             path = folder / name / "tokenizer.json"
             path.parent.mkdir()
-            path.write_text(json.dumps(files.finished(file, extra=files.SPECIAL if "<s>" in file["model"]["vocab"] else [])))
+            path.write_text(json.dumps(file))
             ours = subprocess.run([program, path.parent, folder / "texts"], check=True, capture_output=True, text=True)
             load, best, ids = map(float, ours.stdout.split())
             their_load, their_best, their_ids = package(path, texts)

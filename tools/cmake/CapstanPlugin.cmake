@@ -1,4 +1,4 @@
-# capstan_add_plugin(<name> KIND model|strategy|data|monitor SOURCES <file>...
+# capstan_add_plugin(<name> KIND model|strategy|data|tokenizer|monitor SOURCES <file>...
 #                    [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
@@ -55,8 +55,8 @@ endfunction()
 
 function(capstan_add_plugin name)
   cmake_parse_arguments(PLUGIN "" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES" ${ARGN})
-  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|monitor)$")
-    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data or monitor, not '${PLUGIN_KIND}'")
+  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|tokenizer|monitor)$")
+    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data, tokenizer or monitor, not '${PLUGIN_KIND}'")
   endif()
   if(NOT name MATCHES "^[A-Za-z0-9_-]+$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): a name has letters, digits, '_' and '-' only")
@@ -92,7 +92,7 @@ function(capstan_add_plugin name)
   set(targets ${target})
   capstan_plugin_library(${target} "${name}" "${folder}" "${PLUGIN_ABI_TAG}" ${PLUGIN_SOURCES})
   # In the tree, plugins that speak tensors share core's precompiled header.
-  if(TARGET capstan_pch AND NOT PLUGIN_KIND MATCHES "^(data|monitor)$")
+  if(TARGET capstan_pch AND NOT PLUGIN_KIND MATCHES "^(data|tokenizer|monitor)$")
     target_precompile_headers(${target} REUSE_FROM capstan_pch)
   endif()
   if(gpu_sources AND CAPSTAN_CUDA)

@@ -50,6 +50,7 @@ std::string config(const Place& place, int rank) {
       changes.push_back({option, ""});
     return small_config(changes);
   }
+  if (kind == "tokenizer") return small_config(changes, cat("[tokenizer]\n", chosen(place, rank)));
   return small_config(changes,
                       cat("[", kind, ".thrower]\npath = \"", fixture(kind, "thrower"), "\"\n", table(place, rank)));
 }
@@ -118,6 +119,10 @@ TEST_CASE("a plugin that throws before anything is allocated, on one rank only")
                                              {"data", "max_length", "max_length"},
                                              {"data", "open", "open"},
                                              {"data", "size", "size"},
+                                             {"tokenizer", "make", "construction"},
+                                             {"tokenizer", "open", "open"},
+                                             {"tokenizer", "files", "files"},
+                                             {"tokenizer", "vocab_size", "vocab_size"},
                                              {"monitor", "make", "construction"}}));
   check_refused(place, 1);
 }
@@ -148,9 +153,10 @@ TEST_CASE("a strategy that throws in a hook, on one rank only") {
   check_ended(place, 1);
 }
 
-TEST_CASE("a model, a data source or a monitor that throws, on one rank only") {
+TEST_CASE("a model, a data source, a tokenizer or a monitor that throws, on one rank only") {
   const auto place = GENERATE(values<Place>({{"model", "forward", "forward of unit head"},
                                              {"data", "get", "get of sample "},
+                                             {"tokenizer", "encode", "encode"},
                                              {"monitor", "run_started", "run_started"},
                                              {"monitor", "step_ended", "step_ended"},
                                              {"monitor", "eval_ended", "eval_ended"},
@@ -164,7 +170,7 @@ TEST_CASE("a data source that throws while it scores an answer") {
 }
 
 TEST_CASE("the plugins that throw do nothing else") {
-  for (const char* kind : {"strategy", "model", "data", "monitor"}) {
+  for (const char* kind : {"strategy", "model", "data", "tokenizer", "monitor"}) {
     const auto ended = run({kind, "", ""}, 1);
     INFO(kind << "\n" << ended.err);
     CHECK(ended.code == 0);

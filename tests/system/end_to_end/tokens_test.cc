@@ -48,6 +48,27 @@ TEST_CASE("a tokenizer.json of single bytes trains as the byte tokenizer does") 
   CHECK(losses(work, "bpe", "tokenizer = \"bpe\"", "") == losses(work, "byte", "tokenizer = \"byte\"", ""));
 }
 
+TEST_CASE("a run with a tokenizer plugin is evaluated like any other, and its model's folder has the plugin's files") {
+  const Workspace work;
+  const std::string alphabet = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789?.:";
+  work.write("alphabet.txt", alphabet);
+  const auto table = cat("[tokenizer]\nplugin = \"", fixture("tokenizer", "reader"), "\"\nfile = \"alphabet.txt\"\n");
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}, {"eval_samples", ""}}, table));
+  const auto checked = work.run({"check", file});
+  CHECK(checked.code == 0);
+  CHECK_THAT(checked.out, Contains("[tokenizer]") && Contains("alphabet.txt"));
+  const auto ran = work.run({"run", file, "run.name=a", "-n", "2"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  const auto run = work.folder() / "runs/a";
+  CHECK(capstan::read_file(run / "model/alphabet.txt") == alphabet);
+  const auto evaluated = work.run({"eval", run, "--samples", "4", "train.max_new_tokens=2"});
+  INFO(evaluated.all());
+  CHECK(evaluated.code == 0);
+  CHECK_THAT(work.run({"check", file, "tokenizer.file=none.txt"}).err,
+             Contains("none.txt") && Contains("while plugin 'reader' was in phase open"));
+}
+
 TEST_CASE("a token cache is written once, and changes no loss") {
   const Workspace work;
   const auto without = losses(work, "without", "", "");

@@ -7,6 +7,11 @@
         gpt2-head   with mask buffers and a copy of the tied head
         llama       bfloat16, in several files, with a tokenizer.json alone
         mixtral     bfloat16, in several files
+        qwen2.5     a tiny Qwen2.5-0.5B-Instruct: its config.json, generation_config.json, tokenizer_config.json and
+                    tokenizer.json with the published keys and pipeline, bfloat16
+    export.py qwen OUT                        the last one alone
+    export.py logits FOLDER OUT               loads FOLDER, without a warning, in float32; OUT gets the text TEXT as its
+        tokenizer's "ids" [1, tokens] and the model's "logits" [1, tokens, vocab]
     export.py check ORIGINAL EXPORTED DTYPE …   loads each pair: EXPORTED must load without a warning, with nothing
         missing or left over, and give the logits of ORIGINAL in DTYPE ("same": its own) bit by bit; where that is
         "same", its tensors must be the original's bytes. Its config.json must say the dtype of its tensors, its
@@ -21,14 +26,15 @@ import sys
 import warnings
 
 import torch
+import published_tokenizers
 import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-TEXT = "Where is Paris? In the north."
+TEXT = "Where is Paris? In the north, 48 degrees."
 
 
 def write(to, config, tensors):
@@ -72,6 +78,48 @@ def write_tokenizer(to):
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>").save_pretrained(to)
 
 
+def qwen_config(ids):
+    """Qwen/Qwen2.5-0.5B-Instruct's config.json with smaller sizes."""
+    return {"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": ids["<|endoftext|>"],
+            "eos_token_id": ids["<|im_end|>"], "hidden_act": "silu", "hidden_size": 56, "initializer_range": 0.02,
+            "intermediate_size": 304, "max_position_embeddings": 512, "max_window_layers": 2, "model_type": "qwen2",
+            "num_attention_heads": 14, "num_hidden_layers": 3, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+            "rope_theta": 1000000.0, "sliding_window": 512, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+            "transformers_version": "4.43.1", "use_cache": True, "use_sliding_window": False, "vocab_size": 1024}
+
+
+def qwen_generation_config(ids):
+    return {"bos_token_id": ids["<|endoftext|>"], "pad_token_id": ids["<|endoftext|>"], "do_sample": True,
+            "eos_token_id": [ids["<|im_end|>"], ids["<|endoftext|>"]], "repetition_penalty": 1.1, "temperature": 0.7,
+            "top_p": 0.8, "top_k": 20, "transformers_version": "4.37.0"}
+
+
+def qwen_tokenizer_config(tokenizer):
+    flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
+    return {"add_bos_token": False, "add_prefix_space": False, "added_tokens_decoder": {
+                str(token["id"]): {flag: token[flag] for flag in flags} for token in tokenizer["added_tokens"]},
+            "additional_special_tokens": published_tokenizers.QWEN_SPECIAL[1:], "bos_token": None,
+            "clean_up_tokenization_spaces": False, "eos_token": "<|im_end|>", "errors": "replace",
+            "model_max_length": 131072, "pad_token": "<|endoftext|>", "split_special_tokens": False,
+            "tokenizer_class": "Qwen2Tokenizer", "unk_token": None}
+
+
+def write_qwen(to):
+    tokenizer = published_tokenizers.qwen2(size=800)
+    ids = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+    config = qwen_config(ids)
+    torch.manual_seed(5)
+    model = Qwen2ForCausalLM(Qwen2Config(**config))
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):  # which transformers begins with 0, and published ones are not
+            torch.nn.init.normal_(parameter, std=0.3)
+    tensors = {name: tensor.bfloat16() for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
+    write(to, config, tensors)
+    for name, content in (("generation_config.json", qwen_generation_config(ids)), ("tokenizer.json", tokenizer),
+                          ("tokenizer_config.json", qwen_tokenizer_config(tokenizer))):
+        (to / name).write_text(json.dumps(content, ensure_ascii=False))
+
+
 def variants(source, to):
     source, to = pathlib.Path(source), pathlib.Path(to)
     write_bloom(source / "bloom", to / "bloom")
@@ -82,6 +130,7 @@ def variants(source, to):
         model.save_pretrained(to / name, max_shard_size="50KB")
         assert (to / name / "model.safetensors.index.json").exists()
     shutil.copy(to / "bloom" / "tokenizer.json", to / "llama")  # alone, as some folders have it
+    write_qwen(to / "qwen2.5")
 
 
 class Warnings(logging.Handler):
@@ -165,7 +214,8 @@ def check_pair(original, exported, dtype):
     assert torch.equal(logits(ours), logits(theirs)), (logits(ours) - logits(theirs)).abs().max()
     for key in ("max_position_embeddings", "n_positions", "num_key_value_heads", "rope_theta", "rope_scaling",
                 "tie_word_embeddings", "rms_norm_eps", "layer_norm_epsilon", "router_aux_loss_coef",
-                "output_router_logits", "sliding_window", "embd_pdrop", "attn_pdrop", "resid_pdrop"):
+                "output_router_logits", "sliding_window", "use_sliding_window", "max_window_layers", "embd_pdrop",
+                "attn_pdrop", "resid_pdrop"):
         assert getattr(ours.config, key, None) == getattr(theirs.config, key, None), key
     if own:
         compare_bytes(original, exported)
@@ -184,6 +234,16 @@ def check(*arguments):
     sys.exit(1 if faults else 0)
 
 
+def write_logits(folder, out):
+    model, said = load(folder, torch.float32)
+    with listening() as more:
+        ids = AutoTokenizer.from_pretrained(folder)(TEXT, return_tensors="pt")["input_ids"]
+    assert not said + more, said + more
+    with torch.no_grad():
+        save_file({"ids": ids, "logits": model(input_ids=ids).logits}, out)
+
+
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()
-{"variants": variants, "check": check}[sys.argv[1]](*sys.argv[2:])
+commands = {"variants": variants, "qwen": lambda to: write_qwen(pathlib.Path(to)), "check": check, "logits": write_logits}
+commands[sys.argv[1]](*sys.argv[2:])

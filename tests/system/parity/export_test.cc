@@ -90,7 +90,8 @@ TEST_CASE("models as they are published go in and out by the byte, and several r
                                      {"gpt2", "gpt"},
                                      {"gpt2-head", "gpt"},
                                      {"llama", "llama"},
-                                     {"mixtral", "mixtral"}}) {
+                                     {"mixtral", "mixtral"},
+                                     {"qwen2.5", "llama"}}) {
     INFO(name);
     const auto original = pairs.folder("published") / name;
     const bool has_tokenizer = fs::exists(original / "tokenizer.json");

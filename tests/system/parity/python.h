@@ -20,10 +20,9 @@ inline std::filesystem::path parity_python() {
   return python;
 }
 
-/// Runs tests/system/parity/<script>; throws Error with its output when it fails.
-inline void run_python(const std::string& script, const std::vector<std::string>& arguments) {
-  std::string command =
-      capstan::cat("'", parity_python().string(), "' '", CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script, "'");
+/// Runs a program; throws Error with its output when it fails.
+inline void run_program(const std::filesystem::path& program, const std::vector<std::string>& arguments) {
+  auto command = capstan::cat("'", program.string(), "'");
   for (const auto& argument : arguments) command += " '" + argument + "'";
   command += " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
@@ -32,4 +31,11 @@ inline void run_python(const std::string& script, const std::vector<std::string>
   std::array<char, 4096> chunk{};
   while (const auto size = std::fread(chunk.data(), 1, chunk.size(), pipe)) output.append(chunk.data(), size);
   if (::pclose(pipe) != 0) throw capstan::Error(command + " failed:\n" + output);
+}
+
+/// Runs tests/system/parity/<script>; throws Error with its output when it fails.
+inline void run_python(const std::string& script, const std::vector<std::string>& arguments) {
+  std::vector<std::string> all{capstan::cat(CAPSTAN_SOURCE_DIR, "/tests/system/parity/", script)};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  run_program(parity_python(), all);
 }

@@ -1,11 +1,10 @@
 """Makes a small tokenizer.json of each family as the published files are built, with added tokens of every kind.
 
-    tokenizer_files.py FAMILY FOLDER      writes FOLDER/tokenizer.json; FAMILY is a name of FAMILIES
+FAMILIES has them by name; published_tokenizers.py has those of today's models.
 """
 import json
 import pathlib
 import random
-import sys
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -162,12 +161,8 @@ def fused_unknown():
 FAMILIES = {f.__name__: f for f in (gpt2, gpt2_spaced, bloom, llama3, llama2, mixtral, unknown, fused_unknown)}
 
 
-def write(family, folder):
+def write(file, folder):
     path = pathlib.Path(folder) / "tokenizer.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(FAMILIES[family](), ensure_ascii=False))
+    path.write_text(json.dumps(file, ensure_ascii=False))
     return path
-
-
-if __name__ == "__main__":
-    write(*sys.argv[1:])

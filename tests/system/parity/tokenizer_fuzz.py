@@ -2,7 +2,7 @@
 
     tokenizer_fuzz.py FAMILY COUNT SEED FOLDER
 
-FOLDER gets tokenizer.json (see tokenizer_files.py) and cases.bin, which holds COUNT records of five lists, each a u32
+FOLDER gets tokenizer.json (see tokenizer_files.py and published_tokenizers.py) and cases.bin, which holds COUNT records of five lists, each a u32
 length and its items: a text (bytes), its ids without and with special tokens (u32), random ids (u32), their text (bytes).
 """
 import os
@@ -14,11 +14,17 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from tokenizers import Tokenizer  # noqa: E402
 
-from tokenizer_files import ADDED, OTHER_TEXT, SPECIAL, corpus, write  # noqa: E402
+import published_tokenizers  # noqa: E402
+from tokenizer_files import ADDED, FAMILIES, OTHER_TEXT, SPECIAL, corpus, write  # noqa: E402
 
 SPACES = " \t\n\r\v\f\x1c\x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000\u200b\ufeff"
 DIGITS = "0123456789²½٣४৫Ⅷ①〇🄀𝟗"
 MARKS = "\u0301\u0308\u0327\u0e31\u094d\u200d\ufe0f\u20e3"
+# What normal forms change: composed and decomposed, several marks in another order, Hangul's parts, compatibility
+# characters, singletons, exclusions, and characters that some Unicode versions do not know.
+FORMS = ["é", "e\u0301", "a\u0323\u0307", "a\u0307\u0323", "ǖ", "u\u0308\u0304", "가", "\u1100\u1161\u11a8", "ﬁ", "①", "Ａ", "ｶﾞ",
+         "㍿", "Å", "Ω", "\u0958", "が", "\u304b\u3099", "\u0344", "½", "ª", "\u1e9b\u0323", "\U0001d15e", "\u2adc", "İ", "ẞ", "Σ",
+         "\u32ff", "\U00011935\U00011930", "a\u08ca\u0301", "\U0001fbf0", "\ua7f2", "Ა", "\U00010d50", "Ⴀ"]
 PUNCTUATION = "'’`\"()[]{}|.,!?…。，、।۔،-_+=*/\\@#$%^&~<>:;▁Ġ�"
 ENDINGS = ["'s", "'S", "'t", "'re", "'Re", "'ve", "'VE", "'m", "'ll", "'lL", "'d", "'ſ", "'x", "''s", " 's", "'r", "'l"]
 PLANES = [(0x20, 0x7F), (0x80, 0x250), (0x370, 0x530), (0x590, 0x700), (0x900, 0xE00), (0x1100, 0x1200),
@@ -27,12 +33,12 @@ PLANES = [(0x20, 0x7F), (0x80, 0x250), (0x370, 0x530), (0x590, 0x700), (0x900, 0
 
 
 class Fuzzer:
-    def __init__(self, seed):
+    def __init__(self, seed, own_tokens):
         self.random = random.Random(seed)
         self.words = (" ".join(corpus()[:200]) + OTHER_TEXT).split(" ")
-        self.tokens = [token["content"] for token in SPECIAL + ADDED]
+        self.tokens = [token["content"] for token in SPECIAL + ADDED] + own_tokens
         self.kinds = [self.word, self.word, self.spaces, self.digits, self.ending, self.mark, self.anything,
-                      self.punctuation, self.token, self.repeated, self.byte_token]
+                      self.punctuation, self.token, self.repeated, self.byte_token, self.form]
 
     def word(self):
         return self.random.choice(["", " ", " "]) + self.random.choice(self.words)
@@ -69,6 +75,9 @@ class Fuzzer:
     def byte_token(self):
         return f"<0x{self.random.randrange(256):02X}>"
 
+    def form(self):
+        return "".join(self.random.choices(FORMS, k=self.random.randint(1, 4)))
+
     def text(self):
         parts = self.random.choice([0, 1, 1, 2, 3, 5, 8, 13, 40])
         return "".join(self.random.choice(self.kinds)() for _ in range(parts))
@@ -87,9 +96,10 @@ def listed(values):
 
 
 def main(family, count, seed, folder):
-    tokenizer = Tokenizer.from_file(str(write(family, folder)))
+    file = (FAMILIES | published_tokenizers.FAMILIES)[family]()
+    tokenizer = Tokenizer.from_file(str(write(file, folder)))
     tokenizer.no_truncation()
-    fuzzer = Fuzzer(int(seed))
+    fuzzer = Fuzzer(int(seed), [token["content"] for token in file["added_tokens"]])
     size = tokenizer.get_vocab_size()
     with open(folder + "/cases.bin", "wb") as out:
         for _ in range(int(count)):

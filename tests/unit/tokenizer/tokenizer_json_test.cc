@@ -145,27 +145,41 @@ TEST_CASE("a model and added tokens that are not supported are refused by their 
   for (const auto& [file, expected] : cases) CHECK(refusal(file) == expected);
 }
 
-TEST_CASE("steps around the model that are not supported are refused by their name") {
+TEST_CASE("steps before the model that are not supported are refused by their name") {
   const auto bytes = byte_level_file();
-  const json split{{"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Removed"}, {"invert", true}};
-  const json digits{{"type", "Digits"}, {"individual_digits", true}};
+  const auto split = [](const std::string& regex, const std::string& behavior) {
+    return json{{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", true}};
+  };
+  const json metaspace{{"type", "Metaspace"}, {"replacement", "▁"}};
   const std::vector<std::pair<json, std::string>> cases{
-      {with(bytes, "/normalizer", {{"type", "NFC"}}),
-       "normalizer is of type NFC, which is not supported (supported: Prepend, Replace, Sequence)\n"},
-      {with(sentencepiece_file(), "/normalizer/normalizers/1/pattern", {{"Regex", " +"}}),
-       "normalizer.normalizers[1].pattern is a regular expression, which is supported in Split only\n"},
+      {with(bytes, "/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", ""}}),
+       "normalizer is of type Precompiled, which is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, "
+       "Prepend, Replace, Strip, StripAccents, Sequence)\n"},
+      {with(sentencepiece_file(), "/normalizer/normalizers/1/pattern", {{"Regex", "(a"}}),
+       "normalizer.normalizers[1].pattern is \"(a\": end pattern with unmatched parenthesis\n"},
       {with(sentencepiece_file(), "/normalizer/normalizers/1/pattern/String", ""),
        "normalizer.normalizers[1].pattern is empty\n"},
-      {with(sentencepiece_file(), "/normalizer/normalizers/1/content", ""),
-       "normalizer.normalizers[1].content is empty, which is not supported\n"},
-      {with(bytes, "/pre_tokenizer", split),
-       "pre_tokenizer.pattern is {\"Regex\":\"\\\\w+\"}, which is not supported (supported: the patterns of GPT-2, "
-       "Llama 3 and BLOOM)\npre_tokenizer.behavior is Removed, which is not supported (supported: "
-       "Isolated)\npre_tokenizer.invert is "
-       "true, which is not supported\n"},
-      {with(bytes, "/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {bytes["pre_tokenizer"], digits}}}),
-       "pre_tokenizer.pretokenizers[1] comes after ByteLevel, which is not supported\npre_tokenizer.pretokenizers[1] "
-       "is of type Digits, which is not supported (supported: Split, ByteLevel, Metaspace, Sequence)\n"},
+      {with(bytes, "/pre_tokenizer", split("\\p{Greek}+", "Kept")),
+       "pre_tokenizer.behavior is Kept, not one of Isolated, Removed, MergedWithPrevious, MergedWithNext, Contiguous\n"
+       "pre_tokenizer.pattern is \"\\p{Greek}+\": \\p{Greek} is not supported in a pattern (supported: \\p{…} of "
+       "general categories and of Han, \\s, \\d, \\w, \\b)\n"},
+      {with(bytes, "/pre_tokenizer", split("[[:alpha:]]", "Removed")),
+       "pre_tokenizer.pattern is \"[[:alpha:]]\": [:alpha: is not supported in a pattern (supported: \\p{…} of general "
+       "categories and of Han, \\s, \\d, \\w, \\b)\n"},
+      {with(bytes, "/pre_tokenizer", {{"type", "Split"}, {"behavior", "Removed"}}),
+       "pre_tokenizer.pattern is no object\n"},
+      {with(sentencepiece_file(), "/normalizer/normalizers/1/pattern", {{"Regex", 3}}),
+       "normalizer.normalizers[1].pattern.Regex is no text\nnormalizer.normalizers[1].pattern is empty\n"},
+      {with(bytes, "/pre_tokenizer", {{"type", "Whitespace"}}),
+       "pre_tokenizer is of type Whitespace, which is not supported (supported: Split, Digits, Punctuation, ByteLevel, "
+       "Metaspace, Sequence)\n"},
+      {with(bytes, "/pre_tokenizer",
+            {{"type", "Sequence"}, {"pretokenizers", {bytes["pre_tokenizer"], metaspace, bytes["pre_tokenizer"]}}}),
+       "pre_tokenizer.pretokenizers[1] comes after ByteLevel, which is not supported\npre_tokenizer.pretokenizers[2] "
+       "is a second ByteLevel, which is not supported\n"},
+      {with(with(bytes, "/normalizer", {{"type", "Strip"}}), "/added_tokens",
+            json::array({added_token(10, " ", {{"normalized", true}})})),
+       "added_tokens has \" \", of which the normalizer leaves nothing\n"},
       {with(sentencepiece_file(), "/pre_tokenizer",
             {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}}),
        "pre_tokenizer prepends to the first piece after a normalizer, which is not supported\n"},
@@ -173,6 +187,15 @@ TEST_CASE("steps around the model that are not supported are refused by their na
             {{"type", "Metaspace"}, {"replacement", "__"}, {"prepend_scheme", "last"}, {"add_prefix_space", false}}),
        "pre_tokenizer.replacement is \"__\", which is not one character\npre_tokenizer.prepend_scheme is last, not one "
        "of first, always, never\npre_tokenizer.add_prefix_space is false, but prepend_scheme is last\n"},
+  };
+  for (const auto& [file, expected] : cases) CHECK(refusal(file) == expected);
+  CHECK_THROWS_WITH(opened(with(bytes, "/model/type", "Unigram")),
+                    Contains("fix: use a byte-level or a SentencePiece-style BPE") && Contains("a tokenizer plugin"));
+}
+
+TEST_CASE("steps after the model that are not supported are refused by their name") {
+  const auto bytes = byte_level_file();
+  const std::vector<std::pair<json, std::string>> cases{
       {with(bytes, "/post_processor", {{"type", "RobertaProcessing"}}),
        "post_processor is of type RobertaProcessing, which is not supported (supported: TemplateProcessing, ByteLevel, "
        "Sequence)\n"},
@@ -181,15 +204,13 @@ TEST_CASE("steps around the model that are not supported are refused by their na
       {with(sentencepiece_file(), "/post_processor/special_tokens", json::object()),
        "post_processor.special_tokens.<s>.ids is no list\n"},
       {with(bytes, "/decoder", nullptr),
-       "decoder names no type (supported: ByteLevel, ByteFallback, Fuse, Replace, Strip, Sequence)\n"},
+       "decoder names no type (supported: ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip, Sequence)\n"},
       {with(sentencepiece_file(), "/decoder/decoders/3/content", ""),
        "decoder.decoders[3].content is \"\", which is not one character\n"},
       {with(sentencepiece_file(), "/decoder/decoders/3/start", -1),
        "decoder.decoders[3].start is -1, not a whole number from 0 to 2147483647\n"},
   };
   for (const auto& [file, expected] : cases) CHECK(refusal(file) == expected);
-  CHECK_THROWS_WITH(opened(with(bytes, "/normalizer", {{"type", "NFC"}})),
-                    Contains("fix: use a byte-level or a SentencePiece-style BPE"));
 }
 
 TEST_CASE("a second Metaspace is refused") {

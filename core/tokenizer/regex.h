@@ -1,0 +1,43 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace tokenizer {
+
+/// Bytes begin … end of a text.
+struct Span {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// A regular expression of a tokenizer.json: Oniguruma, the engine of the `tokenizers` package, with that package's
+/// character classes (with_own_classes). Immutable, so safe to use from several threads.
+class Regex {
+ public:
+  /// Throws Error saying what is wrong with the expression.
+  explicit Regex(const std::string& pattern);
+
+  /// All matches in well-formed UTF-8, from left to right, none overlapping; an empty one never where the previous one
+  /// ends. Throws Error if the expression needs too many steps for this text.
+  std::vector<Span> matches(std::string_view text) const;
+
+ private:
+  struct Compiled;
+  std::shared_ptr<const Compiled> compiled_;
+  std::string pattern_;
+};
+
+/// The pattern with \p{…}, \P{…}, \d, \w and \b (and \D, \W, \B) written out as the ranges that the `tokenizers`
+/// package means by them: Oniguruma's own tables are of the Unicode version that it was built with, which is another
+/// one on every system. What (?i) folds remains Oniguruma's own. Throws Error for a class that is not known here:
+/// another \p{…}, [:…:] in brackets, \X and \y.
+std::string with_own_classes(std::string_view pattern);
+
+}  // namespace tokenizer
+CAPSTAN_END_NAMESPACE
