@@ -13,8 +13,8 @@ RotaryScaling RotaryOptions::scaling() const {
   made.low_frequency_factor = rope_low_frequency_factor;
   made.high_frequency_factor = rope_high_frequency_factor;
   made.original_length = rope_original_length;
-  made.fast_turns = rope_fast_turns;
-  made.slow_turns = rope_slow_turns;
+  made.fast_turns = rope_fast_turns.value_or(made.fast_turns);
+  made.slow_turns = rope_slow_turns.value_or(made.slow_turns);
   made.attention_factor = rope_attention_factor;
   return made;
 }
@@ -61,26 +61,52 @@ void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map) {
   map.more["head_dim"] = std::to_string(options.dim());
 }
 
-void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map) {
-  const auto leave_out = [&](const std::vector<std::string>& names) {
-    map.left_out.insert(map.left_out.end(), names.begin(), names.end());
-  };
+namespace {
+
+// Options that the file of such a model does not have.
+std::vector<std::string> scaling_options_left_out(const RotaryOptions& options) {
   const bool is_llama3 = options.rope_type == "llama3", is_yarn = options.rope_type == "yarn";
-  if (!is_llama3) leave_out({"rope_low_frequency_factor", "rope_high_frequency_factor"});
-  if (!is_yarn) leave_out({"rope_fast_turns", "rope_slow_turns"});
-  if (!is_yarn || !options.rope_attention_factor) leave_out({"rope_attention_factor"});
-  if (options.rope_type == "default") leave_out({"rope_type", "rope_factor"});
-  if (!is_llama3 && !is_yarn) return leave_out({"rope_original_length"});
+  std::vector<std::string> names;
+  const auto leave_out = [&](bool condition, const std::string& name) {
+    if (condition) names.push_back(name);
+  };
+  leave_out(!is_llama3, "rope_low_frequency_factor");
+  leave_out(!is_llama3, "rope_high_frequency_factor");
+  leave_out(!is_yarn || !options.rope_fast_turns, "rope_fast_turns");
+  leave_out(!is_yarn || !options.rope_slow_turns, "rope_slow_turns");
+  leave_out(!is_yarn || !options.rope_attention_factor, "rope_attention_factor");
+  leave_out(!is_llama3 && !is_yarn, "rope_original_length");
+  leave_out(options.rope_type == "default", "rope_type");
+  leave_out(options.rope_type == "default", "rope_factor");
+  return names;
+}
+
+}  // namespace
+
+void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map) {
+  const auto names = scaling_options_left_out(options);
+  map.left_out.insert(map.left_out.end(), names.begin(), names.end());
   // Files say how long the scaled model may be; where only a shorter length is asked for, it is not that.
-  if (is_llama3 && options.seq_length > options.rope_original_length) return;
+  const bool is_short = options.rope_type == "llama3" && options.seq_length <= options.rope_original_length;
+  if (options.rope_type != "yarn" && !is_short) return;
   const auto longest = static_cast<double>(options.rope_original_length) * *options.rope_factor;
   map.more["max_position_embeddings"] = std::to_string(static_cast<std::int64_t>(longest));
 }
 
-void describe_window_files(const WindowOptions& options, bool has_them, layout::FileMap& map) {
+void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
+                           layout::FileMap& map) {
+  map.left_out.emplace_back("layer_types");
   if (!has_them) map.left_out.emplace_back("max_window_layers");
-  if (!has_them || !options.use_sliding_window) map.left_out.emplace_back("use_sliding_window");
-  if (!has_them || options.layer_types.empty()) map.left_out.emplace_back("layer_types");
+  if (!has_them || !windows.use_sliding_window) map.left_out.emplace_back("use_sliding_window");
+  if (!has_them) return;
+  const bool is_used = windows.use_sliding_window.value_or(false) && options.sliding_window;
+  const auto without = windows.blocks_without_window(options.num_layers);
+  std::string types;
+  for (std::int64_t i = 0; i < options.num_layers; ++i) {
+    const bool slides = is_used && !without.contains(i);
+    types += cat(types.empty() ? "[" : ", ", slides ? "\"sliding_attention\"" : "\"full_attention\"");
+  }
+  map.more["layer_types"] = types + "]";
 }
 
 }  // namespace capstan::nn

@@ -92,7 +92,7 @@ class Llama : public nn::Decoder {
                        : o.is_qwen2()            ? "Qwen2ForCausalLM"
                                                  : "LlamaForCausalLM";
     nn::describe_rotary_files(o, map);
-    nn::describe_window_files(o, o.is_qwen2(), map);
+    nn::describe_window_files(o, o, o.is_qwen2(), map);
     if (o.model_type == "llama") map.left_out.emplace_back("sliding_window");
     if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
     nn::describe_rotary_scaling_files(o, map);

@@ -111,8 +111,11 @@ class Qwen3 : public nn::Decoder {
     map.architecture = o.has_experts() ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM";
     nn::describe_rotary_files(o, map);
     nn::describe_rotary_scaling_files(o, map);
-    nn::describe_window_files(o, true, map);
-    if (o.has_experts()) return;
+    if (o.has_experts()) {
+      map.left_out.emplace_back("layer_types");
+      return;
+    }
+    nn::describe_window_files(o, o, true, map);
     map.left_out.insert(map.left_out.end(),
                         {"expert_dim", "num_experts", "experts_per_token", "router_aux_loss", "router_aux_loss_coef",
                          "normalise_weights", "sparse_step", "dense_layers"});

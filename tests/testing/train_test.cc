@@ -138,6 +138,8 @@ TEST_CASE("a vocabulary of any size, sequences of one length, and steps that are
   const auto alone = run(1, "0.1", 8);
   CHECK(alone.losses.back() < alone.losses.front());
   CHECK(differences(run(3, "0.1", 8), alone, 1e-10) == "");
+  const testing::Setting uneven{.world = 2, .config = "[model]\nvocab_size = 7\n", .steps = 3};
+  CHECK(testing::train(uneven).losses.size() == 3);  // padding is an id of the model's
   CHECK_THAT(error_of({.config = "[data]\nlength = 2\n"}), Contains("data.length leaves no token to predict"));
 }
 

@@ -35,8 +35,8 @@ struct RotaryOptions {
   std::optional<double> rope_factor;
   double rope_low_frequency_factor = 1;
   double rope_high_frequency_factor = 4;
-  double rope_fast_turns = 32;
-  double rope_slow_turns = 1;
+  std::optional<double> rope_fast_turns;
+  std::optional<double> rope_slow_turns;
   std::optional<double> rope_attention_factor;
   std::int64_t rope_original_length = 8192;
   std::string activation = "silu";
@@ -123,12 +123,12 @@ void describe_yarn(config::OptionTable<O>& t) {
       .above(0)
       .spelling("rope_scaling.beta_fast")
       .spelling("rope_parameters.beta_fast")
-      .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept");
+      .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept; 32 when not set");
   add_option(t, "rope_slow_turns", &O::rope_slow_turns)
       .above(0)
       .spelling("rope_scaling.beta_slow")
       .spelling("rope_parameters.beta_slow")
-      .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided");
+      .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
   add_option(t, "rope_attention_factor", &O::rope_attention_factor)
       .above(0)
       .spelling("rope_scaling.attention_factor")
@@ -211,7 +211,7 @@ void describe_window(config::OptionTable<O>& t, const std::string& which) {
 template <class O>
 void describe_windows_of_blocks(config::OptionTable<O>& t, const std::string& families) {
   add_option(t, "use_sliding_window", &O::use_sliding_window)
-      .doc(families + ": whether sliding_window is in use; not set: no");
+      .doc("whether sliding_window is in use; not set: only in a family that always uses it");
   add_option(t, "max_window_layers", &O::max_window_layers)
       .min(0)
       .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
@@ -275,10 +275,10 @@ void check_rotary_scaling(const config::Options<O>& options, Diagnostics& diagno
                     "set it to the sequence length that the unscaled model was trained on (max_position_embeddings "
                     "of its config.json)");
   }
-  if (o.rope_type == "yarn" && o.rope_slow_turns >= o.rope_fast_turns) {
+  if (const auto yarn = o.scaling(); o.rope_type == "yarn" && yarn.slow_turns >= yarn.fast_turns) {
     diagnostics.add(
         where(options, &O::rope_slow_turns),
-        cat("model.rope_slow_turns ", o.rope_slow_turns, " is not below model.rope_fast_turns ", o.rope_fast_turns),
+        cat("model.rope_slow_turns ", yarn.slow_turns, " is not below model.rope_fast_turns ", yarn.fast_turns),
         "use 1 and 32, as YaRN does");
   }
   if (o.rope_type == "llama3" && o.rope_low_frequency_factor >= o.rope_high_frequency_factor) {
@@ -303,8 +303,9 @@ void check_routers(const config::Options<O>& options, Diagnostics& diagnostics) 
 void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
-/// The same of WindowOptions, where the family has them or not.
-void describe_window_files(const WindowOptions& options, bool has_them, layout::FileMap& map);
+/// The same of WindowOptions, where the family has them or not: what each block is, whichever options say so.
+void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
+                           layout::FileMap& map);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE
