@@ -88,7 +88,8 @@ std::optional<ChosenTokenizer> open_tokenizer(const setup::Configuration& config
   } else {
     setup::collect(
         faults, [&] { chosen.object = tokenizer::make_tokenizer(chosen.name, folder.value_or("")); },
-        of_folder ? plugins.model_options.where(&setup::ModelOptions::path) : options.where(&setup::DataOptions::tokenizer));
+        of_folder ? plugins.model_options.where(&setup::ModelOptions::path)
+                  : options.where(&setup::DataOptions::tokenizer));
   }
   if (faults.size() != before) return {};
   return chosen;

@@ -78,13 +78,15 @@ class SamplesOpener {
     const auto before = faults_.size();
     std::int64_t asked = 0;
     std::string where_length;
+    const auto* tokenizer = samples_.tokenizer.object.get();
     if (has_data) {
       const auto& data = *plugins_.data;
       asked = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
+      if (!plugin::guard(data.name, "uses_tokenizer", [&] { return data.object->uses_tokenizer(); }))
+        tokenizer = nullptr;
       where_length = setup::where_of(data, "max_length");
     }
-    data::check_fit(bounds(), *samples_.tokenizer.object, asked, setup::where_of(*plugins_.model, "vocab_size"),
-                    where_length, faults_);
+    data::check_fit(bounds(), tokenizer, asked, setup::where_of(*plugins_.model, "vocab_size"), where_length, faults_);
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
     if (has_data) samples_.length = data::sample_length(bounds(), asked);
     return faults_.size() == before;

@@ -62,7 +62,7 @@ std::string counts_text(const session::Job& job, const std::vector<data::Sample>
   std::vector<data::Row> rows;
   for (const auto& sample : samples) rows.push_back({&sample, static_cast<std::int64_t>(rows.size())});
   data::Padding padding;
-  padding.pad_id = data::padding_id(*job.samples.tokenizer.object);
+  padding.pad_id = data::padding_id(*job.samples.tokenizer.object, job.plugins.model_facts.vocab_size);
   padding.multiple = job.config.train->pad_to_multiple;
   const auto apart = data::collate(rows, padding);
   auto text =

@@ -37,9 +37,9 @@ std::int64_t columns(const std::vector<Row>& rows, const Padding& padding) {
 
 }  // namespace
 
-std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer) {
-  if (tokenizer.pad_id() >= 0) return tokenizer.pad_id();
-  return std::max<std::int64_t>(0, tokenizer.end_id());
+std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size) {
+  const auto id = tokenizer.pad_id() >= 0 ? tokenizer.pad_id() : tokenizer.end_id();
+  return id >= 0 && id < vocab_size ? id : 0;
 }
 
 namespace {

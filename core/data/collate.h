@@ -53,8 +53,9 @@ struct Padding {
   std::optional<std::int64_t> fixed_length = std::nullopt;  ///< cols whatever the samples; `multiple` is then not used
 };
 
-/// The id that pads rows: the tokenizer's pad id, else its end id, else 0. Its positions never bear loss.
-std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer);
+/// The id that pads rows: the tokenizer's pad id, else its end id, else 0; 0 also where the model, of vocab_size ids,
+/// has no such id. Its positions never bear loss.
+std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size);
 
 /// Puts each sample into a row. cols is the longest row's positions (at least 1). Throws Error for a sample whose
 /// is_target is not as long as its tokens, and for one with more positions than fixed_length.

@@ -4,13 +4,13 @@
 
 namespace capstan::data {
 
-void check_fit(const ModelBounds& model, const tokenizer::Tokenizer& tokenizer, std::int64_t max_length,
+void check_fit(const ModelBounds& model, const tokenizer::Tokenizer* tokenizer, std::int64_t max_length,
                const std::string& where_tokenizer, const std::string& where_max_length, Diagnostics& diagnostics) {
-  if (tokenizer.vocab_size() > model.vocab_size) {
+  if (tokenizer && tokenizer->vocab_size() > model.vocab_size) {
     diagnostics.add(where_tokenizer,
-                    cat("the tokenizer '", tokenizer.name(), "' has ", thousands(tokenizer.vocab_size()),
+                    cat("the tokenizer '", tokenizer->name(), "' has ", thousands(tokenizer->vocab_size()),
                         " ids, the model's vocab_size is ", thousands(model.vocab_size)),
-                    cat("set the model's vocab_size to at least ", tokenizer.vocab_size(),
+                    cat("set the model's vocab_size to at least ", tokenizer->vocab_size(),
                         ", or name the tokenizer that the model was made for"));
   }
   if (max_length > model.positions + 1) {

@@ -15,9 +15,9 @@ struct ModelBounds {
   std::int64_t positions = 0;   ///< the longest sequence it computes
 };
 
-/// Before anything is read: does the tokenizer fit the vocabulary, and max_length (0 = the model's) the positions?
-/// `where_*` say where the configuration sets the tokenizer and max_length.
-void check_fit(const ModelBounds& model, const tokenizer::Tokenizer& tokenizer, std::int64_t max_length,
+/// Before anything is read: does the tokenizer (null: samples are not made by one) fit the vocabulary, and max_length
+/// (0 = the model's) the positions? `where_*` say where the configuration sets the tokenizer and max_length.
+void check_fit(const ModelBounds& model, const tokenizer::Tokenizer* tokenizer, std::int64_t max_length,
                const std::string& where_tokenizer, const std::string& where_max_length, Diagnostics& diagnostics);
 
 /// The length that a source is opened with: max_length, or the model's positions if that is 0.

@@ -6,7 +6,7 @@
 namespace capstan::inference {
 
 Feed::Feed(FeedSource source) : source_(std::move(source)), batches_(source_.samples.plan) {
-  padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object);
+  padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object, source_.bounds.vocab_size);
   padding_.multiple = source_.pad_to_multiple;
 }
 

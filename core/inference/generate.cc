@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "data/collate.h"
 #include "data/eval_plan.h"
 
 namespace capstan::inference {
@@ -33,7 +32,7 @@ nn::Batch Generator::first_batch(const std::vector<Prompt>& prompts, std::vector
     longest = std::max(longest, rows[i].length);
   }
   const auto count = static_cast<std::int64_t>(rows.size());
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count * longest), data::padding_id(setting_.tokenizer));
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count * longest), 0);  // an id that every model has
   std::vector<std::int64_t> last;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     last.push_back(rows[i].length - 1);

@@ -56,6 +56,40 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
 }
 
+// The kernels that take a mask want as many key heads as query heads.
+at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
+                            double scale) {
+  const auto groups = q.size(1) / k.size(1);
+  const auto all = [&](const at::Tensor& heads) { return groups == 1 ? heads : heads.repeat_interleave(groups, 1); };
+  return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
+}
+
+// A window's worth of queries after the other, each with its own keys and those of the one before: what it takes grows
+// with the window, not with the row.
+at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window,
+                               double scale) {
+  const auto rows = q.size(0), length = q.size(2), blocks = (length + window - 1) / window;
+  const auto cut = [&](const at::Tensor& heads) {
+    return at::constant_pad_nd(heads, {0, 0, 0, blocks * window - length}).unflatten(2, {blocks, window});
+  };
+  const auto first = [](const at::Tensor& cut_heads) { return cut_heads.select(2, 0); };
+  const auto later = [&](const at::Tensor& cut_heads) { return cut_heads.narrow(2, 1, blocks - 1); };
+  const auto with_before = [&](const at::Tensor& cut_heads) {
+    return at::cat({cut_heads.narrow(2, 0, blocks - 1), later(cut_heads)}, 3);
+  };
+  const auto as_rows = [](const at::Tensor& cut_heads) { return cut_heads.transpose(1, 2).flatten(0, 1); };
+  const auto queries = cut(q), keys = cut(k), values = cut(v);
+  const bool grouped = q.size(1) != k.size(1);
+  const auto begin = at::scaled_dot_product_attention(first(queries), first(keys), first(values), {}, 0.0,
+                                                      /*is_causal=*/true, scale, grouped);
+  // Query i of a block is at window + i of its keys, and sees those after i up to its own.
+  const auto mask = at::ones({window, 2 * window}, q.options().dtype(at::kBool)).tril(window).triu(1);
+  const auto rest =
+      masked_attention(as_rows(later(queries)), as_rows(with_before(keys)), as_rows(with_before(values)), mask, scale);
+  const auto all = at::cat({begin.unsqueeze(1), rest.unflatten(0, {rows, blocks - 1})}, 1);
+  return all.transpose(1, 2).flatten(2, 3).narrow(2, 0, length);
+}
+
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
@@ -81,9 +115,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
   if (scores.window.value_or(q.size(2)) < q.size(2)) window = scores.window;
   if (batch.training && dropout.probability() > 0)
     return plain_attention(q, k, v, {causal_mask(q, k, window), {}, scale}, &dropout, batch);
+  if (window && q.size(2) >= 2 * *window) return attention_in_blocks(q, k, v, *window, scale);
+  if (window) return masked_attention(q, k, v, causal_mask(q, k, window), scale);
   const bool grouped = q.size(1) != k.size(1);
-  const auto mask = window ? std::optional(causal_mask(q, k, window)) : std::nullopt;
-  return at::scaled_dot_product_attention(q, k, v, mask, 0.0, /*is_causal=*/!window, scores.scale, grouped);
+  return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, scores.scale, grouped);
 }
 
 namespace {

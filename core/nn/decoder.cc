@@ -1,6 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/nn/decoder.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "nn/decoder_units.h"
@@ -32,14 +33,36 @@ ModelFacts decoder_facts(const DecoderSpec& spec) {
   return facts;
 }
 
+namespace {
+
+// The feed-forward weights of a block that a token takes part in.
+std::int64_t feed_forward_weights(const DecoderSpec& spec, std::int64_t block) {
+  const auto& mixture = spec.mixture;
+  const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
+  if (mixture.is_in(block)) return mixture.per_token * of_width(spec.ff_dim) + mixture.count * spec.hidden_size;
+  return of_width(mixture.count > 0 ? mixture.dense_ff_dim : spec.ff_dim);
+}
+
+// How many positions a token of a block sees on average.
+double positions_seen(const DecoderSpec& spec, std::int64_t block, std::int64_t sequence_length) {
+  const auto length = static_cast<double>(sequence_length);
+  if (!spec.scores.window || spec.blocks_without_window.contains(block)) return length / 2;
+  const auto window = std::min(length, static_cast<double>(*spec.scores.window));
+  return window - window * window / (2 * length);
+}
+
+}  // namespace
+
 double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length) {
   const auto hidden = spec.hidden_size, features = spec.heads.queries * spec.heads.dim;
   const auto attention = 2 * hidden * (features + spec.heads.keys * spec.heads.dim);
-  auto feed_forward = (spec.mlp.gated ? 3 : 2) * hidden * spec.ff_dim;
-  if (const auto& mixture = spec.mixture; mixture.count > 0)
-    feed_forward = mixture.per_token * feed_forward + mixture.count * hidden;
-  const auto matrices = spec.num_layers * (attention + feed_forward) + spec.vocab_size * hidden;
-  return 6.0 * static_cast<double>(matrices) + 6.0 * static_cast<double>(spec.num_layers * features * sequence_length);
+  auto weights = spec.num_layers * attention + spec.vocab_size * hidden;
+  double seen = 0;
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    weights += feed_forward_weights(spec, i);
+    seen += positions_seen(spec, i, sequence_length);
+  }
+  return 6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(features) * seen;
 }
 
 namespace {
@@ -73,8 +96,8 @@ layout::FileMap decoder_files(const DecoderSpec& spec) {
       tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
     }
   }
-  if (spec.mixture.count > 0) {
-    for (std::int64_t i = 0; i < spec.num_layers; ++i) stack_experts(spec, cat(spec.names.block, i, "."), map);
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    if (spec.mixture.is_in(i)) stack_experts(spec, cat(spec.names.block, i, "."), map);
   }
   return map;
 }

@@ -21,6 +21,7 @@ Attention::Kind attention_kind(const DecoderSpec& s, std::int64_t index) {
   kind.rotary = s.rotary;
   kind.alibi = s.alibi;
   kind.scores = s.scores;
+  if (s.blocks_without_window.contains(index)) kind.scores.window.reset();
   kind.dropout = s.attention_dropout;
   kind.norm_epsilon = s.norm_epsilon;
   kind.layer = static_cast<std::size_t>(index);
@@ -139,16 +140,16 @@ DecoderBlock::DecoderBlock(const DecoderSpec& s, std::int64_t index)
       dropout1_(*this, name() + ".dropout1", s.dropout),
       dropout2_(*this, name() + ".dropout2", s.dropout) {
   const DecoderRecords records(s);
-  if (s.mixture.count > 0) {
+  if (s.mixture.is_in(index)) {
     mixture_.emplace(*this, records.mixture(file_), s.mixture.per_token, s.mixture.sum_to_one);
     return;
   }
+  const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
   std::vector<std::string> up;
   for (const auto& module : s.names.up) up.push_back(file_ + module);
-  mlp_.emplace(
-      *this, s.mlp,
-      records.linear(up, std::vector<layout::Shape>(up.size(), {s.ff_dim}), s.hidden_size, s.mlp_bias, s.init_std),
-      records.linear({file_ + s.names.down}, {{s.hidden_size}}, s.ff_dim, s.mlp_bias, records.residual_std()));
+  mlp_.emplace(*this, s.mlp,
+               records.linear(up, std::vector<layout::Shape>(up.size(), {ff}), s.hidden_size, s.mlp_bias, s.init_std),
+               records.linear({file_ + s.names.down}, {{s.hidden_size}}, ff, s.mlp_bias, records.residual_std()));
 }
 
 at::Tensor DecoderBlock::add(const at::Tensor& x, const at::Tensor& normed, const at::Tensor& y) const {

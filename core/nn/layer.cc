@@ -33,8 +33,28 @@ Layer::~Layer() {
 
 std::string Layer::path() const { return parent_ ? cat(parent_->path(), "/", name_) : name_; }
 
+namespace {
+
+// One gradient cannot be complete and a partial sum.
+void check_use(const Layer& layer, const Layer::Owned& added) {
+  const auto* root = &layer;
+  while (root->parent()) root = root->parent();
+  root->each<Layer>([&](const Layer& other) {
+    for (const auto& [weight, use] : other.owned()) {
+      if (weight != added.weight || use == added.use || use == Use::undeclared || added.use == Use::undeclared)
+        continue;
+      throw Error(cat("layers ", other.path(), " and ", layer.path(), " both own ", weight->name(),
+                      " and declare different uses of it"),
+                  "declare the same nn::Use in both, or let one of them own it: docs/plugins.md, \"Layers\"");
+    }
+  });
+}
+
+}  // namespace
+
 WeightPtr Layer::own(WeightPtr weight, Use use) {
   CAPSTAN_ASSERT(weight != nullptr);
+  check_use(*this, {weight, use});
   owned_.push_back({weight, use});
   for (auto* layer = this; layer; layer = layer->parent_) {
     auto& list = layer->weights_;

@@ -16,10 +16,11 @@ bool Unit::trainable() const {
   return std::any_of(weights().begin(), weights().end(), [](const WeightPtr& weight) { return weight->trainable(); });
 }
 
-WeightPtr Unit::add(WeightPtr weight) { return own(std::move(weight), Use::undeclared); }
+WeightPtr Unit::add(WeightPtr weight, Use use) { return own(std::move(weight), use); }
 
-WeightPtr Unit::add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay) {
-  return add(std::make_shared<Weight>(std::vector<layout::Param>{record(name, std::move(shape), init, decay)}));
+WeightPtr Unit::add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay,
+                           Use use) {
+  return add(std::make_shared<Weight>(std::vector<layout::Param>{record(name, std::move(shape), init, decay)}), use);
 }
 
 WeightPtr Unit::add_group(std::vector<layout::Param> records) {
@@ -127,8 +128,8 @@ void refuse_undeclared(const Unit& unit) {
     if (std::any_of(weight->records().begin(), weight->records().end(), is_split)) continue;
     throw Error(cat("unit ", unit.name(), " uses ", weight->name(), " beside ", (*split)->name,
                     ", which ranks share, and no layer declares what a rank does with it"),
-                "let a layer own it (nn::RmsNorm, nn::Linear, or one of your own that calls own(weight, Use::…)): "
-                "docs/plugins.md, \"Layers\"");
+                "let a layer own it (nn::RmsNorm, nn::Linear, or one of your own that calls own(weight, Use::…)), or "
+                "declare it where it is added (add_record(…, nn::Use::heads)): docs/plugins.md, \"Layers\"");
   }
 }
 

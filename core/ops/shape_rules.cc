@@ -93,12 +93,15 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor&, const at
 }
 
 // The fused kernels (cuDNN's, flash attention's): they keep their inputs, the output and a number per query; backward
-// accumulates the gradient of the queries in float32. As in the inputs, the heads of a position are contiguous.
+// accumulates the gradient of the queries in float32. As in the inputs, the heads of a position are contiguous. A mask
+// becomes numbers that are added to the scores.
 class Attention : public torch::autograd::Function<Attention> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const std::optional<at::Tensor>& mask) {
     auto out = at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2);
-    ctx->save_for_backward({q, k, v, out, sums(q)});
+    const auto added = mask ? at::empty(mask->sizes(), q.options()) : at::Tensor();
+    ctx->save_for_backward({q, k, v, out, sums(q), added});
     return out;
   }
   static variable_list backward(AutogradContext* ctx, const variable_list&) {
@@ -107,6 +110,7 @@ class Attention : public torch::autograd::Function<Attention> {
     const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(wide(saved[0])));
     variable_list gradients;
     for (std::size_t i = 0; i < 3; ++i) gradients.push_back(heads_like(saved[i]));
+    gradients.emplace_back();
     return gradients;
   }
 
@@ -121,8 +125,8 @@ class Attention : public torch::autograd::Function<Attention> {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const std::optional<at::Tensor>& mask, double dropout, bool, std::optional<double>, bool) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!mask && dropout == 0, "attention on meta tensors has no mask and no dropout");
-  return Attention::apply(q, k, v);
+  TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0, "attention on meta tensors has no dropout");
+  return Attention::apply(q, k, v, mask);
 }
 
 }  // namespace

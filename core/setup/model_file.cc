@@ -21,11 +21,22 @@ const Json* find(const Json& json, const std::string& dotted) {
   return at;
 }
 
-config::Value value_of(const Json& json) {
+// A list with something else in it is given as text, which no option that wants a list takes.
+template <class M>
+config::Value list_of(const Json& json, bool (Json::*is_one)() const noexcept) {
+  if (!std::all_of(json.begin(), json.end(), [&](const Json& item) { return (item.*is_one)(); })) return json.dump();
+  return json.get<std::vector<M>>();
+}
+
+config::Value value_of(const Json& json, config::Type wanted) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
+  if (!json.is_array()) return {};
+  if (wanted == config::Type::integers) return list_of<std::int64_t>(json, &Json::is_number_integer);
+  if (wanted == config::Type::numbers) return list_of<double>(json, &Json::is_number);
+  if (wanted == config::Type::strings) return list_of<std::string>(json, &Json::is_string);
   return {};
 }
 
@@ -136,7 +147,7 @@ config::Section with_model_file(const config::Section& section, const ModelFolde
     for (const auto& name : names_of(spec)) {
       const auto* found = find(json, name);
       if (!found) continue;
-      auto value = value_of(*found);
+      auto value = value_of(*found, spec.type);
       if (!std::holds_alternative<std::monostate>(value)) {
         result.entries.push_back({spec.key, std::move(value), {config::Origin::Layer::model_file, file, 0}});
       }

@@ -99,4 +99,10 @@ std::string differences(const Run& run, const Run& reference, double tolerance) 
   return comparison.text();
 }
 
+double weight_distance(const Run& run, const Run& reference) {
+  double most = 0;
+  for (const auto& [name, weight] : reference.weights) most = std::max(most, largest(weight - run.weights.at(name)));
+  return most;
+}
+
 }  // namespace capstan::testing

@@ -3,8 +3,9 @@
 
 namespace capstan::testing {
 
-/// The model "tiny" and the data source "tiny".
+/// The model "tiny", the data source "tiny" and the strategy "descent": what capstan/testing.h says of them.
 plugin::Registration tiny_model();
 plugin::Registration tiny_data();
+plugin::Registration descent();
 
 }  // namespace capstan::testing

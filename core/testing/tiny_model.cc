@@ -14,7 +14,6 @@ namespace {
 
 using layout::Init;
 
-constexpr std::int64_t vocabulary = 261;
 constexpr std::int64_t positions = 24;
 constexpr std::int64_t width = 12;
 constexpr std::int64_t head_count = 3;
@@ -23,8 +22,10 @@ constexpr std::int64_t blocks = 2;
 
 struct ModelOptions {
   double dropout = 0;
+  std::int64_t vocab_size = 261;
   static void describe(config::OptionTable<ModelOptions>& t) {
     t.add("dropout", &ModelOptions::dropout).min(0).max(0.99).doc("after the embedding and in each block");
+    t.add("vocab_size", &ModelOptions::vocab_size).min(1).doc("number of token ids");
   }
 };
 
@@ -144,7 +145,7 @@ class TinyModel : public nn::Model {
 
   nn::ModelFacts facts() const override {
     nn::ModelFacts facts;
-    facts.vocab_size = vocabulary;
+    facts.vocab_size = options_->vocab_size;
     facts.max_positions = positions;
     facts.hidden_size = width;
     facts.num_layers = blocks;
@@ -154,8 +155,8 @@ class TinyModel : public nn::Model {
   }
 
   std::vector<std::unique_ptr<nn::Unit>> build() const override {
-    const auto table = std::make_shared<nn::Weight>(
-        std::vector<layout::Param>{nn::record("tokens.weight", {vocabulary, width}, Init::normal(0.1), true)});
+    const auto table = std::make_shared<nn::Weight>(std::vector<layout::Param>{
+        nn::record("tokens.weight", {options_->vocab_size, width}, Init::normal(0.1), true)});
     std::vector<std::unique_ptr<nn::Unit>> units;
     units.push_back(std::make_unique<Embedding>(table, options_->dropout));
     for (std::size_t i = 0; i < blocks; ++i) units.push_back(std::make_unique<Block>(i, options_->dropout));
@@ -165,7 +166,7 @@ class TinyModel : public nn::Model {
 
   // 6 for each weight of a matrix product, 6·S·width a layer for causal attention (Chowdhery et al. 2022).
   double flops_per_token(std::int64_t sequence_length) const override {
-    const auto matrices = blocks * (4 * width * width + 2 * width * inner) + vocabulary * width;
+    const auto matrices = blocks * (4 * width * width + 2 * width * inner) + options_->vocab_size * width;
     return 6 * static_cast<double>(matrices + blocks * width * sequence_length);
   }
   layout::FileMap file_map() const override { return {}; }

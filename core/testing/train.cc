@@ -66,6 +66,7 @@ class Preparation {
     write_file(folder_ / "test.toml", "extends = \"tiny.toml\"\n" + setting.config);
     host_.add(tiny_model());
     host_.add(tiny_data());
+    host_.add(descent());
     for (const auto& type : setting.types) host_.add(type);
     for (const auto& file : setting.plugins) host_.load_file(file);
   }

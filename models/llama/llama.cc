@@ -11,15 +11,15 @@ using capstan::config::Preset;
 namespace nn = capstan::nn;
 
 /// Of a Llama, Llama 2 or 3, Mistral or Qwen 2.
-struct LlamaOptions : nn::RotaryOptions {
+struct LlamaOptions : nn::RotaryOptions, nn::WindowOptions {
   std::string model_type = "llama";
   bool attention_bias = false;
   bool mlp_bias = false;
-  std::optional<bool> use_sliding_window;
 
-  /// The window, where the family uses it.
-  std::optional<std::int64_t> window() const {
-    return use_sliding_window.value_or(model_type != "qwen2") ? RotaryOptions::window() : std::nullopt;
+  bool is_qwen2() const { return model_type == "qwen2"; }
+  /// Whether blocks are limited to the window: a Mistral's are wherever it has one.
+  bool uses_window() const {
+    return window() && (is_qwen2() ? use_sliding_window.value_or(false) : model_type == "mistral");
   }
   static void describe(capstan::config::OptionTable<LlamaOptions>& t);
   static capstan::config::Presets presets();
@@ -31,8 +31,8 @@ void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
       .doc("family of the config.json; qwen2 has biases on q, k and v");
   t.add("attention_bias", &LlamaOptions::attention_bias).doc("biases on q, k, v and the output product");
   t.add("mlp_bias", &LlamaOptions::mlp_bias).doc("biases in the feed-forward layer");
-  t.add("use_sliding_window", &LlamaOptions::use_sliding_window)
-      .doc("whether sliding_window is in use; when not set: not for qwen2, else yes");
+  nn::describe_window(t, "all blocks of a mistral, some of a qwen2");
+  nn::describe_windows_of_blocks(t, "qwen2");
   nn::describe_rotary_sizes(t, "the gated feed-forward layer");
   nn::describe_rotary_scaling(t);
   nn::describe_rotary_rest(t);
@@ -66,6 +66,7 @@ class Llama : public nn::Decoder {
     const auto& o = *options_;
     nn::check_rotary(options_, diagnostics);
     nn::check_rotary_scaling(options_, diagnostics);
+    check_window(diagnostics);
     if (o.model_type == "llama" || !(o.attention_bias || o.mlp_bias)) return;
     diagnostics.add(options_.where(o.attention_bias ? &LlamaOptions::attention_bias : &LlamaOptions::mlp_bias),
                     cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
@@ -75,26 +76,51 @@ class Llama : public nn::Decoder {
 
  protected:
   nn::DecoderSpec spec() const override {
-    auto made = options_->spec();
-    made.qkv_bias = options_->attention_bias || options_->model_type == "qwen2";  // which has no key for them
-    made.projection_bias = options_->attention_bias;
-    made.mlp_bias = options_->mlp_bias;
+    const auto& o = *options_;
+    auto made = o.spec();
+    made.qkv_bias = o.attention_bias || o.is_qwen2();  // which has no key for them
+    made.projection_bias = o.attention_bias;
+    made.mlp_bias = o.mlp_bias;
+    if (o.uses_window()) made.scores.window = o.window();
+    if (o.uses_window() && o.is_qwen2()) made.blocks_without_window = o.blocks_without_window(o.num_layers);
     return made;
   }
 
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
     map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
-                       : o.model_type == "qwen2" ? "Qwen2ForCausalLM"
+                       : o.is_qwen2()            ? "Qwen2ForCausalLM"
                                                  : "LlamaForCausalLM";
     nn::describe_rotary_files(o, map);
-    if (o.model_type != "qwen2") map.left_out.emplace_back("use_sliding_window");
+    nn::describe_window_files(o, o, o.is_qwen2(), map);
+    if (o.model_type == "llama") map.left_out.emplace_back("sliding_window");
     if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
-    if (!o.sliding_window && o.model_type == "llama") map.left_out.emplace_back("sliding_window");
     nn::describe_rotary_scaling_files(o, map);
   }
 
  private:
+  // What transformers does not read in the family's config.json is refused, not passed over.
+  void check_window(capstan::Diagnostics& diagnostics) const {
+    const auto& o = *options_;
+    if (o.is_qwen2()) return nn::check_layer_types(options_, diagnostics);
+    const auto none = cat("set sliding_window = ", o.seq_length, " for none");
+    if (o.window() && o.model_type == "llama") {
+      diagnostics.add(nn::where(options_, &LlamaOptions::sliding_window),
+                      cat("model.sliding_window is ", *o.window(), ", but llama models see all positions"),
+                      none + ", or model_type = \"mistral\"");
+    }
+    if (o.uses_window() && !o.use_sliding_window.value_or(true)) {
+      diagnostics.add(nn::where(options_, &LlamaOptions::use_sliding_window),
+                      "model.use_sliding_window is false, but mistral models use every sliding_window that they have",
+                      none);
+    }
+    if (!o.layer_types.empty()) {
+      diagnostics.add(nn::where(options_, &LlamaOptions::layer_types),
+                      cat("model.layer_types is set, but all blocks of a ", o.model_type, " see the same positions"),
+                      "leave it away, or set model_type = \"qwen2\"");
+    }
+  }
+
   capstan::config::Options<LlamaOptions> options_;
 };
 

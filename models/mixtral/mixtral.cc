@@ -27,6 +27,7 @@ void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
       .min(0)
       .doc("noise on the routers' inputs in a config.json; only 0 is supported");
   nn::describe_rotary_positions(t, {"default"}, "not");
+  nn::describe_window(t, "in all blocks");
   nn::describe_rotary_rest(t);
 }
 
@@ -54,6 +55,7 @@ class Mixtral : public nn::Decoder {
  protected:
   nn::DecoderSpec spec() const override {
     auto made = options_->spec();
+    made.scores.window = options_->window();
     made.mixture = options_->mixture();
     made.names.router = "block_sparse_moe.gate";
     made.names.experts = "block_sparse_moe.experts";

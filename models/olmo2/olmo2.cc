@@ -60,7 +60,6 @@ class Olmo2 : public nn::Decoder {
     map.architecture = "Olmo2ForCausalLM";
     nn::describe_rotary_files(*options_, map);
     nn::describe_rotary_scaling_files(*options_, map);
-    if (!options_->sliding_window) map.left_out.emplace_back("sliding_window");
   }
 
  private:

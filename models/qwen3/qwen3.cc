@@ -9,7 +9,7 @@ namespace {
 using capstan::cat;
 namespace nn = capstan::nn;
 
-struct Qwen3Options : nn::RotaryOptions, nn::RouterOptions {
+struct Qwen3Options : nn::RotaryOptions, nn::WindowOptions, nn::RouterOptions {
   Qwen3Options() { rope_theta = 1e6; }
   std::string model_type = "qwen3";
   std::int64_t expert_dim = 176;
@@ -17,13 +17,21 @@ struct Qwen3Options : nn::RotaryOptions, nn::RouterOptions {
   std::int64_t sparse_step = 1;
   std::vector<std::int64_t> dense_layers;
   bool attention_bias = false;
-  bool use_sliding_window = false;
 
   bool has_experts() const { return model_type == "qwen3_moe"; }
-  std::optional<std::int64_t> window() const { return use_sliding_window ? RotaryOptions::window() : std::nullopt; }
+  /// Blocks of the mixture with a plain feed-forward layer.
+  std::set<std::int64_t> dense_blocks() const;
   static void describe(capstan::config::OptionTable<Qwen3Options>& t);
   static capstan::config::Presets presets();
 };
+
+std::set<std::int64_t> Qwen3Options::dense_blocks() const {
+  std::set<std::int64_t> blocks(dense_layers.begin(), dense_layers.end());
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    if ((i + 1) % sparse_step != 0) blocks.insert(i);
+  }
+  return blocks;
+}
 
 void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("model_type", &Qwen3Options::model_type)
@@ -38,12 +46,13 @@ void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("sparse_step", &Qwen3Options::sparse_step)
       .min(1)
       .spelling("decoder_sparse_step")
-      .doc("every n-th block has experts in a config.json; only 1 is supported");
+      .doc("every n-th block has experts, the others a plain feed-forward layer");
   t.add("dense_layers", &Qwen3Options::dense_layers)
       .spelling("mlp_only_layers")
-      .doc("blocks without experts in a config.json; only none is supported");
+      .doc("further blocks with a plain feed-forward layer, by number");
   t.add("attention_bias", &Qwen3Options::attention_bias).doc("biases on q, k, v and the output product");
-  t.add("use_sliding_window", &Qwen3Options::use_sliding_window).doc("whether sliding_window is in use");
+  nn::describe_window(t, "in the blocks that the next options say, in all of a qwen3_moe");
+  nn::describe_windows_of_blocks(t, "qwen3");
   nn::describe_rotary_scaling(t);
   nn::describe_rotary_rest(t);
 }
@@ -73,29 +82,27 @@ class Qwen3 : public nn::Decoder {
   void check(capstan::Diagnostics& diagnostics) const override {
     nn::check_rotary(options_, diagnostics);
     nn::check_rotary_scaling(options_, diagnostics);
-    if (!options_->has_experts()) return;
+    if (!options_->has_experts()) return nn::check_layer_types(options_, diagnostics);
     nn::check_routers(options_, diagnostics);
-    if (options_->sparse_step != 1) {
-      diagnostics.add(options_.where(&Qwen3Options::sparse_step),
-                      cat("model.sparse_step is ", options_->sparse_step, ": blocks without experts are not supported"),
-                      "set sparse_step = 1");
-    }
-    if (!options_->dense_layers.empty()) {
-      diagnostics.add(options_.where(&Qwen3Options::dense_layers),
-                      "model.dense_layers is not empty: blocks without experts are not supported",
-                      "set dense_layers = []");
-    }
+    check_mixture(diagnostics);
   }
 
  protected:
   nn::DecoderSpec spec() const override {
     auto made = options_->spec();
     made.head_norms = nn::DecoderSpec::HeadNorms::each;
-    made.qkv_bias = made.projection_bias = options_->attention_bias;
-    if (!options_->has_experts()) return made;
-    made.ff_dim = options_->expert_dim;
-    made.mixture = options_->mixture();
-    made.mixture.sum_to_one = options_->normalise_weights;
+    const auto& o = *options_;
+    made.qkv_bias = made.projection_bias = o.attention_bias;
+    if (o.use_sliding_window.value_or(false)) made.scores.window = o.window();
+    if (!o.has_experts()) {
+      made.blocks_without_window = o.blocks_without_window(o.num_layers);
+      return made;
+    }
+    made.ff_dim = o.expert_dim;
+    made.mixture = o.mixture();
+    made.mixture.sum_to_one = o.normalise_weights;
+    made.mixture.dense_blocks = o.dense_blocks();
+    made.mixture.dense_ff_dim = o.ff_dim;
     return made;
   }
 
@@ -104,13 +111,37 @@ class Qwen3 : public nn::Decoder {
     map.architecture = o.has_experts() ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM";
     nn::describe_rotary_files(o, map);
     nn::describe_rotary_scaling_files(o, map);
-    if (o.has_experts()) return;
+    if (o.has_experts()) {
+      map.left_out.emplace_back("layer_types");
+      return;
+    }
+    nn::describe_window_files(o, o, true, map);
     map.left_out.insert(map.left_out.end(),
                         {"expert_dim", "num_experts", "experts_per_token", "router_aux_loss", "router_aux_loss_coef",
                          "normalise_weights", "sparse_step", "dense_layers"});
   }
 
  private:
+  void check_mixture(capstan::Diagnostics& diagnostics) const {
+    const auto& o = *options_;
+    for (const auto block : o.dense_layers) {
+      if (block >= 0 && block < o.num_layers) continue;
+      diagnostics.add(options_.where(&Qwen3Options::dense_layers),
+                      cat("model.dense_layers has block ", block, ", but model.num_layers is ", o.num_layers),
+                      "blocks are counted from 0");
+    }
+    if (static_cast<std::int64_t>(o.dense_blocks().size()) == o.num_layers) {
+      diagnostics.add(options_.where(&Qwen3Options::sparse_step),
+                      "model.sparse_step and dense_layers leave no block any experts",
+                      "set model_type = \"qwen3\", or sparse_step = 1");
+    }
+    if (!o.layer_types.empty()) {
+      diagnostics.add(nn::where(options_, &Qwen3Options::layer_types),
+                      "model.layer_types is set, but all blocks of a qwen3_moe see the same positions",
+                      "leave it away");
+    }
+  }
+
   capstan::config::Options<Qwen3Options> options_;
 };
 

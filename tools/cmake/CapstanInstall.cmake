@@ -1,6 +1,6 @@
 # cmake --install: a prefix that works wherever it is moved, shaped like the build tree.
 #
-#   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates}
+#   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates,examples}
 #   lib/libcapstan*.so                       share/doc/capstan
 #   lib/capstan/plugins/<kind>/*.so          lib/cmake/Capstan: find_package(Capstan)
 #   include/capstan: the SDK
@@ -32,11 +32,17 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINAR
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake"
   DESTINATION ${CAPSTAN_INSTALL_PACKAGE})
-foreach(file IN ITEMS CapstanCuda.cmake CapstanPlugin.cmake CapstanTest.cmake CapstanTorch.cmake abi_note.S.in plugin.exports)
+foreach(file IN ITEMS CapstanCuda.cmake CapstanPlugin.cmake CapstanTest.cmake CapstanTorch.cmake abi_note.S.in plugin.exports
+    plugin_pch.h)
   install(FILES "${CMAKE_CURRENT_LIST_DIR}/${file}" DESTINATION ${CAPSTAN_INSTALL_PACKAGE})
 endforeach()
 
 install(PROGRAMS "${PROJECT_SOURCE_DIR}/tools/new-plugin" DESTINATION bin RENAME capstan-new-plugin)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}/configs" DESTINATION share/capstan)
-install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION share/doc/capstan)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION share/doc/capstan)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tools/templates" "${PROJECT_SOURCE_DIR}/configs" "${PROJECT_SOURCE_DIR}/docs/examples"
+  DESTINATION share/capstan)
+# Capstan's own plugins that docs/plugins.md shows: their very sources.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/strategies/fsdp" "${PROJECT_SOURCE_DIR}/plugins/strategies/zero"
+  DESTINATION share/capstan/examples/strategies)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/models/llama" "${PROJECT_SOURCE_DIR}/models/qwen3" DESTINATION share/capstan/examples/models)
+# Last, for a document may have links to all of these.
+install(CODE "execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/tools/install-docs\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" COMMAND_ERROR_IS_FATAL ANY)")

@@ -13,6 +13,13 @@
 # open too. It exports nothing: it registers CUDA implementations of operators
 # that <name>.so defines (TORCH_LIBRARY_IMPL).
 #
+# ATen's headers take longer to compile than a plugin. Models and strategies share a precompiled
+# header, made with the first one of a build folder (target capstan_pch; the same in Capstan's tree), and
+# RelWithDebInfo writes line tables (-g1) where its flags are still CMake's own. To do without:
+# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON, flags of your own in CMAKE_CXX_FLAGS_RELWITHDEBINFO. Flags that change code
+# (-march=native, -ffast-math) go for all targets of the project, before the first plugin: the compiler
+# does not use a header that was compiled with others, and says so (-Winvalid-pch).
+#
 # Needs before it is included: the target capstan::sdk, CAPSTAN_TORCH_VERSION, and
 # with CAPSTAN_CUDA what CapstanCuda.cmake sets.
 include_guard(DIRECTORY)
@@ -40,6 +47,28 @@ function(capstan_abi_note result CAPSTAN_NOTE_TAG)
   set(${result} "${file}" PARENT_SCOPE)
 endfunction()
 
+# Line tables are what a stack trace needs; all that can be said of ATen's types takes longer to write than to compile.
+# Unless the project has chosen for itself: anything but CMake's own flags stays.
+function(capstan_debug_lines target)
+  if("${CMAKE_CXX_FLAGS_RELWITHDEBINFO}" STREQUAL "-O2 -g -DNDEBUG" AND NOT "${CMAKE_CXX_FLAGS}" MATCHES "(^| )-g")
+    target_compile_options(${target} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:RelWithDebInfo>>:-g1>")
+  endif()
+endfunction()
+
+# The target uses the build folder's precompiled header, which is made here for the first one.
+function(capstan_precompiled target)
+  if(NOT TARGET capstan_pch)   # in the tree core has one
+    file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/capstan_pch.cc" CONTENT "// Owns the precompiled header.\n")
+    add_library(capstan_pch OBJECT "${CMAKE_BINARY_DIR}/capstan_pch.cc")
+    set_target_properties(capstan_pch PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(capstan_pch PRIVATE capstan::sdk)
+    target_precompile_headers(capstan_pch PRIVATE "${CAPSTAN_PLUGIN_CMAKE_DIR}/plugin_pch.h")
+    capstan_debug_lines(capstan_pch)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM capstan_pch)
+endfunction()
+
 # What a plugin's two files share.
 function(capstan_plugin_library target file folder tag)
   capstan_abi_note(note "${tag}")
@@ -51,6 +80,7 @@ function(capstan_plugin_library target file folder tag)
     INSTALL_RPATH "$ORIGIN/../../..;${CAPSTAN_TORCH_RPATH}")
   target_link_libraries(${target} PRIVATE capstan::sdk)
   target_link_options(${target} PRIVATE "-Wl,--version-script=${CAPSTAN_PLUGIN_EXPORTS}" "-Wl,-z,defs")
+  capstan_debug_lines(${target})
 endfunction()
 
 function(capstan_add_plugin name)
@@ -91,9 +121,8 @@ function(capstan_add_plugin name)
   set(target plugin_${PLUGIN_KIND}_${name})
   set(targets ${target})
   capstan_plugin_library(${target} "${name}" "${folder}" "${PLUGIN_ABI_TAG}" ${PLUGIN_SOURCES})
-  # In the tree, plugins that speak tensors share core's precompiled header.
-  if(TARGET capstan_pch AND NOT PLUGIN_KIND MATCHES "^(data|tokenizer|monitor)$")
-    target_precompile_headers(${target} REUSE_FROM capstan_pch)
+  if(NOT PLUGIN_KIND MATCHES "^(data|tokenizer|monitor)$")   # which speak no tensors
+    capstan_precompiled(${target})
   endif()
   if(gpu_sources AND CAPSTAN_CUDA)
     capstan_plugin_library(${target}_cuda "${name}_cuda" "${folder}" "${CAPSTAN_GPU_ABI_TAG}" ${gpu_sources})

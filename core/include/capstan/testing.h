@@ -29,8 +29,13 @@ namespace testing {
 struct Setting {
   int world = 1;  ///< ranks
   /// Tables added to the default configuration, or keys that win over its own: "[strategy.mine]\nevery = 4\n". Paths
-  /// in it are absolute. The built-in model and data source are both named "tiny" and have the options `dropout` and
-  /// `samples`.
+  /// in it are absolute. What is built in:
+  ///
+  /// model "tiny": `dropout`; `vocab_size`, any (261 by default).
+  /// data "tiny": `samples`; `length`, the tokens of every sequence, so that ranks have as many targets each (0, the
+  /// default: 4 to 16). Its ids are below the model's vocab_size, whatever model that is, and below 29.
+  /// strategy "descent": plain gradient descent. Its updates are proportional to gradients, so the mean of ranks'
+  /// parameters is what the mean of their gradients leads to; AdamW's are not.
   std::string config = {};
   /// "train.accumulation=2", as on the command line.
   std::vector<std::string> overrides = {};
@@ -90,6 +95,9 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
 /// requires the same bits, of the final weights too; these are not compared otherwise, since AdamW turns rounding into
 /// updates where a gradient is 0.
 std::string differences(const Run& run, const Run& reference, double tolerance);
+
+/// The largest difference between elements of the final weights: how far runs that are meant to differ are apart.
+double weight_distance(const Run& run, const Run& reference);
 
 }  // namespace testing
 CAPSTAN_END_NAMESPACE

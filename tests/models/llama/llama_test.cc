@@ -120,16 +120,58 @@ TEST_CASE("what the architecture does not cover is refused by name") {
                "    fix: did you mean 'qwen2'?"});
   CHECK(faults({{"hidden_act", std::string("gelu")}}) ==
         Faults{"a.toml:10: model.hidden_act is \"gelu\", but must be one of \"silu\""});
-  CHECK(faults({{"rope_type", std::string("yarn")}}) ==
-        Faults{"a.toml:10: model.rope_type is \"yarn\", but must be one of \"default\", \"linear\", \"llama3\""});
-  CHECK(faults({{"sliding_window", integer(1024)}}) ==
-        Faults{"a.toml:10: model.sliding_window is 1024: attention over a sliding window is not supported\n"
-               "    fix: set seq_length = 1024 (or less): up to there the window changes nothing"});
-  CHECK(faults({{"sliding_window", integer(2048)}, {"seq_length", integer(2048)}}).empty());
-  CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", false}}).empty());
-  CHECK(faults({{"sliding_window", integer(9)}, {"model_type", std::string("qwen2")}}).empty());
-  CHECK(faults({{"sliding_window", integer(9)}, {"model_type", std::string("qwen2")}, {"use_sliding_window", true}})
-            .size() == 1);
+  CHECK(faults({{"rope_type", std::string("longrope")}}) ==
+        Faults{"a.toml:10: model.rope_type is \"longrope\", but must be one of \"default\", \"linear\", \"llama3\", "
+               "\"yarn\""});
+}
+
+TEST_CASE("windows are those that transformers reads in the family's files, and others are refused") {
+  using Faults = std::vector<std::string>;
+  const auto faults = [](const std::string& type, ModelOptions options) {
+    options.emplace_back("model_type", type);
+    return model_faults("llama", options);
+  };
+  const std::vector<std::string> types{"sliding_attention", "full_attention"};
+  CHECK(faults("llama", {{"sliding_window", integer(1024)}}) ==
+        Faults{"a.toml:10: model.sliding_window is 1024, but llama models see all positions\n"
+               "    fix: set sliding_window = 2048 for none, or model_type = \"mistral\""});
+  CHECK(faults("llama", {{"sliding_window", integer(2048)}}).empty());
+  CHECK(faults("mistral", {{"sliding_window", integer(9)}}).empty());
+  CHECK(faults("mistral", {{"sliding_window", integer(9)}, {"use_sliding_window", false}}) ==
+        Faults{"a.toml:11: model.use_sliding_window is false, but mistral models use every sliding_window that they "
+               "have\n    fix: set sliding_window = 2048 for none"});
+  CHECK(faults("mistral", {{"layer_types", types}}) ==
+        Faults{"a.toml:10: model.layer_types is set, but all blocks of a mistral see the same positions\n"
+               "    fix: leave it away, or set model_type = \"qwen2\""});
+  CHECK(faults("qwen2", {{"sliding_window", integer(9)}, {"layer_types", types}}).empty());
+  CHECK(faults("qwen2", {{"num_layers", integer(3)}, {"layer_types", types}}) ==
+        Faults{"a.toml:11: model.layer_types has 2 entries, but model.num_layers is 3\n"
+               "    fix: give one for each block, or leave it away"});
+  CHECK(faults("qwen2", {{"layer_types", std::vector<std::string>{"full_attention", "chunked_attention"}}}) ==
+        Faults{"a.toml:10: model.layer_types has \"chunked_attention\"\n"
+               "    fix: use \"full_attention\" and \"sliding_attention\"; there are no others"});
+}
+
+TEST_CASE("a window makes attention cheaper in the blocks that have it") {
+  const auto flops = [](ModelOptions options) {
+    options.emplace_back("seq_length", integer(100));
+    options.emplace_back("num_layers", integer(2));
+    return make_model("llama", options)->flops_per_token(100);
+  };
+  const auto all = flops({});
+  const auto qwen2 = flops({{"model_type", std::string("qwen2")}});
+  CHECK(qwen2 == all);
+  // 12 x 128 features x (50 - (10 - 10 x 10 / 200)) positions fewer in each such block.
+  const auto saved = 12.0 * 128 * (50 - 9.5);
+  CHECK(flops({{"model_type", std::string("mistral")}, {"sliding_window", integer(10)}}) == all - 2 * saved);
+  const ModelOptions some{
+      {"model_type", std::string("qwen2")}, {"sliding_window", integer(10)}, {"max_window_layers", integer(1)}};
+  CHECK(flops(some) == all);  // not in use
+  auto used = some;
+  used.emplace_back("use_sliding_window", true);
+  CHECK(flops(used) == all - saved);
+  used.emplace_back("layer_types", std::vector<std::string>{"sliding_attention", "sliding_attention"});
+  CHECK(flops(used) == all - 2 * saved);
 }
 
 TEST_CASE("sizes that don't fit are said with their line and a fix, all at once") {
@@ -151,6 +193,10 @@ TEST_CASE("sizes that don't fit are said with their line and a fix, all at once"
   CHECK(faults({{"rope_type", std::string("llama3")}}) ==
         Faults{"a.toml:10: model.rope_type is \"llama3\", but model.rope_factor is not set\n"
                "    fix: set rope_factor, 8 in Llama 3.1"});
+  CHECK(faults({{"rope_type", std::string("yarn")}, {"rope_factor", 4.0}}) ==
+        Faults{
+            "a.toml:10: model.rope_type is \"yarn\", but model.rope_original_length is not set\n    fix: set it to the "
+            "sequence length that the unscaled model was trained on (max_position_embeddings of its config.json)"});
   CHECK(faults({{"rope_low_frequency_factor", 4.0}, {"rope_type", std::string("llama3")}, {"rope_factor", 8.0}}) ==
         Faults{"a.toml:10: model.rope_low_frequency_factor 4 is not below model.rope_high_frequency_factor 4\n"
                "    fix: use 1 and 4, as Llama 3.1 does"});

@@ -75,14 +75,38 @@ TEST_CASE("what the architecture does not cover is refused by name") {
     options.emplace_back("model_type", std::string("qwen3_moe"));
     return model_faults("qwen3", options);
   };
-  CHECK(faults({{"decoder_sparse_step", integer(2)}}) ==
-        Faults{"a.toml:10: model.sparse_step is 2: blocks without experts are not supported\n"
-               "    fix: set sparse_step = 1"});
-  CHECK(faults({{"mlp_only_layers", std::vector<std::int64_t>{0}}}) ==
-        Faults{"a.toml:10: model.dense_layers is not empty: blocks without experts are not supported\n"
-               "    fix: set dense_layers = []"});
+  CHECK(faults({{"num_layers", integer(2)}, {"decoder_sparse_step", integer(3)}}) ==
+        Faults{"a.toml:11: model.sparse_step and dense_layers leave no block any experts\n"
+               "    fix: set model_type = \"qwen3\", or sparse_step = 1"});
+  CHECK(faults({{"num_layers", integer(2)}, {"mlp_only_layers", std::vector<std::int64_t>{2}}}) ==
+        Faults{"a.toml:11: model.dense_layers has block 2, but model.num_layers is 2\n"
+               "    fix: blocks are counted from 0"});
   CHECK(faults({{"num_experts", integer(2)}, {"experts_per_token", integer(3)}}) ==
         Faults{"a.toml:11: model.experts_per_token 3 is more than model.num_experts 2\n    fix: use at most 2"});
-  CHECK(faults({{"sliding_window", integer(9)}}).empty());
-  CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", true}}).size() == 1);
+  CHECK(faults({{"sliding_window", integer(9)}, {"use_sliding_window", true}}).empty());
+  CHECK(faults({{"layer_types", std::vector<std::string>{"full_attention"}}}) ==
+        Faults{"a.toml:10: model.layer_types is set, but all blocks of a qwen3_moe see the same positions\n"
+               "    fix: leave it away"});
+}
+
+TEST_CASE("blocks of the mixture without experts have a plain feed-forward layer") {
+  auto options = tiny;
+  options.front().second = integer(4);
+  options.insert(options.end(), {{"model_type", std::string("qwen3_moe")},
+                                 {"num_experts", integer(2)},
+                                 {"expert_dim", integer(5)},
+                                 {"decoder_sparse_step", integer(2)},
+                                 {"mlp_only_layers", std::vector<std::int64_t>{3}}});
+  const auto model = make_model("qwen3", options);
+  const auto files = files_of(*model);
+  for (const int block : {0, 2, 3}) {
+    const auto name = "layers." + std::to_string(block) + ".mlp.";
+    CHECK(files.at(name + "up_proj.weight") == layout::Shape{20, 12});
+    CHECK(files.count(name + "gate.weight") == 0);
+  }
+  CHECK(files.count("layers.1.mlp.up_proj.weight") == 0);
+  CHECK(files.at("layers.1.mlp.experts.1.up_proj.weight") == layout::Shape{5, 12});
+  // A layer: q, k, v and o 864; 2 experts of 3 x 12 x 5 and the router; or 3 x 12 x 20. The head 31 x 12.
+  const double matrices = 4.0 * 864 + (2 * 3 * 12 * 5 + 2 * 12) + 3 * 3 * 12 * 20 + 31.0 * 12;
+  CHECK(model->flops_per_token(100) == 6 * matrices + 6.0 * 4 * 24 * 100);
 }

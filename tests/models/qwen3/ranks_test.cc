@@ -42,6 +42,8 @@ const std::string fsdp = "[strategy.fsdp]\n";
 
 TEST_CASE("Qwen 3 on ranks learns what it learns alone", "[matrix]") {
   check(dense, {{2, fsdp}, {2, tensor(2, false)}, {4, tensor(4, true)}, {4, tensor(2, true) + fsdp}});
+  check(dense + "use_sliding_window = true\nsliding_window = 5\nmax_window_layers = 1\n",
+        {{2, fsdp}, {4, tensor(4, true)}});
 }
 
 TEST_CASE("Qwen 3's mixture on ranks learns what it learns alone", "[matrix]") {
@@ -49,6 +51,7 @@ TEST_CASE("Qwen 3's mixture on ranks learns what it learns alone", "[matrix]") {
                   {4, tensor(2, true) + fsdp},
                   {4, tensor(2, false) + experts},
                   {8, tensor(2, true) + experts + fsdp}});
+  check(mixture + "sparse_step = 2\n", {{2, experts}, {4, tensor(2, true) + fsdp}});
 }
 
 TEST_CASE("Qwen 3's adapters on ranks learn what they learn alone", "[matrix]") {

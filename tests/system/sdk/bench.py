@@ -40,6 +40,7 @@ class Bench:
         self.environment['HOME'] = str(self.folder / 'home')
         if shutil.which('ccache'):   # the same folder each time: what did not change comes from the cache
             self.environment['CMAKE_CXX_COMPILER_LAUNCHER'] = 'ccache'
+            self.environment['CCACHE_SLOPPINESS'] = 'pch_defines,time_macros'   # what it needs for precompiled headers
             self.environment.setdefault('CCACHE_DIR', subprocess.run(['ccache', '-k', 'cache_dir'], capture_output=True, text=True, check=True).stdout.strip())
 
     def run(self, *command, status=0, cwd=None, **environment):

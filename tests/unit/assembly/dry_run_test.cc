@@ -141,6 +141,8 @@ struct Case {
 const std::string gpt = "plugin = \"gpt\"\nff_dim = 256\ndropout = 0.1\nattention_dropout = 0.0\n";
 const std::string bloom = "plugin = \"bloom\"\ndropout = 0.1\n";
 const std::string llama = "plugin = \"llama\"\nnum_kv_heads = 2\nff_dim = 160\n";
+// 16 of 64 positions are computed in blocks of the window, 48 with a mask over the row.
+const std::string mistral = llama + "model_type = \"mistral\"\nsliding_window = ";
 const std::string mixtral =
     "plugin = \"mixtral\"\nnum_kv_heads = 2\nff_dim = 96\nnum_experts = 4\nrouter_aux_loss = true\n";
 const std::string lora = "[strategy.lora]\nrank = 8\ntargets = [\"linear_qkv\", \"linear_proj\", \"linear_fc1\"]\n";
@@ -166,6 +168,9 @@ TEST_CASE("a dry run keeps, byte for byte, what a forward keeps") {
                                 {llama, lora, 0, 0},
                                 {llama, recompute, 0, 3},
                                 {llama, recompute + lora, 0, 2},
+                                {mistral + "16\n", "", 0, 0},
+                                {mistral + "48\n", recompute, 0, 3},
+                                {mistral + "48\n", "", 0, 0},
                                 {mixtral, "", 0, 0},
                                 {mixtral, lora_attention, 0, 0},
                                 {mixtral, recompute, 0, 3},

@@ -61,7 +61,7 @@ class Descent : public strategy::Strategy {
 session::Job prepare(const std::string& tables) {
   static plugin::Host host;
   static const bool once =
-      (host.add(testing::type<strategy::Strategy, Descent, RuleOptions>("strategy", "descent")), true);
+      (host.add(testing::type<strategy::Strategy, Descent, RuleOptions>("strategy", "own_rule")), true);
   CHECK(once);
   setup::JobRequest request;
   request.file = testing::small_config(tables);
@@ -80,7 +80,7 @@ std::int64_t bytes_of(const session::Job& job, const std::string& part) {
 }
 
 std::string options(std::int64_t states, bool fused, bool elementwise) {
-  return "[strategy.descent]\nstates = " + std::to_string(states) + "\nfused = " + (fused ? "true" : "false") +
+  return "[strategy.own_rule]\nstates = " + std::to_string(states) + "\nfused = " + (fused ? "true" : "false") +
          "\nelementwise = " + (elementwise ? "true" : "false") + "\n";
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("a fused rule of a strategy writes the copies of what is offloaded, wi
         {.config = "[strategy.zero]\nstage = 1\noffload_optimizer = \"cpu\"\n" + options(0, fused, false),
          .overrides = {"train.precision=bf16"},
          .steps = 4,
-         .types = {testing::type<strategy::Strategy, Descent, RuleOptions>("strategy", "descent")}});
+         .types = {testing::type<strategy::Strategy, Descent, RuleOptions>("strategy", "own_rule")}});
   };
   const auto plain = train(false);
   CHECK(slices_with_copy == 0);
@@ -135,6 +135,6 @@ TEST_CASE("the memory predicted for optimizer state is what the rule asks for, a
 }
 
 TEST_CASE("a rule that is claimed and not given is a fault of the configuration") {
-  CHECK_THROWS_WITH(prepare("[strategy.descent]\nmissing = true\n"),
+  CHECK_THROWS_WITH(prepare("[strategy.own_rule]\nmissing = true\n"),
                     Contains("claims the override point 'optimizer rule', but its optimizer_rule() returns nothing"));
 }

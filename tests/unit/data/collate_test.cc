@@ -93,9 +93,10 @@ TEST_CASE("padding falls back to the end id, then to 0") {
    private:
     std::int64_t end_, pad_;
   };
-  CHECK(data::padding_id(Fixed(4, 5)) == 5);
-  CHECK(data::padding_id(Fixed(4, -1)) == 4);
-  CHECK(data::padding_id(Fixed(-1, -1)) == 0);
+  CHECK(data::padding_id(Fixed(4, 5), 9) == 5);
+  CHECK(data::padding_id(Fixed(4, -1), 9) == 4);
+  CHECK(data::padding_id(Fixed(-1, -1), 9) == 0);
+  CHECK(data::padding_id(Fixed(4, 5), 5) == 0);  // samples that no tokenizer makes, and a smaller vocabulary
 }
 
 TEST_CASE("packed samples stand one after another, the longest first, each where there is room") {

@@ -21,11 +21,12 @@ data::Sample sample(std::vector<std::int64_t> tokens) {
 TEST_CASE("tokenizer and max_length are compared with the model before anything is read") {
   const tokenizer::ByteTokenizer tokenizer;
   Diagnostics fine;
-  data::check_fit({258, 128}, tokenizer, 129, "a.toml:1", "a.toml:2", fine);
-  data::check_fit({1000, 128}, tokenizer, 0, "a.toml:1", "a.toml:2", fine);
+  data::check_fit({258, 128}, &tokenizer, 129, "a.toml:1", "a.toml:2", fine);
+  data::check_fit({1000, 128}, &tokenizer, 0, "a.toml:1", "a.toml:2", fine);
+  data::check_fit({29, 128}, nullptr, 0, "a.toml:1", "a.toml:2", fine);  // samples that no tokenizer makes
   CHECK(fine.empty());
   Diagnostics bad;
-  data::check_fit({200, 1024}, tokenizer, 2048, "a.toml:1", "a.toml:2", bad);
+  data::check_fit({200, 1024}, &tokenizer, 2048, "a.toml:1", "a.toml:2", bad);
   REQUIRE(bad.size() == 2);
   CHECK(bad.list()[0].text() ==
         "a.toml:1: the tokenizer 'byte' has 258 ids, the model's vocab_size is 200\n"

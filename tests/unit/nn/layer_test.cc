@@ -115,6 +115,21 @@ TEST_CASE("layers declare what a rank does with their weights") {
   CHECK(Block().undeclared().empty());
 }
 
+TEST_CASE("a record that the unit uses itself is declared where it is added, and two layers declare one use") {
+  class Own : public nn::Unit {
+   public:
+    Own() : Unit("own") { scale = add_record("scale", {2}, layout::Init::ones(), false, nn::Use::heads); }
+    nn::Hidden forward(nn::Hidden hidden, const nn::Batch&, nn::KVCache*) override { return hidden; }
+    nn::WeightPtr scale;
+  };
+  Own unit;
+  CHECK(use_of(unit, "scale") == nn::Use::heads);
+  CHECK(unit.undeclared().empty());
+  CHECK_NOTHROW(nn::RmsNorm(unit, "q_norm", unit.scale, 1e-6, nn::Use::heads));
+  CHECK_THROWS_WITH(nn::RmsNorm(unit, "norm", unit.scale, 1e-6),
+                    Contains("layers own and own/norm both own scale and declare different uses of it"));
+}
+
 TEST_CASE("a norm of heads says so: one vector for every head, or one of all heads' features") {
   for (const std::int64_t size : {2, 8}) {
     nn::Layer root("root");
@@ -169,20 +184,51 @@ TEST_CASE("parameters: every record once, in order, of one unit or of all") {
   CHECK(nn::parameters(std::vector<nn::Unit*>{units[0].get(), units[0].get()}).size() == 6);
 }
 
-TEST_CASE("a window of attention hides what is further back, with the cache too") {
+namespace {
+
+// softmax(q k' 0.7) v, where a position sees `window` ones.
+at::Tensor plain_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window) {
+  const auto groups = q.size(1) / k.size(1);
+  const auto keys = k.repeat_interleave(groups, 1), values = v.repeat_interleave(groups, 1);
+  const auto ones = at::ones({q.size(2), q.size(2)}, at::kBool);
+  const auto mask = ones.tril().logical_and(ones.triu(1 - window));
+  const auto scores = (at::matmul(q, keys.transpose(-2, -1)) * 0.7).masked_fill(mask.logical_not(), -1e300);
+  return at::matmul(at::softmax(scores, -1), values);
+}
+
+}  // namespace
+
+// A window of half the row or less is computed a window's worth of queries at a time.
+TEST_CASE("a window of attention hides what is further back, values and gradients, for any length") {
+  nn::Layer root("root");
+  const nn::Dropout none(root, "attention", 0);
+  nn::Batch batch;
+  batch.positions = at::arange(7, at::kLong).unsqueeze(0).expand({2, 7});
+  for (const std::int64_t window : {1, 2, 3, 4, 6, 7, 9}) {
+    INFO("window " << window);
+    const auto leaves = [] {
+      return std::vector<at::Tensor>{numbers({2, 4, 7, 4}, 0.1).set_requires_grad(true),
+                                     numbers({2, 2, 7, 4}, 0.5).set_requires_grad(true),
+                                     numbers({2, 2, 7, 4}, 0.9).set_requires_grad(true)};
+    };
+    const auto mine = leaves(), plain = leaves();
+    const auto got = nn::causal_attention(mine[0], mine[1], mine[2], none, batch, nullptr, 0, {0.7, window});
+    const auto expected = plain_window(plain[0], plain[1], plain[2], window);
+    CHECK(testing::difference(got, expected) < 1e-13);
+    const auto towards = numbers({2, 4, 7, 4}, 0.3);
+    got.backward(towards);
+    expected.backward(towards);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(testing::difference(mine[i].grad(), plain[i].grad()) < 1e-13);
+  }
+}
+
+TEST_CASE("a window of attention holds for tokens that come one by one") {
   nn::Layer root("root");
   const nn::Dropout none(root, "attention", 0);
   const auto q = numbers({1, 2, 7, 4}, 0.1), k = numbers({1, 2, 7, 4}, 0.5), v = numbers({1, 2, 7, 4}, 0.9);
   nn::Batch batch;
-  batch.positions = at::arange(7, at::kLong).unsqueeze(0);
   const nn::AttentionScores scores{0.7, 3};
-  auto mask = at::ones({7, 7}, at::kBool).tril();
-  mask = mask.logical_and(at::ones({7, 7}, at::kBool).triu(-2));
-  const auto weights =
-      at::softmax((at::matmul(q, k.transpose(-2, -1)) * 0.7).masked_fill(mask.logical_not(), -1e300), -1);
-  const auto expected = at::matmul(weights, v);
-  const auto got = nn::causal_attention(q, k, v, none, batch, nullptr, 0, scores);
-  CHECK(testing::difference(got, expected) < 1e-13);
+  const auto expected = plain_window(q, k, v, 3);
   nn::KVCache cache(7);
   const auto part = [](const at::Tensor& x, std::int64_t begin, std::int64_t count) {
     return x.narrow(2, begin, count);

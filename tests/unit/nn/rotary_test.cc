@@ -35,6 +35,28 @@ nn::RotaryScaling llama3() {
 
 }  // namespace
 
+TEST_CASE("YaRN keeps what turns often, divides what hardly turns, and sharpens attention") {
+  constexpr std::int64_t dim = 128;
+  nn::RotaryScaling yarn;
+  yarn.kind = nn::RotaryScaling::Kind::yarn;
+  yarn.factor = 4;
+  yarn.original_length = 4096;
+  const auto plain = angles({dim, 1e4, {}}, dim, at::kDouble), scaled = angles({dim, 1e4, yarn}, dim, at::kDouble);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const auto turns = 4096 * plain[i] / (2 * std::numbers::pi);
+    INFO("frequency " << i << " turns " << turns << " times");
+    CHECK(scaled[i] <= plain[i] * (1 + 1e-14));
+    CHECK(scaled[i] >= plain[i] / 4 * (1 - 1e-14));
+    if (turns > 40) CHECK(scaled[i] == Approx(plain[i]).epsilon(1e-14));  // bounds are rounded to whole frequencies
+    if (turns < 0.8) CHECK(scaled[i] == Approx(plain[i] / 4).epsilon(1e-14));
+  }
+  const auto each = 0.1 * std::log(4.0) + 1;
+  CHECK(yarn.score_factor() == Approx(each * each).epsilon(1e-15));
+  yarn.attention_factor = 1.5;
+  CHECK(yarn.score_factor() == 2.25);
+  CHECK(nn::RotaryScaling{}.score_factor() == 1);
+}
+
 TEST_CASE("rotary frequencies: theta to the power of -2 i / dim, and divided by a linear factor") {
   constexpr std::int64_t dim = 8;
   nn::RotaryScaling linear;

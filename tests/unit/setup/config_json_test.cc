@@ -9,6 +9,7 @@
 #include "setup/model_file.h"
 
 using namespace capstan;
+using Catch::Matchers::Contains;
 using nlohmann::json;
 
 namespace {
@@ -116,4 +117,35 @@ TEST_CASE("a model without an architecture has no config.json") {
   CHECK(fault_of([&] {
           setup::config_json({made.resolved(), none, "", {}, "float32"});
         }) == "this model has no Hugging Face architecture");
+}
+
+namespace {
+
+struct Lists {
+  std::vector<std::int64_t> blocks;
+  std::vector<std::string> kinds{"plain"};
+  static void describe(config::OptionTable<Lists>& t) {
+    t.add("blocks", &Lists::blocks).spelling("dense_blocks").doc("");
+    t.add("kinds", &Lists::kinds).doc("");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("lists of a config.json are read, empty ones too, and a list of something else is a fault") {
+  const Scratch scratch;
+  const auto read = [&](const std::string& text, Diagnostics& diagnostics) {
+    write_file(scratch / "config.json", text);
+    const auto section =
+        setup::with_model_file({"model", {}, {}}, {scratch.path().string(), ""}, config::Options<Lists>::schema());
+    return config::Options<Lists>(section, diagnostics);
+  };
+  Diagnostics fine, bad;
+  const auto made = read(R"({"dense_blocks": [2, 3], "kinds": []})", fine);
+  CHECK(fine.empty());
+  CHECK(made->blocks == std::vector<std::int64_t>{2, 3});
+  CHECK(made->kinds.empty());
+  read(R"({"dense_blocks": [2, "three"]})", bad);
+  REQUIRE(bad.size() == 1);
+  CHECK_THAT(bad.list()[0].text(), Contains("model.blocks") && Contains("list of integers"));
 }

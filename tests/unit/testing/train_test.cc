@@ -119,6 +119,30 @@ TEST_CASE("the tiny model learns, on any number of ranks the same") {
   }
 }
 
+TEST_CASE("a vocabulary of any size, sequences of one length, and steps that are proportional to gradients") {
+  const auto run = [](int world, const std::string& lr, std::int64_t steps) {
+    return testing::train({.world = world,
+                           .config = "[model]\nvocab_size = 7\n[data]\nsamples = 24\nlength = 9\n[strategy.descent]\n"
+                                     "[optimizer]\nschedule = \"constant\"\nwarmup_steps = 0\nclip = 0.0\nlr = " +
+                                     lr,
+                           .steps = steps});
+  };
+  const auto one = run(1, "0.1", 1), two = run(1, "0.3", 1);
+  CHECK(one.gradients.at("tokens.weight").size(0) == 7);
+  for (const auto& [name, gradient] : one.gradients) {
+    INFO(name);
+    CHECK(at::allclose(one.weights.at(name) - two.weights.at(name), 0.2 * gradient, 1e-10, 1e-14));
+  }
+  CHECK(testing::weight_distance(one, one) == 0);
+  CHECK(testing::weight_distance(one, two) > 1e-4);
+  const auto alone = run(1, "0.1", 8);
+  CHECK(alone.losses.back() < alone.losses.front());
+  CHECK(differences(run(3, "0.1", 8), alone, 1e-10) == "");
+  const testing::Setting uneven{.world = 2, .config = "[model]\nvocab_size = 7\n", .steps = 3};
+  CHECK(testing::train(uneven).losses.size() == 3);  // padding is an id of the model's
+  CHECK_THAT(error_of({.config = "[data]\nlength = 2\n"}), Contains("data.length leaves no token to predict"));
+}
+
 TEST_CASE("a plugin that the test program holds, as a class or with its entry") {
   const auto reference = alone(6);
   CHECK(differences(testing::train(wrong(2)), reference, 1e-10) == "");

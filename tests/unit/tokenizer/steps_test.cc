@@ -1,4 +1,5 @@
-// The steps around the model. What today's files make of them is compared with the tokenizers package in tests/system/parity.
+// The steps around the model. What today's files make of them is compared with the tokenizers package in
+// tests/system/parity.
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 

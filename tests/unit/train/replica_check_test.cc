@@ -20,7 +20,7 @@ std::vector<std::string> faults_after(int world, const std::string& tables,
   std::vector<std::string> faults(static_cast<std::size_t>(world));
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
-    const auto job = testing::prepare_small(file, {"train.precision=bf16"}, world, rank);
+    const auto job = testing::prepare_small(file, {"train.precision=bf16", "model.num_heads=2"}, world, rank);
     auto session = session::materialise(job, communicator);
     train::ReplicaCheck check(session, job.topology.mesh, 100);
     auto step = train::step_of(job, session);

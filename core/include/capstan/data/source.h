@@ -67,6 +67,9 @@ class Data {
   virtual std::shared_ptr<DataSource> open(const OpenRequest& request) const = 0;
   /// The longest sequence the options ask for; 0 = whatever the model has.
   virtual std::int64_t max_length() const = 0;
+  /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
+  /// of its own below OpenRequest::vocab_size. True by default.
+  virtual bool uses_tokenizer() const;
 };
 
 }  // namespace data

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ struct MixtureSpec {
   bool sum_to_one = true;  ///< a token's weights are divided by their sum
   bool balanced = false;   ///< the routers' balancing loss is trained on, times balance_weight
   double balance_weight = 0;
+  /// Blocks whose feed-forward layer is a plain one, of this width.
+  std::set<std::int64_t> dense_blocks = {};
+  std::int64_t dense_ff_dim = 0;
+
+  bool is_in(std::int64_t block) const { return count > 0 && !dense_blocks.contains(block); }
 };
 
 /// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
@@ -64,7 +70,7 @@ struct DecoderSpec {
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t max_positions = 0;
-  std::int64_t ff_dim = 0;  ///< of an expert, where feed-forward layers are mixtures
+  std::int64_t ff_dim = 0;  ///< of an expert, where feed-forward layers are mixtures (but for dense_blocks)
   Attention::Heads heads;
 
   Norm norm = Norm::rms;
@@ -81,6 +87,7 @@ struct DecoderSpec {
   bool projection_bias = false;
   HeadNorms head_norms = HeadNorms::none;
   AttentionScores scores;
+  std::set<std::int64_t> blocks_without_window = {};  ///< that see all positions although scores.window is set
 
   Mlp::Kind mlp;
   bool mlp_bias = false;
@@ -104,8 +111,8 @@ struct DecoderSpec {
 std::vector<std::unique_ptr<Unit>> decoder_units(const DecoderSpec& spec);
 ModelFacts decoder_facts(const DecoderSpec& spec);
 /// Forward and backward of a token: 6 per weight of every product that it takes part in (its experts, router and head
-/// included, tables not) and 12·S·heads·dim a layer for attention, halved because it is causal (Chowdhery et al. 2022,
-/// appendix B, with the causal half).
+/// included, tables not) and 12·K·heads·dim a layer for attention, K being the positions that a token sees on average:
+/// S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
 double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length);
 /// Every record under its own name, without the prefix; experts as stacks.
 layout::FileMap decoder_files(const DecoderSpec& spec);

@@ -70,7 +70,7 @@ class Layer {
   }
 
  protected:
-  /// Makes the weight this layer's and returns it.
+  /// Makes the weight this layer's and returns it. Throws Error if another layer of the tree declares another use.
   WeightPtr own(WeightPtr weight, Use use);
 
  private:

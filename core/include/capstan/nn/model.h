@@ -42,9 +42,11 @@ class Unit : public Layer {
 
  protected:
   /// Each adds a weight to the unit and returns it. A layer that is then made of it owns it, and declares how ranks may
-  /// share it; what the unit's own code uses instead is refused where the unit is split.
-  WeightPtr add(WeightPtr weight);
-  WeightPtr add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay);
+  /// share it. What the unit's own code uses instead needs its `use` here, or is refused where the unit is split: heads
+  /// for what acts on each attention head alike (a norm of q, [head dim]), states for what acts on hidden states.
+  WeightPtr add(WeightPtr weight, Use use = Use::undeclared);
+  WeightPtr add_record(const std::string& name, std::vector<std::int64_t> shape, layout::Init init, bool decay,
+                       Use use = Use::undeclared);
   /// Records of these names that are one weight, side by side along dimension 0.
   WeightPtr add_group(std::vector<layout::Param> records);
 

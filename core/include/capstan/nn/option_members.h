@@ -19,5 +19,11 @@ std::string where(const config::Options<O>& options, M Base::*member) {
   return options.where(static_cast<M O::*>(member));
 }
 
+/// Whether a layer above the defaults set it.
+template <class O, class Base, class M>
+bool is_set(const config::Options<O>& options, M Base::*member) {
+  return options.is_set(static_cast<M O::*>(member));
+}
+
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -14,13 +15,20 @@ struct RotaryScaling {
   enum class Kind {
     none,
     linear,  ///< every frequency divided by `factor` (Chen et al. 2023)
-    llama3   ///< long wavelengths divided by `factor`, short ones kept, those between blended (Llama 3.1)
+    llama3,  ///< long wavelengths divided by `factor`, short ones kept, those between blended (Llama 3.1)
+    yarn     ///< the same by how often they turn in original_length (Peng et al. 2023); see score_factor()
   };
   Kind kind = Kind::none;
   double factor = 8;
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   std::int64_t original_length = 8192;
+  double fast_turns = 32;                  ///< yarn: kept where a wavelength turns at least this often
+  double slow_turns = 1;                   ///< yarn: divided where at most this often
+  std::optional<double> attention_factor;  ///< yarn: of q and of k; 0.1 ln(factor) + 1 when not set
+
+  /// What q k is multiplied by besides AttentionScores::scale: yarn's attention factor squared, else 1.
+  double score_factor() const;
 };
 
 /// Rotary position embedding of heads: frequency i of dim / 2 is theta^(-2 i / dim), scaled. As transformers does, the

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,9 @@ struct RotaryOptions {
   std::optional<double> rope_factor;
   double rope_low_frequency_factor = 1;
   double rope_high_frequency_factor = 4;
+  std::optional<double> rope_fast_turns;
+  std::optional<double> rope_slow_turns;
+  std::optional<double> rope_attention_factor;
   std::int64_t rope_original_length = 8192;
   std::string activation = "silu";
   bool tie_word_embeddings = false;
@@ -44,12 +48,23 @@ struct RotaryOptions {
   std::int64_t kv_heads() const { return num_kv_heads.value_or(num_heads); }
   /// Of a head.
   std::int64_t dim() const { return head_dim.value_or(hidden_size / num_heads); }
-  /// The window that attention would be limited to, where it is in use and shorter than seq_length.
+  /// sliding_window, where it is shorter than seq_length. spec() does not have it: a model says which blocks use it.
   std::optional<std::int64_t> window() const {
     return sliding_window && *sliding_window < seq_length ? sliding_window : std::nullopt;
   }
+  RotaryScaling scaling() const;
   /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
   DecoderSpec spec() const;
+};
+
+/// Windows in some of the blocks, as Qwen 2 and 3 have them; a model's options derive from both.
+struct WindowOptions {
+  std::optional<bool> use_sliding_window;
+  std::int64_t max_window_layers = 28;
+  std::vector<std::string> layer_types;
+
+  /// The blocks of `layers` that see all positions, if others have a window.
+  std::set<std::int64_t> blocks_without_window(std::int64_t layers) const;
 };
 
 /// What presets of such models differ in.
@@ -101,16 +116,38 @@ void describe_rotary_positions(config::OptionTable<O>& t, std::vector<std::strin
       .doc("how rotary frequencies are scaled: " + doc);
 }
 
+/// What YaRN alone has.
+template <class O>
+void describe_yarn(config::OptionTable<O>& t) {
+  add_option(t, "rope_fast_turns", &O::rope_fast_turns)
+      .above(0)
+      .spelling("rope_scaling.beta_fast")
+      .spelling("rope_parameters.beta_fast")
+      .doc("yarn: wavelengths that turn at least this often in rope_original_length are kept; 32 when not set");
+  add_option(t, "rope_slow_turns", &O::rope_slow_turns)
+      .above(0)
+      .spelling("rope_scaling.beta_slow")
+      .spelling("rope_parameters.beta_slow")
+      .doc("yarn: wavelengths that turn at most this often in rope_original_length are divided; 1 when not set");
+  add_option(t, "rope_attention_factor", &O::rope_attention_factor)
+      .above(0)
+      .spelling("rope_scaling.attention_factor")
+      .spelling("rope_parameters.attention_factor")
+      .doc("yarn: what q and k are multiplied by; 0.1 ln(rope_factor) + 1 when not set");
+}
+
 /// rope_theta, and every scaling that Rotary has.
 template <class O>
 void describe_rotary_scaling(config::OptionTable<O>& t) {
-  describe_rotary_positions(t, {"default", "linear", "llama3"},
-                            "not; all divided by rope_factor; long wavelengths alone (Llama 3.1)");
+  describe_rotary_positions(
+      t, {"default", "linear", "llama3", "yarn"},
+      "not; all divided by rope_factor; long wavelengths alone (Llama 3.1); the same with sharper "
+      "attention (YaRN)");
   add_option(t, "rope_factor", &O::rope_factor)
       .above(0)
       .spelling("rope_scaling.factor")
       .spelling("rope_parameters.factor")
-      .doc("what scaled frequencies are divided by; required by rope_type linear and llama3");
+      .doc("what scaled frequencies are divided by; required by every rope_type but default");
   add_option(t, "rope_low_frequency_factor", &O::rope_low_frequency_factor)
       .above(0)
       .spelling("rope_scaling.low_freq_factor")
@@ -121,11 +158,12 @@ void describe_rotary_scaling(config::OptionTable<O>& t) {
       .spelling("rope_scaling.high_freq_factor")
       .spelling("rope_parameters.high_freq_factor")
       .doc("llama3: wavelengths below rope_original_length / this are kept");
+  describe_yarn(t);
   add_option(t, "rope_original_length", &O::rope_original_length)
       .min(1)
       .spelling("rope_scaling.original_max_position_embeddings")
       .spelling("rope_parameters.original_max_position_embeddings")
-      .doc("llama3: sequence length that the unscaled model was trained on");
+      .doc("llama3 and yarn, which requires it: sequence length that the unscaled model was trained on");
 }
 
 /// `file_key`: what a config.json calls the number of experts, where not num_experts.
@@ -155,16 +193,33 @@ void describe_rotary_rest(config::OptionTable<O>& t) {
       .min(0)
       .max(0.99)
       .doc("dropout on attention probabilities, which then take the unfused path");
-  add_option(t, "sliding_window", &O::sliding_window)
-      .min(1)
-      .doc("tokens that attention looks back in a config.json; refused where it is less than seq_length");
   add_option(t, "init_std", &O::init_std)
       .above(0)
       .spelling("initializer_range")
       .doc("standard deviation of the initial weights");
 }
 
-/// Heads that do not fit hidden_size or each other, and windows of attention (O's own window() says of which length).
+/// `which`: the blocks that are limited to it.
+template <class O>
+void describe_window(config::OptionTable<O>& t, const std::string& which) {
+  add_option(t, "sliding_window", &O::sliding_window)
+      .min(1)
+      .doc("a token attends to itself and the tokens before it, this many in all; " + which);
+}
+
+/// `families`: which model_type has these options.
+template <class O>
+void describe_windows_of_blocks(config::OptionTable<O>& t, const std::string& families) {
+  add_option(t, "use_sliding_window", &O::use_sliding_window)
+      .doc("whether sliding_window is in use; not set: only in a family that always uses it");
+  add_option(t, "max_window_layers", &O::max_window_layers)
+      .min(0)
+      .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
+  add_option(t, "layer_types", &O::layer_types)
+      .doc(families + ": \"sliding_attention\" or \"full_attention\" for each block");
+}
+
+/// Heads that do not fit hidden_size or each other.
 template <class O>
 void check_rotary(const config::Options<O>& options, Diagnostics& diagnostics) {
   constexpr std::int64_t widest_head = 512;  // ops::rotary's
@@ -184,10 +239,24 @@ void check_rotary(const config::Options<O>& options, Diagnostics& diagnostics) {
                     cat("model.num_heads ", o.num_heads, " is not divisible by model.num_kv_heads ", o.kv_heads()),
                     "each key head serves the same number of query heads");
   }
-  if (const auto window = o.window()) {
-    diagnostics.add(where(options, &O::sliding_window),
-                    cat("model.sliding_window is ", *window, ": attention over a sliding window is not supported"),
-                    cat("set seq_length = ", *window, " (or less): up to there the window changes nothing"));
+}
+
+/// layer_types that do not say for each block what it is.
+template <class O>
+void check_layer_types(const config::Options<O>& options, Diagnostics& diagnostics) {
+  const O& o = *options;
+  if (o.layer_types.empty()) return;
+  const auto at = where(options, &O::layer_types);
+  if (static_cast<std::int64_t>(o.layer_types.size()) != o.num_layers) {
+    diagnostics.add(
+        at, cat("model.layer_types has ", o.layer_types.size(), " entries, but model.num_layers is ", o.num_layers),
+        "give one for each block, or leave it away");
+  }
+  for (const auto& type : o.layer_types) {
+    if (type == "full_attention" || type == "sliding_attention") continue;
+    diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
+                    "use \"full_attention\" and \"sliding_attention\"; there are no others");
+    return;
   }
 }
 
@@ -199,6 +268,18 @@ void check_rotary_scaling(const config::Options<O>& options, Diagnostics& diagno
     diagnostics.add(where(options, &O::rope_type),
                     cat("model.rope_type is \"", o.rope_type, "\", but model.rope_factor is not set"),
                     "set rope_factor, 8 in Llama 3.1");
+  }
+  if (o.rope_type == "yarn" && !is_set(options, &O::rope_original_length)) {
+    diagnostics.add(where(options, &O::rope_type),
+                    "model.rope_type is \"yarn\", but model.rope_original_length is not set",
+                    "set it to the sequence length that the unscaled model was trained on (max_position_embeddings "
+                    "of its config.json)");
+  }
+  if (const auto yarn = o.scaling(); o.rope_type == "yarn" && yarn.slow_turns >= yarn.fast_turns) {
+    diagnostics.add(
+        where(options, &O::rope_slow_turns),
+        cat("model.rope_slow_turns ", yarn.slow_turns, " is not below model.rope_fast_turns ", yarn.fast_turns),
+        "use 1 and 32, as YaRN does");
   }
   if (o.rope_type == "llama3" && o.rope_low_frequency_factor >= o.rope_high_frequency_factor) {
     diagnostics.add(where(options, &O::rope_low_frequency_factor),
@@ -222,6 +303,9 @@ void check_routers(const config::Options<O>& options, Diagnostics& diagnostics) 
 void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
 /// The same of the scalings' options.
 void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
+/// The same of WindowOptions, where the family has them or not: what each block is, whichever options say so.
+void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
+                           layout::FileMap& map);
 
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

@@ -16,10 +16,14 @@ constexpr std::int64_t words = 261, width = 16, inner = 20, heads = 4, dim = 6;
 struct OwnOptions {
   bool raw = false;        ///< a record that the block uses itself
   bool all_heads = false;  ///< norms of the features of all heads, not by head
+  bool scaled = false;     ///< a block with attention of its own, whose heads share a record
+  bool declared = true;    ///< that record's use
   std::int64_t keys = 2;
   static void describe(config::OptionTable<OwnOptions>& t) {
     t.add("raw", &OwnOptions::raw).doc("");
     t.add("all_heads", &OwnOptions::all_heads).doc("");
+    t.add("scaled", &OwnOptions::scaled).doc("");
+    t.add("declared", &OwnOptions::declared).doc("");
     t.add("keys", &OwnOptions::keys).doc("");
   }
 };
@@ -105,6 +109,45 @@ class Block : public nn::Unit {
   nn::WeightPtr raw_;
 };
 
+/// Attention that the unit computes itself, with a factor for each of a head's features.
+class ScaledAttention : public nn::Unit {
+ public:
+  explicit ScaledAttention(bool declared)
+      : Unit("blocks.1"),
+        q_(linear("q", nn::Split::columns)),
+        k_(linear("k", nn::Split::columns)),
+        v_(linear("v", nn::Split::columns)),
+        out_(linear("out", nn::Split::rows)),
+        dropout_(*this, "blocks.1.dropout", 0),
+        scale_(add_record("own.scale", {dim}, Init::normal(0.2, 1), false,
+                          declared ? nn::Use::heads : nn::Use::undeclared)) {}
+  nn::Hidden forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache* cache) override {
+    const auto& x = hidden.states;
+    const auto heads_of = [&](const nn::Linear& linear) {
+      const auto y = linear.forward(x);
+      return y.view({y.size(0), y.size(1), -1, dim});
+    };
+    const auto q = (heads_of(q_) * scale_->value()).transpose(1, 2);
+    const auto k = heads_of(k_).transpose(1, 2), v = heads_of(v_).transpose(1, 2);
+    const auto y = nn::causal_attention(q, k, v, dropout_, batch, cache, 1, {std::nullopt, 5});
+    hidden.states = x + out_.forward(y.transpose(1, 2).flatten(2));
+    return hidden;
+  }
+
+ private:
+  nn::Linear linear(const std::string& part, nn::Split split) {
+    const auto features = heads * dim;
+    const auto shape = split == nn::Split::rows ? layout::Shape{width, features} : layout::Shape{features, width};
+    return {*this, part, split, add_record("own." + part + ".weight", shape, Init::normal(0.3), true), nullptr};
+  }
+  nn::Linear q_;
+  nn::Linear k_;
+  nn::Linear v_;
+  nn::Linear out_;
+  nn::Dropout dropout_;
+  nn::WeightPtr scale_;
+};
+
 class Head : public nn::Unit {
  public:
   Head()
@@ -127,7 +170,7 @@ class Own : public nn::Model {
     facts.vocab_size = words;
     facts.max_positions = 24;
     facts.hidden_size = width;
-    facts.num_layers = 1;
+    facts.num_layers = options_->scaled ? 2 : 1;
     facts.num_heads = heads;
     facts.num_kv_heads = options_->keys;
     return facts;
@@ -136,6 +179,7 @@ class Own : public nn::Model {
     std::vector<std::unique_ptr<nn::Unit>> units;
     units.push_back(std::make_unique<Tokens>());
     units.push_back(std::make_unique<Block>(*options_));
+    if (options_->scaled) units.push_back(std::make_unique<ScaledAttention>(options_->declared));
     units.push_back(std::make_unique<Head>());
     return units;
   }
@@ -171,7 +215,7 @@ std::string error_of(int world, const std::string& config) {
 // Each rank has some of the heads, so that what it adds to a norm's gradient is a part: the layer says so, the model
 // does not. Two key heads on four ranks are held by two each.
 TEST_CASE("norms of q and k, and a layer of a kind of its own, learn on ranks what they learn alone") {
-  for (const std::string model : {"", "all_heads = true\n", "all_heads = true\nkeys = 1\n"}) {
+  for (const std::string model : {"", "all_heads = true\n", "all_heads = true\nkeys = 1\n", "scaled = true\n"}) {
     const auto alone = train(1, model);
     for (const auto& [world, more] : std::vector<std::pair<int, std::string>>{
              {2, ""}, {4, ""}, {2, "sequence_parallel = true\n"}, {4, "sequence_parallel = true\nasync = true\n"}}) {
@@ -198,6 +242,9 @@ TEST_CASE("a record that the unit uses itself, beside layers that are split, is 
   CHECK_THAT(error_of(2, "raw = true\n" + tensor(2)),
              Contains("unit blocks.0 uses raw.weight beside q.weight, which ranks share, and no layer declares what a "
                       "rank does with it"));
+  CHECK_THAT(error_of(2, "scaled = true\ndeclared = false\n" + tensor(2)),
+             Contains("unit blocks.1 uses own.scale beside own.q.weight") &&
+                 Contains("declare it where it is added (add_record(…, nn::Use::heads))"));
   CHECK_THAT(error_of(2, "raw = true\n" + tensor(2, "sequence_parallel = true\n")),
              Contains("unit blocks.0 uses raw.weight on its part of the sequence"));
 }

@@ -1,4 +1,4 @@
-// Multiplies what a layer computes: fills a layer's slot.
+// Multiplies what a layer computes: fills a layer's port.
 #include <ATen/ATen.h>
 #include <capstan/strategy.h>
 

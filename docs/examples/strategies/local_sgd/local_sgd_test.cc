@@ -1,18 +1,17 @@
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "../../../test_rules.h"
-
-using namespace sdk_test;
+using namespace capstan;
 using Catch::Matchers::Contains;
 
 namespace {
 
 testing::Run run(int world, const std::string& tables, const std::string& rule = "[strategy.descent]\n") {
   return testing::train({.world = world,
-                         .config = "[data]\nplugin = \"even\"\n[optimizer]\nlr = 0.05\nschedule = \"constant\"\n"
+                         .config = "[data]\nsamples = 24\nlength = 9\n[optimizer]\nlr = 0.05\nschedule = \"constant\"\n"
                                    "warmup_steps = 0\nclip = 0.0\n" +
                                    rule + tables,
-                         .types = {descent(), even_data(), testing::linked(*capstan_plugin())}});
+                         .types = {testing::linked(*capstan_plugin())}});
 }
 
 }  // namespace
@@ -24,15 +23,15 @@ TEST_CASE("averaging after every step of plain descent is what one rank does") {
   for (const int world : {1, 2, 3, 4}) {
     const auto mine = run(world, "[strategy.local_sgd]\nevery = 1\n");
     INFO(world << " ranks");
-    CHECK(weight_distance(mine, alone) < 1e-12);
+    CHECK(testing::weight_distance(mine, alone) < 1e-12);
   }
 }
 
 TEST_CASE("between averages ranks go their own ways, and the last step ends in an average") {
   const auto alone = run(1, "");
   const auto mine = run(2, "[strategy.local_sgd]\nevery = 7\n");  // 20 steps: averages after 7, 14 and the last
-  CHECK(weight_distance(mine, alone) > 1e-6);
-  CHECK(weight_distance(mine, alone) < 0.1);
+  CHECK(testing::weight_distance(mine, alone) > 1e-6);
+  CHECK(testing::weight_distance(mine, alone) < 0.1);
   CHECK(mine.losses.back() < mine.losses.front());
   for (const auto& [what, difference] : mine.disagreements) {
     INFO(what << " " << difference);
@@ -40,15 +39,15 @@ TEST_CASE("between averages ranks go their own ways, and the last step ends in a
   }
 }
 
-TEST_CASE("a run continues from a checkpoint bit by bit, also where ranks are apart") {
+TEST_CASE("a run resumes from a checkpoint bit by bit, also where ranks are apart") {
   const testing::Setting setting{.world = 3,
                                  .config = "[strategy.local_sgd]\nevery = 4\n",
                                  .overrides = {"run.deterministic=true"},
                                  .types = {testing::linked(*capstan_plugin())}};
   const auto straight = testing::train(setting);
-  for (const std::int64_t after : {6, 8}) {
-    INFO("after step " << after);
-    auto resumed = testing::train_resumed(setting, after, setting);
+  for (const std::int64_t saved_after : {6, 8}) {
+    INFO("saved after " << saved_after << " steps");
+    auto resumed = testing::train_resumed(setting, saved_after, setting);
     // Gradients are each rank's own: of which one it is told is chance.
     resumed.disagreements.clear();
     resumed.gradients = straight.gradients;
@@ -56,7 +55,7 @@ TEST_CASE("a run continues from a checkpoint bit by bit, also where ranks are ap
   }
 }
 
-TEST_CASE("it is refused beside a strategy that cuts parameters, both named") {
+TEST_CASE("it is refused together with a strategy that shards parameters, both named") {
   CHECK_THROWS_WITH(run(2, "[strategy.local_sgd]\n[strategy.fsdp]\n"),
                     Contains("summed gradients on dp") && Contains("local_sgd") && Contains("fsdp"));
 }

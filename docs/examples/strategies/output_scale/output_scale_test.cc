@@ -1,16 +1,15 @@
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "../../../test_rules.h"
+using namespace capstan;
 
-using namespace sdk_test;
-
-TEST_CASE("a layer's slot: a factor of one changes nothing, another one does, and layouts agree") {
+TEST_CASE("a layer's port: a factor of one changes nothing, another one does, and layouts agree") {
   const auto run = [](int world, const std::string& tables) {
     return testing::train({.world = world, .config = tables, .types = {testing::linked(*capstan_plugin())}});
   };
   const auto alone = run(1, "");
   const std::string layer = "[strategy.output_scale]\nlayer = \"linear_fc2\"\n";
-  // With a slot filled the bias is added after the product instead of within it: other roundings.
+  // With a port filled the bias is added after the product instead of within it: other roundings.
   CHECK(testing::differences(run(1, layer), alone, 1e-10) == "");
   const auto scaled = run(1, layer + "factor = 0.5\n");
   CHECK(testing::differences(scaled, alone, 1e-3) != "");

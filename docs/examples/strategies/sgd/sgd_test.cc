@@ -1,15 +1,14 @@
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "../../../test_rules.h"
-
-using namespace sdk_test;
+using namespace capstan;
 using Catch::Matchers::Contains;
 
 TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
   const auto run = [](int world, const std::string& tables) {
     return testing::train({.world = world,
                            .config = "[optimizer]\nlr = 0.1\nschedule = \"constant\"\nwarmup_steps = 0\n" + tables,
-                           .types = {descent(), testing::linked(*capstan_plugin())}});
+                           .types = {testing::linked(*capstan_plugin())}});
   };
   const auto alone = run(1, "[strategy.sgd]\nmomentum = 0.9\n");
   CHECK(alone.losses.back() < alone.losses.front());
@@ -23,7 +22,7 @@ TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
                     Contains("optimizer rule") && Contains("sgd") && Contains("descent"));
 }
 
-TEST_CASE("a run continues with the rule that it was saved with, and no other") {
+TEST_CASE("a run resumes with the rule that it was saved with, and no other") {
   const testing::Setting with_sgd{.world = 2,
                                   .config = "[strategy.sgd]\nmomentum = 0.9\n",
                                   .overrides = {"run.deterministic=true"},

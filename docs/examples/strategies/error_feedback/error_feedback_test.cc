@@ -1,18 +1,17 @@
+#include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "../../../test_rules.h"
-
-using namespace sdk_test;
+using namespace capstan;
 
 namespace {
 
 // Tiny steps over the same 24 samples: gradients hardly change, so what rounding loses is the same in each step.
 testing::Run run(int world, const std::string& tables) {
   return testing::train({.world = world,
-                         .config = "[data]\nplugin = \"even\"\n[optimizer]\nlr = 1e-6\nschedule = \"constant\"\n"
+                         .config = "[data]\nsamples = 24\nlength = 9\n[optimizer]\nlr = 1e-6\nschedule = \"constant\"\n"
                                    "warmup_steps = 0\nclip = 0.0\n[strategy.descent]\n" +
                                    tables,
-                         .types = {descent(), even_data(), testing::linked(*capstan_plugin())}});
+                         .types = {testing::linked(*capstan_plugin())}});
 }
 
 const std::string with_feedback = "[strategy.error_feedback]\n";
@@ -29,11 +28,11 @@ TEST_CASE("sums in bfloat16 are rounded, and one rank has nothing to sum") {
   CHECK(testing::differences(mine, alone, 1e-6) != "");
 }
 
-TEST_CASE("feedback makes up for what rounding loses, whether gradients are whole or cut") {
+TEST_CASE("feedback makes up for what rounding loses, whether gradients are replicated or sharded") {
   const auto alone = run(1, "");
   for (const std::string sharding : {"", "[strategy.fsdp]\n", "[strategy.zero]\nstage = 2\n"}) {
-    const auto lost = weight_distance(run(3, without + sharding), alone);
-    const auto kept = weight_distance(run(3, with_feedback + sharding), alone);
+    const auto lost = testing::weight_distance(run(3, without + sharding), alone);
+    const auto kept = testing::weight_distance(run(3, with_feedback + sharding), alone);
     INFO(sharding << " without feedback " << lost << ", with " << kept);
     CHECK(kept < lost / 2);
   }
