@@ -18,7 +18,9 @@ class Descent : public strategy::Strategy {
  public:
   explicit Descent(config::Options<NoOptions>) {}
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override { return std::make_unique<Rule>(); }
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
+    return std::make_unique<Rule>();
+  }
 
  private:
   class Rule : public strategy::OptimizerRule {
