@@ -114,7 +114,7 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
     for (auto* record : nn::parameters(model->units)) record->trainable = false;  // no gradient, no optimizer state
     model->local_axes.clear();
   }
-  model->rule = optimizer_rule(strategies, *config.optimizer);
+  model->rule = optimizer_rule(strategies, adamw_options(*config.optimizer));
   model->overridden_sums = overridden_sums(strategies);
   model->changes = changes_text(*model, strategies, topology);
   return model;

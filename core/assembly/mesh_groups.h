@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ class MeshGroups {
   MeshGroups(layout::Mesh mesh, int rank, c10::Device device) : mesh_(std::move(mesh)), rank_(rank), device_(device) {}
   /// With `part` > 0 only the neighbours along the axes that share position / part.
   std::shared_ptr<comm::Group> operator()(const std::vector<layout::Axis>& axes, std::int64_t part = 0);
+  /// The same ranks in a communicator of `owner`'s own, for tensors on `device`, once connected.
+  std::shared_ptr<comm::Group> own(const std::string& owner, const std::vector<layout::Axis>& axes, c10::Device device);
   /// Makes those that were handed out, in their order, and from here on each at its first use. Collective over the
   /// world.
   void connect(comm::Communicator& communicator);
@@ -32,6 +35,7 @@ class MeshGroups {
   comm::Communicator* communicator_ = nullptr;
   std::map<std::pair<std::vector<layout::Axis>, std::int64_t>, std::shared_ptr<comm::PlannedGroup>> groups_;
   std::vector<std::shared_ptr<comm::PlannedGroup>> in_order_;
+  std::map<std::string, std::shared_ptr<comm::Group>> own_;  ///< by name
 };
 
 }  // namespace assembly

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "assembly/adamw.h"
-
 namespace capstan::assembly {
 namespace {
 
@@ -55,16 +53,25 @@ std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies) {
   return axes;
 }
 
+bool has_evaluation_weights(const setup::Strategies& strategies) {
+  return std::any_of(strategies.begin(), strategies.end(),
+                     [](const auto& made) { return claims(*made.object, strategy::evaluation_weights_point); });
+}
+
+strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options) {
+  return {{options.betas[0], options.betas[1]}, options.eps, options.weight_decay, options.decay == "all"};
+}
+
 std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const setup::Strategies& strategies,
-                                                        const setup::OptimizerOptions& options) {
+                                                        const strategy::AdamWOptions& options) {
   for (const auto& made : strategies) {
     if (!claims(*made.object, strategy::optimizer_rule_point)) continue;
     std::unique_ptr<strategy::OptimizerRule> rule;
-    plugin::guard(made.name, "optimizer_rule", [&] { rule = made.object->optimizer_rule(); });
+    plugin::guard(made.name, "optimizer_rule", [&] { rule = made.object->optimizer_rule(options); });
     if (!rule) claims_in_vain(made, strategy::optimizer_rule_point, "optimizer_rule");
     return std::make_unique<GuardedRule>(made.name, std::move(rule));
   }
-  return std::make_unique<AdamW>(options);
+  return strategy::adamw(options);
 }
 
 }  // namespace capstan::assembly

@@ -20,11 +20,17 @@ bool claims(const strategy::Strategy& strategy, const std::string& point);
 /// The axes on which a strategy claims the sum of gradients.
 std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies);
 
+/// Does a strategy claim what evaluation sees of the parameters?
+bool has_evaluation_weights(const setup::Strategies& strategies);
+
+/// What [optimizer] says of AdamW.
+strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options);
+
 /// The rule that parameters are updated by: that of the strategy that claims it, with the plugin's name around its
 /// errors, or else AdamW. Prediction and session ask the same one. Throws Error where a strategy claims it and brings
 /// none.
 std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const setup::Strategies& strategies,
-                                                        const setup::OptimizerOptions& options);
+                                                        const strategy::AdamWOptions& options);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

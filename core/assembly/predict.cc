@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "assembly/dry_run.h"
+#include "assembly/override_points.h"
 #include "checkpoint/checkpoint.h"
 #include "shard/boxes.h"
 #include "shard/footprint.h"
@@ -58,6 +59,10 @@ Prediction predict(const setup::Configuration& config, const setup::Plugins& plu
     prediction.footprints.push_back(
         checkpoint::Writer::footprint(shard::saved_bytes(plan, options, states, only_trainable)));
     prediction.footprints.back().device = "host";
+  }
+  if (has_evaluation_weights(plugins.strategies)) {
+    const auto bytes = shard::trained_master_bytes(plan, options);
+    prediction.footprints.push_back({"parameters put aside", bytes, "host", "evaluation"});
   }
   auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
   facts.trainable_parameters = shard::trainable_parameters(plan);

@@ -30,9 +30,10 @@ namespace checkpoint {
 ///     <run>/checkpoints/latest                         the newest one's name: a hint for people and scripts
 ///     <run>/checkpoints/step-00000200.tmp-4711.0/      being written, or left by a crash
 
-/// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for a
-/// strategy's own state, "strategy/<plugin>/<…>/rank-<r>". If several ranks hold the same box, only the one with
-/// Layout::counts saves it; the boxes of all ranks together hold each element exactly once.
+/// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for
+/// strategies' own state, "shared/<plugin>/<name>/<record>" and "strategy/<plugin>/<…>/rank-<r>". If several ranks hold
+/// the same box, only the one with Layout::counts saves it; the boxes of all ranks together hold each element exactly
+/// once.
 struct TensorBox {
   std::string tensor;
   layout::Shape shape;  ///< of the logical tensor

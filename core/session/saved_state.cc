@@ -19,6 +19,7 @@ std::string kind_of(const strategy::OptimizerRule& rule, std::size_t state) {
 std::string own_ending(int rank) { return cat("/rank-", rank); }
 
 constexpr const char* own_kind = "strategy/";
+constexpr const char* shared_kind = "shared/";
 
 checkpoint::TensorBox box_of(const std::string& kind, const shard::StoredBox& stored) {
   return {saved_name(kind, stored.record->name, stored.copy), stored.record->shape, stored.box, stored.value,
@@ -67,9 +68,26 @@ bool lacks_copies(const Session& session, const Job& job, const checkpoint::Read
   });
 }
 
+// The tensors of this kind that a strategy of this run asks for; the others' are not kept on.
+std::vector<std::string> asked_for(const Session& session, const checkpoint::Reader& reader, const std::string& kind,
+                                   std::set<std::string>& left_out) {
+  std::vector<std::string> names;
+  for (auto& tensor : reader.tensors(kind)) {
+    const auto plugin = tensor.substr(kind.size(), tensor.find('/', kind.size()) - kind.size());
+    const bool is_here = std::any_of(session.steps.begin(), session.steps.end(),
+                                     [&](const StepHooksOf& step) { return step.plugin == plugin; });
+    if (is_here) {
+      names.push_back(std::move(tensor));
+    } else {
+      left_out.insert(plugin);
+    }
+  }
+  return names;
+}
+
 // Strategies' own tensors are this rank's and of this mesh.
-void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, std::vector<std::string>& words) {
-  const auto all = reader.tensors(own_kind);
+void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, const std::vector<std::string>& all,
+                 std::vector<std::string>& words) {
   if (all.empty()) return;
   const auto& meta = reader.meta();
   if (meta.mesh != job.topology.mesh.arithmetic()) {
@@ -84,7 +102,43 @@ void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, s
     if (!tensor.ends_with(ending)) continue;
     auto value = at::empty(reader.shape(tensor), at::TensorOptions().dtype(reader.dtype(tensor)));
     reader.read(tensor, layout::Box::whole(reader.shape(tensor)), value);
-    session.state->put(tensor.substr(begin, tensor.size() - begin - ending.size()), value);
+    session.state->put_own(tensor.substr(begin, tensor.size() - begin - ending.size()), value);
+  }
+}
+
+// Tensors of records, "shared/<plugin>/<name>/<record>": this rank's boxes of them, whatever the mesh was.
+void restore_shared(Session& session, checkpoint::Reader& reader, const std::vector<std::string>& all) {
+  if (all.empty()) return;
+  const auto begin = std::string(shared_kind).size();
+  std::set<std::string> names;
+  for (const auto& tensor : all) {
+    const auto slash = tensor.find('/', tensor.find('/', begin) + 1);
+    names.insert(tensor.substr(begin, slash - begin));
+  }
+  for (const auto& name : names) session.state->put_name(name);
+  for (const auto& stored : session.engine->stored_boxes()) {
+    for (const auto& name : names) {
+      const auto tensor = cat(shared_kind, name, "/", stored.record->name);
+      if (!stored.record->trainable || !reader.has(tensor)) continue;
+      auto value = at::empty({stored.box.numel()}, at::TensorOptions().dtype(reader.dtype(tensor)));
+      reader.read(tensor, stored.box, value);
+      session.state->put_of_record(name, stored.record->name, value);
+    }
+  }
+}
+
+// Ranks that hold the same box have the same values, even where their masters differ: the first copy's writer writes.
+void add_shared_boxes(const Session& session, std::vector<checkpoint::TensorBox>& boxes) {
+  const auto state = session.state->of_records();
+  if (state.empty()) return;
+  for (const auto& stored : session.engine->stored_boxes()) {
+    if (!stored.record->trainable || !stored.writes_to_checkpoint || stored.copy != 0) continue;
+    for (const auto& [name, records] : state) {
+      const auto found = records.find(stored.record->name);
+      if (found == records.end()) continue;
+      boxes.push_back({cat(shared_kind, name, "/", stored.record->name), stored.record->shape, stored.box,
+                       found->second, /*until_update=*/true});
+    }
   }
 }
 
@@ -106,7 +160,8 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const str
       if (stored.writes_to_checkpoint) boxes.push_back(box_of(kind_of(rule, i), stored));
     }
   }
-  for (const auto& [name, tensor] : session.state->tensors()) {
+  add_shared_boxes(session, boxes);
+  for (const auto& [name, tensor] : session.state->own()) {
     const auto shape = tensor.sizes().vec();
     boxes.push_back({own_kind + name + own_ending(rank), shape, layout::Box::whole(shape), tensor});
   }
@@ -127,7 +182,11 @@ std::vector<std::string> restore_state(Session& session, const strategy::Optimiz
     words.emplace_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");
   }
-  restore_own(session, job, reader, words);
+  std::set<std::string> left_out;
+  restore_own(session, job, reader, asked_for(session, reader, own_kind, left_out), words);
+  restore_shared(session, reader, asked_for(session, reader, shared_kind, left_out));
+  for (const auto& plugin : left_out)
+    words.push_back(cat("the state of strategy '", plugin, "', which this run does not have, is left out"));
   return words;
 }
 

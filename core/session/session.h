@@ -20,6 +20,7 @@ namespace session {
 struct StepHooksOf {
   std::string plugin;
   std::unique_ptr<strategy::StepHooks> hooks;
+  bool evaluation_weights = false;  ///< it claims what evaluation sees
 };
 
 /// The last stage: an assembled model in memory, with its peers.

@@ -6,26 +6,46 @@
 #include <c10/core/Device.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
-/// Strategies' own tensors by "plugin/bucket or step/name": made when first asked for, kept from step to step, saved
-/// with a checkpoint. This rank's; nothing here is shared between ranks.
+/// Strategies' own tensors: made when first asked for, kept from step to step, saved with a checkpoint. Those of this
+/// rank have names "plugin/bucket or step/name"; those of records are named "plugin/name".
 class StateStore {
  public:
-  explicit StateStore(c10::Device device) : device_(device) {}
-  /// Tensors under a prefix. The store must outlive it.
-  strategy::StateOf of(const std::string& prefix);
-  /// What a checkpoint saves and gives back.
-  const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
-  /// Puts back what a checkpoint has; an author who asks for another shape gets an Error.
-  void put(const std::string& name, const at::Tensor& value);
+  explicit StateStore(c10::Device device);
+  ~StateStore();
+  StateStore(const StateStore&) = delete;
+  StateStore& operator=(const StateStore&) = delete;
+
+  /// What a strategy asks; `scope` is a bucket, or "step". The store must outlive it.
+  strategy::State& of(const std::string& plugin, const std::string& scope);
+
+  using ByRecord = std::map<std::string, at::Tensor>;
+  /// What a checkpoint saves: this rank's own, and boxes of records, [box.numel()] each.
+  std::map<std::string, at::Tensor> own() const;
+  std::map<std::string, ByRecord> of_records() const;
+  /// Gives back what a checkpoint has, in host memory until it is asked for.
+  void put_own(const std::string& name, const at::Tensor& value);
+  void put_of_record(const std::string& name, const std::string& record, const at::Tensor& value);
+  /// A checkpoint has it, though perhaps no box of this rank.
+  void put_name(const std::string& name) { (void)of_records_[name]; }
 
  private:
+  class View;
+  struct Entry {
+    at::Tensor value;
+    bool is_placed = false;  ///< on the device that was asked for
+  };
+  at::Tensor take(Entry& entry, const std::string& name, at::IntArrayRef shape, const at::TensorOptions& options) const;
+
   c10::Device device_;
-  std::map<std::string, at::Tensor> tensors_;
+  std::map<std::string, Entry> own_;
+  std::map<std::string, std::map<std::string, Entry>> of_records_;
+  std::map<std::string, std::unique_ptr<View>> views_;
 };
 
 }  // namespace session

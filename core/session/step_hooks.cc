@@ -18,11 +18,13 @@ void install_step_hooks(const setup::Strategies& strategies, Session& session, s
       if (!assembly::claims(*made.object, point)) continue;
       if (!hooks) assembly::claims_in_vain(made, point, "step");
       sum = [name = made.name, axis = axis, raw = hooks.get(), store = session.state.get()](strategy::Bucket& bucket) {
-        bucket.state = store->of(cat(name, "/", bucket.name));
+        bucket.state = &store->of(name, bucket.name);
         plugin::guard(name, cat("reduce of ", bucket.name, " on ", axis), [&] { raw->reduce(bucket, axis); });
       };
     }
-    if (hooks) session.steps.push_back({made.name, std::move(hooks)});
+    const bool evaluation_weights = assembly::claims(*made.object, strategy::evaluation_weights_point);
+    if (evaluation_weights && !hooks) assembly::claims_in_vain(made, strategy::evaluation_weights_point, "step");
+    if (hooks) session.steps.push_back({made.name, std::move(hooks), evaluation_weights});
   }
 }
 

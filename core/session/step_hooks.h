@@ -8,7 +8,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
 /// Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
-/// claim. Throws Error where a strategy claims one and brings nothing for it.
+/// claim. Throws Error where a strategy claims one, or what evaluation sees, and brings nothing for it.
 void install_step_hooks(const setup::Strategies& strategies, Session& session, shard::EngineOptions& options);
 
 }  // namespace session

@@ -94,4 +94,13 @@ std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, st
   return bytes;
 }
 
+std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options) {
+  std::int64_t bytes = 0;
+  each_box(plan, options, Of::parameters, true, [&](const HeldBox& held) {
+    bytes +=
+        held.box.numel() * static_cast<std::int64_t>(c10::elementSize(plan.buckets[held.bucket].parameters.master));
+  });
+  return bytes;
+}
+
 }  // namespace capstan::shard

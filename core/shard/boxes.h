@@ -39,5 +39,8 @@ bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const 
 /// trainable one.
 std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable);
 
+/// Bytes of the masters of trainable records that this rank holds.
+std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options);
+
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

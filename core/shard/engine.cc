@@ -117,12 +117,25 @@ void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& updat
     after();
     parts_->host.publish_all();
   }
-  for (std::size_t b = 0; b < parts_->parameters.size(); ++b) {
-    if (!parts_->plan(b).trainable) continue;
-    parts_->parameters[b]->publish();
-    parts_->protocol.invalidate(b);
+  parts_->publish();
+}
+
+void Engine::write_masters(const std::function<void()>& write) {
+  const at::NoGradGuard no_grad;
+  parts_->finish();
+  parts_->host.wait_all();
+  write();
+  parts_->host.publish_all();
+  parts_->publish();
+}
+
+void Engine::Parts::publish() {
+  for (std::size_t b = 0; b < parameters.size(); ++b) {
+    if (!plan(b).trainable) continue;
+    parameters[b]->publish();
+    protocol.invalidate(b);
   }
-  parts_->shared.updated.record(parts_->shared.device());
+  shared.updated.record(shared.device());
 }
 
 void Engine::finish_update() { parts_->host.wait_all(); }

@@ -75,8 +75,12 @@ class Engine {
   void finish_update();
   /// Zeros if nothing is offloaded. Waits for an update that still runs.
   HostUpdateTimes host_update_times();
-  /// This rank's boxes of trainable records with views of masters and the rule's state; for after_step().
-  std::vector<strategy::StepPart> step_parts();
+  /// This rank's boxes of trainable records with views of masters and the rule's `states`; for StepHooks. No update may
+  /// be running.
+  std::vector<strategy::StepPart> step_parts(std::size_t states);
+  /// Calls `write`, which may write the masters of trainable records, then publishes the parameters. Waits for an
+  /// update that still runs.
+  void write_masters(const std::function<void()>& write);
 
   /// This rank's boxes of all parameters: views of the masters.
   std::vector<StoredBox> stored_boxes();

@@ -38,7 +38,9 @@ struct Engine::Parts : public Executor {
   std::vector<strategy::Slice> device_slices(std::size_t states);
   const std::vector<at::Tensor>& device_state(std::size_t t, std::size_t states);
   /// The rule's state of a weight: at least so many tensors, zero before the first update.
-  std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states = 0);
+  std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states);
+  /// After masters of trained buckets have changed, and on_host's have been published: updates all copies of them.
+  void publish();
 
   Shared shared;
   GatherProtocol protocol;

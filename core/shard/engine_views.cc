@@ -1,4 +1,4 @@
-// Views of the engine's tensors, by record: for norms, checkpoints and after_step hooks.
+// Views of the engine's tensors, by record: for norms, checkpoints and step hooks.
 #include <capstan/base/error.h>
 #include <capstan/ops/norm.h>
 
@@ -125,13 +125,14 @@ at::Tensor Engine::Parts::gradient(std::size_t b, std::size_t w) {
   return slice.to(shared.options.precision.master);
 }
 
-std::vector<strategy::StepPart> Engine::step_parts() {
+std::vector<strategy::StepPart> Engine::step_parts(std::size_t states) {
+  const at::NoGradGuard no_grad;
   std::vector<strategy::StepPart> list;
   each_box(parts_->shared.plan, parts_->shared.options, Of::parameters, true, [&](const HeldBox& held) {
     const auto& bucket = *parts_->parameters[held.bucket];
     const auto view = [&](const at::Tensor& slice) { return slice.narrow(0, held.begin, held.box.numel()); };
     strategy::StepPart out{&held.record, held.box, view(bucket.master_slice(held.weight, false)), {}};
-    for (const auto& moment : parts_->moments(held.bucket, held.weight)) out.moments.push_back(view(moment));
+    for (const auto& moment : parts_->moments(held.bucket, held.weight, states)) out.moments.push_back(view(moment));
     list.push_back(std::move(out));
   });
   return list;

@@ -21,6 +21,7 @@ Strategy::~Strategy() = default;
 OptimizerRule::~OptimizerRule() = default;
 std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
+State::~State() = default;
 
 std::string gradient_reduction_point(layout::Axis axis) { return cat("gradient reduction on ", axis); }
 

@@ -23,7 +23,9 @@ class Descent : public strategy::Strategy {
  public:
   explicit Descent(const config::Options<DescentOptions>&) {}
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override { return std::make_unique<DescentRule>(); }
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
+    return std::make_unique<DescentRule>();
+  }
 };
 
 }  // namespace

@@ -99,6 +99,8 @@ class Result {
   void gradients(const std::vector<shard::StoredBox>& boxes) { merge("gradient of ", run_.gradients, boxes); }
   void weights(const std::vector<shard::StoredBox>& boxes) { merge("weight ", run_.weights, boxes); }
 
+  void evaluated(const std::vector<shard::StoredBox>& boxes) { merge("evaluated weight ", run_.evaluated, boxes); }
+
   void fused(const std::vector<nn::Unit*>& units) {
     const std::lock_guard lock(mutex_);
     for (const auto* unit : units) {
@@ -177,6 +179,7 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
   train::ReplicaCheck replicas(session, job.topology.mesh, /*every=*/1);
   const auto saved = train::saved_run(job, session);
   if (reader) train::resume_from(*reader, saved, step.updates());
+  step.hooks().begin(stretch.begin);
   const auto end = stretch.end < 0 ? job.samples.plan.steps : stretch.end;
   for (std::int64_t s = stretch.begin; s < end; ++s) {
     const auto input = feed.draw(s);
@@ -189,9 +192,11 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
     run.losses.push_back(metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, targets)));
   }
   if (!stretch.to.empty()) {
+    step.hooks().before_save(end);
     save(saved, *session.world_host, step.updates(), stretch);
   } else {
     result.weights(session.engine->stored_boxes());
+    step.during_evaluation(end, [&] { result.evaluated(session.engine->stored_boxes()); });
   }
 }
 
@@ -229,7 +234,7 @@ Run train(const Setting& setting) {
   Run run;
   Result result(run);
   train_gradients(setting, result);
-  train_stretch(setting, {}, run, result);
+  train_stretch(setting, {0, setting.stop_after, {}, {}}, run, result);
   return run;
 }
 
@@ -240,7 +245,7 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
   Result result(run);
   train_gradients(first, result);
   train_stretch(first, {0, steps, {}, folder / "checkpoint"}, run, result);
-  train_stretch(then, {steps, -1, folder / "checkpoint", {}}, run, result);
+  train_stretch(then, {steps, then.stop_after, folder / "checkpoint", {}}, run, result);
   return run;
 }
 

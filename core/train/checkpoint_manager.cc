@@ -109,7 +109,6 @@ CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm:
   if (!run_.options.saves()) return;
   const auto folder = session::checkpoint_folder(run_.folder);
   writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder, setting), everyone(communicator));
-  if (run_.options.asynchronous) writer_->reserve(run_.boxes());
   if (!setting.resume || !setting.resume->reader) return;
   const auto& reader = *setting.resume->reader;
   // In the run's own folder this step is saved already.
@@ -119,6 +118,10 @@ CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm:
   const auto best = Json::parse(reader.section(best_section));
   best_ = record::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
   best_->path = checkpoint::step_folder(folder, best_->step).string();
+}
+
+void CheckpointManager::reserve() {
+  if (on() && run_.options.asynchronous) writer_->reserve(run_.boxes());
 }
 
 bool CheckpointManager::clock_asks() const {

@@ -77,6 +77,8 @@ class CheckpointManager {
 
   const SavedRun& run() const { return run_; }
 
+  /// Allocates the memory for copies of all that is there now: strategies' own tensors too, once they have begun.
+  void reserve();
   bool on() const { return writer_ != nullptr; }
   /// every_minutes have passed on this rank since the last save.
   bool clock_asks() const;

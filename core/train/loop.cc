@@ -60,13 +60,15 @@ double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin
 monitor::RunEnded Loop::run() {
   begin_ = Clock::now();
   parts_.started.hosts = parts_.steps.communicator.exchange(parts_.steps.communicator.world().host);
+  pipeline_.step().hooks().begin(parts_.started.first_step);
+  checkpoints_.reserve();
   observers_.run_started(parts_.started);
   const record::MemoryWatch memory(parts_.steps.parts.model.device);
   const auto steps_done = run_steps();
   const auto peaks = record::exchange_peaks(memory.peak(), parts_.steps.communicator);
   save_at_end(steps_done);
   try {
-    if (!stopped_) evaluations_.answer_all(steps_done);
+    if (!stopped_) pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.answer_all(steps_done); });
   } catch (const inference::Stopped&) {
     pipeline_.stop();
     stopped_ = true;
@@ -120,7 +122,7 @@ void Loop::evaluate(std::int64_t steps_done) {
   pipeline_.drain();
   const auto begin = Clock::now();
   try {
-    evaluations_.run(steps_done);
+    pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.run(steps_done); });
   } catch (const inference::Stopped&) {
     pipeline_.stop();
     stopped_ = true;
@@ -131,6 +133,7 @@ void Loop::evaluate(std::int64_t steps_done) {
 void Loop::save(const Boundary& boundary) {
   pipeline_.drain();
   const auto begin = Clock::now();
+  pipeline_.step().hooks().before_save(boundary.steps_done);
   if (boundary.steps_done > parts_.started.first_step) parts_.replicas.run(boundary.steps_done);
   statistics_.runtime_s = runtime_s();
   statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
@@ -146,7 +149,8 @@ void Loop::save_at_end(std::int64_t steps_done) {
     save({steps_done, false, statistics_.evaluation_after(steps_done)});
   if (stopped_) checkpoints_.wait();
   if (!parts_.saved.saves_weights || (stopped_ && checkpoints_.on())) return;
-  weights_ = checkpoints_.save_weights(*parts_.steps.world, steps_done).string();
+  pipeline_.step().during_evaluation(
+      steps_done, [&] { weights_ = checkpoints_.save_weights(*parts_.steps.world, steps_done).string(); });
   if (!stopped_) model_ = write_final_model(parts_.model, weights_, folder_.path(), parts_.steps.communicator);
 }
 

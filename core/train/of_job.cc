@@ -40,16 +40,13 @@ inference::FeedSource feed_source(const session::Job& job) {
 
 StepSetting step_setting(const session::Job& job) {
   const auto& config = job.config;
-  return {*config.optimizer,
-          setup::loss_scaling_of(*config.train).value(),
-          job.topology.batch.accumulation,
-          job.samples.plan.steps,
-          seed_of(job),
-          job.topology.speaks_for_coordinate()};
+  return {*config.optimizer, setup::loss_scaling_of(*config.train).value(), job.topology.batch.accumulation,
+          seed_of(job), job.topology.speaks_for_coordinate()};
 }
 
-StepParts step_parts(session::Session& session) {
-  return {loaded_model(session), *session.rule, session.steps, *session.state, *session.groups};
+StepParts step_parts(const session::Job& job, session::Session& session) {
+  const HookParts hooks{session.device, *session.engine, *session.rule, session.steps, *session.state, *session.groups};
+  return {loaded_model(session), *session.rule, StrategyHooks(hooks, job.samples.plan.steps)};
 }
 
 monitor::RunStarted started_of(const session::Job& job, const session::Session& session) {
@@ -104,7 +101,9 @@ LoadedModel loaded_model(session::Session& session) {
           {session.local_axes, *session.world_device, *session.norm_group, session.divisor_group.get()}};
 }
 
-Step step_of(const session::Job& job, session::Session& session) { return {step_setting(job), step_parts(session)}; }
+Step step_of(const session::Job& job, session::Session& session) {
+  return {step_setting(job), step_parts(job, session)};
+}
 
 SavedRun saved_run(const session::Job& job, session::Session& session, std::filesystem::path folder) {
   const auto rank = job.topology.rank;
@@ -145,7 +144,7 @@ LoopParts loop_parts(const session::Job& job, session::Session& session, const s
            *job.config.optimizer,
            feed_source(job),
            step_setting(job),
-           step_parts(session),
+           step_parts(job, session),
            {train.on_nonfinite, train.precision, seed_of(job), folder},
            *session.communicator,
            session.world_host},

@@ -1,8 +1,5 @@
 #include "train/step.h"
 
-#include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
-
 #include <utility>
 
 #include "train/objective.h"
@@ -58,29 +55,16 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   if (before_update_) before_update_();
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   const auto update = updates_.next(lr, result.numbers.norm_and_loss());
-  if (parts_.hooks.empty()) {
-    parts_.model.engine.update(parts_.rule, update);
-  } else {
-    parts_.model.engine.update(parts_.rule, update, [&] { after_step(input, update); });
-  }
+  std::function<void()> after;
+  if (parts_.hooks.any()) after = [&] { parts_.hooks.after_step(input.step, update.skip.eq(0)); };
+  parts_.model.engine.update(parts_.rule, update, after);
   result.numbers.set_update(scale, update.skip);
   return result;
 }
 
-void Step::after_step(const inference::StepInput& input, const strategy::Update& update) {
-  strategy::Step step;
-  step.number = input.step;
-  step.last = input.step + 1 == setting_.steps;
-  step.finite = update.skip.eq(0);
-  step.parts = parts_.model.engine.step_parts();
-  step.group = [this](layout::Axis axis) -> comm::Group& {
-    if (axis == layout::Axis::dp) return *parts_.groups({layout::Axis::dp, layout::Axis::ep});
-    return *parts_.groups({axis});
-  };
-  for (const auto& [plugin, hooks] : parts_.hooks) {
-    step.state = parts_.state.of(cat(plugin, "/step"));
-    plugin::guard(plugin, cat("after_step of step ", step.number), [&, raw = hooks.get()] { raw->after_step(step); });
-  }
+void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {
+  if (parts_.hooks.change_evaluation() && before_update_) before_update_();
+  parts_.hooks.during_evaluation(steps_done, call);
 }
 
 }  // namespace capstan::train

@@ -7,10 +7,11 @@
 #include <functional>
 #include <utility>
 
-#include "assembly/mesh_groups.h"
 #include "inference/feed.h"
-#include "session/session.h"
+#include "setup/options.h"
+#include "train/loaded_model.h"
 #include "train/step_metrics.h"
+#include "train/strategy_hooks.h"
 #include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -28,9 +29,7 @@ struct StepResult {
 struct StepParts {
   LoadedModel model;
   strategy::OptimizerRule& rule;
-  const std::vector<session::StepHooksOf>& hooks;
-  session::StateStore& state;  ///< strategies' own
-  assembly::MeshGroups& groups;
+  StrategyHooks hooks;
 };
 
 /// How steps are made.
@@ -38,7 +37,6 @@ struct StepSetting {
   setup::OptimizerOptions optimizer;
   setup::LossScaling loss_scaling;
   std::int64_t accumulation = 1;
-  std::int64_t steps = 0;  ///< of the run
   std::uint64_t seed = 0;  ///< of dropout
   bool speaks = true;      ///< for its data coordinate
 };
@@ -51,8 +49,12 @@ class Step {
   StepResult run(const inference::StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
   StepResult gradients(const inference::StepInput& input, std::int64_t target_tokens);
-  /// Is called when a step's gradients are there and nothing is updated yet.
+  /// Is called before parameters change: when a step's gradients are there and nothing is updated yet, and before
+  /// evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
+  StrategyHooks& hooks() { return parts_.hooks; }
+  /// StrategyHooks::during_evaluation, once what is being saved allows it.
+  void during_evaluation(std::int64_t steps_done, const std::function<void()>& call);
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
   const Updates& updates() const { return updates_; }
@@ -60,7 +62,6 @@ class Step {
 
  private:
   std::int64_t divisor_of(const inference::StepInput& input, std::int64_t target_tokens);
-  void after_step(const inference::StepInput& input, const strategy::Update& update);
 
   StepSetting setting_;
   StepParts parts_;

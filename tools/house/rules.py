@@ -198,7 +198,7 @@ WORDS = [(re.compile(pattern), fix) for pattern, fix in (
     (r'\bslabs?\b', 'staging buffer, shard buffer'),
     (r'\b[Rr]ehears\w*', 'dry run'),
     (r'\bLane\b', 'SideStream'),
-    (r'\bKept\b(?=[ *&]*\w*[;,)({])', 'RecomputeContext'),
+    (r'\bnn::Kept\b', 'RecomputeContext'),
 )]
 
 

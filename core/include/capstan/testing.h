@@ -40,6 +40,7 @@ struct Setting {
   /// "train.accumulation=2", as on the command line.
   std::vector<std::string> overrides = {};
   std::int64_t steps = 20;
+  std::int64_t stop_after = -1;  ///< so many of the steps, as a run that is stopped; -1: after all
   /// Files of plugins, of any kind: "build/mine.so". Others are searched for in the folder of Capstan's own.
   std::vector<std::filesystem::path> plugins = {};
   /// Plugins that the test program itself holds: type<…>(…) or linked(…).
@@ -70,6 +71,7 @@ struct Run {
   std::vector<double> norms;                              ///< of each step: the gradient's global norm before clipping
   std::map<std::string, at::Tensor> gradients;            ///< of the first step, before clipping
   std::map<std::string, at::Tensor> weights;              ///< after the last step
+  std::map<std::string, at::Tensor> evaluated;            ///< weights as evaluation and export see them at the end
   std::map<std::string, std::vector<std::string>> fused;  ///< all records of the fused group that a record is in
   /// Records of which ranks hold copies that differ, and by how much at most: "gradient of h.0.mlp.up" …
   std::map<std::string, double> disagreements;

@@ -148,9 +148,15 @@ TEST_CASE("a strategy that throws in a hook, on one rank only") {
                                              {"strategy", "after_backward", "after_backward of unit blocks.1"},
                                              {"strategy", "end_backward", "end_backward of unit blocks.1"},
                                              {"strategy", "reduce", "reduce of "},
+                                             {"strategy", "begin", "begin"},
                                              {"strategy", "after_step", "after_step of step 0"},
                                              {"strategy", "apply", "optimizer rule"}}));
   check_ended(place, 1);
+}
+
+TEST_CASE("a strategy that throws around a save or an evaluation, on one rank only") {
+  check_ended({"strategy", "before_save", "before_save of step 0"}, 1, {"checkpoint.every_steps=1"});
+  check_ended({"strategy", "evaluation_weights", "evaluation_weights of step 1"}, 1);
 }
 
 TEST_CASE("a model, a data source, a tokenizer or a monitor that throws, on one rank only") {

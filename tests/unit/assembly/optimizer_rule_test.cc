@@ -50,7 +50,7 @@ class Descent : public strategy::Strategy {
  public:
   explicit Descent(config::Options<RuleOptions> options) : options_(std::move(options)) {}
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override {
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
     return options_->missing ? nullptr : std::make_unique<Rule>(*options_);
   }
 
@@ -131,6 +131,66 @@ TEST_CASE("the memory predicted for optimizer state is what the rule asks for, a
       const auto real = session.engine->footprint(session.rule->states());
       CHECK(layout::total_bytes(real, "cpu") == layout::total_bytes(job.prediction.footprints, "cpu"));
     });
+  }
+}
+
+namespace {
+
+struct WrapOptions {
+  double beta1 = -1;
+  static void describe(config::OptionTable<WrapOptions>& t) {
+    t.add("beta1", &WrapOptions::beta1).doc("instead of [optimizer]'s; below 0: that");
+  }
+};
+
+// Core's rule inside another one, which asks it for everything.
+class Wraps : public strategy::Strategy {
+ public:
+  explicit Wraps(config::Options<WrapOptions> options) : wrap_(std::move(options)) {}
+  void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions& optimizer) override {
+    auto mine = optimizer;
+    if (wrap_->beta1 >= 0) mine.betas[0] = wrap_->beta1;
+    return std::make_unique<Outside>(strategy::adamw(mine));
+  }
+
+ private:
+  class Outside : public strategy::OptimizerRule {
+   public:
+    explicit Outside(std::unique_ptr<strategy::OptimizerRule> inside) : inside_(std::move(inside)) {}
+    std::size_t states() const override { return inside_->states(); }
+    std::string state_name(std::size_t i) const override { return inside_->state_name(i); }
+    bool is_elementwise() const override { return inside_->is_elementwise(); }
+    bool is_fused() const override { return inside_->is_fused(); }
+    void apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) override {
+      inside_->apply(slices, update);
+    }
+
+   private:
+    std::unique_ptr<strategy::OptimizerRule> inside_;
+  };
+  config::Options<WrapOptions> wrap_;
+};
+
+}  // namespace
+
+TEST_CASE("AdamW inside a strategy's rule has the options of [optimizer] and core's bits") {
+  const auto train = [](const std::string& tables, const char* precision) {
+    return testing::train(
+        {.world = 2,
+         .config = "[optimizer]\nbetas = [0.8, 0.95]\neps = 1e-6\nweight_decay = 0.1\ndecay = \"all\"\n" + tables,
+         .overrides = {"run.deterministic=true", std::string("train.precision=") + precision},
+         .steps = 4,
+         .types = {testing::type<strategy::Strategy, Wraps, WrapOptions>("strategy", "wraps")}});
+  };
+  const std::string offload = "[strategy.zero]\nstage = 2\noffload_optimizer = \"cpu\"\n";
+  for (const auto& sharding : {std::string(), offload}) {
+    for (const char* precision : {"fp64", "fp32", "bf16"}) {
+      INFO(sharding << precision);
+      const auto core = train(sharding, precision);
+      CHECK(testing::differences(train("[strategy.wraps]\n" + sharding, precision), core, 0) == "");
+      CHECK(testing::differences(train("[strategy.wraps]\nbeta1 = 0.5\n" + sharding, precision), core, 0) != "");
+    }
   }
 }
 

@@ -137,7 +137,7 @@ class Apart : public strategy::Strategy {
   class Hooks : public strategy::StepHooks {
    public:
     void after_step(strategy::Step& step) override {
-      const auto count = step.state("count", {1}, c10::ScalarType::Double);
+      const auto count = step.state->tensor("count", {1}, c10::ScalarType::Double);
       count.add_(1);
       for (auto& part : step.parts) part.master.mul_(1 + 1e-3 * count.item<double>());
       if ((step.number + 1) % 4 != 0 && !step.last) return;
@@ -162,7 +162,7 @@ class Remembers : public strategy::Strategy {
   class Hooks : public strategy::StepHooks {
    public:
     void reduce(strategy::Bucket& bucket, layout::Axis /*axis*/) override {
-      auto before = bucket.state("before", bucket.gradient.sizes(), bucket.gradient.scalar_type());
+      auto before = bucket.state->tensor("before", bucket.gradient.sizes(), bucket.gradient.options());
       bucket.gradient.add_(before, 0.5);
       before.copy_(bucket.gradient);
       auto sum = bucket.gradient.clone();
@@ -189,7 +189,9 @@ class Descends : public strategy::Strategy {
  public:
   explicit Descends(const config::Options<NoOptions>& /*options*/) {}
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override { return std::make_unique<Rule>(); }
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
+    return std::make_unique<Rule>();
+  }
 
  private:
   class Rule : public strategy::OptimizerRule {

@@ -13,7 +13,7 @@ struct Footprint {
   std::string part;  ///< "parameters", "gradients", "optimizer", …: the tag of the allocation
   std::int64_t bytes = 0;
   std::string device;  ///< "cpu", "cuda"
-  std::string when;    ///< "always", "forward", "backward", "step", "start"
+  std::string when;    ///< "always", "forward", "backward", "step", "start", "evaluation"
 };
 
 /// Bytes on `device`, of all phases.

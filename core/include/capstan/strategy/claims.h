@@ -13,6 +13,8 @@ namespace strategy {
 /// Override points: the exclusive claim decides who is called. The owner implements them in step() or optimizer_rule().
 std::string gradient_reduction_point(layout::Axis axis);  ///< "gradient reduction on dp" (or replicate)
 inline constexpr const char* optimizer_rule_point = "optimizer rule";
+/// What evaluation, generation and export see instead of the parameters (StepHooks::evaluation_weights).
+inline constexpr const char* evaluation_weights_point = "evaluation weights";
 
 /// What a strategy owns and what it relies on, declared before anything is allocated. Resources are strings: the
 /// override points above, "parameter storage", "summed gradients on dp", "axis tp", "unit recompute".

@@ -5,6 +5,7 @@
 #include <capstan/layout/param.h>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdint>
 #include <functional>
@@ -14,9 +15,29 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace strategy {
 
-/// A strategy's own tensor by name, zeros at the first call; kept from step to step and saved in checkpoints. The shape
-/// and dtype may not change.
-using StateOf = std::function<at::Tensor(const std::string& name, at::IntArrayRef shape, c10::ScalarType dtype)>;
+/// A record's box as this rank updates it.
+struct StepPart {
+  const layout::Param* record = nullptr;
+  layout::Box box;
+  at::Tensor master;                ///< [box.numel()] writable view
+  std::vector<at::Tensor> moments;  ///< the rule's state, [box.numel()] each, writable views
+};
+
+/// A strategy's own tensors by name, zeros when first asked for; kept from step to step and saved in checkpoints.
+/// `options` give dtype and device: the run's if they name none, and host memory is at::kCPU. One name has one shape,
+/// dtype and device for the whole run. A name has no '/'.
+class State {
+ public:
+  virtual ~State();
+  /// A tensor of this rank's own. Each rank saves its own; a run that resumes on another mesh starts with zeros.
+  virtual at::Tensor tensor(const std::string& name, at::IntArrayRef shape, const at::TensorOptions& options) = 0;
+  /// A tensor that belongs to the part's record: [part.box.numel()]. It must have the same values on all ranks that
+  /// hold this box, also where their masters differ. A checkpoint has each element once, and a run that resumes on
+  /// another mesh or with another sharding gets its boxes of it.
+  virtual at::Tensor of_part(const StepPart& part, const std::string& name, const at::TensorOptions& options) = 0;
+  /// Has this name been asked for, or did a checkpoint bring it? The same on all ranks.
+  virtual bool has(const std::string& name) const = 0;
+};
 
 /// Part of a record inside a bucket's flat gradient.
 struct BucketPart {
@@ -37,30 +58,28 @@ struct Bucket {
   comm::Group& group;
   std::vector<BucketPart> parts;
   std::int64_t micro_step = 0;
-  bool last = true;  ///< the step's last reduction of this bucket
-  StateOf state;
+  bool last = true;        ///< the step's last reduction of this bucket
+  State* state = nullptr;  ///< this bucket's; tensor() only
 };
 
-/// A record's box as this rank updates it.
-struct StepPart {
-  const layout::Param* record = nullptr;
-  layout::Box box;
-  at::Tensor master;                ///< [box.numel()] writable view
-  std::vector<at::Tensor> moments;  ///< the rule's state, [box.numel()] each, writable views
-};
-
-/// What after_step() sees of an optimizer step.
+/// What a strategy sees between two optimizer steps.
 struct Step {
-  std::int64_t number = 0;  ///< from 0
-  bool last = false;        ///< of the run
-  at::Tensor finite;        ///< 0-dim bool: the update was made
-  std::vector<StepPart> parts;
+  std::int64_t number = 0;                   ///< the last one that was made, from 0; -1: none
+  bool last = false;                         ///< of the run
+  at::Tensor finite;                         ///< 0-dim bool: after_step()'s update was made
+  c10::Device device{c10::DeviceType::CPU};  ///< the run's
+  std::vector<StepPart> parts;               ///< of all trainable records
   /// The group along one axis, on the run's device; dp spans ep too, which is a data axis for dense parameters.
   std::function<comm::Group&(layout::Axis)> group;
-  StateOf state;
+  /// The same ranks in a communicator of this strategy's own, for tensors on the run's device or on CPU: a collective
+  /// that was started there (Group::start_all_reduce) may be under way for several steps. Made at the first call for
+  /// an axis and device, which all ranks make at the same place: in begin().
+  std::function<comm::Group&(layout::Axis, c10::Device)> own_group;
+  State* state = nullptr;
 };
 
-/// What a strategy does once a bucket or once a step. One object a rank and run.
+/// What a strategy does once a bucket or once a step. One object a rank and run. All but reduce() are called on the
+/// training thread, on all ranks alike, so that each may make collectives.
 class StepHooks {
  public:
   virtual ~StepHooks();
@@ -68,8 +87,18 @@ class StepHooks {
   /// gradient_reduction_point, once for each bucket and reduction, in backward, with the engine's stream current.
   /// Every rank must make the same calls in the same order.
   virtual void reduce(Bucket& /*bucket*/, layout::Axis /*axis*/) {}
-  /// After the update, before compute copies are made from the masters. On the training thread.
+  /// Once, before the first step: masters are filled, or with moments and state restored from a checkpoint. Masters may
+  /// be written.
+  virtual void begin(Step& /*step*/) {}
+  /// After the update, before compute copies are made from the masters, which may be written.
   virtual void after_step(Step& /*step*/) {}
+  /// Before a checkpoint takes masters, moments and state: what is under way is waited for and put into the state. A
+  /// run that saves must compute what one does that does not save: masters and moments may not be written.
+  virtual void before_save(Step& /*step*/) {}
+  /// Writes to the masters what evaluation, generation and the final weights (and so their export) shall see. Only
+  /// called for the strategy that claims evaluation_weights_point; core puts the masters back afterwards, bit for bit.
+  /// Checkpoints hold the masters themselves. State may not be written.
+  virtual void evaluation_weights(Step& /*step*/) {}
 };
 
 }  // namespace strategy

@@ -7,6 +7,7 @@
 #include <capstan/layout/mesh.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
+#include <capstan/strategy/adamw.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/optimizer_rule.h>
 #include <capstan/strategy/shard_policy.h>
@@ -80,8 +81,9 @@ class Strategy {
   virtual bool recompute(const nn::Unit&, std::size_t /*index*/) { return false; }
   /// Once a run. Null: nothing to do each step.
   virtual std::unique_ptr<StepHooks> step() { return nullptr; }
-  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_point.
-  virtual std::unique_ptr<OptimizerRule> optimizer_rule() { return nullptr; }
+  /// The rule instead of AdamW; only called for the strategy that claims optimizer_rule_point. adamw(optimizer) is what
+  /// the run would have: the returned rule may hold it, with these options or others, and call it.
+  virtual std::unique_ptr<OptimizerRule> optimizer_rule(const AdamWOptions& /*optimizer*/) { return nullptr; }
   /// Memory that this strategy itself will allocate on a rank: added to the prediction that `check` prints.
   virtual std::vector<layout::Footprint> footprint(const Facts&) const { return {}; }
 };

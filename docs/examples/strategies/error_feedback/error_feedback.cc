@@ -39,7 +39,7 @@ class Reduce : public strategy::StepHooks {
  private:
   at::Tensor rounded(strategy::Bucket& bucket, const std::string& name, const at::Tensor& exact) const {
     if (!feedback_) return exact.to(c10::ScalarType::BFloat16);
-    const auto error = bucket.state(name, exact.sizes(), exact.scalar_type());
+    const auto error = bucket.state->tensor(name, exact.sizes(), exact.options());
     const auto corrected = exact + error;
     const auto result = corrected.to(c10::ScalarType::BFloat16);
     error.copy_(corrected - result.to(exact.scalar_type()));

@@ -36,7 +36,7 @@ class Sgd : public strategy::Strategy {
  public:
   explicit Sgd(config::Options<SgdOptions> options) : options_(std::move(options)) {}
   void claim(strategy::Claims& claims) const override { claims.exclusive(strategy::optimizer_rule_point); }
-  std::unique_ptr<strategy::OptimizerRule> optimizer_rule() override {
+  std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const strategy::AdamWOptions&) override {
     return std::make_unique<Rule>(options_->momentum);
   }
 

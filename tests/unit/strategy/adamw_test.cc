@@ -1,9 +1,10 @@
-#include "assembly/adamw.h"
-
+#include <ATen/ATen.h>
+#include <capstan/strategy/adamw.h>
 #include <capstan_catch.h>
 
 #include <cmath>
 
+#include "assembly/override_points.h"
 #include "train/updates.h"
 
 using namespace capstan;
@@ -19,6 +20,10 @@ nn::Weight weight(const std::string& name, bool decay) {
 }
 
 at::Tensor doubles(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
+
+std::unique_ptr<strategy::OptimizerRule> make_rule(const setup::OptimizerOptions& options) {
+  return strategy::adamw(assembly::adamw_options(options));
+}
 
 train::Updates make_updates(const setup::OptimizerOptions& options) { return {options, {}, c10::Device(c10::kCPU)}; }
 
@@ -51,7 +56,7 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   for (const auto& slice : slices) {
     for (int i = 0; i < 3; ++i) reference.push_back({0, 0, slice.master[i].item<double>()});
   }
-  assembly::AdamW rule(options);
+  const auto rule = make_rule(options);
   auto updates = make_updates(options);
   const std::vector<double> gradients{3, 0, -1, 2, 0.25, -0.5};
   double square = 0;
@@ -59,7 +64,7 @@ TEST_CASE("AdamW follows its formula, decays matrices only, and clips by the glo
   for (int step = 0; step < 5; ++step) {
     slices[0].grad = doubles({gradients[0], gradients[1], gradients[2]});
     slices[1].grad = doubles({gradients[3], gradients[4], gradients[5]});
-    rule.apply(slices, updates.next(0.01, doubles({square, 1})));
+    rule->apply(slices, updates.next(0.01, doubles({square, 1})));
     // The kernel reads the scale as float32: that much of the gradient is rounded.
     const double scale = static_cast<float>((std::sqrt(square) + 1e-6) / options.clip);
     for (std::size_t i = 0; i < reference.size(); ++i) {
@@ -77,16 +82,16 @@ TEST_CASE("a norm or a loss that is not finite changes nothing, not even the ste
   const auto bad = GENERATE(std::vector<double>{std::nan(""), 1}, std::vector<double>{9, HUGE_VAL});
   const auto matrix = weight("a.weight", true);
   const auto run = [&](bool with_bad_step) {
-    assembly::AdamW rule(setup::OptimizerOptions{});
+    const auto rule = make_rule({});
     auto updates = make_updates({});
     std::vector<strategy::Slice> slices{slice_of(matrix, doubles({1, -2, 3}), {})};
     for (int step = 0; step < 3; ++step) {
       if (with_bad_step && step == 1) {
         slices[0].grad = doubles({std::isnan(bad[0]) ? std::nan("") : 3, 0, 0});
-        rule.apply(slices, updates.next(0.1, doubles(bad)));
+        rule->apply(slices, updates.next(0.1, doubles(bad)));
       }
       slices[0].grad = doubles({1, 2, -3});
-      rule.apply(slices, updates.next(0.1, doubles({14, 1})));
+      rule->apply(slices, updates.next(0.1, doubles({14, 1})));
     }
     return slices[0].master;
   };
@@ -100,12 +105,12 @@ TEST_CASE("AdamW on bfloat16: masters, gradients and state may all be, and follo
   options.clip = 0;
   std::vector<strategy::Slice> slices{slice_of(matrix, bf16(doubles({1, -2, 3})), {})};
   std::vector<Reference> reference{{0, 0, 1}, {0, 0, -2}, {0, 0, 3}};
-  assembly::AdamW rule(options);
+  const auto rule = make_rule(options);
   auto updates = make_updates(options);
   const std::vector<double> gradients{0.5, 0.25, -0.125};
   for (int step = 0; step < 4; ++step) {
     slices[0].grad = bf16(doubles(gradients));
-    rule.apply(slices, updates.next(0.1, doubles({1, 1})));
+    rule->apply(slices, updates.next(0.1, doubles({1, 1})));
     for (std::size_t i = 0; i < 3; ++i) reference[i].step(gradients[i], 0.1, options.weight_decay, options);
   }
   CHECK(slices[0].master.scalar_type() == at::kBFloat16);
@@ -125,11 +130,11 @@ TEST_CASE("AdamW reads narrow gradients and writes the copy, on every dtype of m
       slice.grad = slice.grad.to(at::kBFloat16);
       slice.copy = at::zeros({3}, at::kBFloat16);
     }
-    assembly::AdamW rule(setup::OptimizerOptions{});
-    CHECK(rule.is_fused());
+    const auto rule = make_rule({});
+    CHECK(rule->is_fused());
     auto updates = make_updates({});
     std::vector<strategy::Slice> slices{slice};
-    rule.apply(slices, updates.next(0.1, doubles({skips ? std::nan("") : 1.3125, 1})));
+    rule->apply(slices, updates.next(0.1, doubles({skips ? std::nan("") : 1.3125, 1})));
     return slices[0];
   };
   const auto plain = run(false, false);

@@ -1,13 +1,13 @@
-#include "assembly/adamw.h"
-
 #include <ATen/ATen.h>
+#include <capstan/strategy/adamw.h>
 
 #include <optional>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "ops/adamw.h"
 
-namespace capstan::assembly {
+namespace capstan::strategy {
 namespace {
 
 struct Lists {
@@ -19,13 +19,24 @@ struct Lists {
 };
 
 // What ops::adamw_ updates: always by the same kernel, so that offloading changes no bit.
-bool is_host_float(const strategy::Slice& slice) {
-  return slice.master.is_cpu() && slice.master.scalar_type() == at::kFloat;
-}
+bool is_host_float(const Slice& slice) { return slice.master.is_cpu() && slice.master.scalar_type() == at::kFloat; }
 
-}  // namespace
+class AdamW : public OptimizerRule {
+ public:
+  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+  std::size_t states() const override { return 2; }
+  std::string state_name(std::size_t i) const override { return i == 0 ? "exp_avg" : "exp_avg_sq"; }
+  bool is_elementwise() const override { return true; }
+  bool is_fused() const override { return true; }
+  void apply(std::vector<Slice>& slices, const Update& update) override;
 
-void AdamW::apply_on_host(const strategy::Slice& slice, const strategy::Update& update) const {
+ private:
+  bool decays(const nn::Weight& weight) const { return options_.decays_all || weight.records().front().decay; }
+  void apply_on_host(const Slice& slice, const Update& update) const;
+  AdamWOptions options_;
+};
+
+void AdamW::apply_on_host(const Slice& slice, const Update& update) const {
   if (update.skip.defined() && update.skip.item<float>() != 0) return;
   ops::AdamwStep step;
   step.lr = update.lr;
@@ -38,7 +49,7 @@ void AdamW::apply_on_host(const strategy::Slice& slice, const strategy::Update& 
   ops::adamw_(slice.master, slice.state[0], slice.state[1], slice.grad, slice.copy, step);
 }
 
-void AdamW::apply(std::vector<strategy::Slice>& slices, const strategy::Update& update) {
+void AdamW::apply(std::vector<Slice>& slices, const Update& update) {
   Lists decayed;
   Lists plain;
   for (auto& slice : slices) {
@@ -66,4 +77,8 @@ void AdamW::apply(std::vector<strategy::Slice>& slices, const strategy::Update& 
   }
 }
 
-}  // namespace capstan::assembly
+}  // namespace
+
+std::unique_ptr<OptimizerRule> adamw(const AdamWOptions& options) { return std::make_unique<AdamW>(options); }
+
+}  // namespace capstan::strategy

@@ -1,0 +1,91 @@
+#include "train/strategy_hooks.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <algorithm>
+
+namespace capstan::train {
+namespace {
+
+// dp spans ep too, which is a data axis for dense parameters.
+std::vector<layout::Axis> spanned(layout::Axis axis) {
+  if (axis == layout::Axis::dp) return {layout::Axis::dp, layout::Axis::ep};
+  return {axis};
+}
+
+}  // namespace
+
+strategy::Step StrategyHooks::step_after(std::int64_t steps_done) {
+  strategy::Step step;
+  step.number = steps_done - 1;
+  step.last = steps_done == steps_;
+  step.finite = at::ones({}, at::TensorOptions().dtype(at::kBool).device(parts_.device));
+  step.device = parts_.device;
+  step.parts = parts_.engine.step_parts(parts_.rule.states());
+  step.group = [this](layout::Axis axis) -> comm::Group& { return *parts_.groups(spanned(axis)); };
+  return step;
+}
+
+void StrategyHooks::call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::Step& step) {
+  step.state = &parts_.state.of(made.plugin, "step");
+  step.own_group = [this, &made](layout::Axis axis, c10::Device device) -> comm::Group& {
+    return *parts_.groups.own(made.plugin, spanned(axis), device);
+  };
+  plugin::guard(made.plugin, step.number < 0 ? std::string(name) : cat(name, " of step ", step.number),
+                [&] { (made.hooks.get()->*hook)(step); });
+}
+
+void StrategyHooks::begin(std::int64_t steps_done) {
+  if (!any()) return;
+  parts_.engine.write_masters([&] {
+    auto step = step_after(steps_done);
+    for (const auto& made : parts_.hooks) call(made, "begin", &strategy::StepHooks::begin, step);
+  });
+}
+
+void StrategyHooks::after_step(std::int64_t number, const at::Tensor& finite) {
+  auto step = step_after(number + 1);
+  step.finite = finite;
+  for (const auto& made : parts_.hooks) call(made, "after_step", &strategy::StepHooks::after_step, step);
+}
+
+void StrategyHooks::before_save(std::int64_t steps_done) {
+  if (!any()) return;
+  const at::NoGradGuard no_grad;
+  auto step = step_after(steps_done);
+  for (const auto& made : parts_.hooks) call(made, "before_save", &strategy::StepHooks::before_save, step);
+}
+
+bool StrategyHooks::change_evaluation() const {
+  return std::any_of(parts_.hooks.begin(), parts_.hooks.end(),
+                     [](const session::StepHooksOf& made) { return made.evaluation_weights; });
+}
+
+void StrategyHooks::during_evaluation(std::int64_t steps_done, const std::function<void()>& call_it) {
+  if (!change_evaluation()) return call_it();
+  std::vector<at::Tensor> aside;
+  const auto put_back = [&] {
+    parts_.engine.write_masters([&] {
+      const auto parts = parts_.engine.step_parts(parts_.rule.states());
+      for (std::size_t i = 0; i < aside.size(); ++i) parts[i].master.copy_(aside[i]);
+    });
+  };
+  try {
+    parts_.engine.write_masters([&] {
+      auto step = step_after(steps_done);
+      for (const auto& part : step.parts) aside.push_back(part.master.to(at::kCPU, /*non_blocking=*/false, true));
+      for (const auto& made : parts_.hooks) {
+        if (made.evaluation_weights) call(made, "evaluation_weights", &strategy::StepHooks::evaluation_weights, step);
+      }
+    });
+    call_it();
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  put_back();
+}
+
+}  // namespace capstan::train
