@@ -53,7 +53,8 @@ TEST_CASE("a run with a tokenizer plugin is evaluated like any other, and its mo
   const std::string alphabet = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789?.:";
   work.write("alphabet.txt", alphabet);
   const auto table = cat("[tokenizer]\nplugin = \"", fixture("tokenizer", "reader"), "\"\nfile = \"alphabet.txt\"\n");
-  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}, {"eval_samples", ""}}, table));
+  const auto file =
+      work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}, {"micro_batch", "micro_batch = 3"}}, table));
   const auto checked = work.run({"check", file});
   CHECK(checked.code == 0);
   CHECK_THAT(checked.out, Contains("[tokenizer]") && Contains("alphabet.txt"));
