@@ -4,8 +4,8 @@
 #include <capstan/tokenizer.h>
 #include <capstan_catch.h>
 
-#include "setup/job.h"
-#include "setup/token_caches.h"
+#include "session/job.h"
+#include "assembly/token_caches.h"
 #include "support/folder.h"
 #include "testing/tiny.h"
 
@@ -69,7 +69,7 @@ class Shift final : public tokenizer::Opener {
 };
 
 struct Prepared {
-  std::optional<setup::Job> job;
+  std::optional<session::Job> job;
   std::vector<std::string> faults;
 };
 
@@ -86,7 +86,7 @@ Prepared prepared(const test::Folder& folder, const std::string& tokenizer, cons
       folder.write("a.toml", "[model]\nplugin = \"tiny\"\n[data]\nplugin = \"tiny\"\n" + data +
                                  "[train]\nmax_steps = 2\nglobal_batch = 4\n[run]\nhost_memory = 1000\n" + tokenizer);
   Diagnostics faults;
-  Prepared out{setup::prepare(request, *host, faults), {}};
+  Prepared out{session::prepare(request, *host, faults), {}};
   for (const auto& fault : faults.list()) out.faults.push_back(fault.text());
   return out;
 }
@@ -151,7 +151,7 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
                               "cache = \"" + (folder / "tokens").string() + "\"\n");
     CHECK(out.faults.empty());
     REQUIRE(out.job);
-    const auto splits = setup::cached_splits(out.job->config, out.job->plugins, out.job->samples);
+    const auto splits = assembly::cached_splits(out.job->config, out.job->plugins, out.job->samples);
     REQUIRE(splits.size() == 1);
     return splits.front().cache.file;
   };
