@@ -18,7 +18,6 @@
 #include "testing/tiny.h"
 #include "train/checkpoint_manager.h"
 #include "train/of_job.h"
-#include "train/replica_check.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -176,7 +175,6 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
   auto session = session::materialise(job, communicator, {}, reader.get());
   auto feed = train::feed_of(job);
   auto step = train::step_of(job, session);
-  train::ReplicaCheck replicas(session, job.topology.mesh, /*every=*/1);
   const auto saved = train::saved_run(job, session);
   if (reader) train::resume_from(*reader, saved, step.updates());
   step.hooks().begin(stretch.begin);
@@ -186,7 +184,6 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
     const auto targets = sum_targets(job, session, input);
     const auto lr = train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
     const auto metrics = step.run(input, targets, lr).numbers.read();
-    replicas.run(s + 1);
     if (job.topology.rank != 0) continue;  // they are the same on all ranks
     run.norms.push_back(metrics.grad_norm);
     run.losses.push_back(metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, targets)));

@@ -15,6 +15,7 @@
 namespace parity {
 
 namespace setup = capstan::setup;
+namespace session = capstan::session;
 
 struct Case {
   std::string name;

@@ -76,10 +76,9 @@ TEST_CASE("all ranks end alike, whichever got the signal") {
   run.resumable = false;
   for (const auto& ending : endings(run, SIGTERM)) {
     CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
-    CHECK(
-        ending.message ==
-        "capstan: stopped by SIGTERM after step 12; a later run starts anew ([checkpoint] every_steps would let it go "
-        "on)\n");
+    CHECK(ending.message ==
+          "capstan: stopped by SIGTERM after step 12; a later run starts anew ([checkpoint] every_steps would let it "
+          "continue)\n");
   }
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("a norm that one tensor rank changed, and what both hold different par
   const auto norm = faults_after(2, two_way, [](auto& session) { flip(parameter(session, "ln_1.weight")); });
   check_all(norm, {"the parameter of ", "ln_1.weight", "along tp"});
   // Each rank holds its own half: nothing says what it should be.
-  for (const auto& fault : faults_after(2, two_way, [](auto& session) { flip(parameter(session, "mlp.up.weight")); }))
+  for (const auto& fault : faults_after(2, two_way, [](auto& session) { flip(parameter(session, "mlp.c_fc.weight")); }))
     CHECK(fault.empty());
 }
 
