@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
@@ -75,12 +76,15 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& folder, Diagnostics& faults
 void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
   const auto single = folder / "model.safetensors";
   const auto index = folder / "model.safetensors.index.json";
-  if (is_there(index)) {
+  if (is_there(single)) {  // transformers reads it too, whatever else there is
+    if (is_there(index))
+      log::warning(cat(single.string(), " is read; the index beside it, and the files that it names, are not"));
+    open_one(single, faults);
+  } else if (is_there(index)) {
     open_index(index, faults);
-    return;
+  } else {
+    no_weights(folder);
   }
-  if (!is_there(single)) no_weights(folder);
-  open_one(single, faults);
 }
 
 void SafetensorsFolder::open_one(const fs::path& path, Diagnostics& faults) {

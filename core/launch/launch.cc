@@ -92,7 +92,17 @@ bool from_srun(const Reader& env) {
          std::atoll(env.text("SLURM_STEP_ID").c_str()) < 4294967290;
 }
 
+// PyTorch's variables, but not from torchrun: a rank that ran alone would train all of it by itself.
+void refuse_ranks_by_hand(const Reader& env) {
+  if (!env.has("RANK") || !env.has("WORLD_SIZE") || !env.has("MASTER_ADDR") || env.text("WORLD_SIZE") == "1") return;
+  throw Error(
+      cat("RANK=", env.text("RANK"), ", WORLD_SIZE=", env.text("WORLD_SIZE"),
+          " and MASTER_ADDR are set, but by no launcher that Capstan knows"),
+      "start the ranks with srun, torchrun, mpirun or capstan run -n N; to run alone, unset RANK and WORLD_SIZE");
+}
+
 void read_alone(const Reader& env, Launch& launch) {
+  refuse_ranks_by_hand(env);
   if (env.has("SLURM_JOB_ID")) {
     const std::string tasks = env.has("SLURM_NTASKS") ? env.text("SLURM_NTASKS") : "several";
     launch.warnings.push_back(cat("running alone inside SLURM job ", env.text("SLURM_JOB_ID"), ", which has ", tasks,

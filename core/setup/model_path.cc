@@ -129,6 +129,7 @@ bool is_path(const HubId& id, const ModelName& name) {
 // Folders of *.bin are another matter.
 std::string lacking_weights(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
+  if (is_there(folder / "model.safetensors")) return {};
   if (is_there(index)) {
     const auto json = nlohmann::json::parse(read_file(index), nullptr, false);
     if (!json.is_object() || !json.contains("weight_map")) return {};

@@ -1,5 +1,7 @@
 #include "setup/options.h"
 
+#include <algorithm>
+
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 
@@ -252,7 +254,25 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
       .doc("how far a checkpoint is looked at before a run continues from it: every byte, or files and their sizes");
 }
 
+namespace {
+
+// A folder below run.dir is called so, and terminals and manifests show it.
+std::string fault_of_name(const std::string& name) {
+  if (name.empty()) return "is empty";
+  if (name == "." || name == ".." || name.find('/') != std::string::npos)
+    return "is a path, which leads out of run.dir";
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(name.begin(), name.end(), is_control)) return "has a control character";
+  return {};
+}
+
+}  // namespace
+
 void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics) {
+  if (const auto fault = options->name ? fault_of_name(*options->name) : ""; !fault.empty()) {
+    diagnostics.add(options.where(&RunOptions::name), "run.name " + fault,
+                    "give the name of a folder, such as \"bloom-3\"; where it is, run.dir says");
+  }
   const auto code = options->requeue_exit_code;
   for (const auto taken : {ExitCode::failure, ExitCode::usage, ExitCode::bandwidth_unmeasurable,
                            ExitCode::bandwidth_low, ExitCode::bug, ExitCode::peer_failed}) {

@@ -253,6 +253,22 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   CHECK_THAT(faults[5], Catch::Contains("1 tensor that the model does not have: extra\n"));
 }
 
+TEST_CASE("where there is a single file and an index, the file is read, as transformers does") {
+  const Scratch scratch;
+  write_safetensors(scratch / "model.safetensors", {{"a", numbered({3})}});
+  write_safetensors(scratch / "part.safetensors", {{"a", numbered({3}).add(5)}});
+  write_file(scratch / "model.safetensors.index.json",
+             nlohmann::json{{"weight_map", {{"a", "part.safetensors"}, {"b", "gone.safetensors"}}}}.dump());
+  FileMap names;
+  names.tensors["a"] = {"a", false, {}, {}};
+  const auto param = record("a", {3});
+  FolderSource source(scratch.path(), names);
+  CHECK(faults_of(source, {param}).empty());
+  const auto value = at::zeros({3}, at::kFloat);
+  source.fill(param, Box::whole({3}), value);
+  CHECK(at::equal(value, numbered({3})));
+}
+
 TEST_CASE("a single file that is cut off is judged by its header; what is cut off is never read") {
   const Scratch scratch;
   const auto path = scratch / "model.safetensors";

@@ -183,6 +183,14 @@ TEST_CASE("launch: a rank of capstan run -n, also inside srun") {
                     Contains("CAPSTAN_RANK is set but CAPSTAN_RENDEZVOUS is ''"));
 }
 
+TEST_CASE("launch: PyTorch's variables that nobody known has set") {
+  const std::map<std::string, std::string> by_hand{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}};
+  CHECK_THROWS_WITH(launch(by_hand), Contains("RANK=1, WORLD_SIZE=4 and MASTER_ADDR are set, but by no launcher") &&
+                                         Contains("unset RANK and WORLD_SIZE"));
+  CHECK(launch(with(by_hand, {{"WORLD_SIZE", "1"}})).world.launcher == "alone");
+  CHECK(launch({{"RANK", "1"}}).world.launcher == "alone");
+}
+
 TEST_CASE("launch: alone") {
   const Launch found = launch({{"RANK", "3"}, {"WORLD_SIZE", "4"}});  // an old export, and nobody who launched
   CHECK(found.world.launcher == "alone");
