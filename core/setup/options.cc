@@ -101,10 +101,11 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
       .min(1)
       .doc("optimizer steps; with epochs too, the run ends at whichever comes first");
   t.add("epochs", &TrainOptions::epochs).min(1).doc("passes over the training samples");
-  t.add("micro_batch", &TrainOptions::micro_batch).min(1).doc("samples a rank computes at once");
-  t.add("accumulation", &TrainOptions::accumulation).min(1).doc("micro-steps of an optimizer step");
+  t.add("micro_batch", &TrainOptions::micro_batch).min(1).max(1 << 20).doc("samples a rank computes at once");
+  t.add("accumulation", &TrainOptions::accumulation).min(1).max(1 << 20).doc("micro-steps of an optimizer step");
   t.add("global_batch", &TrainOptions::global_batch)
       .min(1)
+      .max(1 << 30)
       .doc(
           "samples of an optimizer step over all ranks = micro_batch x accumulation x data-parallel size; any two of "
           "the three fix the third");
@@ -142,6 +143,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
   t.add("pad_to_multiple", &TrainOptions::pad_to_multiple)
       .min(1)
+      .max(1 << 16)
       .doc("rows are padded to the longest of the micro-batch, rounded up to this");
   describe_evaluation(t);
 }
