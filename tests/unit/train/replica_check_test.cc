@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "checkpoint/scratch.h"
+#include "support/families.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -13,10 +15,9 @@ using Catch::Matchers::Contains;
 namespace {
 
 // A step of each rank, then `plant` on the last one, then the comparison: what each rank throws.
-std::vector<std::string> faults_after(int world, const std::string& tables,
-                                      const std::function<void(session::Session&)>& plant, int steps = 1) {
+std::vector<std::string> faults_in(const std::string& file, int world,
+                                   const std::function<void(session::Session&)>& plant, int steps = 1) {
   at::set_num_threads(1);
-  const auto file = testing::small_config(tables);
   std::vector<std::string> faults(static_cast<std::size_t>(world));
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
@@ -40,6 +41,11 @@ std::vector<std::string> faults_after(int world, const std::string& tables,
     }
   });
   return faults;
+}
+
+std::vector<std::string> faults_after(int world, const std::string& tables,
+                                      const std::function<void(session::Session&)>& plant, int steps = 1) {
+  return faults_in(testing::small_config(tables), world, plant, steps);
 }
 
 void check_all(const std::vector<std::string>& faults, const std::vector<std::string>& words) {
@@ -92,6 +98,20 @@ TEST_CASE("an adapter that one tensor rank changed") {
   const auto faults = faults_after(2, two_way + "[strategy.lora]\nrank = 2\n",
                                    [](auto& session) { flip(parameter(session, "lora_")); });
   check_all(faults, {"the parameter of ", "lora_", "along tp"});
+}
+
+TEST_CASE("a router that one expert rank changed, and experts that each has alone") {
+  const Scratch scratch;
+  const auto file = scratch.write("a.toml", "[run]\nseed = 3\ndevice = \"cpu\"\n" +
+                                                testing::family_config(testing::families().back(), 130) +
+                                                "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+                                                "/configs/data/mini_squad_train.json\"\ntrain_samples = 70\n"
+                                                "max_length = 97\n[train]\nmax_steps = 4\nglobal_batch = 8\n"
+                                                "[strategy.expert_parallel]\nsize = 2\n");
+  const auto router = faults_in(file, 2, [](auto& session) { flip(parameter(session, "gate.weight")); });
+  check_all(router, {"the parameter of ", "gate.weight", "along ep"});
+  for (const auto& fault : faults_in(file, 2, [](auto& session) { flip(parameter(session, "experts")); }))
+    CHECK(fault.empty());
 }
 
 TEST_CASE("a compute copy that one rank changed, where masters are sharded") {
