@@ -214,7 +214,7 @@ def check_pair(original, exported, dtype):
     assert torch.equal(logits(ours), logits(theirs)), (logits(ours) - logits(theirs)).abs().max()
     for key in ("max_position_embeddings", "n_positions", "num_key_value_heads", "rope_theta", "rope_scaling",
                 "tie_word_embeddings", "rms_norm_eps", "layer_norm_epsilon", "router_aux_loss_coef",
-                "output_router_logits", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "mlp_only_layers",
+                "output_router_logits", "sliding_window", "use_sliding_window", "layer_types", "mlp_only_layers",
                 "decoder_sparse_step", "embd_pdrop", "attn_pdrop", "resid_pdrop"):
         assert getattr(ours.config, key, None) == getattr(theirs.config, key, None), key
     if own:
