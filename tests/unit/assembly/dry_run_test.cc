@@ -213,14 +213,16 @@ struct Measured {
   std::string more;
   int ranks;
   double gib;
+  /// Measured before the loss's gradient took the place of its logits: a chunk of them had a 16-bit copy at the peak.
+  bool had_copy_of_logits = false;
 };
 
 const std::vector<Measured> measured{
     {gpt_3b, mixed + "micro_batch = 8\n", 4, 68.58},
-    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\n", 4, 33.28},
-    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\nmode = \"shard_grad_op\"\n", 4, 38.35},
-    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\n[strategy.recompute]\n", 4, 16.39},
-    {gpt_3b, mixed + "micro_batch = 8\n[strategy.zero]\nstage = 1\n", 4, 37.01},
+    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\n", 4, 33.28, true},
+    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\nmode = \"shard_grad_op\"\n", 4, 38.35, true},
+    {gpt_3b, mixed + "micro_batch = 8\n[strategy.fsdp]\n[strategy.recompute]\n", 4, 16.39, true},
+    {gpt_3b, mixed + "micro_batch = 8\n[strategy.zero]\nstage = 1\n", 4, 37.01, true},
     {gpt_3b, mixed + "micro_batch = 2\naccumulation = 2\n[strategy.zero]\nstage = 3\n", 2, 31.33},
     {bloom_560m, mixed + "micro_batch = 4\naccumulation = 4\n", 1, 13.22},
     {llama_8b, pure + "micro_batch = 2\n", 1, 81.24},
@@ -238,7 +240,7 @@ const std::vector<Measured> measured{
 
 // 1 %: what is not tensors of a micro-step (kernels' own buffers) is not in a dry run.
 TEST_CASE("a peak predicted for H200s is what was measured there") {
-  for (const auto& [model, more, ranks, gib] : measured) {
+  for (const auto& [model, more, ranks, gib, had_copy_of_logits] : measured) {
     INFO(model << more);
     std::vector<std::string> overrides{"train.max_steps=1", "run.host_memory=1000"};
     if (more.find("expert_parallel") != std::string::npos)
@@ -247,7 +249,8 @@ TEST_CASE("a peak predicted for H200s is what was measured there") {
     INFO(job.prediction.activations_note);
     REQUIRE(job.prediction.activations);
     const auto peak = static_cast<double>(layout::total_bytes(job.prediction.footprints, "cuda")) / (1 << 30);
-    CHECK(peak == Approx(gib).epsilon(0.01));
+    // A chunk has 2^28 logits, whatever the vocabulary: half a GiB of 16-bit numbers.
+    CHECK(peak == Approx(had_copy_of_logits ? gib - 0.5 : gib).epsilon(0.01));
   }
 }
 
