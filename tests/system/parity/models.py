@@ -48,6 +48,12 @@ VOCAB, BATCH, SEQ, STEPS, MICRO, NEW_TOKENS = 261, 3, 20, 20, 2, 12
 END = 256  # what Capstan's byte tokenizer ends an answer with
 
 
+# The plain implementations: transformers 5 has one for experts too, and its fused one does not take tiny sizes.
+PLAIN = {"attn_implementation": "eager"}
+if int(transformers.__version__.split(".")[0]) >= 5:
+    PLAIN["experts_implementation"] = "eager"
+
+
 def gpt2(**more):
     base = dict(vocab_size=VOCAB, n_positions=130, n_embd=48, n_layer=3, n_head=4, n_inner=160, resid_pdrop=0.0,
                 embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
@@ -98,7 +104,7 @@ CASES = {
     "llama": lambda: llama(rms_norm_eps=1e-5),
     "llama-3.1": lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=scaling(
         "llama3", low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)),
-    "llama-3.2": lambda: llama(num_key_value_heads=1, tie_word_embeddings=True, hidden_size=30, head_dim=14,
+    "llama-3.2": lambda: llama(num_key_value_heads=1, tie_word_embeddings=True, hidden_size=28, head_dim=14,
                                intermediate_size=67, num_hidden_layers=2, num_attention_heads=4),
     "llama-biases": lambda: llama(num_key_value_heads=2, attention_bias=True, mlp_bias=True,
                                   rope_scaling=scaling("linear")),
@@ -168,7 +174,7 @@ def masked_labels(ids):
 
 def make_model(kind, config, seed=11, noise=0.1):
     torch.manual_seed(seed)
-    model = kind._from_config(config, attn_implementation="eager")
+    model = kind._from_config(config, **PLAIN)
     with torch.no_grad():  # away from the initial zeros and ones, so that every term shows in the gradients
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=noise)
@@ -177,7 +183,7 @@ def make_model(kind, config, seed=11, noise=0.1):
 
 def in_dtype(kind, config, weights, dtype):
     """The model with the file's weights; made in the dtype, for buffers are computed as it is made."""
-    model = kind._from_config(config, attn_implementation="eager").to(dtype).eval()
+    model = kind._from_config(config, **PLAIN).to(dtype).eval()
     model.load_state_dict(weights)
     if dtype is torch.float64 and kind is BloomForCausalLM:  # its own GELU has a constant of 8 digits
         for block in model.transformer.h:
@@ -198,10 +204,29 @@ def loss_sum(model, ids, labels, real):
     return out.logits, loss, (targets != -100).sum(), aux
 
 
+def as_published(model, tensors):
+    """By the names of the model's files: transformers 5 holds all experts of a block in two tensors."""
+    mixtral = model.config.model_type == "mixtral"
+    block, names = ("block_sparse_moe", ("w1", "w3", "w2")) if mixtral else ("mlp", ("gate_proj", "up_proj", "down_proj"))
+    out = {}
+    for name, tensor in tensors.items():
+        layer, _, rest = name.partition(".mlp.")
+        if rest == "experts.gate_up_proj":
+            for expert, both in enumerate(tensor):
+                for part, half in zip(names, both.chunk(2)):
+                    out[f"{layer}.{block}.experts.{expert}.{part}.weight"] = half
+        elif rest == "experts.down_proj":
+            out |= {f"{layer}.{block}.experts.{expert}.{names[2]}.weight": one for expert, one in enumerate(tensor)}
+        else:
+            out[f"{layer}.{block}.{rest}" if rest and mixtral else name] = tensor
+    return out
+
+
 def gradients_of(model):
     state = model.state_dict(keep_vars=True)
     tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
-    return {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in tied}
+    own = {name: parameter.grad.detach().clone() for name, parameter in state.items() if name not in tied}
+    return as_published(model, own)
 
 
 def reference(model):
@@ -239,7 +264,7 @@ def train(model):
 
 def in_16_bits(kind, config, weights, ids):
     # Rotary buffers stay float32, as from_pretrained leaves them.
-    model = kind._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
+    model = kind._from_config(config, **PLAIN, dtype=torch.bfloat16).eval()
     model.load_state_dict(weights)
     with torch.no_grad():
         return {"bfloat16.logits": model(input_ids=ids).logits.float()}
