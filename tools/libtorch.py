@@ -36,7 +36,10 @@ class Pins:
         self.torch_version = next(row[1] for row in rows if row[0] == 'torch')
         self.nvidia = [dict(zip(('package', 'version', 'soname', 'folder', 'use', 'sha256'), row[1:]))
                        for row in rows if row[0] == 'nvidia']
-        self.python = {use: [row[2] for row in rows if row[:2] == ['python', use]] for use in ('parity', 'parity-alone', 'tidy')}
+        self._python = [row[1:] for row in rows if row[0] == 'python']
+
+    def python(self, *uses):
+        return [package for use, package in self._python if use in uses]
 
 
 class Deps:
@@ -46,14 +49,17 @@ class Deps:
         self.folder = folder
         self.torch = folder / 'torch'
         self.downloads = folder / 'downloads'
-        self.python = folder / 'venv' / 'bin' / 'python3'
 
-    def pip(self, *arguments):
-        if not self.python.exists():
-            run([sys.executable, '-m', 'venv', str(self.folder / 'venv')],
+    def python(self, environment='venv'):
+        return self.folder / environment / 'bin' / 'python3'
+
+    def pip(self, *arguments, environment='venv'):
+        python = self.python(environment)
+        if not python.exists():
+            run([sys.executable, '-m', 'venv', str(self.folder / environment)],
                 'cannot make a Python environment (Debian: apt-get install python3-venv)')
         quiet = [] if sys.stderr.isatty() else ['--progress-bar', 'off']
-        return [str(self.python), '-m', 'pip', arguments[0], '--quiet', '--disable-pip-version-check', *quiet, *arguments[1:]]
+        return [str(python), '-m', 'pip', arguments[0], '--quiet', '--disable-pip-version-check', *quiet, *arguments[1:]]
 
     def wheel(self, package, version, sha256, python=None):
         """Downloads one wheel, unless it is there, and checks it. Returns its path."""
@@ -253,30 +259,33 @@ def provide_nvidia(deps, pins, uses, with_toolkit):
             deps.unpack(deps.wheel(pin['package'], pin['version'], pin['sha256']))
 
 
-def provide_parity(deps, pins):
-    """transformers beside the unpacked wheel's torch: no second copy of it."""
+def provide_parity(deps, pins, environment, use):
+    """An environment with one transformers, beside the unpacked wheel's torch: no second copy of it."""
     def show_torch():
-        site = next((deps.folder / 'venv').glob('lib/python3*/site-packages'), None)
+        site = next((deps.folder / environment).glob('lib/python3*/site-packages'), None)
         if site:
             (site / 'capstan_torch.pth').write_text(f'{deps.torch.resolve().parent}\n')
         return site
 
+    python, packages = deps.python(environment), pins.python(use, 'both')
+    probe = f'{PARITY_PROBE}; assert transformers.__version__ == "{packages[0].split("==")[1]}"'
     site = show_torch()
-    if site and subprocess.run([str(deps.python), '-c', PARITY_PROBE], capture_output=True, check=False).returncode == 0:
+    if site and subprocess.run([str(python), '-c', probe], capture_output=True, check=False).returncode == 0:
         return
     if site:   # pip would complain that torch's own requirements are not installed as it knows them
         (site / 'capstan_torch.pth').unlink()
-    say('installing the Python packages of the parity tests')
-    run(deps.pip('install', *pins.python['parity']), 'the Python packages of the parity tests could not be installed')
-    run(deps.pip('install', '--no-deps', *pins.python['parity-alone']), 'the Python packages of the parity tests could not be installed')
+    say(f'installing the Python packages of the parity tests ({packages[0]})')
+    failure = 'the Python packages of the parity tests could not be installed'
+    run(deps.pip('install', *packages, environment=environment), failure)
+    run(deps.pip('install', '--no-deps', *pins.python(f'{use}-alone', 'both-alone'), environment=environment), failure)
     show_torch()
-    run([str(deps.python), '-c', PARITY_PROBE], f'{deps.python} cannot import torch and transformers (the reason stands above)')
+    run([str(python), '-c', probe], f'{python} cannot import torch and {packages[0]} (the reason stands above)')
 
 
 def provide_tidy(deps, pins):
-    if not (deps.python.parent / 'clangd-tidy').exists():
+    if not (deps.python().parent / 'clangd-tidy').exists():
         say('installing clangd-tidy')
-        run(deps.pip('install', *pins.python['tidy']), 'clangd-tidy could not be installed')
+        run(deps.pip('install', *pins.python('tidy')), 'clangd-tidy could not be installed')
 
 
 def main():
@@ -297,7 +306,8 @@ def main():
     # Python's torch loads libtorch_cuda, which needs all of them even where there is no GPU.
     provide_nvidia(deps, pins, {'cpu', 'cuda'} if cuda or options.parity else {'cpu'}, not options.no_toolkit)
     if options.parity:
-        provide_parity(deps, pins)
+        provide_parity(deps, pins, 'venv', 'parity')
+        provide_parity(deps, pins, 'venv5', 'parity5')
     if options.tidy:
         provide_tidy(deps, pins)
     say(f'LibTorch {pins.torch_version} is in {options.deps}/torch{", with all that GPUs need" if cuda else ""}')

@@ -39,7 +39,7 @@ void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
       .doc("family of the config.json; qwen3_moe has routed experts");
   nn::describe_rotary_sizes(t, "the gated feed-forward layer; of an expert, expert_dim is");
   t.add("expert_dim", &Qwen3Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
-  nn::describe_routers(t);
+  nn::describe_routers(t, "num_local_experts");  // what transformers 5 writes
   t.add("normalise_weights", &Qwen3Options::normalise_weights)
       .spelling("norm_topk_prob")
       .doc("a token's weights of its experts are divided by their sum");
@@ -113,6 +113,7 @@ class Qwen3 : public nn::Decoder {
     nn::describe_rotary_scaling_files(o, map);
     if (o.has_experts()) {
       map.left_out.emplace_back("layer_types");
+      map.more["num_experts"] = std::to_string(o.num_experts);  // which transformers 4 reads
       return;
     }
     nn::describe_window_files(o, o, true, map);

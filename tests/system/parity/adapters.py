@@ -11,6 +11,7 @@ import sys
 import warnings
 
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -50,6 +51,13 @@ def of_file(state, key):
     return state[key] if key in state else state[f"{module}.modules_to_save.default.{leaf}"]
 
 
+def comparable(keys):
+    """With transformers 5 peft holds the adapters of a mixture's experts and router fused, in tensors of other names;
+    there only the logits tell that all were loaded."""
+    fused = transformers.__version__ >= "5"
+    return {key for key in keys if not (fused and (".experts." in key or ".gate." in key))}
+
+
 def make(folder):
     for name, (family, options) in CASES.items():
         model = make_model(*family())
@@ -68,8 +76,9 @@ def load(folder, name):
         state = adapted.state_dict()
         written = load_file(folder / case / name / "adapter_model.safetensors")
         own = {key.replace(".default.", ".") for key in state if "lora_" in key}
-        assert own == {key for key in written if "lora_" in key}, (case, "another set of tensors")
-        for key in set(written) - own:
+        adapters = {key for key in written if "lora_" in key}
+        assert comparable(own) == comparable(adapters), (case, "another set of tensors")
+        for key in set(written) - adapters:
             assert torch.equal(of_file(state, key), written[key]), (case, key, "peft has not loaded it")
         saved = {key.split(".modules_to_save.default.")[0] for key in state if ".modules_to_save.default." in key}
         assert len(saved) == len(adapted.peft_config["default"].modules_to_save or []), (case, saved)

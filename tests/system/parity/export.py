@@ -26,6 +26,7 @@ import sys
 import warnings
 
 import torch
+import models as tiny
 import published_tokenizers
 import transformers
 from safetensors import safe_open
@@ -157,8 +158,7 @@ def listening():
 def load(folder, dtype):
     """(model, everything that was said while it was loaded)"""
     with listening() as said:
-        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager",
-                                                           output_loading_info=True)
+        model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **tiny.PLAIN)
     return model.eval(), said + [f"{kind}: {names}" for kind, names in info.items() if names]
 
 
