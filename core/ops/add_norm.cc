@@ -73,35 +73,39 @@ std::array<at::Tensor, 2> weight_gradients(const Kept& kept, const at::Tensor& n
 
 class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
  public:
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
-                               const at::Tensor& bias, double epsilon) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const Maybe& y,
+                               const Maybe& bias, double epsilon) {
     static const auto op =
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("capstan::add_norm", "")
             .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
-    const auto [sum, normed, mean, rstd] = op.call(x, maybe(y), weight, maybe(bias), epsilon);
-    const at::Tensor& added = y.defined() ? sum : x;
-    ctx->save_for_backward({added, mean, rstd, weight, bias});
+    const auto [sum, normed, mean, rstd] = op.call(x, y, weight, bias, epsilon);
+    const at::Tensor& added = y ? sum : x;
+    ctx->save_for_backward({added, mean, rstd, weight, bias.value_or(at::Tensor())});
+    ctx->saved_data["has_y"] = y.has_value();
     ctx->set_materialize_grads(false);
     return {added, normed};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const at::Tensor &residual = gradients[0], &normed = gradients[1];
-    if (!normed.defined()) return {residual, residual, {}, {}, {}};
+    const bool has_y = ctx->saved_data["has_y"].toBool();
+    if (!normed.defined()) return {residual, {}, has_y ? residual : at::Tensor(), {}, {}};
     const Kept kept(ctx->get_saved_variables());
     variable_list out(5);
-    if (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)) {
+    // Autograd counts the tensors that there are: x, weight, then y and bias.
+    const std::size_t y = 2, bias = has_y ? 3 : 2;
+    if (ctx->needs_input_grad(0) || (has_y && ctx->needs_input_grad(y))) {
       static const auto op = c10::Dispatcher::singleton()
                                  .findSchemaOrThrow("capstan::add_norm_backward", "")
                                  .typed<at::Tensor(const Maybe&, const at::Tensor&, const at::Tensor&, const Maybe&,
                                                    const at::Tensor&, const at::Tensor&)>();
       out[0] = op.call(maybe(residual), normed, kept.sum, kept.mean, kept.rstd, kept.weight);
-      if (ctx->needs_input_grad(1)) out[1] = out[0];
+      if (has_y) out[2] = out[0];
     }
     const auto [of_weight, of_bias] =
-        weight_gradients(kept, normed.contiguous(), ctx->needs_input_grad(2), ctx->needs_input_grad(3));
-    out[2] = of_weight;
+        weight_gradients(kept, normed.contiguous(), ctx->needs_input_grad(1), kept.bias && ctx->needs_input_grad(bias));
+    out[1] = of_weight;
     out[3] = of_bias;
     return out;
   }
@@ -152,7 +156,7 @@ Normed add_norm(const at::Tensor& x, const at::Tensor& y, const NormOf& norm) {
   CAPSTAN_ASSERT(x.dim() >= 1 && norm.weight.dim() == 1 && norm.weight.size(0) == x.size(-1));
   CAPSTAN_ASSERT(norm.weight.scalar_type() == x.scalar_type() && (!y.defined() || y.scalar_type() == x.scalar_type()));
   CAPSTAN_ASSERT(!y.defined() || y.sizes() == x.sizes());
-  const auto results = AddNormFunction::apply(x, y, norm.weight, norm.bias, norm.epsilon);
+  const auto results = AddNormFunction::apply(x, norm.weight, maybe(y), maybe(norm.bias), norm.epsilon);
   return {results[0], results[1]};
 }
 

@@ -14,6 +14,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     ctx->saved_data["shape"] = x.sizes();
+    ctx->saved_data["has_bias"] = bias.has_value();
     ctx->save_for_backward({weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
     auto shape = x.sizes().vec();
@@ -29,7 +30,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     torch::autograd::variable_list result(3);
     if (ctx->needs_input_grad(0)) result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
     if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(saved[0]));
-    if (ctx->needs_input_grad(2)) result[2] = gradient.sum(0);
+    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = gradient.sum(0);
     return result;
   }
 };
