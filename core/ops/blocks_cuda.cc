@@ -215,6 +215,17 @@ std::tuple<at::Tensor, at::Tensor> combine_rows_backward_cuda(const at::Tensor& 
   return {of_rows, of_weights};
 }
 
+at::Tensor scaled_cuda(const at::Tensor& x, const at::Tensor& factor, at::ScalarType type) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = is_packed(x) ? x : x.clone();
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
+  if (x.numel() == 0) return out;
+  scaled(out.data_ptr(), float_type(out), in.const_data_ptr<float>(), factor.const_data_ptr<float>(), x.numel(),
+         stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
 /// The list of as many tensors from `begin` on as one launch takes.
 void fill(AdamwList& list, std::size_t begin, at::TensorList masters, at::TensorList states, at::TensorList gradients,
           at::TensorList copies) {
@@ -259,6 +270,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("add_norm_backward", &add_norm_backward_cuda);
   m.impl("combine_rows", &combine_rows_cuda);
   m.impl("combine_rows_backward", &combine_rows_backward_cuda);
+  m.impl("scaled", &scaled_cuda);
   m.impl("adamw_lists_", &adamw_lists_cuda);
 }
 

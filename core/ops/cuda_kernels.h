@@ -77,6 +77,9 @@ struct SoftmaxGradient {
 
 void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstream_st* stream);
 
+/// out[i] = x[i] · factor[0], rounded to `type`, of 16 bits; x and out begin at whole 16 bytes.
+void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
+
 /// Heads [batch, length, heads, dim] wherever they lie; strides in elements, that of the last dimension is 1.
 struct Heads {
   const void* data;

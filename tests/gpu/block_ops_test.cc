@@ -14,6 +14,7 @@
 #include "ops/alibi_heads.h"
 #include "ops/combine_rows.h"
 #include "ops/linear.h"
+#include "ops/scaled.h"
 
 using namespace capstan::ops;
 using capstan::testing::numbers;
@@ -181,6 +182,17 @@ TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit") {
   };
   const auto got = all_of(own, in), wanted = all_of(plain, in);
   for (std::size_t k = 0; k < got.size(); ++k) CHECK(at::equal(got[k], wanted[k]));
+}
+
+TEST_CASE("GPU: float32 times a factor, rounded once to 16 bits, is ATen's bit for bit") {
+  const auto factor = at::full({}, 0.37F, at::TensorOptions(at::kCUDA));
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t size : {1, 7, 8, 4099, 3000000}) {
+      const auto x = on_gpu(numbers({size + 1}, 0.1).to(at::kFloat));
+      for (const auto& part : {x.narrow(0, 0, size), x.narrow(0, 1, size)})
+        CHECK(at::equal(scaled(part, factor, type), (part * factor).to(type)));
+    }
+  }
 }
 
 TEST_CASE("GPU: AdamW over lists is ATen's bit for bit, and so are the copies that it writes") {
