@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "ops/column_sums.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -42,34 +44,11 @@ at::Tensor standardised(const at::Tensor& x, const Maybe& mean, const at::Tensor
 
 /// A forward's tensors, as backward finds them.
 struct Kept {
-  explicit Kept(const variable_list& saved)
-      : sum(saved[0]), mean(maybe(saved[1])), rstd(saved[2]), weight(saved[3]), bias(maybe(saved[4])) {}
+  explicit Kept(const variable_list& saved) : sum(saved[0]), mean(maybe(saved[1])), rstd(saved[2]), weight(saved[3]) {}
   at::Tensor sum;
   Maybe mean;
   at::Tensor rstd, weight;
-  Maybe bias;
 };
-
-/// Of weight and bias, those that are wanted.
-std::array<at::Tensor, 2> weight_gradients(const Kept& kept, const at::Tensor& normed, bool of_weight, bool of_bias) {
-  if (!of_weight && !of_bias) return {};
-  if (kept.sum.is_cpu()) {
-    const auto rows = [&](const at::Tensor& x) {
-      return x.reshape({-1, x.size(-1)}).sum(0).to(kept.weight.scalar_type());
-    };
-    const at::Tensor wide = normed.to(kept.rstd.scalar_type());
-    return {of_weight ? rows(wide * standardised(kept.sum, kept.mean, kept.rstd)) : at::Tensor(),
-            of_bias ? rows(wide) : at::Tensor()};
-  }
-  const std::vector<std::int64_t> shape{kept.sum.size(-1)};
-  if (!kept.bias) {
-    return {std::get<1>(at::_fused_rms_norm_backward(normed, kept.sum, shape, kept.rstd, kept.weight, {false, true})),
-            at::Tensor()};
-  }
-  const auto all = at::native_layer_norm_backward(normed, kept.sum, shape, *kept.mean, kept.rstd, kept.weight,
-                                                  kept.bias, {false, of_weight, of_bias});
-  return {std::get<1>(all), std::get<2>(all)};
-}
 
 class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
  public:
@@ -81,7 +60,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
             .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
     const auto [sum, normed, mean, rstd] = op.call(x, y, weight, bias, epsilon);
     const at::Tensor& added = y ? sum : x;
-    ctx->save_for_backward({added, mean, rstd, weight, bias.value_or(at::Tensor())});
+    ctx->save_for_backward({added, mean, rstd, weight});
     ctx->saved_data["has_y"] = y.has_value();
     ctx->set_materialize_grads(false);
     return {added, normed};
@@ -103,10 +82,11 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
       out[0] = op.call(maybe(residual), normed, kept.sum, kept.mean, kept.rstd, kept.weight);
       if (has_y) out[2] = out[0];
     }
-    const auto [of_weight, of_bias] =
-        weight_gradients(kept, normed.contiguous(), ctx->needs_input_grad(1), kept.bias && ctx->needs_input_grad(bias));
-    out[1] = of_weight;
-    out[3] = of_bias;
+    if (ctx->needs_input_grad(1) || (kept.mean && ctx->needs_input_grad(bias))) {
+      const auto [of_weight, of_bias] = norm_weight_gradients(normed, kept.sum, kept.mean, kept.rstd);
+      out[1] = of_weight;
+      out[3] = of_bias;
+    }
     return out;
   }
 };

@@ -185,6 +185,22 @@ struct NormBackward {
 };
 void add_norm_backward(const NormBackward& call, CUstream_st* stream);
 
+/// Sums over the rows of x [rows, columns], see column_sums.h: with rstd, of x · (of - mean) · rstd to `out` and, with
+/// a mean, of x to `second`.
+struct ColumnCall {
+  const void* x;
+  const void* of;
+  const void* mean;
+  const void* rstd;
+  void* parts;  ///< a number for each column, of each of `count` parts and each result, in the sums' type
+  void* out;
+  void* second;
+  FloatType type;
+  std::int64_t rows, columns;
+  int count;
+};
+void column_sums(const ColumnCall& call, CUstream_st* stream);
+
 /// out[t] = sum over c of weights[t, c] · rows[place[t · copies + c]]; no weights: 1. See combine_rows.h.
 struct CombineCall {
   const void* rows;

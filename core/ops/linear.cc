@@ -4,6 +4,8 @@
 #include <capstan/base/error.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/column_sums.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -30,7 +32,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     torch::autograd::variable_list result(3);
     if (ctx->needs_input_grad(0)) result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
     if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(saved[0]));
-    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = gradient.sum(0);
+    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
     return result;
   }
 };

@@ -12,6 +12,7 @@
 #include "ops/adamw_lists.h"
 #include "ops/add_norm.h"
 #include "ops/alibi_heads.h"
+#include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/linear.h"
 #include "ops/scaled.h"
@@ -161,13 +162,42 @@ TEST_CASE("GPU: rows combine to tokens, and copies add up") {
   }
 }
 
-TEST_CASE("GPU: linear is ATen's bit for bit, forward and backward") {
+// Sums of up to 9,000 numbers of order 1 in float32.
+TEST_CASE("GPU: columns are summed, and the gradients of a norm's weights, in packs and one by one") {
+  for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 8}, {7, 264}, {9000, 64}, {300, 4096}, {513, 37}, {2048, 3072}}) {
+    INFO(rows << " x " << columns);
+    for (int i = 0; i < 4; ++i) {
+      const auto x = numbers({rows, columns}, 0.1).to(float_types[i]),
+                 of = numbers({rows, columns}, 0.6).to(float_types[i]);
+      const auto wide = x.to(at::kDouble);
+      const auto bound = roundings[i] * (wide.abs().sum(0).max() / wide.sum(0).abs().max()).item<double>();
+      CHECK(distance(column_sums(on_gpu(x)), wide.sum(0)) <= bound);
+      const auto statistic = float_types[i] == at::kDouble ? at::kDouble : at::kFloat;
+      const auto mean = numbers({rows, 1}, 0.2).to(statistic),
+                 rstd = numbers({rows, 1}, 0.9).abs().add(0.5).to(statistic);
+      for (const bool has_mean : {true, false}) {
+        const auto centred = has_mean ? of.to(at::kDouble) - mean : of.to(at::kDouble);
+        const auto terms = wide * centred * rstd;
+        const auto got = norm_weight_gradients(on_gpu(x), on_gpu(of),
+                                               has_mean ? std::optional(on_gpu(mean)) : std::nullopt, on_gpu(rstd));
+        const auto loosened = roundings[i] * (terms.abs().sum(0).max() / terms.sum(0).abs().max()).item<double>();
+        CHECK(distance(got.weight, terms.sum(0)) <= loosened);
+        if (has_mean) CHECK(distance(got.bias, wide.sum(0)) <= bound);
+        if (!has_mean) CHECK_FALSE(got.bias.defined());
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's sums") {
   for (const auto type : float_types) {
     const Inputs in{on_gpu(numbers({2, 24, 64}, 0.1).to(type)), on_gpu(numbers({96, 64}, 0.5).to(type)),
                     on_gpu(numbers({96}, 0.7).to(type))};
     const auto got = all_of([](const Inputs& x) { return capstan::ops::linear(x[0], x[1], x[2]); }, in);
     const auto wanted = all_of([](const Inputs& x) { return at::linear(x[0], x[1], x[2]); }, in);
-    for (std::size_t k = 0; k < got.size(); ++k) CHECK(at::equal(got[k], wanted[k]));
+    for (std::size_t k = 0; k < 3; ++k) CHECK(at::equal(got[k], wanted[k]));
+    CHECK(distance(got[3], wanted[3]) <= (type == at::kDouble ? 1e-13 : type == at::kFloat ? 1e-5 : 1.0 / 128));
   }
 }
 

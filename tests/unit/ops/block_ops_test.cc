@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "ops/alibi_heads.h"
+#include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/jacobian.h"
 #include "ops/linear.h"
@@ -41,6 +42,19 @@ const at::Tensor positions = at::tensor({0, 1, 2, 7, 0, 5, 6, 130}, at::kLong).v
 const std::vector<double> frequencies{1.0, 0.3, 0.07};
 
 }  // namespace
+
+TEST_CASE("columns are summed in float32 at least, and rounded once") {
+  const auto x = numbers({70, 6}, 0.1), of = numbers({70, 6}, 0.4), mean = numbers({70, 1}, 0.2),
+             rstd = numbers({70, 1}, 0.9);
+  CHECK(at::allclose(column_sums(x), x.sum(0), 1e-13, 1e-13));
+  CHECK(at::equal(column_sums(x.to(at::kBFloat16)), x.to(at::kBFloat16).to(at::kFloat).sum(0).to(at::kBFloat16)));
+  const auto both = norm_weight_gradients(x, of, mean, rstd);
+  CHECK(at::allclose(both.weight, (x * (of - mean) * rstd).sum(0), 1e-13, 1e-13));
+  CHECK(at::allclose(both.bias, x.sum(0), 1e-13, 1e-13));
+  const auto alone = norm_weight_gradients(x, of, {}, rstd);
+  CHECK(at::allclose(alone.weight, (x * of * rstd).sum(0), 1e-13, 1e-13));
+  CHECK_FALSE(alone.bias.defined());
+}
 
 TEST_CASE("linear is ATen's, bit for bit, forward and backward") {
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
