@@ -186,10 +186,10 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
-  const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1)));
-  const auto heads = ops::alibi_heads(fused, slopes(fused), batch.positions, scale);
-  return at::scaled_dot_product_attention(heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), {},
-                                          0.0, /*is_causal=*/true, scale);
+  const auto own = slopes(fused);
+  const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1) / (3 * own.size(0))));
+  const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }
 
 WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale) {
@@ -274,8 +274,7 @@ bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const 
 }
 
 at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
-  if (widens_fused(fused, batch, cache))
-    return alibi_->attention_of_fused(fused.view({fused.size(0), fused.size(1), -1, 3, kind_.heads.dim}), batch);
+  if (widens_fused(fused, batch, cache)) return alibi_->attention_of_fused(fused, batch);
   const auto own = parts(fused, batch);
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
   return alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)

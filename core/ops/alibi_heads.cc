@@ -56,14 +56,16 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
                                                 const at::Tensor& slopes, const at::Tensor& positions, double scale) {
-    ctx->saved_data["dim"] = fused.size(4);
+    const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
+    const auto heads = slopes.size(0), dim = fused.size(2) / (3 * heads);
+    ctx->saved_data["dim"] = dim;
     static const auto op =
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("capstan::alibi_heads", "")
             .typed<QueriesAndKeys(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>();
-    const auto [q, k] = op.call(fused, slopes, positions, scale);
-    const at::AutoDispatchBelowADInplaceOrView guard;  // v is an output of its own, no view that autograd follows
-    return {q, k, fused.select(3, 2)};
+    const at::Tensor parts = fused.view({fused.size(0), fused.size(1), heads, 3, dim});
+    const auto [q, k] = op.call(parts, slopes, positions, scale);
+    return {q.transpose(1, 2), k.transpose(1, 2), parts.select(3, 2).transpose(1, 2)};
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
@@ -71,7 +73,9 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
         c10::Dispatcher::singleton()
             .findSchemaOrThrow("capstan::alibi_heads_backward", "")
             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t)>();
-    return {op.call(gradients[0], gradients[1], gradients[2], ctx->saved_data["dim"].toInt()), {}, {}, {}};
+    const auto by_position = [&](std::size_t i) { return gradients[i].transpose(1, 2); };
+    const at::Tensor fused = op.call(by_position(0), by_position(1), by_position(2), ctx->saved_data["dim"].toInt());
+    return {fused.view({fused.size(0), fused.size(1), -1}), {}, {}, {}};
   }
 };
 
@@ -98,8 +102,8 @@ std::int64_t alibi_columns(std::int64_t dim) {
 }
 
 AlibiHeads alibi_heads(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions, double scale) {
-  CAPSTAN_ASSERT(fused.dim() == 5 && fused.size(3) == 3 && fused.is_contiguous());
-  CAPSTAN_ASSERT(slopes.dim() == 1 && slopes.size(0) == fused.size(2) && slopes.is_contiguous());
+  CAPSTAN_ASSERT(fused.dim() == 3 && fused.is_contiguous() && slopes.dim() == 1 && slopes.is_contiguous());
+  CAPSTAN_ASSERT(slopes.size(0) > 0 && fused.size(2) % (3 * slopes.size(0)) == 0);
   CAPSTAN_ASSERT(slopes.scalar_type() == (fused.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
   CAPSTAN_ASSERT(positions.dim() == 2 && positions.scalar_type() == at::kLong && positions.device() == fused.device());
   CAPSTAN_ASSERT(positions.size(0) == fused.size(0) && positions.size(1) == fused.size(1));

@@ -133,7 +133,7 @@ TEST_CASE("GPU: ALiBi's widened heads equal CPU's, forward and backward") {
           at::tensor({0.5, 0.0883883, 0.00390625}, at::TensorOptions(type == at::kDouble ? at::kDouble : at::kFloat));
       const auto function = [&](const Inputs& in) {
         const auto device = in[0].device();
-        const auto heads = alibi_heads(in[0], slopes.to(device), where.to(device), 0.125);
+        const auto heads = alibi_heads(in[0].flatten(2), slopes.to(device), where.to(device), 0.125);
         return at::cat({heads.q, heads.v, heads.k}, -1);
       };
       const auto fused = numbers({2, 7, 3, 3, dim}, 0.1).to(type);

@@ -114,8 +114,8 @@ TEST_CASE("heads of a fused projection turn in its memory, as rotary turns them"
 TEST_CASE("ALiBi's heads: the numbers, ones, and a bias in three parts; gradients of the numbers alone") {
   const auto slopes = at::tensor({0.5, 0.25}, at::kDouble);
   const auto function = [&](const Inputs& x) {
-    const auto heads = alibi_heads(x[0], slopes, positions, 0.4);
-    return at::cat({heads.q, heads.k, heads.v}, -1);
+    const auto heads = alibi_heads(x[0].flatten(2), slopes, positions, 0.4);
+    return at::cat({heads.q, heads.k, heads.v}, -1).transpose(1, 2);
   };
   const auto fused = numbers({2, 4, 2, 3, 6}, 0.1);
   const auto out = function({fused});
@@ -151,8 +151,8 @@ TEST_CASE("block operators on the meta device have the shapes") {
   const auto fused = at::empty({2, 4, 6, 6}, options).set_requires_grad(true);
   const auto turned = rotary_heads_(fused * 1, 3, 2, where, frequencies);
   CHECK(torch::autograd::grad({turned.k}, {fused}, {at::empty_like(turned.k)})[0].sizes() == fused.sizes());
-  const auto heads = alibi_heads(fused.view({2, 4, 2, 3, 6}), at::empty({2}, options.dtype(at::kFloat)), where, 1);
-  CHECK(heads.k.sizes() == at::IntArrayRef({2, 4, 2, 16}));
+  const auto heads = alibi_heads(fused.flatten(2), at::empty({2}, options.dtype(at::kFloat)), where, 1);
+  CHECK(heads.k.sizes() == at::IntArrayRef({2, 2, 4, 16}));
   const auto index = at::empty({8}, options.dtype(at::kLong));
   const auto weights = at::empty({4, 2}, options).set_requires_grad(true);
   const auto out = combine_rows(at::empty({8, 5}, options), {index, index}, weights);

@@ -34,7 +34,7 @@ class Alibi : public Layer {
   /// (with_bias_columns), so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
-  /// The same of a fused projection [B, S, heads, 3, dim], contiguous, for what the plain causal kernel takes: no
+  /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes: no
   /// cache, no packed samples, no dropout. One pass makes the widened queries and keys.
   at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
