@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "ops/alibi_heads.h"
+
 namespace capstan::nn {
 namespace {
 
@@ -183,6 +185,13 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
 }
 
+at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
+  const auto own = slopes(fused);
+  const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1) / (3 * own.size(0))));
+  const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
+}
+
 WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale) {
   constexpr std::int64_t parts = 3, multiple = 8;
   const auto columns = (q.size(-1) + parts + multiple - 1) / multiple * multiple - q.size(-1);
@@ -250,20 +259,30 @@ Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) c
   }
   const auto own = own_heads(fused.size(-1));
   const auto heads = fused.view({rows, columns, -1, dim});
-  if (kind_.rotary && !query_norm_ && !key_norm_) {  // q and k turn in one call
-    const auto two = heads.split_with_sizes({own.queries + own.keys, own.keys}, 2);
-    const auto turned = kind_.rotary->forward(two[0], batch.positions).split_with_sizes({own.queries, own.keys}, 2);
-    return {turned[0], turned[1], two[1]};
+  if (kind_.rotary && !query_norm_ && !key_norm_) {  // q and k turn in the product's memory
+    const auto turned = kind_.rotary->forward_fused_(heads, own.queries, own.keys, batch.positions);
+    return {turned.q, turned.k, turned.v};
   }
   const auto each = heads.split_with_sizes({own.queries, own.keys, own.keys}, 2);
   return {placed(query_norm_, each[0], batch), placed(key_norm_, each[1], batch), each[2]};
 }
 
-at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
-  const auto own = parts(qkv_.forward(x), batch);
+// Where nothing changes q and k on their way, and the plain causal kernel runs.
+bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const {
+  const bool plain = !fused.is_cpu() && !cache && !batch.documents && !(batch.training && dropout_.probability() > 0);
+  return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
+}
+
+at::Tensor Attention::attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const {
+  if (widens_fused(fused, batch, cache)) return alibi_->attention_of_fused(fused, batch);
+  const auto own = parts(fused, batch);
   const auto q = own.q.transpose(1, 2), k = own.k.transpose(1, 2), v = own.v.transpose(1, 2);
-  const auto y = alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)
-                        : causal_attention(q, k, v, dropout_, batch, cache, kind_.layer, kind_.scores);
+  return alibi_ ? alibi_->attention(q, k, v, dropout_, batch, cache, kind_.layer)
+                : causal_attention(q, k, v, dropout_, batch, cache, kind_.layer, kind_.scores);
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const Batch& batch, KVCache* cache) const {
+  const auto y = attend(qkv_.forward(x), batch, cache);
   return projection_.forward(y.transpose(1, 2).flatten(2));
 }
 

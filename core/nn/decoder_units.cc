@@ -82,21 +82,29 @@ Mixture::Weights DecoderRecords::mixture(const std::string& block) const {
           make(names.experts + ".down_proj", {count, hidden, ff})};
 }
 
-DecoderNorm::DecoderNorm(Layer& parent, const std::string& name, const DecoderSpec& spec, const std::string& module) {
+DecoderNorm::DecoderNorm(Layer& parent, const std::string& name, const DecoderSpec& spec, const std::string& module)
+    : epsilon_(spec.norm_epsilon) {
   if (module.empty()) return;
   const DecoderRecords records(spec);
-  auto weight = records.vector(module + ".weight", spec.hidden_size, Init::ones());
+  weight_ = records.vector(module + ".weight", spec.hidden_size, Init::ones());
   if (spec.norm == DecoderSpec::Norm::rms) {
-    rms_.emplace(parent, name, std::move(weight), spec.norm_epsilon);
+    rms_.emplace(parent, name, weight_, epsilon_);
     return;
   }
-  auto bias = records.vector(module + ".bias", spec.hidden_size, Init::zeros());
-  layer_.emplace(parent, name, std::move(weight), std::move(bias), spec.norm_epsilon);
+  bias_ = records.vector(module + ".bias", spec.hidden_size, Init::zeros());
+  layer_.emplace(parent, name, weight_, bias_, epsilon_);
 }
 
 at::Tensor DecoderNorm::forward(const at::Tensor& x) const {
   if (rms_) return rms_->forward(x);
   return layer_ ? layer_->forward(x) : x;
+}
+
+ops::Normed DecoderNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
+  const bool fused = weight_ && !x.is_cpu() && !(rms_ && rms_->mean_square);
+  if (fused) return ops::add_norm(x, y, {weight_->value(), bias_ ? bias_->value() : at::Tensor(), epsilon_});
+  const auto sum = y.defined() ? x + y : x;
+  return {sum, forward(sum)};
 }
 
 DecoderEmbedding::DecoderEmbedding(const DecoderSpec& s, const WeightPtr& tokens)
@@ -152,9 +160,7 @@ DecoderBlock::DecoderBlock(const DecoderSpec& s, std::int64_t index)
                records.linear({file_ + s.names.down}, {{s.hidden_size}}, ff, s.mlp_bias, records.residual_std()));
 }
 
-at::Tensor DecoderBlock::add(const at::Tensor& x, const at::Tensor& normed, const at::Tensor& y) const {
-  return (residual_after_norm_ ? normed : x) + (multiplier_ == 1 ? y : y * multiplier_);
-}
+at::Tensor DecoderBlock::scaled(const at::Tensor& y) const { return multiplier_ == 1 ? y : y * multiplier_; }
 
 Hidden DecoderBlock::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
   // By value: a recomputed region runs again in backward, and goes by what this forward decides.
@@ -163,13 +169,12 @@ Hidden DecoderBlock::forward(Hidden hidden, const Batch& batch, KVCache* cache) 
   const auto feed = [this, kept](const at::Tensor& in) {
     return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
   };
-  const auto normed = norm1_.forward(hidden.states);
-  const auto attended = post_norm1_.forward(attention_region_(normed, attend));
-  const auto x = add(hidden.states, normed, dropout1_.forward(attended, batch));
-  const auto again = norm2_.forward(x);
-  const auto fed = post_norm2_.forward(mlp_region_(again, feed));
-  hidden.states = add(x, again, dropout2_.forward(fed, batch));
-  if (mixture_) mixture_->count(hidden, again, batch, *kept, balanced_);
+  const auto in = norm1_.forward_sum(hidden.states, {});
+  const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
+  const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(attended));
+  const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
+  hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
+  if (mixture_) mixture_->count(hidden, mid.normed, batch, *kept, balanced_);
   return hidden;
 }
 

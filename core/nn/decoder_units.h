@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "ops/add_norm.h"
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
@@ -32,10 +34,14 @@ class DecoderNorm {
   /// No module: none.
   DecoderNorm(Layer& parent, const std::string& name, const DecoderSpec& spec, const std::string& module);
   at::Tensor forward(const at::Tensor& x) const;
+  /// {x + y, the norm of it}; y undefined: of x. On a GPU in one pass, as is the sum of both gradients.
+  ops::Normed forward_sum(const at::Tensor& x, const at::Tensor& y) const;
 
  private:
   std::optional<LayerNorm> layer_;
   std::optional<RmsNorm> rms_;
+  WeightPtr weight_, bias_;  // null: no norm, and no bias
+  double epsilon_;
 };
 
 class DecoderEmbedding : public Unit {
@@ -57,7 +63,7 @@ class DecoderBlock : public Unit {
   Hidden forward(Hidden hidden, const Batch& batch, KVCache* cache) override;
 
  private:
-  at::Tensor add(const at::Tensor& x, const at::Tensor& normed, const at::Tensor& y) const;
+  at::Tensor scaled(const at::Tensor& y) const;
 
   std::string file_;  // the block's prefix in record names: "model.layers.3"
   bool residual_after_norm_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/combine_rows.h"
+
 namespace capstan::nn {
 namespace {
 
@@ -142,6 +144,17 @@ at::Tensor Experts::row_ids(const at::Tensor& expert, const at::Tensor& order, s
   return (tokens * experts).repeat_interleave(copies).add(expert).index_select(0, order);
 }
 
+namespace {
+
+// Each token's results by their weights, as ATen computes it.
+at::Tensor weighted_sum(const at::Tensor& results, const at::Tensor& back, const at::Tensor& order,
+                        const at::Tensor& weights) {
+  const auto each = ops::permute_rows(results, back, order).view({weights.size(0), weights.size(1), -1});
+  return (each * weights.unsqueeze(-1)).sum(1);
+}
+
+}  // namespace
+
 at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, RecomputeContext* kept) const {
   const auto input = before ? before(x) : x;
   const auto weights = before_weights ? before_weights(routing.weights) : routing.weights;
@@ -157,8 +170,8 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
     return compute(own, own_counts, own_ids);
   };
   const auto results = exchange ? exchange(body, rows, counts, ids, kept) : body(rows(), counts, ids);
-  const auto sorted_back = ops::permute_rows(results, back, order).view({x.size(0), copies, -1});
-  const auto y = (sorted_back * weights.unsqueeze(-1)).sum(1);
+  const auto y = results.is_cpu() ? weighted_sum(results, back, order, weights)
+                                  : ops::combine_rows(results, {back, order}, weights);
   return after ? after(y) : y;
 }
 

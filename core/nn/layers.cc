@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "ops/linear.h"
+
 namespace capstan::nn {
 
 Linear::Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias)
@@ -25,7 +27,8 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   const bool as_one = product && !adapter && at::GradMode::is_enabled() && matrix.requires_grad();
   const at::Tensor input = before && !as_one ? before(x) : x;
   const auto multiply = [&](const std::optional<at::Tensor>& added) {
-    return as_one ? product(input, matrix, added) : at::linear(input, matrix, added);
+    if (as_one) return product(input, matrix, added);
+    return input.is_cpu() ? at::linear(input, matrix, added) : ops::linear(input, matrix, added);
   };
   if (!adapter && !after) return multiply(bias);
   at::Tensor y = multiply({});

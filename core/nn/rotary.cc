@@ -1,5 +1,4 @@
 #include <capstan/nn/rotary.h>
-#include <capstan/ops/rotary.h>
 
 #include <algorithm>
 #include <cmath>
@@ -58,6 +57,11 @@ Rotary::Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling)
 
 at::Tensor Rotary::forward(const at::Tensor& x, const at::Tensor& positions) const {
   return ops::rotary(x, positions, x.scalar_type() == at::kDouble ? exact_ : single_);
+}
+
+ops::RotaryHeads Rotary::forward_fused_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys,
+                                        const at::Tensor& positions) const {
+  return ops::rotary_heads_(fused, queries, keys, positions, fused.scalar_type() == at::kDouble ? exact_ : single_);
 }
 
 }  // namespace capstan::nn

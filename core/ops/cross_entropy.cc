@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "ops/scaled.h"
 #include "ops/softmax_rows.h"
 
 namespace capstan::ops {
@@ -34,7 +35,8 @@ class Chunks {
       grad_hidden_ = at::empty_like(hidden, at::MemoryFormat::Contiguous);
     }
     if (weight_gradient) {
-      grad_weight_ = at::zeros(weight.sizes(), weight.options().dtype(sum_type_));
+      const auto options = weight.options().dtype(sum_type_);
+      grad_weight_ = hidden.size(0) > 0 ? at::empty(weight.sizes(), options) : at::zeros(weight.sizes(), options);
     }
   }
 
@@ -136,10 +138,11 @@ class Chunks {
       }
       grad_hidden_.narrow(0, begin, rows).copy_(gradient);
     }
+    const double keep = begin == 0 ? 0 : 1;  // the first chunk writes: what was there is not read
     if (grad_weight_.defined() && widening()) {
-      at::addmm_out(grad_weight_, grad_weight_, grad_logits.t(), hidden, at::kFloat, 1, 1 / scale_);
+      at::addmm_out(grad_weight_, grad_weight_, grad_logits.t(), hidden, at::kFloat, keep, 1 / scale_);
     } else if (grad_weight_.defined()) {
-      grad_weight_.addmm_(grad_logits.t(), hidden, 1, 1 / scale_);
+      grad_weight_.addmm_(grad_logits.t(), hidden, keep, 1 / scale_);
     }
   }
 
@@ -185,15 +188,8 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
   }
 
  private:
-  /// saved * factor in factor's dtype, rounded once to `type`. (A 16-bit tensor times a scalar tensor would round the
-  /// scalar to 16 bits first: the same error in every gradient.)
   static at::Tensor times(const at::Tensor& saved, const at::Tensor& factor, at::ScalarType type) {
-    if (!saved.defined()) {
-      return {};
-    }
-    at::Tensor out = at::empty(saved.sizes(), saved.options().dtype(type));
-    at::mul_out(out, saved.to(factor.scalar_type()), factor);
-    return out;
+    return saved.defined() ? scaled(saved, factor, type) : at::Tensor();
   }
 };
 

@@ -35,6 +35,12 @@ struct Float<__half> {
   static __device__ __half store(float x) { return __float2half_rn(x); }
 };
 
+/// What a thread loads and stores at once.
+template <class T, int width>
+struct alignas(width * sizeof(T)) Packed {
+  T value[width];
+};
+
 /// body(T{}) with the type that `type` names.
 template <class Body>
 void with_type(FloatType type, const Body& body) {

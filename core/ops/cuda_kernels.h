@@ -1,6 +1,7 @@
 #pragma once
 // The CUDA kernels' launchers: raw pointers, sizes and a stream, because a .cu file that includes ATen takes ten times
 // as long to compile. They queue and return; a failed launch is seen by cudaGetLastError.
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/box_index.h"
@@ -76,11 +77,22 @@ struct SoftmaxGradient {
 
 void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstream_st* stream);
 
-/// x as batch rows of `length` tokens of `heads` heads of 2 half numbers; strides in elements, the last one is 1.
-struct RotaryShape {
-  std::int64_t batch, length;
-  int heads, half;
+/// out[i] = x[i] · factor[0], rounded to `type`, of 16 bits; x and out begin at whole 16 bytes.
+void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
+
+/// Heads [batch, length, heads, dim] wherever they lie; strides in elements, that of the last dimension is 1.
+struct Heads {
+  const void* data;
+  int heads;
   std::int64_t batch_stride, token_stride, head_stride;
+  CAPSTAN_HOST_DEVICE std::int64_t offset(std::int64_t row, std::int64_t place, int head) const {
+    return row * batch_stride + place * token_stride + head * head_stride;
+  }
+  /// Can they be read in packs of `width` elements from `begin` on?
+  bool fits(const void* begin, int width, std::size_t element) const {
+    return reinterpret_cast<std::uintptr_t>(begin) % (static_cast<std::size_t>(width) * element) == 0 &&
+           batch_stride % width == 0 && token_stride % width == 0 && head_stride % width == 0;
+  }
 };
 
 /// In a kernel's arguments, so that nothing is copied to the device.
@@ -89,9 +101,155 @@ struct RotaryFrequencies {
   double value[capacity];
 };
 
-/// See rotary. `out` is contiguous; `inverse` rotates back.
-void rotary(void* out, const void* x, FloatType type, const std::int64_t* positions, const RotaryShape& shape,
-            const RotaryFrequencies& frequencies, bool inverse, CUstream_st* stream);
+/// Writes up to three lists of heads one after the other to `out`, which lies as `to` says; the first `turned` heads
+/// turn, by the opposite angle if `inverse`, and the others are copied. `out` may be what is read.
+struct RotaryCall {
+  Heads from[3];
+  Heads to;
+  void* out;
+  int heads, turned, half;
+  bool inverse;
+  FloatType type;
+  std::int64_t batch, length;
+  const std::int64_t* positions;  ///< [batch, length], contiguous
+  RotaryFrequencies frequencies;
+};
+
+void rotary(const RotaryCall& call, CUstream_st* stream);
+
+/// ALiBi's queries and keys of a fused projection [batch, length, heads, 3, dim], each [batch, length, heads, wide]:
+/// see alibi_heads.h.
+struct AlibiCall {
+  const void* fused;
+  void* q;
+  void* k;
+  FloatType type;
+  std::int64_t batch, length;
+  int heads, dim, wide;
+  const void* slopes;  ///< [heads] float32, of float64 numbers float64
+  const std::int64_t* positions;
+  std::int64_t position_strides[2];
+  double scale;
+};
+
+void alibi_heads(const AlibiCall& call, CUstream_st* stream);
+/// fused [batch, length, heads, 3, dim] from the first `dim` columns of each of `parts`.
+struct AlibiBackward {
+  Heads parts[3];
+  void* fused;
+  FloatType type;
+  std::int64_t batch, length;
+  int heads, dim;
+};
+void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
+
+/// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
+/// is an RMS norm.
+struct NormCall {
+  const void* x;
+  const void* y;
+  const void* weight;
+  const void* bias;
+  void* sum;
+  void* out;
+  void* mean;  ///< [rows], as rstd, in float32, of float64 numbers in float64
+  void* rstd;
+  FloatType type;
+  std::int64_t rows;
+  int columns;
+  double epsilon;
+};
+
+/// Elements of a pack of 16 bytes.
+constexpr int pack_of(FloatType type) { return type == FloatType::float64 ? 2 : type == FloatType::float32 ? 4 : 8; }
+/// Rows that the two kernels take: whole packs, all of them in a thread block's registers.
+constexpr bool norm_fits(FloatType type, std::int64_t columns) {
+  constexpr int packs = 4096;
+  return columns % pack_of(type) == 0 && columns <= std::int64_t{packs} * pack_of(type);
+}
+
+void add_norm(const NormCall& call, CUstream_st* stream);
+
+/// out = d / dx of the norm for the gradient `normed`, plus `residual` (null: none).
+struct NormBackward {
+  const void* residual;
+  const void* normed;
+  const void* x;
+  const void* weight;
+  const void* mean;  ///< null: an RMS norm
+  const void* rstd;
+  void* out;
+  FloatType type;
+  std::int64_t rows;
+  int columns;
+};
+void add_norm_backward(const NormBackward& call, CUstream_st* stream);
+
+/// Sums over the rows of x [rows, columns], see column_sums.h: with rstd, of x · (of - mean) · rstd to `out` and, with
+/// a mean, of x to `second`.
+struct ColumnCall {
+  const void* x;
+  const void* of;
+  const void* mean;
+  const void* rstd;
+  void* parts;  ///< a number for each column, of each of `count` parts and each result, in the sums' type
+  void* out;
+  void* second;
+  FloatType type;
+  std::int64_t rows, columns;
+  int count;
+};
+void column_sums(const ColumnCall& call, CUstream_st* stream);
+
+/// out[t] = sum over c of weights[t, c] · rows[place[t · copies + c]]; no weights: 1. See combine_rows.h.
+struct CombineCall {
+  const void* rows;
+  const std::int64_t* place;
+  const void* weights;
+  void* out;
+  FloatType type;
+  std::int64_t tokens, columns;
+  int copies;
+};
+void combine_rows(const CombineCall& call, CUstream_st* stream);
+
+/// Of rows [n, columns], of which row i is copy order[i] % copies of token order[i] / copies.
+struct CombineBackward {
+  const void* gradient;  ///< [tokens, columns]
+  const void* rows;
+  const std::int64_t* order;
+  const void* weights;
+  void* of_rows;
+  void* of_weights;
+  FloatType type;
+  std::int64_t n, columns;
+  int copies;
+};
+void combine_rows_backward(const CombineBackward& call, CUstream_st* stream);
+
+struct AdamwNumbers {
+  float lr, beta1, beta2, decay, eps;
+  const float* updates;  ///< on the device, as the next two
+  const float* grad_scale;
+  const float* skip;
+};
+
+/// Tensors that one launch updates: see adamw_lists.h; small enough for a kernel's arguments (4 KiB).
+struct AdamwList {
+  static constexpr int capacity = 64;
+  static constexpr std::int64_t block = 16384;  ///< elements of a thread block
+  int count = 0;
+  void* master[capacity];
+  void* average[capacity];
+  void* square[capacity];
+  const void* grad[capacity];
+  void* copy[capacity];  ///< null in all or in none
+  std::int64_t numel[capacity];
+  std::int64_t first_block[capacity + 1] = {};
+  AdamwNumbers by;
+};
+/// `type` of all but the copies, which have `copy_type`, 16 bits.
+void adamw_lists(const AdamwList& list, FloatType type, FloatType copy_type, CUstream_st* stream);
 
 /// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
 void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);

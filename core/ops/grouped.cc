@@ -2,6 +2,8 @@
 #include <capstan/ops/grouped.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/combine_rows.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -76,7 +78,10 @@ class PermuteRowsFunction : public torch::autograd::Function<PermuteRowsFunction
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto copies = ctx->saved_data["copies"].toInt();
-    at::Tensor gradient = gradients[0].index_select(0, ctx->get_saved_variables()[0]);
+    const at::Tensor inverse = ctx->get_saved_variables()[0];
+    if (copies > 1 && !gradients[0].is_cpu())
+      return {sum_copies(gradients[0], inverse, copies), at::Tensor(), at::Tensor(), at::Tensor()};
+    at::Tensor gradient = gradients[0].index_select(0, inverse);
     if (copies > 1) gradient = gradient.view({-1, copies, gradient.size(1)}).sum(1);
     return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }

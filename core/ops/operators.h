@@ -30,6 +30,9 @@ using SquaredNorms = void(const at::Tensor& out, at::TensorList xs, bool accumul
 using PinnedBytes = at::Tensor(std::int64_t bytes, const at::Tensor& on_device);
 using Rotary = at::Tensor(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                           bool inverse);
+using TurnHeads = void(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies);
+using TurnHeadsBack = at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& positions, at::ArrayRef<double> frequencies);
 using Swiglu = at::Tensor(const at::Tensor& x);
 using SwigluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& x);
 

@@ -6,16 +6,13 @@
 #include <capstan/base/error.h>
 #include <torch/library.h>
 
-#include <algorithm>
-
 #include "ops/block_sum.h"
 #include "ops/cuda_kernels.h"
+#include "ops/cuda_tensors.h"
 #include "ops/make_box.h"
 #include "ops/operators.h"
 
 namespace capstan::ops::cuda {
-namespace {
-
 FloatType float_type(const at::Tensor& x) {
   switch (x.scalar_type()) {
     case at::kDouble:
@@ -30,6 +27,8 @@ FloatType float_type(const at::Tensor& x) {
       TORCH_CHECK(false, "not a float type that Capstan's kernels know: ", x.scalar_type());
   }
 }
+
+namespace {
 
 void fill_normal_cuda(const at::Tensor& out, double mean, double std, std::int64_t key, at::IntArrayRef logical_shape,
                       at::IntArrayRef offsets) {
@@ -127,22 +126,6 @@ void softmax_gradient_cuda(const at::Tensor& logits, const at::Tensor& maximum, 
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-at::Tensor rotary_cuda(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
-                       bool inverse) {
-  const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor where = positions.contiguous(), out = at::empty(x.sizes(), x.options());
-  const RotaryShape shape{
-      x.size(0),   x.size(1),  static_cast<int>(x.size(2)), static_cast<int>(x.size(3) / 2), x.stride(0),
-      x.stride(1), x.stride(2)};
-  RotaryFrequencies list{};
-  std::copy(frequencies.begin(), frequencies.end(), list.value);
-  if (out.numel() == 0) return out;
-  rotary(out.data_ptr(), x.const_data_ptr(), float_type(x), where.const_data_ptr<std::int64_t>(), shape, list, inverse,
-         c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return out;
-}
-
 at::Tensor swiglu_cuda(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous();
@@ -177,7 +160,6 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("add_lists_", &add_lists_cuda);
   m.impl("softmax_statistics", &softmax_statistics_cuda);
   m.impl("softmax_gradient_", &softmax_gradient_cuda);
-  m.impl("rotary", &rotary_cuda);
   m.impl("swiglu", &swiglu_cuda);
   m.impl("swiglu_backward", &swiglu_backward_cuda);
 }

@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <utility>
+
 #include "ops/operators.h"
 
 namespace capstan::ops {
@@ -27,6 +29,59 @@ at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<d
   return op.call(x, positions, frequencies, inverse);
 }
 
+// In the memory of `heads`, a part of a fused projection.
+void turn_cpu(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
+  heads.copy_(rotary_cpu(heads, positions, frequencies, false));
+}
+
+void turn_meta(const at::Tensor&, const at::Tensor&, at::ArrayRef<double>) {}
+
+at::Tensor of_all_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return at::empty({q.size(0), q.size(1), q.size(2) + k.size(2) + v.size(2), q.size(3)}, q.options());
+}
+
+at::Tensor turn_back_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& positions,
+                         at::ArrayRef<double> frequencies) {
+  at::Tensor out = of_all_heads(q, k, v);
+  const auto queries = q.size(2), keys = k.size(2);
+  out.narrow(2, 0, queries).copy_(rotary_cpu(q, positions, frequencies, true));
+  out.narrow(2, queries, keys).copy_(rotary_cpu(k, positions, frequencies, true));
+  out.narrow(2, queries + keys, v.size(2)).copy_(v);
+  return out;
+}
+
+at::Tensor turn_back_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
+                          at::ArrayRef<double>) {
+  return of_all_heads(q, k, v);
+}
+
+at::Tensor dense(const at::Tensor& heads) { return heads.stride(-1) == 1 ? heads : heads.contiguous(); }
+
+class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
+                                                const std::pair<std::int64_t, std::int64_t>& counts,
+                                                const at::Tensor& positions, const std::vector<double>& frequencies) {
+    ctx->save_for_backward({positions});
+    ctx->saved_data["frequencies"] = frequencies;
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_", "").typed<TurnHeads>();
+    const auto [queries, keys] = counts;
+    const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
+    op.call(fused.narrow(2, 0, queries + keys), positions, frequencies);
+    return {fused.narrow(2, 0, queries), fused.narrow(2, queries, keys),
+            fused.narrow(2, queries + keys, fused.size(2) - queries - keys)};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& gradients) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_back", "").typed<TurnHeadsBack>();
+    return {op.call(dense(gradients[0]), dense(gradients[1]), dense(gradients[2]), ctx->get_saved_variables()[0],
+                    ctx->saved_data["frequencies"].toDoubleVector()),
+            at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
 class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& positions,
@@ -38,22 +93,46 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
     const auto frequencies = ctx->saved_data["frequencies"].toDoubleVector();
-    const auto& gradient = gradients[0];
-    const auto dense = gradient.stride(-1) == 1 ? gradient : gradient.contiguous();
-    return {call(dense, ctx->get_saved_variables()[0], frequencies, true), at::Tensor(), at::Tensor()};
+    return {call(dense(gradients[0]), ctx->get_saved_variables()[0], frequencies, true), at::Tensor(), at::Tensor()};
   }
 };
 
-}  // namespace
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("rotary", &rotary_cpu); }
-
-at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {
+void check(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {
   CAPSTAN_ASSERT(x.dim() == 4 && x.size(-1) % 2 == 0 && x.size(-1) <= 512 && x.stride(-1) == 1);
   CAPSTAN_ASSERT(static_cast<std::int64_t>(frequencies.size()) * 2 == x.size(-1));
   CAPSTAN_ASSERT(positions.dim() == 2 && positions.scalar_type() == at::kLong && positions.device() == x.device());
   CAPSTAN_ASSERT(positions.size(0) == x.size(0) && positions.size(1) == x.size(1));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()");
+  m.def("turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) {
+  m.impl("rotary", &rotary_cpu);
+  m.impl("turn_heads_", &turn_cpu);
+  m.impl("turn_heads_back", &turn_back_cpu);
+}
+
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("turn_heads_", &turn_meta);
+  m.impl("turn_heads_back", &turn_back_meta);
+}
+
+at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {
+  check(x, positions, frequencies);
   return RotaryFunction::apply(x, positions, frequencies);
+}
+
+RotaryHeads rotary_heads_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys, const at::Tensor& positions,
+                          const std::vector<double>& frequencies) {
+  check(fused, positions, frequencies);
+  CAPSTAN_ASSERT(queries >= 0 && keys >= 0 && queries + keys <= fused.size(2));
+  const auto parts = RotaryHeadsFunction::apply(fused, std::pair(queries, keys), positions, frequencies);
+  return {parts[0], parts[1], parts[2]};
 }
 
 }  // namespace capstan::ops

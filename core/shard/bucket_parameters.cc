@@ -139,13 +139,25 @@ std::vector<std::string> BucketParameters::fill_from_first(layout::Source& sourc
   return differing;
 }
 
-void BucketParameters::publish() {
+at::Tensor BucketParameters::copy_slice(std::size_t i, bool unpadded) const {
+  const auto& planned = plan_.weights[i];
+  if (plan_.on_host || !masters_.defined()) return {};
   if (plan_.gathers()) {
-    if (!plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
+    return plan_.parameters.send_from == SendFrom::device_copy
+               ? send_copy_.narrow(0, planned.shard_offset, planned.sharding.shard_elements)
+               : at::Tensor();
+  }
+  const bool whole = unpadded || planned.sharding.full_elements == planned.sharding.numel;
+  return whole ? leaves_[i].alias : padded_leaf(i);
+}
+
+void BucketParameters::publish(bool copied) {
+  if (plan_.gathers()) {
+    if (!copied && !plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
     regather_ = at::Tensor();
     return;
   }
-  if (!masters_.defined()) return;
+  if (!masters_.defined() || copied) return;
   Moves moves;
   for (std::size_t i = 0; i < leaves_.size(); ++i) moves.add(leaves_[i].alias, master_slice(i, true));
   moves.run(true);

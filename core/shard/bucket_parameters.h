@@ -40,8 +40,9 @@ class BucketParameters {
   /// The current stream waits for the gather: the parameters can be used on it until release().
   void acquire() { gathered_.wait(shared_.device()); }
   void release();
-  /// After the masters have changed: updates their copies, except for those that a gather makes.
-  void publish();
+  /// After the masters have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
+  /// written copy_slice().
+  void publish(bool copied = false);
   /// If the masters are in host memory: updates the copy that gathers send, in the compute dtype. On the update thread.
   void publish_from_host();
   /// Its two parts: the cast of some elements of the shard, and the copy to the device if one is kept there.
@@ -56,6 +57,9 @@ class BucketParameters {
   const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor master_slice(std::size_t i, bool unpadded) const;
+  /// Its copy on the device in the compute dtype, of the same length; undefined: there is none, or masters are
+  /// elsewhere.
+  at::Tensor copy_slice(std::size_t i, bool unpadded) const;
 
  private:
   struct Leaf {

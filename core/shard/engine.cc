@@ -85,14 +85,15 @@ void Engine::begin_micro_step(std::int64_t index) {
   parts_->shared.offload.begin_micro_step(index);
 }
 
-std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states) {
+std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states, bool copies) {
   std::vector<strategy::Slice> slices;
   for (std::size_t t = 0; t < trained.size(); ++t) {
     const auto [b, w] = trained[t];
     if (plan(b).on_host) continue;
     auto& bucket = *parameters[b];
-    slices.push_back({&bucket.weight(w), bucket.master_slice(w, plan(b).gradients.autograd), reducers[b]->slice(w),
-                      device_state(t, states)});
+    const bool unpadded = plan(b).gradients.autograd;
+    slices.push_back({&bucket.weight(w), bucket.master_slice(w, unpadded), reducers[b]->slice(w),
+                      device_state(t, states), copies ? bucket.copy_slice(w, unpadded) : at::Tensor()});
   }
   return slices;
 }
@@ -109,7 +110,8 @@ const std::vector<at::Tensor>& Engine::Parts::device_state(std::size_t t, std::s
 void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after) {
   const at::NoGradGuard no_grad;
   parts_->finish();
-  auto slices = parts_->device_slices(rule.states());
+  const bool copies = rule.is_fused() && !after;  // `after` may still change the masters
+  auto slices = parts_->device_slices(rule.states(), copies);
   if (!slices.empty()) rule.apply(slices, update);
   parts_->host.start(rule, update, /*publish=*/!after);
   if (after) {
@@ -117,7 +119,7 @@ void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& updat
     after();
     parts_->host.publish_all();
   }
-  parts_->publish();
+  parts_->publish(copies);
 }
 
 void Engine::write_masters(const std::function<void()>& write) {
@@ -129,10 +131,10 @@ void Engine::write_masters(const std::function<void()>& write) {
   parts_->publish();
 }
 
-void Engine::Parts::publish() {
+void Engine::Parts::publish(bool copied) {
   for (std::size_t b = 0; b < parameters.size(); ++b) {
     if (!plan(b).trainable) continue;
-    parameters[b]->publish();
+    parameters[b]->publish(copied);
     protocol.invalidate(b);
   }
   shared.updated.record(shared.device());

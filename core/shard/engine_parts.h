@@ -35,12 +35,14 @@ struct Engine::Parts : public Executor {
   at::Tensor gradient(std::size_t b, std::size_t w);
   /// The current stream waits for all sums.
   void finish();
-  std::vector<strategy::Slice> device_slices(std::size_t states);
+  /// With `copies`, the rule is to write the masters' copies too.
+  std::vector<strategy::Slice> device_slices(std::size_t states, bool copies);
   const std::vector<at::Tensor>& device_state(std::size_t t, std::size_t states);
   /// The rule's state of a weight: at least so many tensors, zero before the first update.
   std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states);
-  /// After masters of trained buckets have changed, and on_host's have been published: updates all copies of them.
-  void publish();
+  /// After masters of trained buckets have changed, and on_host's have been published: updates all copies of them, or
+  /// with `copied` all but those that device_slices() had.
+  void publish(bool copied = false);
 
   Shared shared;
   GatherProtocol protocol;

@@ -33,6 +33,10 @@ void Reducer::allocate() {
   if (const auto* full = plan_.buffer(Purpose::gradient_full)) full_ = shard::allocate(*full, shared_.device());
   if (const auto* shard = plan_.buffer(Purpose::gradient_shard)) shard_ = shard::allocate(*shard, shared_.device());
   autograd_.resize(plan_.gradients.autograd ? plan_.weights.size() : 0);
+  for (std::size_t i = 0; full_.defined() && i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    parts_of_full_.push_back(full_.narrow(0, planned.full_offset, planned.sharding.numel).view_as(parameters_.leaf(i)));
+  }
 }
 
 void Reducer::reduce(const Reduction& how) {
@@ -54,9 +58,9 @@ void Reducer::accumulate(bool first) {
     if (plan_.gradients.autograd) {
       autograd_[i] = grad.defined() ? grad.contiguous().view(-1) : at::zeros({planned.sharding.numel}, leaf.options());
     } else {
-      const auto into = full_.narrow(0, planned.full_offset, planned.sharding.numel);
+      const auto& into = parts_of_full_[i];
       if (grad.defined()) {
-        moves.add(into, grad.contiguous().view(-1));
+        moves.add(into, grad.contiguous());
       } else if (first) {
         into.zero_();
       }

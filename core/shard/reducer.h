@@ -66,6 +66,7 @@ class Reducer {
   std::shared_ptr<comm::Group> copies_;                       ///< hybrid: the ranks that hold the same shard
   std::vector<std::shared_ptr<comm::Group>> partial_groups_;  ///< by the plan's partials
   at::Tensor full_;                                           ///< Purpose::gradient_full
+  std::vector<at::Tensor> parts_of_full_;  ///< by weight, in its shape: made once, not in each micro-step
   at::Tensor shard_;  ///< Purpose::gradient_shard, or staging until the next offloaded bucket is reduced
   std::vector<at::Tensor> autograd_;  ///< Purpose::gradient_autograd, flat
   std::vector<at::Tensor> held_;      ///< autograd's, until the side stream has read them

@@ -1,21 +1,22 @@
 #include <ATen/ATen.h>
 #include <capstan/strategy/adamw.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ops/adamw.h"
+#include "ops/adamw_lists.h"
 
 namespace capstan::strategy {
 namespace {
 
-struct Lists {
-  std::vector<at::Tensor> params;
-  std::vector<at::Tensor> grads;
-  std::vector<at::Tensor> averages;
-  std::vector<at::Tensor> squares;
-  std::vector<at::Tensor> steps;
+// Slices that one call updates: of one decay, all with a copy to write or none, of one dtype.
+struct Alike {
+  bool decays;
+  bool copies;
+  c10::ScalarType type;
+  ops::AdamwLists lists;
 };
 
 // What ops::adamw_ updates: always by the same kernel, so that offloading changes no bit.
@@ -32,49 +33,65 @@ class AdamW : public OptimizerRule {
 
  private:
   bool decays(const nn::Weight& weight) const { return options_.decays_all || weight.records().front().decay; }
+  ops::AdamwStep step_of(bool decays, const Update& update) const;
   void apply_on_host(const Slice& slice, const Update& update) const;
+  void apply_alike(Alike& alike, const Update& update) const;
   AdamWOptions options_;
 };
 
-void AdamW::apply_on_host(const Slice& slice, const Update& update) const {
-  if (update.skip.defined() && update.skip.item<float>() != 0) return;
+ops::AdamwStep AdamW::step_of(bool decays, const Update& update) const {
   ops::AdamwStep step;
   step.lr = update.lr;
   step.beta1 = options_.betas[0];
   step.beta2 = options_.betas[1];
-  step.decay = decays(*slice.weight) ? options_.weight_decay : 0.0;
+  step.decay = decays ? options_.weight_decay : 0.0;
   step.eps = options_.eps;
+  return step;
+}
+
+void AdamW::apply_on_host(const Slice& slice, const Update& update) const {
+  if (update.skip.defined() && update.skip.item<float>() != 0) return;
+  auto step = step_of(decays(*slice.weight), update);
   step.count = update.count.item<float>();
   if (update.grad_scale.defined()) step.grad_scale = update.grad_scale.item<float>();
   ops::adamw_(slice.master, slice.state[0], slice.state[1], slice.grad, slice.copy, step);
 }
 
+// Core's own pass over a GPU's memory writes the copies too; ATen's, with the same bits, takes every other tensor.
+void AdamW::apply_alike(Alike& alike, const Update& update) const {
+  auto& [masters, averages, squares, gradients, copies] = alike.lists;
+  bool own = update.grad_scale.defined() && update.skip.defined();
+  for (std::size_t i = 0; own && i < masters.size(); ++i)
+    own = ops::takes_adamw_lists(masters[i], gradients[i], alike.copies ? copies[i] : at::Tensor());
+  const auto step = step_of(alike.decays, update);
+  if (own) return ops::adamw_lists_(alike.lists, step, {update.count, update.grad_scale, update.skip});
+  const std::vector<at::Tensor> counts(masters.size(), update.count);
+  at::_fused_adamw_(masters, gradients, averages, squares, {}, counts, step.lr, step.beta1, step.beta2, step.decay,
+                    step.eps, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale, update.skip);
+  for (std::size_t i = 0; i < copies.size(); ++i) copies[i].copy_(masters[i]);
+}
+
 void AdamW::apply(std::vector<Slice>& slices, const Update& update) {
-  Lists decayed;
-  Lists plain;
+  std::vector<Alike> all;
   for (auto& slice : slices) {
     if (is_host_float(slice)) {
       apply_on_host(slice, update);
       continue;
     }
-    auto& lists = decays(*slice.weight) ? decayed : plain;
-    lists.params.push_back(slice.master);
-    lists.grads.push_back(slice.grad.to(slice.master.scalar_type()));
+    const bool decay = decays(*slice.weight), copies = slice.copy.defined();
+    const auto type = slice.master.scalar_type();
+    auto found = std::find_if(all.begin(), all.end(), [&](const Alike& one) {
+      return one.decays == decay && one.copies == copies && one.type == type;
+    });
+    if (found == all.end()) found = all.insert(all.end(), {decay, copies, type, {}});
+    auto& lists = found->lists;
+    lists.masters.push_back(slice.master);
+    lists.gradients.push_back(slice.grad.to(type));
     lists.averages.push_back(slice.state[0]);
     lists.squares.push_back(slice.state[1]);
-    lists.steps.push_back(update.count);
+    if (copies) lists.copies.push_back(slice.copy);
   }
-  const auto run = [&](Lists& lists, double decay) {
-    if (lists.params.empty()) return;
-    at::_fused_adamw_(lists.params, lists.grads, lists.averages, lists.squares, {}, lists.steps, update.lr,
-                      options_.betas[0], options_.betas[1], decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
-                      update.grad_scale, update.skip);
-  };
-  run(decayed, options_.weight_decay);
-  run(plain, 0.0);
-  for (auto& slice : slices) {
-    if (slice.copy.defined() && !is_host_float(slice)) slice.copy.copy_(slice.master);
-  }
+  for (auto& alike : all) apply_alike(alike, update);
 }
 
 }  // namespace

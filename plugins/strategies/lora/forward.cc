@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
+#include <capstan/ops/low_rank.h>
 #include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 
@@ -77,15 +78,12 @@ at::Tensor Beside::of_tokens() const {
 at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
   const auto inner = at::linear(dropped(x), adapter().down->value()).flatten(0, -2);
   const auto up = adapter().up->value().flatten(0, -2);
-  auto columns = y.view({-1, y.size(-1)});
+  std::int64_t begin = 0;
   if (!adapter().covers_base()) {
-    std::int64_t begin = 0;
     for (std::size_t part = 0; part < adapter().parts.front(); ++part)
       begin += features(adapter().base->records()[part]);
-    columns = columns.narrow(1, begin, up.size(0));
   }
-  columns.addmm_(inner, up.t(), 1, adapter().scale());
-  return y;
+  return ops::add_low_rank_(y, {inner, up, adapter().scale(), begin});
 }
 
 at::Tensor Beside::add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends,

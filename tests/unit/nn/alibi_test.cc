@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nn/weights.h"
+#include "ops/alibi_heads.h"
 #include "ops/jacobian.h"
 
 using namespace capstan;
@@ -143,4 +144,20 @@ TEST_CASE("three bfloat16 columns hold a float32 bias") {
   CHECK(difference(carried, bias.to(at::kDouble)) < 1448 * std::pow(2.0, -23));
   const auto one = (bias / scale).to(at::kBFloat16).to(at::kDouble) * scale;
   CHECK(difference(one, bias.to(at::kDouble)) > 1);
+}
+
+TEST_CASE("the fused projection's widened heads are those of its parts") {
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const auto fused = numbers({2, 5, 3, 3, 8}, 0.1).to(type);
+    const auto slope =
+        at::tensor({0.5, 0.125, 0.03}, at::TensorOptions(type == at::kDouble ? at::kDouble : at::kFloat));
+    const auto positions = at::arange(5, at::kLong).expand({2, 5});
+    const auto got = ops::alibi_heads(fused.flatten(2), slope, positions, 0.4);
+    const auto of = [&](std::int64_t part) { return fused.select(3, part).transpose(1, 2); };
+    const auto bias = slope.view({1, -1, 1}) * (positions - 4).unsqueeze(1);
+    const auto wanted = nn::with_bias_columns(of(0), of(1), bias, 0.4);
+    CHECK(at::equal(got.q, wanted.q));
+    CHECK(at::equal(got.k, wanted.k));
+    CHECK(at::equal(got.v, of(2)));
+  }
 }

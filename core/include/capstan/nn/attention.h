@@ -34,6 +34,9 @@ class Alibi : public Layer {
   /// (with_bias_columns), so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
+  /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes: no
+  /// cache, no packed samples, no dropout. One pass makes the widened queries and keys.
+  at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
   CommPort own_heads{*this, "own_heads"};
 
@@ -105,6 +108,8 @@ class Attention : public Layer {
   };
   Heads own_heads(std::int64_t features) const;
   Parts parts(const at::Tensor& fused, const Batch& batch) const;
+  bool widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const;
+  at::Tensor attend(const at::Tensor& fused, const Batch& batch, KVCache* cache) const;
   at::Tensor placed(const std::optional<RmsNorm>& norm, const at::Tensor& heads, const Batch& batch) const;
   Kind kind_;
   Linear qkv_;

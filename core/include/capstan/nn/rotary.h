@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/ops/rotary.h>
 
 #include <ATen/core/Tensor.h>
 
@@ -38,6 +39,9 @@ class Rotary {
   Rotary(std::int64_t dim, double theta, const RotaryScaling& scaling);
   /// x [B, S, heads, dim], positions [B, S] int64 -> [B, S, heads, dim], contiguous. See ops::rotary.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& positions) const;
+  /// The heads of a fused projection [B, S, heads, dim], turned in its memory. See ops::rotary_heads_.
+  ops::RotaryHeads forward_fused_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys,
+                                  const at::Tensor& positions) const;
 
  private:
   std::vector<double> single_;

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
 
+#include <cstdint>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -20,6 +21,20 @@ namespace ops {
 /// Numbers: angle, cosine, sine and products are float32 (frequencies are rounded to it first), float64 for float64,
 /// and rounded once. Backward rotates by the opposite angle and keeps positions alone. Uses the current stream.
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies);
+
+/// q [B, S, queries, dim], k [B, S, keys, dim] and v [B, S, the rest, dim] of a fused projection.
+struct RotaryHeads {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+};
+
+/// The heads of `fused` [B, S, heads, dim], of any strides whose last one is 1: q, then k, both turned as by `rotary`,
+/// then v. They turn where they lie: the results share fused's memory, which nobody may read as it was, so pass what
+/// no other function keeps (a product's result). Backward writes the gradient of `fused` in one pass from those of the
+/// three, whatever their strides. Numbers as above.
+RotaryHeads rotary_heads_(const at::Tensor& fused, std::int64_t queries, std::int64_t keys, const at::Tensor& positions,
+                          const std::vector<double>& frequencies);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

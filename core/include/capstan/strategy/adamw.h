@@ -16,9 +16,9 @@ struct AdamWOptions {
   bool decays_all = false;  ///< vectors too, which Param::decay leaves out
 };
 
-/// Core's own rule (Loshchilov & Hutter 2019, algorithm 2), by ATen's fused kernels; float32 in host memory by a kernel
-/// of core's. Its two states are the averages of gradients, "exp_avg", and of their squares, "exp_avg_sq". It is fused
-/// and elementwise and keeps nothing itself, so that another rule may hold one and call it.
+/// Core's own rule (Loshchilov & Hutter 2019, algorithm 2), by kernels of core's on GPUs and for float32 in host
+/// memory, else by ATen's. Its two states are the averages of gradients, "exp_avg", and of their squares, "exp_avg_sq".
+/// It is fused and elementwise and keeps nothing itself, so that another rule may hold one and call it.
 std::unique_ptr<OptimizerRule> adamw(const AdamWOptions& options);
 
 }  // namespace strategy

@@ -1,0 +1,143 @@
+#include "ops/add_norm.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "ops/column_sums.h"
+
+namespace capstan::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Maybe = std::optional<at::Tensor>;
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+at::ScalarType wide_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+Maybe maybe(const at::Tensor& x) { return x.defined() ? Maybe(x) : std::nullopt; }
+
+// Statistics of each row: [..., 1] in the dtype of sums.
+at::Tensor row_number(const at::Tensor& x) {
+  auto shape = x.sizes().vec();
+  shape.back() = 1;
+  return at::empty(shape, x.options().dtype(wide_of(x)));
+}
+
+Results add_norm_meta(const at::Tensor& x, const Maybe& y, const at::Tensor&, const Maybe& bias, double) {
+  const auto like = [&] { return at::empty(x.sizes(), x.options()); };
+  return {y ? like() : at::Tensor(), like(), bias ? row_number(x) : at::Tensor(), row_number(x)};
+}
+
+at::Tensor add_norm_backward_meta(const Maybe&, const at::Tensor&, const at::Tensor& sum, const Maybe&,
+                                  const at::Tensor&, const at::Tensor&) {
+  return at::empty(sum.sizes(), sum.options());
+}
+
+/// (x - mean) · rstd in the dtype of sums.
+at::Tensor standardised(const at::Tensor& x, const Maybe& mean, const at::Tensor& rstd) {
+  const at::Tensor wide = x.to(rstd.scalar_type());
+  return (mean ? wide - *mean : wide) * rstd;
+}
+
+/// A forward's tensors, as backward finds them.
+struct Kept {
+  explicit Kept(const variable_list& saved) : sum(saved[0]), mean(maybe(saved[1])), rstd(saved[2]), weight(saved[3]) {}
+  at::Tensor sum;
+  Maybe mean;
+  at::Tensor rstd, weight;
+};
+
+class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const Maybe& y,
+                               const Maybe& bias, double epsilon) {
+    static const auto op =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("capstan::add_norm", "")
+            .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
+    const auto [sum, normed, mean, rstd] = op.call(x, y, weight, bias, epsilon);
+    const at::Tensor& added = y ? sum : x;
+    ctx->save_for_backward({added, mean, rstd, weight});
+    ctx->saved_data["has_y"] = y.has_value();
+    ctx->set_materialize_grads(false);
+    return {added, normed};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const at::Tensor &residual = gradients[0], &normed = gradients[1];
+    const bool has_y = ctx->saved_data["has_y"].toBool();
+    if (!normed.defined()) return {residual, {}, has_y ? residual : at::Tensor(), {}, {}};
+    const Kept kept(ctx->get_saved_variables());
+    variable_list out(5);
+    // Autograd counts the tensors that there are: x, weight, then y and bias.
+    const std::size_t y = 2, bias = has_y ? 3 : 2;
+    if (ctx->needs_input_grad(0) || (has_y && ctx->needs_input_grad(y))) {
+      static const auto op = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("capstan::add_norm_backward", "")
+                                 .typed<at::Tensor(const Maybe&, const at::Tensor&, const at::Tensor&, const Maybe&,
+                                                   const at::Tensor&, const at::Tensor&)>();
+      out[0] = op.call(maybe(residual), normed, kept.sum, kept.mean, kept.rstd, kept.weight);
+      if (has_y) out[2] = out[0];
+    }
+    if (ctx->needs_input_grad(1) || (kept.mean && ctx->needs_input_grad(bias))) {
+      const auto [of_weight, of_bias] = norm_weight_gradients(normed, kept.sum, kept.mean, kept.rstd);
+      out[1] = of_weight;
+      out[3] = of_bias;
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+Results plain_add_norm(const at::Tensor& x, const Maybe& y, const at::Tensor& weight, const Maybe& bias,
+                       double epsilon) {
+  const at::Tensor added = y ? x + *y : at::Tensor(), sum = y ? added : x;
+  const at::Tensor wide = sum.to(wide_of(x));
+  const Maybe mean = bias ? Maybe(wide.mean(-1, true)) : std::nullopt;
+  const at::Tensor from_mean = mean ? wide - *mean : wide;
+  const at::Tensor rstd = (from_mean.square().mean(-1, true) + epsilon).rsqrt();
+  const at::Tensor scaled = from_mean * rstd * weight;
+  return {added, (bias ? scaled + *bias : scaled).to(x.scalar_type()), mean.value_or(at::Tensor()), rstd};
+}
+
+// With z the standardised row and g = gradient · weight: rstd (g - mean(g) - z mean(g z)); RMS: without mean(g).
+at::Tensor plain_add_norm_backward(const Maybe& residual, const at::Tensor& normed, const at::Tensor& sum,
+                                   const Maybe& mean, const at::Tensor& rstd, const at::Tensor& weight) {
+  const at::Tensor z = standardised(sum, mean, rstd), g = normed.to(rstd.scalar_type()) * weight;
+  at::Tensor inner = g - z * (g * z).mean(-1, true);
+  if (mean) inner = inner - g.mean(-1, true);
+  const at::Tensor own = inner * rstd;
+  return (residual ? own + *residual : own).to(sum.scalar_type());
+}
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def(
+      "add_norm(Tensor x, Tensor? y, Tensor weight, Tensor? bias, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "add_norm_backward(Tensor? residual, Tensor normed, Tensor sum, Tensor? mean, Tensor rstd, Tensor weight) -> "
+      "Tensor");
+}
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) {
+  m.impl("add_norm", &plain_add_norm);
+  m.impl("add_norm_backward", &plain_add_norm_backward);
+}
+
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("add_norm", &add_norm_meta);
+  m.impl("add_norm_backward", &add_norm_backward_meta);
+}
+
+Normed add_norm(const at::Tensor& x, const at::Tensor& y, const NormOf& norm) {
+  CAPSTAN_ASSERT(x.dim() >= 1 && norm.weight.dim() == 1 && norm.weight.size(0) == x.size(-1));
+  CAPSTAN_ASSERT(norm.weight.scalar_type() == x.scalar_type() && (!y.defined() || y.scalar_type() == x.scalar_type()));
+  CAPSTAN_ASSERT(!y.defined() || y.sizes() == x.sizes());
+  const auto results = AddNormFunction::apply(x, norm.weight, maybe(y), maybe(norm.bias), norm.epsilon);
+  return {results[0], results[1]};
+}
+
+}  // namespace capstan::ops

@@ -1,0 +1,114 @@
+#include "ops/alibi_heads.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+namespace capstan::ops {
+namespace {
+
+using QueriesAndKeys = std::tuple<at::Tensor, at::Tensor>;
+
+at::Tensor widened_like(const at::Tensor& fused) {
+  return at::empty({fused.size(0), fused.size(1), fused.size(2), alibi_columns(fused.size(4))}, fused.options());
+}
+
+// The plain reference of the GPU's kernel.
+QueriesAndKeys alibi_heads_cpu(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions,
+                               double scale) {
+  constexpr std::int64_t parts = 3;
+  const auto dim = fused.size(4);
+  const at::Tensor q = widened_like(fused).zero_(), k = widened_like(fused).zero_();
+  q.narrow(-1, 0, dim).copy_(fused.select(3, 0));
+  q.narrow(-1, dim, parts).fill_(1);
+  k.narrow(-1, 0, dim).copy_(fused.select(3, 1));
+  at::Tensor rest = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes / scale;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const auto part = k.select(-1, dim + i);
+    part.copy_(rest);
+    rest = rest - part;
+  }
+  return {q, k};
+}
+
+QueriesAndKeys alibi_heads_meta(const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) {
+  return {widened_like(fused), widened_like(fused)};
+}
+
+at::Tensor fused_like(const at::Tensor& q, std::int64_t dim) {
+  return at::empty({q.size(0), q.size(1), q.size(2), 3, dim}, q.options());
+}
+
+at::Tensor alibi_heads_backward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t dim) {
+  at::Tensor out = fused_like(q, dim);
+  out.select(3, 0).copy_(q.narrow(-1, 0, dim));
+  out.select(3, 1).copy_(k.narrow(-1, 0, dim));
+  out.select(3, 2).copy_(v);
+  return out;
+}
+
+at::Tensor alibi_heads_backward_meta(const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) {
+  return fused_like(q, dim);
+}
+
+class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
+                                                const at::Tensor& slopes, const at::Tensor& positions, double scale) {
+    const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
+    const auto heads = slopes.size(0), dim = fused.size(2) / (3 * heads);
+    ctx->saved_data["dim"] = dim;
+    static const auto op =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("capstan::alibi_heads", "")
+            .typed<QueriesAndKeys(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>();
+    const at::Tensor parts = fused.view({fused.size(0), fused.size(1), heads, 3, dim});
+    const auto [q, k] = op.call(parts, slopes, positions, scale);
+    return {q.transpose(1, 2), k.transpose(1, 2), parts.select(3, 2).transpose(1, 2)};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& gradients) {
+    static const auto op =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("capstan::alibi_heads_backward", "")
+            .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t)>();
+    const auto by_position = [&](std::size_t i) { return gradients[i].transpose(1, 2); };
+    const at::Tensor fused = op.call(by_position(0), by_position(1), by_position(2), ctx->saved_data["dim"].toInt());
+    return {fused.view({fused.size(0), fused.size(1), -1}), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("alibi_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)");
+  m.def("alibi_heads_backward(Tensor q, Tensor k, Tensor v, int dim) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) {
+  m.impl("alibi_heads", &alibi_heads_cpu);
+  m.impl("alibi_heads_backward", &alibi_heads_backward_cpu);
+}
+
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("alibi_heads", &alibi_heads_meta);
+  m.impl("alibi_heads_backward", &alibi_heads_backward_meta);
+}
+
+std::int64_t alibi_columns(std::int64_t dim) {
+  constexpr std::int64_t parts = 3, multiple = 8;
+  return (dim + parts + multiple - 1) / multiple * multiple;
+}
+
+AlibiHeads alibi_heads(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions, double scale) {
+  CAPSTAN_ASSERT(fused.dim() == 3 && fused.is_contiguous() && slopes.dim() == 1 && slopes.is_contiguous());
+  CAPSTAN_ASSERT(slopes.size(0) > 0 && fused.size(2) % (3 * slopes.size(0)) == 0);
+  CAPSTAN_ASSERT(slopes.scalar_type() == (fused.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  CAPSTAN_ASSERT(positions.dim() == 2 && positions.scalar_type() == at::kLong && positions.device() == fused.device());
+  CAPSTAN_ASSERT(positions.size(0) == fused.size(0) && positions.size(1) == fused.size(1));
+  const auto parts = AlibiFunction::apply(fused, slopes, positions, scale);
+  return {parts[0], parts[1], parts[2]};
+}
+
+}  // namespace capstan::ops
