@@ -81,6 +81,21 @@ std::string changes_text(const AssembledModel& model, const setup::Strategies& s
   return text;
 }
 
+// Far above anything that trains, and far below what 64 bits of bytes overflow at.
+void refuse_too_large(const std::vector<std::unique_ptr<nn::Unit>>& units) {
+  constexpr double most = 1e15;
+  double elements = 0;
+  for (const auto* record : nn::parameters(units)) {
+    double size = 1;
+    for (const auto dimension : record->shape) size *= static_cast<double>(dimension);
+    if (elements += size; elements > most) {
+      throw Error(cat("the model has more than ", thousands(static_cast<std::int64_t>(most)),
+                      " parameters: ", record->name, " alone is ", layout::shape_text(record->shape)),
+                  "give it smaller sizes in [model], or mend its config.json");
+    }
+  }
+}
+
 }  // namespace
 
 BuiltModel build_model(const setup::Plugins& plugins) {
@@ -89,6 +104,7 @@ BuiltModel build_model(const setup::Plugins& plugins) {
   name_modules(built.units, plugins.model.object->file_map());
   for (const auto& unit : built.units)
     built.weights.insert(built.weights.end(), unit->weights().begin(), unit->weights().end());
+  refuse_too_large(built.units);
   built.summary = nn::summarise(built.units);
   return built;
 }

@@ -6,7 +6,7 @@ namespace capstan::assembly {
 
 std::int64_t host_bytes(const Prediction& prediction, const std::string& device) {
   const auto host = layout::total_bytes(prediction.footprints, "host");
-  return host > 0 && device == "cpu" ? host + layout::total_bytes(prediction.footprints, "cpu") : host;
+  return device == "cpu" ? host + layout::total_bytes(prediction.footprints, "cpu") : host;
 }
 
 std::optional<std::int64_t> told_host_memory(const setup::RunOptions& run) {
@@ -21,13 +21,14 @@ void check_host_memory(const setup::Configuration& config, const Topology& topol
   const auto all = needed * topology.ranks_per_node;
   if (!available || all <= *available) return;
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
-  diagnostics.add(
-      {},
-      cat(topology.policy.offload_optim || topology.policy.offload_param ? "offloading needs " : "saving needs ",
-          text(needed), " of host memory a rank, ", text(all), " for the ", topology.ranks_per_node,
-          " ranks of a node, and ", text(*available), " are left"),
-      "use more nodes (check learns of them by --nodes), offload less, ask for a node with more memory "
-      "(#SBATCH --mem=0), or set run.host_memory if this is not the node");
+  diagnostics.add({},
+                  cat(config.device == "cpu"                                           ? "training on CPUs needs "
+                      : topology.policy.offload_optim || topology.policy.offload_param ? "offloading needs "
+                                                                                       : "saving needs ",
+                      text(needed), " of host memory a rank, ", text(all), " for the ", topology.ranks_per_node,
+                      " ranks of a node, and ", text(*available), " are left"),
+                  "use more nodes (check learns of them by --nodes), offload less, ask for a node with more memory "
+                  "(#SBATCH --mem=0), or set run.host_memory if this is not the node");
 }
 
 }  // namespace capstan::assembly

@@ -6,7 +6,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// Host memory that this rank will allocate; 0 where nothing is offloaded and no checkpoint copied.
+/// Host memory that this rank will allocate: all that it trains with on a CPU; beside a GPU what is offloaded, and the
+/// copy of a checkpoint.
 std::int64_t host_bytes(const Prediction& prediction, const std::string& device);
 /// What run.host_memory says that the ranks of a node may use, where it is set.
 std::optional<std::int64_t> told_host_memory(const setup::RunOptions& run);

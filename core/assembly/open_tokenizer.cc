@@ -1,5 +1,6 @@
 #include "assembly/open_tokenizer.h"
 
+#include <capstan/base/paths.h>
 #include <capstan/plugin/guard.h>
 
 #include <filesystem>
@@ -22,8 +23,7 @@ std::string tokenizer_name(const config::Options<setup::DataOptions>& options, c
     if (option.spec.key != "tokenizer") continue;
     const auto path = config::absolute_path(name, option.origin);
     const auto folder = setup::find_tokenizer({name, path, option.origin.text(), "data.tokenizer"}, hub);
-    if (folder || name.find('/') != std::string::npos || std::filesystem::exists(path))
-      return folder ? folder->string() : path;
+    if (folder || name.find('/') != std::string::npos || is_there(path)) return folder ? folder->string() : path;
   }
   return name;
 }

@@ -1,19 +1,22 @@
 #include "assembly/token_caches.h"
 
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <filesystem>
 
+#include "base/xxh64.h"
+
 namespace capstan::assembly {
 namespace {
 
-// A file as far as a cache depends on it; one that is not there counts too.
+// A file as far as a cache depends on it: its bytes, since a file that is written anew may have the size and the time
+// of the old one. One that is not there counts too.
 std::string state_of(const std::filesystem::path& file) {
-  std::error_code absent;
-  const auto size = std::filesystem::file_size(file, absent);
-  if (absent) return file.string() + ": absent\n";
-  return cat(file.string(), ": ", size, " ", std::filesystem::last_write_time(file, absent).time_since_epoch().count(),
-             "\n");
+  if (!is_file(file)) return file.string() + ": absent\n";
+  const MappedFile mapped(file);
+  return cat(file.string(), ": ", mapped.size(), " bytes, XXH64 ", xxh64(mapped.data(), mapped.size()), "\n");
 }
 
 std::string options_text(const std::vector<config::Resolved>& options) {

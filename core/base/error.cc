@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <stdexcept>
@@ -6,8 +7,9 @@
 namespace capstan {
 
 std::string Diagnostic::text() const {
-  std::string out = where.empty() ? what : where + ": " + what;
-  if (!fix.empty()) out += "\n    fix: " + fix;
+  std::string out = where.empty() ? "" : printable(where) + ": ";
+  out += printable_lines(what);
+  if (!fix.empty()) out += "\n    fix: " + printable_lines(fix);
   return out;
 }
 
@@ -37,7 +39,7 @@ Error& Error::add_context(std::string context) {
 void Error::compose() {
   message_.clear();
   for (const auto& diagnostic : diagnostics_) message_ += (message_.empty() ? "" : "\n") + diagnostic.text();
-  for (const auto& context : context_) message_ += "\n    while " + context;
+  for (const auto& context : context_) message_ += "\n    while " + printable_lines(context);
 }
 
 void assertion_failed(const char* expression, const char* file, int line) {

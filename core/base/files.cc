@@ -46,11 +46,20 @@ void write_all(const fs::path& path, std::string_view content) {
   if (!file.close()) throw FileError(path, "write", errno);
 }
 
+// A pipe that nobody writes to would let its reader wait for ever, and a device has no end.
+void refuse_endless(const Descriptor& file, const fs::path& path) {
+  struct stat info {};
+  if (::fstat(file.number(), &info) != 0) throw FileError(path, "look at", errno);
+  if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
+  throw Error("it is a pipe or a device, not a file", "write its content to a file first", path.string());
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path) {
   constexpr std::size_t part = 1 << 16;
-  const Descriptor file(path, O_RDONLY, "read");
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK, "read");
+  refuse_endless(file, path);
   std::string content;
   for (;;) {
     const auto size = content.size();
@@ -76,7 +85,8 @@ void write_file(const fs::path& path, std::string_view content) {
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor file(path, O_RDONLY, "open");
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK, "open");
+  refuse_endless(file, path);
   struct stat info {};
   if (::fstat(file.number(), &info) != 0) throw FileError(path, "look at", errno);
   if (S_ISDIR(info.st_mode)) throw FileError(path, "map", EISDIR);

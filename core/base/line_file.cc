@@ -130,6 +130,9 @@ void LineFile::warn(const std::string& text) {
 }
 
 std::string LineFile::missing() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 0)
+    return cat(path_.string(), ": it was deleted while it was written");
   const auto lines = lines_in(held_) + lost_;
   if (lines == 0) return {};
   return cat(path_.string(), ": ", lines, lines == 1 ? " line" : " lines",

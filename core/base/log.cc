@@ -1,5 +1,6 @@
 #include <capstan/base/line_file.h>
 #include <capstan/base/log.h>
+#include <capstan/base/printable.h>
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -78,7 +79,9 @@ std::shared_ptr<spdlog::logger>& logger() {
 
 }  // namespace
 
-void write(Level level, std::string_view message) { std::atomic_load(&logger())->log(spd_level(level), "{}", message); }
+void write(Level level, std::string_view message) {
+  std::atomic_load(&logger())->log(spd_level(level), "{}", printable_lines(message));
+}
 
 void configure(const std::string& file, Level console, int rank) {
   std::atomic_store(&logger(), make_logger(file, console, rank));

@@ -1,3 +1,4 @@
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -56,6 +57,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr std::size_t longest = 256;  // of a name that somebody has typed: the comparison takes its square
+  if (name.size() > longest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const auto& candidate : candidates) {
@@ -122,10 +125,12 @@ std::size_t width(const std::string& text) {
 
 }  // namespace
 
-std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+std::string table_text(const std::vector<std::vector<std::string>>& given) {
+  auto rows = given;
   std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
+    for (auto& cell : row) cell = printable(cell);
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
   }
   std::string out;

@@ -1,10 +1,12 @@
 #include "checkpoint/manifest.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/xxh64.h"
 #include "checkpoint/manifest_json.h"
@@ -150,11 +152,19 @@ Manifest parse_manifest(const std::filesystem::path& path) {
     Manifest manifest{parse_meta(json), contents_from(json)};
     check_complete(manifest.contents);
     return manifest;
-  } catch (const Json::exception& error) {
-    throw Error(cat("no valid manifest: ", error.what()), {}, where);
+  } catch (const Json::parse_error& error) {
+    throw Error(cat("no valid manifest: ", json_fault(text, error.byte)), changed_fix, where);
+  } catch (const Json::out_of_range& error) {
+    constexpr int no_key = 403;
+    const std::string_view said = error.what();  // "[…] key 'step' not found"
+    throw Error(cat("no valid manifest: ",
+                    error.id == no_key ? printable(said.substr(said.find(']') + 2)) : json_fault(text, 0)),
+                changed_fix, where);
+  } catch (const Json::exception&) {
+    throw Error("no valid manifest: a value is missing, or of another kind than Capstan writes", changed_fix, where);
   } catch (const Error& error) {
     const auto& first = error.diagnostics().front();
-    throw Error(first.what, first.fix, where);
+    throw Error(first.what, first.fix.empty() ? changed_fix : first.fix, where);
   }
 }
 

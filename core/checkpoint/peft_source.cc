@@ -45,12 +45,19 @@ bool is_off(const Json& value) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>());
 }
 
+bool is_text_or_texts(const Json& value) {
+  if (value.is_null() || value.is_string()) return true;
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_string(); });
+}
+
 void refuse_unknown(const Json& json, const std::string& path, Diagnostics& diagnostics) {
   const char* fix =
       "let peft merge it into its model (merge_and_unload) and start from that with model.path, or take an adapter "
       "without it";
   if (const auto type = json.value("peft_type", Json("LORA")); type != "LORA")
     diagnostics.add(path, cat("its peft_type is ", type.dump(), "; Capstan knows \"LORA\""), fix);
+  if (const auto targets = json.value("target_modules", Json()); !is_text_or_texts(targets))
+    diagnostics.add(path, cat("its target_modules is ", targets.dump(), ", neither a text nor a list of texts"), fix);
   for (const auto& [key, means] : unknown) {
     if (const auto value = json.value(key, Json()); !is_off(value))
       diagnostics.add(path, cat("its ", key, " is ", value.dump(), ": Capstan does not know ", means), fix);
@@ -145,6 +152,12 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
   if (info.shape != tensor.shape) {
     diagnostics.add(where, cat(tensor.key, " is ", layout::shape_text(info.shape), ", this run needs ",
                                layout::shape_text(tensor.shape)));
+    return;
+  }
+  if (!c10::isFloatingType(info.dtype)) {
+    diagnostics.add(where,
+                    cat(tensor.key, " is of ", c10::toString(info.dtype), ", and weights are floating-point numbers"),
+                    "copy or download the adapter again");
     return;
   }
   for (const auto& part : tensor.parts) {

@@ -1,11 +1,13 @@
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 namespace capstan::checkpoint {
 namespace {
@@ -42,11 +44,32 @@ bool has_pickled_weights(const fs::path& folder) {
 
 // Tensor name -> file name.
 std::map<std::string, std::string> weight_map(const fs::path& index) {
+  constexpr const char* fix = "it is damaged: copy or download it again";
+  const auto text = read_file(index);
+  nlohmann::json json;
   try {
-    return nlohmann::json::parse(read_file(index)).at("weight_map").get<std::map<std::string, std::string>>();
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("no valid index: ", error.what()), "it is damaged: copy or download it again", index.string());
+    json = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw Error(cat("no valid index: ", json_fault(text, error.byte)), fix, index.string());
+  } catch (const nlohmann::json::exception&) {
+    throw Error(cat("no valid index: ", json_fault(text, 0)), fix, index.string());
   }
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (map == json.end() || !map->is_object())
+    throw Error("no valid index: it has no \"weight_map\" of tensors and their files", fix, index.string());
+  std::map<std::string, std::string> out;
+  for (const auto& [tensor, file] : map->items()) {
+    // A name alone: an index from elsewhere must not lead to files outside of its folder.
+    const auto name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name == "." || name == ".." ||
+        name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+      throw Error(cat("no valid index: tensor '", tensor, "' is said to be in ", file.dump(-1, ' ', true),
+                      ", which is no name of a file in its folder"),
+                  fix, index.string());
+    }
+    out.emplace(tensor, name);
+  }
+  return out;
 }
 
 // The file, or nothing if it is missing or damaged, which is added to `faults`.

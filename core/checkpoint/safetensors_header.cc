@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ std::uint64_t byte_count(const layout::Shape& shape, std::size_t item, const std
   std::uint64_t bytes = item;
   for (const auto size : shape) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) {
-      throw Error(cat("tensor '", name, "' has shape ", layout::shape_text(shape), ", too large for any file"), {},
+      throw Error(cat("tensor '", name, "' has shape ", layout::shape_text(shape), ", too large for any file"), again,
                   where);
     }
   }
@@ -62,7 +63,7 @@ std::uint64_t byte_count(const layout::Shape& shape, std::size_t item, const std
 }
 
 TensorInfo parse_tensor(const std::string& where, const std::string& name, const Json& entry) {
-  const auto wrong = [&](const std::string& what) { return Error(cat("tensor '", name, "' ", what), {}, where); };
+  const auto wrong = [&](const std::string& what) { return Error(cat("tensor '", name, "' ", what), again, where); };
   const auto unsigned_list = [&](const char* key) {
     const auto list = entry.find(key);
     const auto is_size = [](const Json& v) {
@@ -143,17 +144,20 @@ Header parse_header(const std::string& where, const std::byte* file, std::size_t
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw Error(cat("its header is no valid JSON: ", error.what()), again, where);
+  } catch (const Json::parse_error& error) {
+    throw Error(cat("its header is no valid JSON: ", json_fault(text, error.byte)), again, where);
+  } catch (const Json::exception&) {
+    throw Error(cat("its header is no valid JSON: ", json_fault(text, 0)), again, where);
   }
   for (const auto& [name, entry] : json.items()) {
     if (name != "__metadata__") {
       header.tensors.emplace(name, parse_tensor(where, name, entry));
       continue;
     }
+    if (!entry.is_object()) throw Error("'__metadata__' is no object", again, where);
     for (const auto& [key, value] : entry.items()) {
       if (!value.is_string())
-        throw Error(cat("'__metadata__' maps '", key, "' to something else than a text"), {}, where);
+        throw Error(cat("'__metadata__' maps '", key, "' to something else than a text"), again, where);
       header.metadata.emplace(key, value.get<std::string>());
     }
   }

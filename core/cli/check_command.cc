@@ -26,6 +26,8 @@ std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env
   return folders;
 }
 
+bool trusts_writers(const launch::Environment& env) { return env("CAPSTAN_TRUST_PLUGINS") == "1"; }
+
 namespace {
 
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, plugin::Host& host) {
@@ -60,10 +62,18 @@ int ranks_per_node(const plan::Placement& ranks) {
               cat("give --ranks as the number of all ranks, such as --ranks ", more, ", or other --nodes"));
 }
 
+// What --resolved writes must not replace what it is made from.
+void refuse_own_file(const CheckArguments& arguments) {
+  std::error_code differs;
+  if (arguments.resolved.empty() || !std::filesystem::equivalent(arguments.config, arguments.resolved, differs)) return;
+  throw Error("--resolved names the configuration itself, which would be replaced", "name another file",
+              arguments.resolved);
+}
+
 }  // namespace
 
 int check_command(const CheckArguments& arguments, const launch::Environment& env) {
-  plugin::Host host(plugin_folders(env));
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
@@ -78,6 +88,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     gpu = plan::gpu_named(arguments.gpu);
     request.device = "cuda";
   }
+  refuse_own_file(arguments);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();
@@ -107,7 +118,7 @@ void add_check_command(CLI::App& app, Chosen& chosen) {
                        "number of ranks that the run will have (default 1)");
   command
       ->add_option("--nodes", given->nodes, "number of nodes that these ranks will be on, as many on each (default 1)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(1, 1000000));
   command->add_option(
       "--resolved", given->resolved,
       "also write the configuration here as one file with every option, which means the same in any folder");

@@ -25,6 +25,8 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
 
 /// The folders of CAPSTAN_PLUGIN_PATH.
 std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env);
+/// CAPSTAN_TRUST_PLUGINS=1: plugins that others may write are loaded too.
+bool trusts_writers(const launch::Environment& env);
 
 /// Declares `capstan check`.
 void add_check_command(CLI::App& app, Chosen& chosen);

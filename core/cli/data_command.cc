@@ -100,7 +100,7 @@ std::string sample_text(const data::Sample& sample, const tokenizer::Tokenizer& 
 }
 
 int data_command(const DataArguments& arguments, const launch::Environment& env, bool terminal) {
-  plugin::Host host(plugin_folders(env));
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   const auto job = prepare(arguments, env, host);
   const auto source = arguments.split == "train" ? job.samples.train : job.samples.eval;
   if (!source) {

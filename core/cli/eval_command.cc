@@ -92,7 +92,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
                 "name a configuration (TOML), a run's folder or one of its checkpoints");
   }
   if (is_folder(arguments.config)) {
-    plugin::Host host(plugin_folders(env));
+    plugin::Host host(plugin_folders(env), false, trusts_writers(env));
     auto choice = choose_model(arguments.config, hub_cache(env), host);
     run.config = choice.config;
     run.overrides = std::move(choice.overrides);

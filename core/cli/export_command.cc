@@ -41,7 +41,7 @@ fs::path run_of(const fs::path& folder) {
 
 fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
   auto out = arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
-  if (is_there(out) && !(is_folder(out) && fs::is_empty(out))) {
+  if (is_there(out) && !(is_folder(out) && entries_of(out).empty())) {
     throw Error("it is there already, and nothing is written over it",
                 "name another folder: --out FOLDER" +
                     std::string(arguments.out.empty() ? "; transformers loads this one as it is" : ""),
@@ -55,7 +55,7 @@ fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
 int export_command(const ExportArguments& arguments, const launch::Environment& env) {
   const auto run = run_of(arguments.run);
   const auto out = out_folder(arguments, run);
-  plugin::Host host(plugin_folders(env));
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   setup::JobRequest request;
   request.file = (run / "config.toml").string();
   request.hub = hub_cache(env);
@@ -95,7 +95,8 @@ void add_export_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--dtype", given->dtype, "auto: that of the model the run started from, else of its weights")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   const auto above_0 = [](const std::string& text) {
-    return CLI::PositiveNumber(text).empty() ? std::string() : text + " is no number above 0";
+    const bool is_finite = text.find_first_of("nN") == std::string::npos;  // "nan", "inf" and their like
+    return is_finite && CLI::PositiveNumber(text).empty() ? std::string() : text + " is no number above 0";
   };
   command->add_option("--shard-gb", given->shard_gb, "largest file, in GB (default 5)")
       ->check(CLI::Validator(above_0, "above 0"));

@@ -97,7 +97,7 @@ std::vector<PromptLine> read_prompts(std::istream& in, bool json) {
 }
 
 int generate_command(const GenerateArguments& arguments, const launch::Environment& env) {
-  plugin::Host host(plugin_folders(env));
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   auto choice = choose_model(arguments.model, hub_cache(env), host);
   launch::RunArguments run;
   run.config = choice.config;

@@ -16,12 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string model_type_of(const fs::path& file) {
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(read_file(file));
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("it is no JSON: ", error.what()), "download the model's folder again", file.string());
-  }
+  const auto text = read_file(file);
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw Error("it is no JSON", "download the model's folder again", file.string());
   const auto found = json.is_object() ? json.find("model_type") : json.end();
   if (found == json.end() || !found->is_string())
     throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());

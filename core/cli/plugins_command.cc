@@ -79,7 +79,7 @@ namespace {
 
 template <class TextOf>
 int print_found(const Process& process, const TextOf& text_of) {
-  plugin::Host host(plugin_folders(process.env));
+  plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
   std::fputs(text_of(host.discover()).c_str(), stdout);
   return static_cast<int>(ExitCode::success);
 }

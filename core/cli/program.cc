@@ -5,6 +5,8 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -84,6 +86,14 @@ int with_output(int code, bool is_result) {
   return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
 }
 
+// Where a shell has closed standard input, output or error, a file that the program opens would get that number, and
+// what is printed would land in it. Output that nobody can read is opened so that writing to it fails, and is said.
+void keep_standard_descriptors() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(number, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDONLY);
+  }
+}
+
 // In the order in which --help lists them.
 void add_commands(CLI::App& app, Chosen& chosen) {
   add_run_command(app, chosen);
@@ -102,6 +112,7 @@ void add_commands(CLI::App& app, Chosen& chosen) {
 }  // namespace
 
 int program(int argc, char** argv) {
+  keep_standard_descriptors();
   CLI::App app{
       "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
   app.set_version_flag("--version", "capstan " + version());

@@ -217,7 +217,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
                RankState& state) {
   auto& stop = launch::ask_on_signals();
   if (rank.first()) stop.deadline = launch::job_deadline(env);
-  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda", trusts_writers(env));
   launch::StoppedRun stopped;
   try {
     if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
@@ -243,7 +243,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
 // The same for work that has no run folder.
 int work_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
               RankState& state, const RankWork& work) {
-  state.host.emplace(plugin_folders(env), rank.device.name == "cuda");
+  state.host.emplace(plugin_folders(env), rank.device.name == "cuda", trusts_writers(env));
   state.job.emplace(prepare_together(arguments, env, rank, *state.host));
   auto samples = from_caches(*state.job, inference::Stop(), *rank.communicator);
   state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));

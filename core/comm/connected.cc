@@ -14,6 +14,7 @@
 #include "comm/gloo.h"
 #include "comm/heartbeat.h"
 #include "comm/nccl.h"
+#include "comm/proof.h"
 #include "comm/rendezvous.h"
 #include "comm/store.h"
 #include "comm/watch.h"
@@ -220,7 +221,9 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
   }
 }
 
-RendezvousServer::RendezvousServer(const std::string& prefix) : store_(Store::serve("127.0.0.1", 0, prefix)) {
+RendezvousServer::RendezvousServer(const std::string& prefix) {
+  where_.secret = new_secret();
+  store_ = Store::serve("127.0.0.1", 0, prefix, where_.secret);
   where_.host = "127.0.0.1";
   where_.port = store_->port();
   where_.prefix = prefix;

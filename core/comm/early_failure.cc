@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "comm/network.h"
+#include "comm/secret.h"
 #include "comm/store.h"
 
 namespace capstan::comm {
@@ -42,12 +43,17 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
   const Rendezvous& where = options.rendezvous;
   const auto limit = std::min<milliseconds>(effort, options.connect_timeout);
   if (options.world.rank != 0 || where.store_exists) {
-    const auto store = Store::connect(resolve(where.host).front(), where.port, where.prefix, limit);
+    const auto deadline = Clock::now() + limit;
+    auto secret = find_secret(where);
+    for (; !secret && Clock::now() < deadline; secret = find_secret(where))
+      std::this_thread::sleep_for(milliseconds(50));
+    const auto store = Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
+                                      {secret.value_or(""), where.is_torch});
     store->set_if_absent("failure", failure.serialized());
     store->set(cat("informed/", options.world.rank), "yes");  // of its own, or of the first one's
     return;
   }
-  const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix);
+  const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
   store->set_if_absent("failure", failure.serialized());
   const auto deadline = Clock::now() + limit;
   for (int rank = 1; rank < options.world.size && Clock::now() < deadline;) {

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -10,11 +11,13 @@
 #include <filesystem>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "comm/early_failure.h"
 #include "comm/failure.h"
 #include "comm/network.h"
 #include "comm/ranks_text.h"
+#include "comm/secret.h"
 #include "comm/store.h"
 
 namespace capstan::comm {
@@ -43,16 +46,17 @@ std::vector<std::string> serving_addresses(const ConnectOptions& options) {
 }
 
 /// The first free port of those that the launcher reserved.
-std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address) {
+std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address, bool everywhere) {
+  const auto secret = make_secret(where);
   std::string taken;
   for (const int port : where.ports) {
     try {
-      return Store::serve(address, port, where.prefix);
+      return Store::serve(address, port, where.prefix, secret, everywhere);
     } catch (const Error& error) {
       taken += cat("\n    ", error.diagnostics().front().what);
     }
   }
-  if (where.ports.empty()) return Store::serve(address, where.port, where.prefix);
+  if (where.ports.empty()) return Store::serve(address, where.port, where.prefix, secret, everywhere);
   throw Error(cat("none of the ports that SLURM reserved for this step can be used:", taken),
               "another program uses them: give srun more with --resv-ports, or set MASTER_ADDR and MASTER_PORT");
 }
@@ -61,7 +65,7 @@ std::unique_ptr<Store> serve(const ConnectOptions& options, std::string& address
   const Rendezvous& where = options.rendezvous;
   const auto addresses = serving_addresses(options);
   address = addresses.front();
-  auto store = serve_on_a_port(where, address);
+  auto store = serve_on_a_port(where, address, addresses.size() > 1);
   if (where.file.empty()) return store;
   std::string lines;
   for (const std::string& each : addresses) lines += cat(each, ":", store->port(), "\n");
@@ -77,7 +81,7 @@ std::vector<Address> read_published(const std::string& file) {
   std::error_code absent;
   // NFS remembers that a file was absent; opening its folder makes it look again.
   (void)std::filesystem::directory_iterator(std::filesystem::path(file).parent_path(), absent);
-  if (!std::filesystem::exists(file)) return {};
+  if (!is_there(file)) return {};
   std::vector<Address> found;
   for (const std::string& line : split(trim(read_file(file)), '\n')) {
     const auto colon = line.rfind(':');
@@ -99,10 +103,13 @@ std::string list_of(const std::vector<Address>& addresses) {
 /// One attempt at each address; null when none answers.
 std::unique_ptr<Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
                                      std::string& reached) {
+  const auto secret = find_secret(options.rendezvous);
+  if (!secret) return nullptr;
+  const Access access{*secret, options.rendezvous.is_torch};
   for (const Address& address : addresses) {
     try {
       auto store = Store::connect(address.host, address.port, options.rendezvous.prefix,
-                                  std::min(attempt, options.connect_timeout));
+                                  std::min(attempt, options.connect_timeout), access);
       reached = address.host;
       return store;
     } catch (const Error& error) {
@@ -142,6 +149,14 @@ std::unique_ptr<Store> find_master(const ConnectOptions& options, std::string& a
   for (;;) {
     if (auto store = try_addresses(addresses, options, address)) return store;
     if (Clock::now() > deadline) break;
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  if (!find_secret(options.rendezvous)) {
+    throw Error(
+        cat("rank ", options.world.rank, " waited in vain for ", options.rendezvous.secret_file,
+            ", in which rank 0 leaves the secret of this run"),
+        "set run.dir to a folder that all nodes share, or export CAPSTAN_SECRET with the same long random text on "
+        "all ranks");
   }
   throw Error(cat("rank ", options.world.rank, " cannot reach the rendezvous at ", options.rendezvous.text()),
               "is rank 0 running there? MASTER_ADDR and MASTER_PORT name it");
@@ -246,20 +261,24 @@ std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":
 
 namespace {
 
-/// Rank 0's published file is removed when all have joined, or when the rendezvous fails.
+/// What rank 0 has published is removed when all have joined, or when the rendezvous fails.
 class Published {
  public:
-  explicit Published(const ConnectOptions& options)
-      : file_(options.world.rank == 0 && !options.rendezvous.store_exists ? options.rendezvous.file : "") {}
+  explicit Published(const ConnectOptions& options) {
+    if (options.world.rank == 0 && !options.rendezvous.store_exists)
+      files_ = {options.rendezvous.file, options.rendezvous.secret_file};
+  }
   ~Published() {
     std::error_code ignored;
-    if (!file_.empty()) std::filesystem::remove(file_, ignored);
+    for (const auto& file : files_) {
+      if (!file.empty()) std::filesystem::remove(file, ignored);
+    }
   }
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
 
  private:
-  const std::string file_;
+  std::vector<std::string> files_;
 };
 
 /// Joins as this rank. Two processes with one rank number are a fault of the launch.

@@ -1,10 +1,17 @@
 #include "comm/store.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "comm/store_client.h"
 #include "comm/store_handle.h"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -48,6 +55,18 @@ class QuietAttempt {
   const int before_ = FLAGS_caffe2_log_level;
 };
 
+c10::intrusive_ptr<c10d::Store> torch_store(const std::string& host, int port, std::chrono::milliseconds timeout) {
+  quiet_lost_connections();
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const QuietAttempt quiet;
+  auto client = c10::make_intrusive<c10d::TCPStore>(host, options);
+  client->setTimeout(c10d::Store::kDefaultTimeout);
+  return client;
+}
+
 std::vector<std::uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text(const std::vector<std::uint8_t>& data) { return {data.begin(), data.end()}; }
 
@@ -56,38 +75,36 @@ std::string text(const std::vector<std::uint8_t>& data) { return {data.begin(), 
 Store::Store(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
 Store::~Store() = default;
 
-std::unique_ptr<Store> Store::serve(const std::string& host, int port, const std::string& prefix) {
-  quiet_lost_connections();
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(port);
-  options.isServer = true;
-  options.waitWorkers = false;
-  const QuietAttempt quiet;
+std::unique_ptr<Store> Store::serve(const std::string& host, int port, const std::string& prefix,
+                                    const std::string& secret, bool everywhere) {
+  constexpr std::chrono::seconds to_itself{30};
+  std::unique_ptr<StoreServer> server;
   try {
-    auto server = c10::make_intrusive<c10d::TCPStore>(host, options);
-    auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, server);
-    return std::unique_ptr<Store>(new Store(std::make_unique<Handle>(Handle{server, store})));
-  } catch (const c10::Error& error) {
-    const std::string reason = error.what_without_backtrace();
-    if (reason.find("EADDRINUSE") == std::string::npos) throw Error(cat("cannot open the ranks' store: ", reason));
+    server = std::make_unique<StoreServer>(everywhere ? "" : host, port, secret);
+  } catch (const std::system_error& error) {
+    const int reason = error.code().value();
+    if (reason == EADDRNOTAVAIL && !everywhere) return serve(host, port, prefix, secret, true);  // a container's host
+    if (reason != EADDRINUSE)
+      throw Error(cat("cannot open the ranks' store on ", host, ", port ", port, ": ", meaning_of(reason)));
     throw Error(cat("port ", port, " for the ranks' rendezvous is already taken on ", host),
                 "set MASTER_PORT to a free port, or unset MASTER_ADDR and MASTER_PORT: Capstan then finds one itself");
   }
+  auto store = connect(host, server->port(), prefix, to_itself, {secret});
+  store->handle_->server = std::move(server);
+  return store;
 }
 
 std::unique_ptr<Store> Store::connect(const std::string& host, int port, const std::string& prefix,
-                                      std::chrono::milliseconds timeout) {
-  quiet_lost_connections();
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(port);
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  const QuietAttempt quiet;
+                                      std::chrono::milliseconds timeout, const Access& access) {
   return guarded([&] {
-    auto client = c10::make_intrusive<c10d::TCPStore>(host, options);
-    client->setTimeout(c10d::Store::kDefaultTimeout);
+    c10::intrusive_ptr<c10d::Store> client;
+    if (access.is_torch) {
+      client = torch_store(host, port, timeout);
+    } else {
+      client = c10::make_intrusive<StoreClient>(host, port, access.secret, timeout);
+    }
     auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, client);
-    return std::unique_ptr<Store>(new Store(std::make_unique<Handle>(Handle{client, store})));
+    return std::unique_ptr<Store>(new Store(std::make_unique<Handle>(Handle{nullptr, store})));
   });
 }
 
@@ -99,7 +116,7 @@ std::unique_ptr<Store> Store::clone() const {
 
 int Store::port() const {
   CAPSTAN_ASSERT(handle_->server);
-  return handle_->server->getPort();
+  return handle_->server->port();
 }
 
 void Store::set(const std::string& key, const std::string& value) {

@@ -10,17 +10,25 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// The key-value store for the rendezvous (c10d's TCPStore with a key prefix). One thread per object: each thread
-/// that talks to the store has its own clone(), because a call may block the connection. Every call throws Error
-/// when the store does not answer.
+/// What lets this process into a store.
+struct Access {
+  std::string secret;     ///< of the run
+  bool is_torch = false;  ///< torchrun's agent runs the store, which knows no secrets: c10d's TCPStore
+};
+
+/// The key-value store for the rendezvous (StoreServer's, or c10d's TCPStore, with a key prefix). One thread per
+/// object: each thread that talks to the store has its own clone(), because a call may block the connection. Every call
+/// throws Error when the store does not answer.
 class Store {
  public:
-  /// Starts the store's server in this process, on `port` of all interfaces (0: a free one), and connects to it as
-  /// `host`. Throws Error when the port is taken.
-  static std::unique_ptr<Store> serve(const std::string& host, int port, const std::string& prefix);
+  /// Starts the store's server in this process, on `port` of the interface that has the address `host` (0: a free one),
+  /// and connects to it. Throws Error when the port is taken. `everywhere`: on all interfaces, since ranks may know
+  /// this host by other addresses.
+  static std::unique_ptr<Store> serve(const std::string& host, int port, const std::string& prefix,
+                                      const std::string& secret = {}, bool everywhere = false);
   /// Connects to a server; keeps trying for `timeout`.
   static std::unique_ptr<Store> connect(const std::string& host, int port, const std::string& prefix,
-                                        std::chrono::milliseconds timeout);
+                                        std::chrono::milliseconds timeout, const Access& access = {});
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;

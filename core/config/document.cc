@@ -16,6 +16,11 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 bool starts_with(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
 
+// "a.b" lies in "a".
+bool lies_in(const std::string& key, const std::string& table) {
+  return key.size() > table.size() && key[table.size()] == '.' && starts_with(key, table);
+}
+
 // Puts items into sections, later ones over earlier ones.
 class Merger {
  public:
@@ -100,8 +105,7 @@ class Merger {
     auto& entries = section.entries;
     entries.erase(std::remove_if(entries.begin(), entries.end(),
                                  [&](const Entry& old) {
-                                   return old.key == key || starts_with(old.key, key + ".") ||
-                                          starts_with(key, old.key + ".");
+                                   return old.key == key || lies_in(old.key, key) || lies_in(key, old.key);
                                  }),
                   entries.end());
     entries.push_back({key, *item.value, item.origin, item.text});

@@ -1,5 +1,6 @@
 #include "config/layers.h"
 
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -15,6 +16,10 @@ class LayerReader {
   explicit LayerReader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
 
   void read(const std::string& file) {
+    if (++files_ > most_files) {
+      throw Error(cat("extends reads more than ", most_files, " files: files that extend several others double them"),
+                  "let each file be extended once", chain_.front());
+    }
     chain_.push_back(file);
     auto own = read_toml(file, diagnostics_);
     const auto extends =
@@ -44,12 +49,13 @@ class LayerReader {
 
   void read_base(const std::string& base, const Origin& origin) {
     const auto file = (std::filesystem::path(origin.file).parent_path() / base).lexically_normal().string();
-    if (!std::filesystem::exists(file)) {
+    if (!is_there(file)) {
       throw Error(cat("extends \"", base, "\", but ", file, " does not exist"),
                   "the name is taken from the folder of the file that extends", origin.text());
     }
     for (std::size_t i = 0; i < chain_.size(); ++i) {
-      if (!std::filesystem::equivalent(chain_[i], file)) continue;
+      std::error_code differs;  // both were just there
+      if (!std::filesystem::equivalent(chain_[i], file, differs)) continue;
       std::vector<std::string> circle(chain_.begin() + static_cast<std::ptrdiff_t>(i), chain_.end());
       circle.push_back(chain_[i]);
       throw Error("extends goes in a circle: " + join(circle, " -> "), "remove one of these extends", origin.text());
@@ -57,8 +63,10 @@ class LayerReader {
     read(file);
   }
 
+  static constexpr std::size_t most_files = 200;
   Diagnostics& diagnostics_;
   std::vector<std::string> chain_;
+  std::size_t files_ = 0;
 };
 
 }  // namespace

@@ -180,6 +180,9 @@ std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec&
     return std::pair{"must be " + (std::isfinite(number) && !limits.empty() ? limits : "a finite number"),
                      std::string()};
   }
+  for (const auto& text : spec.is_path ? strings_in(value) : std::vector<std::string>{}) {
+    if (text.find('\0') != std::string::npos) return std::pair("must be a path, which has no zero byte", std::string());
+  }
   if (spec.choices.empty()) return std::nullopt;
   for (const auto& text : strings_in(value)) {
     if (std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end()) continue;

@@ -1,17 +1,23 @@
 #include "config/toml_reader.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <string_view>
 
 #include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
 
+constexpr std::size_t most_parts = 64;      // of a key
+constexpr std::size_t most_options = 5000;  // of a file
 constexpr const char* override_form = "write it as table.option=value, for example train.max_steps=250";
 
 template <class T>
@@ -120,18 +126,55 @@ std::optional<toml::table> parse_value(const std::string& text, Diagnostics& dia
   return std::nullopt;
 }
 
+// Parts of the longest dotted key. The parser makes a table in a table of each part, as deep as a stack is not.
+std::size_t longest_key(std::string_view text) {
+  std::size_t longest = 0;
+  std::size_t parts = 1;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote != 0) {
+      if (c == quote || c == '\n') quote = 0;
+      continue;
+    }
+    if (c == '"' || c == '\'') quote = c;
+    const bool is_of_key = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                           std::string_view("_-\"' \t.").find(c) != std::string_view::npos;
+    parts = is_of_key ? parts + (c == '.' ? 1 : 0) : 1;
+    longest = std::max(longest, parts);
+  }
+  return longest;
+}
+
+void refuse_long_keys(const std::string& content, const std::string& file) {
+  if (longest_key(content) <= most_parts) return;
+  std::size_t line = 0;
+  for (std::size_t begin = 0; begin < content.size(); ++line) {
+    const auto end = std::min(content.find('\n', begin), content.size());
+    if (longest_key(std::string_view(content).substr(begin, end - begin)) > most_parts) break;
+    begin = end + 1;
+  }
+  throw Error(cat("a key of more than ", most_parts, " parts"), "an option is table.option, or table.plugin.option",
+              cat(file, ":", line + 1));
+}
+
 }  // namespace
 
 std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
-  if (!std::filesystem::exists(file)) throw Error("the file does not exist", nearest_file(file), file);
+  if (!is_there(file)) throw Error("the file does not exist", nearest_file(file), file);
   const auto content = read_file(file);
+  refuse_long_keys(content, file);
   try {
     const auto table = toml::parse(content, file);
     Walker walker({Origin::Layer::file, file, 0}, {}, diagnostics);
     walker.walk(table);
+    if (walker.items.size() > most_options)
+      throw Error(cat("it has ", walker.items.size(), " keys, more than any configuration needs"),
+                  "keep the options alone", file);
     return std::move(walker.items);
   } catch (const toml::parse_error& error) {
-    throw Error(cat("not valid TOML: ", error.description()), {}, cat(file, ":", error.source().begin.line));
+    throw Error(cat("not valid TOML: ", printable(error.description())),
+                "a table is [name], an option is name = value, and texts stand in quotes",
+                cat(file, ":", error.source().begin.line));
   }
 }
 
@@ -143,6 +186,10 @@ std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostic
   }
   Item item;
   for (const auto& part : split(trim(text.substr(0, equals)), '.')) item.path.push_back(trim(part));
+  if (item.path.size() > most_parts || longest_key(text) > most_parts) {
+    diagnostics.add("command line", cat("a key of more than ", most_parts, " parts"), override_form);
+    return {};
+  }
   const auto empty = std::find(item.path.begin(), item.path.end(), "");
   if (item.path.size() < 2 || empty != item.path.end()) {
     const auto* foreign = item.path.size() == 1 ? foreign::find(item.path[0]) : nullptr;

@@ -1,7 +1,6 @@
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/data/split_file.h>
-
-#include <filesystem>
 
 namespace capstan::data {
 
@@ -10,7 +9,7 @@ bool SplitFile::is_there(const FileKind& kind, Diagnostics& diagnostics) const {
     if (samples) diagnostics.add(samples_where, samples_key + " is set, but " + key + " names no file", "set " + key);
     return false;
   }
-  if (std::filesystem::exists(path)) return true;
+  if (capstan::is_there(path)) return true;
   diagnostics.add(where, cat(key, ": there is no file ", path), kind.absent);
   return false;
 }

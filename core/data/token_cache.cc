@@ -5,6 +5,9 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -134,12 +137,25 @@ std::uint64_t head_sum(Head head, std::string_view key) {
   return sum_of(bytes);
 }
 
+// Who can write a file can give it checksums that fit: it counts only if it is this user's, root's, or the folder's
+// owner's, and nobody else may write it. Empty: that is so.
+std::string writer_of(const std::filesystem::path& file) {
+  struct stat info {};
+  struct stat folder {};
+  if (::stat(file.c_str(), &info) != 0 || ::stat(file.parent_path().c_str(), &folder) != 0)
+    throw FileError(file, "look at", errno);
+  if ((info.st_mode & S_IWOTH) != 0) return "others may have changed it: every user of this machine may write it";
+  if (info.st_uid == ::geteuid() || info.st_uid == 0 || info.st_uid == folder.st_uid) return {};
+  return cat("others may have changed it: its user ", info.st_uid, " is neither you nor the owner of its folder");
+}
+
 // The mapped file as a whole.
 class Mapped {
  public:
   explicit Mapped(const std::filesystem::path& path) : file_(path) {}
   // What is wrong with the head, the key or the table of a file of this key; empty: nothing. Samples are not checked.
   std::string fault(const TokenCache& cache) {
+    if (const auto stranger = writer_of(cache.file); !stranger.empty()) return stranger;
     Record record(bytes());
     std::string_view key;
     if (!record.read(head_)) return "it is cut off";

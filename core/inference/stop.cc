@@ -11,7 +11,11 @@ void Stop::ask(int signal) noexcept {
   const auto before = last_.exchange(now);
   int first = 0;
   const bool is_first = signal_.compare_exchange_strong(first, signal);
-  const bool again = signal == SIGINT || now - before > std::chrono::nanoseconds(together).count();
+  bool again = now - before > std::chrono::nanoseconds(together).count();
+  if (signal == SIGINT) {
+    const auto by_hand = last_interrupt_.exchange(now);
+    again = by_hand == 0 || now - by_hand > std::chrono::nanoseconds(together_by_hand).count();
+  }
   if (is_first) {
     asks_.store(1);
   } else if (again) {
@@ -27,6 +31,8 @@ const char* Stop::reason() const noexcept {
       return "SIGINT";
     case SIGTERM:
       return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
     case SIGUSR1:
       return "SIGUSR1";
     case SIGUSR2:

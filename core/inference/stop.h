@@ -18,8 +18,9 @@ class Stop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Async-signal-safe. Signals within `together` of the one before count as one, but for SIGINT, which a person
-  /// sends: SLURM sends SIGTERM twice at a time limit, and a launcher may pass on what the rank got itself.
+  /// Async-signal-safe. Signals within `together` of the one before count as one, SIGINT, which a person sends, within
+  /// `together_by_hand` (one that is sent to the whole process group comes directly and from the launcher): SLURM sends
+  /// SIGTERM twice at a time limit, and a launcher may pass on what the rank got itself.
   void ask(int signal) noexcept;
   /// 0, 1, or 2 when a second request came after the first: then nothing that takes long is begun any more.
   int asks() const noexcept { return asks_.load(); }
@@ -34,12 +35,14 @@ class Stop {
   /// When the scheduler ends the job; set before the run begins, on rank 0 where it is known.
   std::optional<Clock::time_point> deadline;
 
-  static constexpr std::chrono::seconds together{3};
+  static constexpr std::chrono::milliseconds together{3000};
+  static constexpr std::chrono::milliseconds together_by_hand{300};
 
  private:
   std::atomic<int> asks_{0};
   std::atomic<int> signal_{0};
-  std::atomic<Clock::rep> last_{0};  // Clock's ticks
+  std::atomic<Clock::rep> last_{0};            // Clock's ticks
+  std::atomic<Clock::rep> last_interrupt_{0};  // the same, of SIGINT
   static_assert(std::atomic<Clock::rep>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 };
 

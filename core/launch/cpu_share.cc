@@ -83,6 +83,9 @@ std::optional<int> asked_threads(const Environment& env) {
   int number = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   const bool whole = end == text->data() + text->size() || *end == ',';
+  constexpr int most = 65536;
+  if (error == std::errc() && number > most && whole)
+    throw Error(cat("OMP_NUM_THREADS is ", *text, ", more than ", most), "give each rank its cores, or unset it");
   if (error == std::errc() && number > 0 && whole) return number;
   throw Error(cat("OMP_NUM_THREADS is '", *text, "', not a number of threads"),
               "give a number, or unset it: Capstan then takes what the allocation gives");

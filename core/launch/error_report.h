@@ -2,6 +2,8 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
+#include <exception>
+#include <optional>
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -9,6 +11,9 @@ namespace launch {
 
 /// What is printed of an error: each fault on its own lines, counted when there are several.
 std::string error_text(const Error& error);
+/// What the system or LibTorch threw, where it is no bug but a lack of memory or what the file system said, in words.
+/// Nothing for an Error, and for all else.
+std::optional<Error> in_words(const std::exception& exception);
 /// Prints an exception to stderr, an Error as its faults and anything else as a bug; returns the exit code.
 int report_exception(const std::exception& exception);
 

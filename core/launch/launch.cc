@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -14,6 +15,8 @@
 
 namespace capstan::launch {
 namespace {
+
+constexpr std::size_t least_secret = 16;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -155,7 +158,12 @@ Launch read_launch(const Environment& env) {
   Launch launch;
   launch.world.host = host_name();
   launch.in_slurm = reader.has("SLURM_JOB_ID");
-  launch.home = reader.text("HOME");
+  launch.user.home = reader.text("HOME");
+  launch.user.secret = reader.text("CAPSTAN_SECRET");
+  if (reader.has("CAPSTAN_SECRET") && launch.user.secret.size() < least_secret) {
+    throw Error(cat("CAPSTAN_SECRET has ", launch.user.secret.size(), " characters, and could be guessed"),
+                "export CAPSTAN_SECRET=$(openssl rand -hex 16), or unset it: rank 0 then makes one");
+  }
   if (from_torchrun(reader)) {
     read_torchrun(reader, launch);
   } else if (reader.has("CAPSTAN_LOCAL_SIZE") && from_srun(reader)) {
@@ -180,6 +188,13 @@ comm::Rendezvous Launch::rendezvous(const std::filesystem::path& folder) const {
   if (host.empty()) where.ports = ports;  // MASTER_PORT is where the others look
   where.prefix = cat("capstan/", key);
   if (host.empty()) where.file = (folder / cat("rendezvous-", key)).string();
+  where.secret = user.secret;
+  where.is_torch = store_exists && world.launcher == "torchrun";
+  if (where.secret.empty() && !store_exists) {
+    auto name = cat("secret-", key);
+    std::replace(name.begin(), name.end(), '/', '_');
+    where.secret_file = (folder / name).string();
+  }
   return where;
 }
 

@@ -28,22 +28,28 @@ struct Allocation {
   bool gpus_per_task = false;  ///< --gpus-per-task: each task sees only its own
 };
 
+/// What the environment says of its user.
+struct UserFacts {
+  std::string home;    ///< $HOME
+  std::string secret;  ///< CAPSTAN_SECRET, which the ranks' launcher or the job script gave all of them
+};
+
 /// What the environment says about who this process is.
 struct Launch {
   comm::World world;
-  std::string host;                   ///< MASTER_ADDR, if it is used; else empty
-  int port = 0;                       ///< MASTER_PORT
-  bool store_exists = false;          ///< torchrun's agent or `capstan run -n` runs the store
-  std::string key = "run";            ///< tells jobs, steps and restarts apart: "4711.0.2"
-  std::vector<std::string> nodes;     ///< the step's hosts, if known
-  std::vector<std::string> hosts;     ///< of each rank, if known
-  std::vector<int> ports;             ///< that SLURM reserved for the step (--resv-ports)
-  std::vector<int> tasks;             ///< srun's tasks on each node
-  std::optional<Allocation> slurm;    ///< inside a step of srun's
-  bool spawned = false;               ///< started by a task of srun's that starts the ranks of its node
-  int failure_note = -1;              ///< in which that task says that one of them died (comm::FailureNote)
-  bool in_slurm = false;              ///< in a job, whatever started this process
-  std::string home;                   ///< $HOME
+  std::string host;                 ///< MASTER_ADDR, if it is used; else empty
+  int port = 0;                     ///< MASTER_PORT
+  bool store_exists = false;        ///< torchrun's agent or `capstan run -n` runs the store
+  std::string key = "run";          ///< tells jobs, steps and restarts apart: "4711.0.2"
+  std::vector<std::string> nodes;   ///< the step's hosts, if known
+  std::vector<std::string> hosts;   ///< of each rank, if known
+  std::vector<int> ports;           ///< that SLURM reserved for the step (--resv-ports)
+  std::vector<int> tasks;           ///< srun's tasks on each node
+  std::optional<Allocation> slurm;  ///< inside a step of srun's
+  bool spawned = false;             ///< started by a task of srun's that starts the ranks of its node
+  int failure_note = -1;            ///< in which that task says that one of them died (comm::FailureNote)
+  bool in_slurm = false;            ///< in a job, whatever started this process
+  UserFacts user;
   std::vector<std::string> warnings;  ///< to be logged by rank 0
 
   /// The rendezvous of this launch's ranks. `folder`, which all nodes share, is for the file in which rank 0 publishes

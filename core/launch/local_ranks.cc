@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array forwarded{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+constexpr std::array forwarded{SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP};
 
 [[noreturn]] void system_error(const char* what) { throw Error(cat(what, ": ", std::strerror(errno))); }
 
@@ -207,7 +207,8 @@ class LocalRanks {
     }
     return environment_with({{"CAPSTAN_RANK", cat(local)},
                              {"CAPSTAN_WORLD_SIZE", cat(n)},
-                             {"CAPSTAN_RENDEZVOUS", server_->rendezvous().text()}},
+                             {"CAPSTAN_RENDEZVOUS", server_->rendezvous().text()},
+                             {"CAPSTAN_SECRET", server_->rendezvous().secret}},
                             n);
   }
 

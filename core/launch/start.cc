@@ -89,7 +89,7 @@ void say_warnings(const Rank& rank) {
   }
   const preflight::FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache),
                                        rank.launch.in_slurm};
-  for (const auto& warning : preflight::folder_warnings(folders, rank.launch.home)) log::warning(warning);
+  for (const auto& warning : preflight::folder_warnings(folders, rank.launch.user.home)) log::warning(warning);
 }
 
 // What this rank was doing when another failed. comm reports the first error itself.
@@ -213,7 +213,9 @@ int run_as_rank(const RunArguments& arguments, const Environment& env, const std
   } catch (const comm::PeerFailed& failure) {
     say_where(failure, rank);
     end_failed_rank(std::move(rank.communicator), static_cast<int>(ExitCode::peer_failed));
-  } catch (std::exception& error) {
+  } catch (std::exception& thrown) {
+    auto known = in_words(thrown);
+    std::exception& error = known ? *known : thrown;
     rank.communicator->report_failure(error.what());  // the rank is sent along with it
     const auto& world = launch.world;
     auto* own = dynamic_cast<Error*>(&error);

@@ -86,6 +86,9 @@ void catch_signals(int requeue_exit_code) {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
+  // A terminal that closes stops the run like any other request; under nohup it is ignored, and stays so.
+  struct sigaction before {};
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 inference::Stop& ask_on_signals() {

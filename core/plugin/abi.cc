@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <gelf.h>
 #include <libelf.h>
@@ -147,7 +148,7 @@ std::filesystem::path gpu_module_of(const std::filesystem::path& library) {
 
 void check_gpu_module_abi(const std::filesystem::path& file, const std::filesystem::path& own) {
   auto tag = read_abi_tag(file);
-  const bool has_own = std::filesystem::exists(own);
+  const bool has_own = is_there(own);
   if (!has_own) {
     std::vector<std::string> common;
     for (const auto& [name, value] : abi_fields(tag)) {

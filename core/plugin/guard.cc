@@ -1,5 +1,7 @@
+#include <capstan/base/paths.h>
 #include <capstan/plugin/guard.h>
 
+#include <filesystem>
 #include <new>
 #include <stdexcept>
 
@@ -13,6 +15,8 @@ void rethrow_with_context(const std::string& context) {
     throw;
   } catch (const std::logic_error& bug) {
     throw std::logic_error(cat(bug.what(), "\n    while ", context));
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw FileError(error.path1(), "use", error.code().value()).add_context(context);
   } catch (const std::bad_alloc&) {
     throw Error("the host has no memory left").add_context(context);
   } catch (const std::exception& other) {

@@ -6,10 +6,20 @@
 #include <algorithm>
 
 #include "plugin/loader.h"
+#include "plugin/ownership.h"
 
 namespace capstan::plugin {
 namespace fs = std::filesystem;
 namespace {
+
+// What cannot be looked at is none: opening it says why.
+bool leads_to_folder(const fs::path& path) {
+  try {
+    return is_folder(path);
+  } catch (const FileError&) {
+    return false;
+  }
+}
 
 // The files *.so of a folder, by name. GPU modules (<name>_cuda.so) belong to the plugin next to them.
 std::vector<fs::path> libraries(const fs::path& folder) {
@@ -17,14 +27,14 @@ std::vector<fs::path> libraries(const fs::path& folder) {
   for (const auto& path : entries_if_there(folder)) {
     const auto stem = path.stem().string();
     const bool is_cuda = stem.size() > 5 && stem.compare(stem.size() - 5, 5, "_cuda") == 0;
-    if (path.extension() == ".so" && !is_cuda && !is_folder(path)) out.push_back(path);
+    if (path.extension() == ".so" && !is_cuda && !leads_to_folder(path)) out.push_back(path);
   }
   return out;
 }
 
 std::vector<fs::path> subfolders(const fs::path& folder) {
   auto out = entries_if_there(folder);
-  std::erase_if(out, [](const fs::path& path) { return !is_folder(path); });
+  std::erase_if(out, [](const fs::path& path) { return !leads_to_folder(path); });
   return out;
 }
 
@@ -34,9 +44,18 @@ bool is_name(const std::string& name) {
   });
 }
 
+std::vector<fs::path> readable_subfolders(const fs::path& folder) {
+  try {
+    return subfolders(folder);
+  } catch (const FileError&) {
+    return {};  // its own libraries cannot be listed either, which is said
+  }
+}
+
 }  // namespace
 
-Host::Host(const std::vector<fs::path>& folders, bool uses_gpu) : uses_gpu_(uses_gpu) {
+Host::Host(const std::vector<fs::path>& folders, bool uses_gpu, bool trusts_writers)
+    : uses_gpu_(uses_gpu), trusts_writers_(trusts_writers) {
   for (const auto& folder : folders) folders_.push_back(fs::absolute(folder).lexically_normal());
 }
 
@@ -55,10 +74,16 @@ std::vector<fs::path> Host::candidates(const std::string& kind, const std::strin
 std::vector<Host::Place> Host::files() const {
   std::vector<Place> out;
   const auto add = [&](const fs::path& folder, const std::string& kind) {
-    for (const auto& file : libraries(folder)) out.push_back({file, kind});
+    try {
+      for (const auto& file : libraries(folder)) out.push_back({file, kind});
+    } catch (const FileError&) {
+      out.push_back({folder, kind});  // opening it says why
+    }
   };
   for (const auto& folder : folders_) {
-    for (const auto& kind : subfolders(folder)) add(kind, kind.filename().string());
+    if (leads_to_folder(folder)) {
+      for (const auto& kind : readable_subfolders(folder)) add(kind, kind.filename().string());
+    }
     add(folder, "");
   }
   for (const auto& kind : subfolders(builtin_folder())) add(kind, kind.filename().string());
@@ -78,6 +103,7 @@ void Host::fail_not_found(const std::string& kind, const std::string& name, cons
 }
 
 const Registration& Host::load_file(const fs::path& file, const std::string& kind) {
+  if (!trusts_writers_) refuse_writable(file);
   registry_.add(load_plugin_file(file, kind, uses_gpu_));
   return registry_.all().back();
 }

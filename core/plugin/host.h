@@ -25,8 +25,9 @@ struct Found {
 class Host {
  public:
   /// `folders`: of CAPSTAN_PLUGIN_PATH, in its order. `uses_gpu`: this rank opens the plugins' GPU modules too, and
-  /// has opened Capstan's own.
-  explicit Host(const std::vector<std::filesystem::path>& folders = {}, bool uses_gpu = false);
+  /// has opened Capstan's own. `trusts_writers`: load plugins too that others may write (see refuse_writable).
+  explicit Host(const std::vector<std::filesystem::path>& folders = {}, bool uses_gpu = false,
+                bool trusts_writers = false);
 
   /// The plugin, loaded at the first call. `path`: its file; empty = search. Throws Error that names the
   /// file and what is wrong with it, or, if none is found, every path tried and the nearest name.
@@ -58,6 +59,7 @@ class Host {
 
   std::vector<std::filesystem::path> folders_;
   bool uses_gpu_;
+  bool trusts_writers_;
   Registry registry_;
 };
 

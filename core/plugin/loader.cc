@@ -1,14 +1,19 @@
 #include "plugin/loader.h"
 
+#include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/descriptor.h>
 #include <capstan/plugin/guard.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/core/demangle.hpp>
 #include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
+#include <csignal>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -100,6 +105,37 @@ const Opened& open_once(const std::filesystem::path& file) {
   if (after.size() <= before.size()) after.clear();  // only the file that brings a second LibTorch is to blame
   return kept.emplace_back(Opened{file.string(), library, std::move(after)});
 }
+
+// While it lives, a crash of this thread is said to be the plugin's: its code runs for the first time, when it is
+// opened and when it registers, and nothing else could say whose fault the signal is.
+class CrashNamed {
+ public:
+  explicit CrashNamed(const std::string& file) {
+    const auto text = "capstan: error\n" + printable(file) + ": the plugin crashed while it was opened\n" +
+                      "    fix: rebuild it with this Capstan's SDK, or take it out of the configuration\n";
+    size_ = std::min(text.size(), words_.size());
+    std::copy_n(text.begin(), size_, words_.begin());
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      (void)!::write(STDERR_FILENO, words_.data(), size_);
+      ::raise(signal);
+    };
+    action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &before_[i]);
+  }
+  ~CrashNamed() {
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &before_[i], nullptr);
+  }
+  CrashNamed(const CrashNamed&) = delete;
+  CrashNamed& operator=(const CrashNamed&) = delete;
+
+ private:
+  static constexpr std::array signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  static inline std::array<char, 4096> words_{};  // a handler may not allocate
+  static inline std::size_t size_ = 0;
+  std::array<struct sigaction, signals.size()> before_{};
+};
 
 const Opened& open_checked(const std::filesystem::path& file) {
   const auto& opened = open_once(file);
@@ -205,9 +241,12 @@ std::filesystem::path own_library() { return std::filesystem::canonical(boost::d
 Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu) {
   const auto name = file.string();
   const auto gpu_module = gpu_module_of(file);
-  const bool has_gpu_module = std::filesystem::exists(gpu_module);
+  const bool has_gpu_module = is_there(gpu_module);
   check_abi(file);
   if (has_gpu_module) check_gpu_module_abi(gpu_module, gpu_module_of(own_library()));
+  static std::mutex one_at_a_time;  // in-process ranks load in threads of their own, and signals are the process's
+  const std::lock_guard lock(one_at_a_time);
+  const CrashNamed named(name);
   const auto& opened = open_checked(file);
   if (has_gpu_module && uses_gpu) open_checked(gpu_module);
   const auto& descriptor = descriptor_of(opened.library, name);

@@ -92,8 +92,8 @@ Statistics Statistics::restore(const std::string& text) {
     statistics.skipped_in_a_row = json.at("skipped_in_a_row").get<int>();
     for (const auto& eval : json.at("evaluations")) statistics.evaluations.push_back(eval_of(eval));
     return statistics;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("the run's statistics cannot be read: ", error.what()), "use another checkpoint");
+  } catch (const nlohmann::json::exception&) {
+    throw Error("the run's statistics are not what Capstan writes", "use another checkpoint");
   }
 }
 

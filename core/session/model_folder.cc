@@ -69,10 +69,13 @@ setup::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
+// As a file that is made anew: with the rights that this process gives files, not with the original's.
 void copy_over(const fs::path& from, const fs::path& to) {
+  if (!is_folder(from)) return write_file(to, read_file(from));
   std::error_code error;
-  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
-  if (error) throw Error(cat("cannot copy ", from.string(), " to it: ", error.message()), {}, to.string());
+  fs::create_directories(to, error);
+  if (error) throw FileError(to, "make", error.value());
+  for (const auto& entry : entries_of(from)) copy_over(entry, to / entry.filename());
 }
 
 // The folder that holds the run's tokenizer; empty: it is the built-in one.

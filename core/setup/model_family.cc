@@ -1,6 +1,7 @@
 #include "setup/model_family.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ std::string plugin_of_family(const std::string& model_type, plugin::Host& host) 
 void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,
                   plugin::Host& host) {
   const auto file = std::filesystem::path(folder.path) / "config.json";
-  if (!std::filesystem::exists(file)) return;  // said where it is read
+  if (!is_there(file)) return;  // said where it is read
   const auto json = Json::parse(read_file(file), nullptr, false);
   if (!json.is_object()) return;
   const auto type = json.value("model_type", Json());

@@ -1,10 +1,14 @@
 #include "setup/model_file.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace capstan::setup {
@@ -33,25 +37,88 @@ config::Value value_of(const Json& json, config::Type wanted) {
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_number()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
-  if (!json.is_array()) return {};
+  if (json.is_null()) return {};
+  if (!json.is_array()) return json.dump();  // as text, which no option that is no text takes
   if (wanted == config::Type::integers) return list_of<std::int64_t>(json, &Json::is_number_integer);
   if (wanted == config::Type::numbers) return list_of<double>(json, &Json::is_number);
   if (wanted == config::Type::strings) return list_of<std::string>(json, &Json::is_string);
-  return {};
+  return json.dump();
 }
 
 Json parse(const std::string& text, const std::string& file) {
+  constexpr const char* fix = "download the model's folder again";
+  Json json;
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw Error(cat("it is no JSON: ", error.what()), "download the model's folder again", file);
+    json = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), fix, file);
+  } catch (const Json::exception&) {
+    throw Error(cat("it is no JSON: ", json_fault(text, 0)), fix, file);
   }
+  if (!json.is_object())
+    throw Error(cat("it is ", json.type_name(), ", not an object of a model's options"), fix, file);
+  return json;
 }
 
 std::vector<std::string> names_of(const config::OptionSpec& spec) {
   std::vector<std::string> names{spec.key};
   names.insert(names.end(), spec.spellings.begin(), spec.spellings.end());
   return names;
+}
+
+bool has(const config::Section& section, const config::OptionSpec& spec) {
+  if (section.find(spec.key)) return true;
+  for (const auto& name : spec.spellings) {
+    if (section.find(name)) return true;
+  }
+  return false;
+}
+
+// Without one of these a file describes no model: the plugin's default is the size of a toy.
+constexpr std::array sizes{"vocab_size", "hidden_size", "num_layers", "num_heads", "ff_dim"};
+
+void require_sizes(const config::Section& section, const config::Schema& schema, const std::string& file) {
+  Diagnostics faults;
+  for (const auto& spec : schema) {
+    const bool is_size = std::find(sizes.begin(), sizes.end(), spec.key) != sizes.end();
+    if (!is_size || std::holds_alternative<std::monostate>(spec.default_value) || has(section, spec)) continue;
+    faults.add(file, cat("it does not say how large the model is: ", join(names_of(spec), " or "), " is missing"),
+               cat("download it again, or set model.", spec.key));
+  }
+  faults.throw_if_any();
+}
+
+// What transformers writes beside the options that Capstan has, and that changes nothing when it says this.
+bool is_neutral(const std::string& key, const Json& value) {
+  if (value.is_null()) return true;
+  if (key == "partial_rotary_factor" || key == "factor") return value.is_number() && value.get<double>() == 1;
+  return key == "truncate" && value == Json(true);
+}
+
+// In a table of which options are known ("rope_scaling"), a key that none of them has is one that is misspelt, or one
+// that changes the model in a way that Capstan does not know.
+void refuse_unknown_in_tables(const Json& json, const config::Schema& schema, const std::string& file) {
+  std::map<std::string, std::vector<std::string>> tables;
+  for (const auto& spec : schema) {
+    for (const auto& name : spec.spellings) {
+      if (const auto dot = name.find('.'); dot != std::string::npos)
+        tables[name.substr(0, dot)].push_back(name.substr(dot + 1));
+    }
+  }
+  Diagnostics faults;
+  for (const auto& [table, known] : tables) {
+    const auto* found = find(json, table);
+    if (!found || found->is_null()) continue;
+    if (!found->is_object()) {
+      faults.add(file, cat(table, " is ", found->dump(), ", not an object"), "download the file again");
+      continue;
+    }
+    for (const auto& [key, value] : found->items()) {
+      if (std::find(known.begin(), known.end(), key) != known.end() || is_neutral(key, value)) continue;
+      faults.add(file, cat(table, ".", key, " = ", value.dump(), " is unknown"), suggestion(key, known));
+    }
+  }
+  faults.throw_if_any();
 }
 
 Json json_of(const config::Value& value) {
@@ -108,14 +175,6 @@ void put_ids(Json& json, const TokenIds& ids) {
   json["pad_token_id"] = one(ids.pad);
 }
 
-bool has(const config::Section& section, const config::OptionSpec& spec) {
-  if (section.find(spec.key)) return true;
-  for (const auto& name : spec.spellings) {
-    if (section.find(name)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 config::Section with_preset(const config::Section& section, const ModelPreset& preset, const config::Presets& presets,
@@ -136,11 +195,12 @@ config::Section with_preset(const config::Section& section, const ModelPreset& p
 config::Section with_model_file(const config::Section& section, const ModelFolder& folder,
                                 const config::Schema& schema) {
   const auto file = (std::filesystem::path(folder.path) / "config.json").string();
-  if (!std::filesystem::exists(file)) {
+  if (!is_there(file)) {
     throw Error("model.path: there is no file " + file,
                 "name a Hugging Face model folder, with config.json and *.safetensors", folder.where);
   }
   const auto json = parse(read_file(file), file);
+  refuse_unknown_in_tables(json, schema, file);
   auto result = section;
   for (const auto& spec : schema) {
     if (has(section, spec)) continue;
@@ -154,6 +214,7 @@ config::Section with_model_file(const config::Section& section, const ModelFolde
       break;
     }
   }
+  require_sizes(result, schema, file);
   return result;
 }
 

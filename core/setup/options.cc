@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <capstan/base/exit_code.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 namespace capstan::setup {
@@ -265,6 +266,7 @@ std::string fault_of_name(const std::string& name) {
     return "is a path, which leads out of run.dir";
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (std::any_of(name.begin(), name.end(), is_control)) return "has a control character";
+  if (!is_utf8(name)) return "is not UTF-8";
   return {};
 }
 
@@ -274,6 +276,11 @@ void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnost
   if (const auto fault = options->name ? fault_of_name(*options->name) : ""; !fault.empty()) {
     diagnostics.add(options.where(&RunOptions::name), "run.name " + fault,
                     "give the name of a folder, such as \"bloom-3\"; where it is, run.dir says");
+  }
+  if (!is_utf8(options->dir)) {
+    diagnostics.add(options.where(&RunOptions::dir),
+                    cat("run.dir leads to \"", options->dir, "\", whose name is not UTF-8: manifests could not say it"),
+                    "set run.dir to a folder with another name, or rename that one (convmv)");
   }
   const auto code = options->requeue_exit_code;
   for (const auto taken : {ExitCode::failure, ExitCode::usage, ExitCode::bandwidth_unmeasurable,

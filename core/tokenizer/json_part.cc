@@ -68,7 +68,9 @@ void JsonPart::only(std::initializer_list<const char*> keys) const {
 }
 
 void JsonPart::refuse(const std::string& what, const std::string& fix) const {
-  diagnostics_->add(*file_, (name_.empty() ? "the file" : name_) + " " + what, fix);
+  diagnostics_->add(
+      *file_, (name_.empty() ? "the file" : name_) + " " + what,
+      fix.empty() ? "download it again; if it is as published, Capstan does not know such tokenizers" : fix);
 }
 
 }  // namespace capstan::tokenizer

@@ -1,5 +1,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -17,11 +19,14 @@ using Ids = std::vector<std::int64_t>;
 // One of the folder's files; null when it does not exist.
 struct File {
   File(const std::filesystem::path& folder, const char* name) : path((folder / name).string()) {
-    if (!std::filesystem::exists(path)) return;
+    if (!is_there(path)) return;
+    const auto text = read_file(path);
     try {
-      json = nlohmann::json::parse(read_file(path));
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(cat("it is no JSON: ", error.what()), "download it again", path);
+      json = nlohmann::json::parse(text);
+    } catch (const nlohmann::json::parse_error& error) {
+      throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), "download it again", path);
+    } catch (const nlohmann::json::exception&) {
+      throw Error(cat("it is no JSON: ", json_fault(text, 0)), "download it again", path);
     }
   }
   JsonPart part(Diagnostics& diagnostics) const { return {json, "", path, diagnostics}; }

@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer_json.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -80,6 +81,8 @@ Vocabulary read_model(const JsonPart& part, BpeSpec& spec) {
   spec.byte_fallback = part.flag("byte_fallback", false);
   spec.ignore_merges = part.flag("ignore_merges", false);
   auto ids = read_vocabulary(part.at("vocab"), spec);
+  if (part.at("vocab").json().is_object() && part.at("vocab").json().empty())
+    part.at("vocab").refuse("is empty: no text has tokens then", "download the file again");
   if (ids.empty()) return ids;  // nothing that refers to it would be found
   read_merges(part.at("merges"), ids, spec);
   if (part.has("unk_token")) {
@@ -132,8 +135,10 @@ TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) 
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("it is no JSON: ", error.what()), "download it again", file);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), "download it again", file);
+  } catch (const nlohmann::json::exception&) {
+    throw Error(cat("it is no JSON: ", json_fault(text, 0)), "download it again", file);
   }
   if (!json.is_object() || !json.contains("model")) {
     throw Error("it is no tokenizer.json: it has no \"model\"",

@@ -47,8 +47,8 @@ void Updates::restore(const std::string& json) {
       loss_scale_.restore({scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
     }
     count_.fill_(updates);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(cat("the state of the updates cannot be read: ", error.what()), "use another checkpoint");
+  } catch (const nlohmann::json::exception&) {
+    throw Error("the state of the updates is not what Capstan writes", "use another checkpoint");
   }
 }
 

@@ -67,6 +67,7 @@ EXIT = re.compile(r'(?<![\w.>:])(?:std::|::)?(?:_exit|exit|quick_exit|_Exit)\s*\
 PRINT = re.compile(r'\bstd::(?:cout|cerr|clog|print|println|puts|printf|fputs|fprintf)\b|(?<![\w.>:])(?:printf|puts|putchar|perror)\s*\(|'
                    r'(?<![\w.>:])(?:fprintf|fputs|fwrite)\s*\([^;]*\bstd(?:out|err)\b|\bfmt::print')
 THREAD_LOCAL = re.compile(r'\bthread_local\b')
+THROWS_RAW = re.compile(r'\b(?:std::filesystem|fs)::(?:exists|is_directory|is_regular_file|is_empty)\s*\((?:[^(),]|\([^()]*\))*\)')
 
 
 MAY_SPEAK = ('launch', 'cli')
@@ -78,6 +79,8 @@ def below_launch(tree):
         in_core = source.path.startswith('core/') and room_of(source.path) not in MAY_SPEAK
         in_plugin = source.path.startswith(('plugins/', 'models/'))
         checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let launch or cli read it and pass the value down'),
+                  (THROWS_RAW, 'asks the file system without an error code', 'files',
+                   'capstan/base/paths.h says what an errno means: is_there, is_file, is_folder, entries_of'),
                   (EXIT, 'ends the process', 'exit', 'throw capstan::Error; only the executable ends the process')]
         if in_core:
             checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))

@@ -67,6 +67,7 @@ BROKEN = {
     'plugin reads another': ('plugins/data/mine/a.cc', '#include "../other/a.h"\n', 'plugin fence'),
     'environment': ('core/comm/a.cc', 'void f() {\n  std::getenv("A");\n}\n', 'core/comm/a.cc:2: reads the environment'),
     'environment in a plugin': ('models/gpt/a.cc', 'auto a = getenv("A");\n', 'reads the environment'),
+    'files': ('core/comm/a.cc', 'bool f() { return fs::exists(folder / name()); }\n', 'asks the file system without an error code'),
     'exit': ('core/comm/a.cc', 'void f() { ::_exit(1); }\n', 'ends the process'),
     'exit of std': ('core/comm/a.cc', 'void f() { std::exit(1); }\n', 'ends the process'),
     'stream': ('core/comm/a.cc', 'void f() { std::cout << 1; }\n', 'prints'),

@@ -1,6 +1,7 @@
 #include "record.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -27,6 +28,8 @@ class Line {
       const auto byte = std::min(error.byte, text.size());
       fail(cat("broken JSON at column ", std::max<std::size_t>(1, byte), " of ", text.size()),
            R"(write one JSON object a line; line breaks inside of texts are \n)");
+    } catch (const Json::exception&) {
+      fail("broken JSON: " + capstan::json_fault(text, 0), "write a number that a program can read");
     }
     if (!json_.is_object()) fail(cat("the line is of type ", json_.type_name(), ", not an object"), forms);
   }

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -67,10 +68,9 @@ class Node {
                 "it is cut off: fetch or write it again", path);
   }
   const auto line_start = before.empty() ? 0 : before.substr(0, byte - 1).rfind('\n') + 1;
-  std::string reason = error.what();
-  if (const auto colon = reason.find(": "); colon != std::string::npos) reason.erase(0, colon + 2);
-  if (reason.size() > 200) reason = reason.substr(0, 200) + " …";
-  throw Error(cat("broken JSON at byte ", byte, " (line ", line, ", column ", byte - line_start, "): ", reason),
+  const auto rest = text.substr(byte == 0 ? 0 : byte - 1, 30);
+  throw Error(cat("broken JSON at byte ", byte, " (line ", line, ", column ", byte - line_start, "), at '",
+                  capstan::printable(rest), "'"),
               "fetch or write the file again", path);
 }
 
@@ -80,6 +80,8 @@ Json parse(const std::string& path) {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     fail_broken(error, text, path);
+  } catch (const Json::exception&) {
+    throw Error("broken JSON: " + capstan::json_fault(text, 0), "fetch or write the file again", path);
   }
 }
 
@@ -106,6 +108,7 @@ Question read_question(const Node& node, std::size_t context, Split split, const
 SquadFile read_squad(const std::string& path, Split split) {
   const auto json = parse(path);
   SquadFile file;
+  file.path = path;
   for (const auto& article : Node(json, "", path).key("data").items()) {
     for (const auto& paragraph : article.key("paragraphs").items()) {
       file.contexts.push_back(paragraph.key("context").text());

@@ -18,6 +18,7 @@ struct Question {
 struct SquadFile {
   std::vector<std::string> contexts;
   std::vector<Question> questions;
+  std::string path;  ///< for messages
 };
 
 /// Reads {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}; other keys are

@@ -19,7 +19,12 @@ SquadSource::SquadSource(SquadFile file, data::OpenRequest request, Loss loss)
 data::Sample SquadSource::get(std::int64_t index) const {
   CAPSTAN_ASSERT(index >= 0 && index < size());
   const auto& question = file_.questions[static_cast<std::size_t>(index)];
-  return make_sample(question, file_.contexts[question.context], *request_.tokenizer, request_.max_length, loss_);
+  try {
+    return make_sample(question, file_.contexts[question.context], *request_.tokenizer, request_.max_length, loss_);
+  } catch (const capstan::Error& error) {
+    const auto& first = error.diagnostics().front();
+    throw capstan::Error(first.what, first.fix, file_.path);
+  }
 }
 
 data::Sample SquadSource::question(std::int64_t index, std::int64_t most) const {

@@ -50,9 +50,12 @@ TEST_CASE("ranks on CPUs take what they do not offload from the same memory") {
   auto job = offloading("cpu");
   CHECK(host_bytes(job) == 4 * gib);
   CHECK_THAT(faults(job, 7 * gib), Contains("8.00 GiB for the 2 ranks"));
+  // Nothing is offloaded: all that such a rank trains with is in host memory all the same.
   job.prediction.footprints = {{"parameters", gib, "cpu", "always"}};
-  CHECK(host_bytes(job) == 0);
-  CHECK(faults(job, 0).empty());  // nothing is offloaded
+  job.topology.policy.offload_optim = false;
+  CHECK(host_bytes(job) == gib);
+  CHECK(faults(job, 2 * gib).empty());
+  CHECK_THAT(faults(job, 2 * gib - 1), Contains("training on CPUs needs 1.00 GiB of host memory a rank"));
 }
 
 TEST_CASE("run.host_memory is in GiB, for all ranks of a node") {

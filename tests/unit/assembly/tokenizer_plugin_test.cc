@@ -161,5 +161,13 @@ TEST_CASE("token caches depend on a tokenizer plugin's options and files") {
   const auto with_file = cache("vocabulary = \"words.txt\"\n");
   CHECK(with_file != plain);
   folder.write("words.txt", "a b c");
-  CHECK(cache("vocabulary = \"words.txt\"\n") != with_file);
+  const auto longer = cache("vocabulary = \"words.txt\"\n");
+  CHECK(longer != with_file);
+  // Of the same size and time, and yet another file.
+  const auto time = std::filesystem::last_write_time(file);
+  folder.write("words.txt", "a b d");
+  std::filesystem::last_write_time(file, time);
+  CHECK(cache("vocabulary = \"words.txt\"\n") != longer);
+  folder.write("words.txt", "a b c");
+  CHECK(cache("vocabulary = \"words.txt\"\n") == longer);
 }

@@ -166,3 +166,13 @@ TEST_CASE("what a monitor shows follows where it was held, with nothing torn") {
   }
   ::close(fd);
 }
+
+TEST_CASE("a file that was deleted while it was written is missed at the end") {
+  const test::Folder folder;
+  LineFile file((folder / "metrics.jsonl").string());
+  file.add("one");
+  CHECK(file.finish(0ms).empty());
+  std::filesystem::remove(folder / "metrics.jsonl");
+  file.add("two");
+  CHECK_THAT(file.finish(0ms), Contains("metrics.jsonl: it was deleted while it was written"));
+}

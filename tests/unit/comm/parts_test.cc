@@ -71,7 +71,7 @@ TEST_CASE("failure: the first one counts, and travels as text") {
   CHECK(copy.rank == 2);
   CHECK(copy.host == "node3");
   CHECK(copy.text() == "rank 2 on node3 failed: line 1\nline 2");
-  CHECK_THROWS_WITH(state.throw_if_failed(), "rank 2 on node3 failed: line 1\nline 2");
+  CHECK_THROWS_WITH(state.throw_if_failed(), "rank 2 on node3 failed: line 1\n    line 2");
   FailureState own(1);
   own.fail({1, "node1", "my own"});
   try {

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
+#include <unistd.h>
 
 #include "checkpoint/scratch.h"
 
@@ -192,4 +193,25 @@ TEST_CASE("a damaged token cache that cannot be made again is still named as dam
   write_file(scratch.path(), "a file, where a folder is wanted");
   CHECK_THROWS_WITH(builder.advance(whole), Contains("the token cache is damaged and cannot be made again: ") &&
                                                 Contains("set data.cache to another folder"));
+}
+
+TEST_CASE("a cache that somebody else could have written is made again") {
+  const Scratch scratch;
+  const auto cache = token_cache(scratch.path(), "numbers", "key");
+  const auto samples = std::make_shared<Samples>();
+  REQUIRE(TokenCacheBuilder(samples, cache).advance(whole));
+  const auto damage = [&] {
+    TokenCacheBuilder builder(samples, cache);
+    REQUIRE(builder.advance(whole));
+    return builder.damage();
+  };
+  CHECK(damage().empty());
+  std::filesystem::permissions(cache.file, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  CHECK_THAT(said_of(cache), Contains("others may have changed it: every user of this machine may write it"));
+  CHECK_THAT(damage(), Contains("every user of this machine may write it; it is made again"));
+  CHECK(damage().empty());
+  if (::geteuid() != 0) return;  // only root can give files away
+  REQUIRE(::chown(cache.file.c_str(), 12345, 12345) == 0);
+  CHECK_THAT(damage(), Contains("its user 12345 is neither you nor the owner of its folder"));
+  CHECK(is_built(cache));
 }

@@ -17,11 +17,14 @@ class Store;
 
 /// The rendezvous of a run's ranks: a key-value store, usually in rank 0.
 struct Rendezvous {
-  std::string host;        ///< the store's address (MASTER_ADDR); empty: it is read from `file`
-  int port = 0;            ///< its port
-  std::string file;        ///< where rank 0 publishes "address:port", a line each, and the others read it
-  std::vector<int> ports;  ///< with `file`: ports that rank 0 may use; it takes the first free one; empty: any
-  std::string prefix;      ///< prefix of every key: tells the attempts of one job apart
+  std::string host;         ///< the store's address (MASTER_ADDR); empty: it is read from `file`
+  int port = 0;             ///< its port
+  std::string file;         ///< where rank 0 publishes "address:port", a line each, and the others read it
+  std::vector<int> ports;   ///< with `file`: ports that rank 0 may use; it takes the first free one; empty: any
+  std::string prefix;       ///< prefix of every key: tells the attempts of one job apart
+  std::string secret;       ///< of the run, which every connection proves; empty: what secret_file holds
+  std::string secret_file;  ///< where rank 0 then leaves one that it made, for this user alone; empty: there is none
+  bool is_torch = false;    ///< torchrun's agent runs the store, which knows no secrets
   bool store_exists =
       false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients
 
@@ -75,7 +78,8 @@ class FailureNote {
   int fd_;
 };
 
-/// A store in a process that is no rank, for ranks that it starts itself.
+/// A store in a process that is no rank, for ranks that it starts itself, on the loopback interface. Its rendezvous has
+/// the secret that they need.
 class RendezvousServer {
  public:
   explicit RendezvousServer(const std::string& prefix);

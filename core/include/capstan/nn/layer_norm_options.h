@@ -43,7 +43,7 @@ template <class O>
 void describe_layer_norm_sizes(config::OptionTable<O>& t, const LayerNormSpellings& spellings) {
   add_option(t, "vocab_size", &O::vocab_size).min(1).doc("number of token ids");
   add_option(t, "hidden_size", &O::hidden_size).min(1).spelling(spellings.hidden).doc("width of the residual stream");
-  auto layers = add_option(t, "num_layers", &O::num_layers).min(1).doc("number of blocks");
+  auto layers = add_option(t, "num_layers", &O::num_layers).min(1).max(4096).doc("number of blocks");
   for (const auto& name : spellings.layers) layers.spelling(name);
   auto heads = add_option(t, "num_heads", &O::num_heads).min(1).doc("attention heads; must divide hidden_size");
   for (const auto& name : spellings.heads) heads.spelling(name);

@@ -89,7 +89,7 @@ template <class O>
 void describe_rotary_sizes(config::OptionTable<O>& t, const std::string& ff) {
   add_option(t, "vocab_size", &O::vocab_size).min(1).doc("number of token ids");
   add_option(t, "hidden_size", &O::hidden_size).min(1).doc("width of the residual stream");
-  add_option(t, "num_layers", &O::num_layers).min(1).spelling("num_hidden_layers").doc("number of blocks");
+  add_option(t, "num_layers", &O::num_layers).min(1).max(4096).spelling("num_hidden_layers").doc("number of blocks");
   add_option(t, "num_heads", &O::num_heads).min(1).spelling("num_attention_heads").doc("query heads");
   add_option(t, "num_kv_heads", &O::num_kv_heads)
       .min(1)
@@ -169,7 +169,7 @@ void describe_rotary_scaling(config::OptionTable<O>& t) {
 /// `file_key`: what a config.json calls the number of experts, where not num_experts.
 template <class O>
 void describe_routers(config::OptionTable<O>& t, const std::string& file_key = {}) {
-  auto experts = add_option(t, "num_experts", &O::num_experts).min(1).doc("experts in each block");
+  auto experts = add_option(t, "num_experts", &O::num_experts).min(1).max(65536).doc("experts in each block");
   if (!file_key.empty()) experts.spelling(file_key);
   add_option(t, "experts_per_token", &O::experts_per_token)
       .min(1)

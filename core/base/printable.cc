@@ -1,0 +1,103 @@
+#include <capstan/base/printable.h>
+
+#include <capstan/base/text.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+namespace capstan {
+namespace {
+
+// The character at the text's beginning, and its bytes; 0: there is none.
+std::size_t read_character(std::string_view text, std::int32_t& character) {
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  const auto length = utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size()), &character);
+  return length > 0 ? static_cast<std::size_t>(length) : 0;
+}
+
+// U+0080 to U+009F are control characters too: some terminals take them.
+bool is_control(std::int32_t character) { return character < 0x20 || (character >= 0x7F && character < 0xA0); }
+
+void append_escaped(std::string& out, std::string_view bytes) {
+  constexpr std::string_view hex = "0123456789abcdef";
+  for (const char c : bytes) {
+    const auto code = static_cast<unsigned char>(c);
+    out += {'\\', 'x', hex[code >> 4U], hex[code & 15U]};
+  }
+}
+
+std::string shown(std::string_view text, std::string_view line_end) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    std::int32_t character = 0;
+    const auto length = read_character(text, character);
+    const auto part = text.substr(0, std::max<std::size_t>(1, length));
+    text.remove_prefix(part.size());
+    if (part == "\n") {
+      out += line_end;
+      if (line_end.size() == 1 && !text.empty() && text[0] != ' ' && text[0] != '\n') out += "    ";
+    } else if (part == "\t") {
+      out += line_end.size() == 1 ? "\t" : "\\t";
+    } else if (length == 0 || is_control(character)) {
+      append_escaped(out, part);
+    } else {
+      out += part;
+    }
+  }
+  return out;
+}
+
+std::string place_text(std::string_view before) {
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const auto begin = before.rfind('\n');
+  return cat("line ", line, ", column ", before.size() - (begin == std::string_view::npos ? 0 : begin + 1) + 1);
+}
+
+// The first number of a JSON text that no double holds; where it begins, npos: there is none.
+std::size_t find_huge_number(std::string_view text) {
+  constexpr std::string_view of_numbers = "+-.0123456789eE";
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+    } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
+      const auto end = std::min(text.find_first_not_of(of_numbers, at), text.size());
+      if (std::isinf(std::strtod(std::string(text.substr(at, end - at)).c_str(), nullptr))) return at;
+      at = end - 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) { return shown(text, "\\n"); }
+std::string printable_lines(std::string_view text) { return shown(text, "\n"); }
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    std::int32_t character = 0;
+    const auto length = read_character(text, character);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string json_fault(std::string_view text, std::size_t byte) {
+  constexpr std::size_t shown_bytes = 30;
+  if (byte == 0) {
+    const auto at = find_huge_number(text);
+    if (at == std::string_view::npos) return "it has a value that no program can read";
+    const auto number = text.substr(at, std::min(text.find_first_not_of("+-.0123456789eE", at), text.size()) - at);
+    return cat(place_text(text.substr(0, at)), ": ", number.substr(0, shown_bytes), " is beyond any number");
+  }
+  if (byte > text.size()) return cat("it ends before its JSON does, at ", place_text(text));
+  const auto at = byte - 1;
+  return cat(place_text(text.substr(0, at)), ": no JSON at '", printable(text.substr(at, shown_bytes)), "'");
+}
+
+}  // namespace capstan

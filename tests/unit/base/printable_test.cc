@@ -1,0 +1,51 @@
+// What files put into messages, and files that are none.
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/printable.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+#include <sys/stat.h>
+
+#include "support/errors.h"
+#include "support/folder.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+TEST_CASE("control characters and what is no UTF-8 are shown as text") {
+  CHECK(printable("a\033[31mb") == "a\\x1b[31mb");
+  CHECK(printable("a\nb\tc\r") == "a\\nb\\tc\\x0d");
+  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");  // what some terminals take for ESC [
+  CHECK(printable("\xff\xc0\xaf") == "\\xff\\xc0\\xaf");
+  CHECK(printable("Grüße, 世界 😀") == "Grüße, 世界 😀");
+  CHECK(printable(std::string_view("\0", 1)) == "\\x00");
+  CHECK(is_utf8("Grüße"));
+  CHECK_FALSE(is_utf8("\xed\xa0\x80"));  // a surrogate
+  CHECK_FALSE(is_utf8("Gr\xfc"));
+}
+
+TEST_CASE("a name of a file cannot forge a message of its own") {
+  const Error error("question 'x\ncapstan: all checks passed\033[2K' is too long", "take it out", "a\nb.json");
+  CHECK(std::string(error.what()) ==
+        "a\\nb.json: question 'x\n    capstan: all checks passed\\x1b[2K' is too long\n    fix: take it out");
+  CHECK(table_text({{"name"}, {"a\n\033c"}}) == "name\na\\n\\x1bc\n");
+}
+
+TEST_CASE("broken JSON is said with its place and in no library's words") {
+  CHECK(json_fault("{\n \"a\": x}", 9) == "line 2, column 7: no JSON at 'x}'");
+  CHECK(json_fault("{", 2) == "it ends before its JSON does, at line 1, column 2");
+  CHECK(json_fault("{\"1e999\": 1, \"b\": -1e999}", 0) == "line 1, column 19: -1e999 is beyond any number");
+}
+
+TEST_CASE("a pipe that nobody writes to is refused, not waited for") {
+  const test::Folder folder;
+  const auto pipe = (folder / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(test::error_of([&] { read_file(pipe); }), Contains(pipe + ": it is a pipe or a device, not a file"));
+  CHECK_THAT(test::error_of([&] { MappedFile mapped(pipe); }), Contains("write its content to a file first"));
+  CHECK_THAT(test::error_of([&] { read_file("/dev/zero"); }), Contains("/dev/zero: it is a pipe or a device"));
+}
+
+TEST_CASE("no name is near to one that nobody has typed") {
+  CHECK(nearest_name(std::string(1000000, 'a'), {std::string(1000000, 'a')}).empty());
+}

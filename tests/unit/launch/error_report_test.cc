@@ -1,0 +1,42 @@
+// What ends a run without being an Error, in words.
+#include "launch/error_report.h"
+
+#include <ATen/ATen.h>
+#include <capstan_catch.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <new>
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+template <class F>
+std::string words_of(F&& fn) {
+  try {
+    fn();
+  } catch (const std::exception& error) {
+    const auto known = launch::in_words(error);
+    return known ? known->what() : "";
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace
+
+TEST_CASE("a host without memory and a file system that refuses are no bugs") {
+  CHECK_THAT(words_of([] { throw std::bad_alloc(); }), Contains("this host has no memory left") && Contains("--mem"));
+  const auto too_much = [] { (void)at::empty({std::int64_t{1} << 50}, at::kFloat); };
+  CHECK_THAT(
+      words_of(too_much),
+      Contains("this host has no memory left: you tried to allocate 4503599627370496 bytes") && !Contains("frame #"));
+  CHECK_THAT(words_of([] {
+               throw std::filesystem::filesystem_error("status", "/a/b",
+                                                       std::error_code(EACCES, std::generic_category()));
+             }),
+             Contains("/a/b: cannot use it: Permission denied (EACCES)") && Contains("fix: "));
+  CHECK(words_of([] { throw Error("known"); }).empty());
+  CHECK(words_of([] { throw std::logic_error("a bug"); }).empty());
+}

@@ -1,0 +1,71 @@
+// Plugins that somebody else could have written.
+#include "plugin/ownership.h"
+
+#include <capstan_catch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin/fixtures.h"
+#include "plugin/host.h"
+#include "support/folder.h"
+
+using namespace capstan::plugin;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string refusal(const std::string& file) {
+  return test::error_of([&] { refuse_writable(file); });
+}
+
+}  // namespace
+
+TEST_CASE("a plugin that others may write is refused, as ssh refuses keys") {
+  const test::Folder folder;
+  const auto file = (folder / "good.so").string();
+  std::filesystem::copy_file(test::fixture("good"), file);
+  REQUIRE(::chmod(file.c_str(), 0755) == 0);
+  CHECK(refusal(file).empty());
+  REQUIRE(::chmod(file.c_str(), 0757) == 0);
+  CHECK_THAT(refusal(file), Contains(file + ": this plugin may be written by every user of this machine") &&
+                                Contains("chmod go-w " + file) && Contains("CAPSTAN_TRUST_PLUGINS=1"));
+  CHECK_THROWS_WITH(Host().load_file(file), Contains("may be written by every user"));
+  CHECK(Host({}, false, /*trusts_writers=*/true).load_file(file).name == "good");
+  REQUIRE(::chmod(file.c_str(), 0755) == 0);
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  CHECK_THAT(refusal(file), Contains("the folder of this plugin may be written by every user"));
+  REQUIRE(::chmod(folder.path().c_str(), 01777) == 0);
+  CHECK(refusal(file).empty());
+}
+
+TEST_CASE("a plugin of another user, and one of a group, is refused") {
+  if (::geteuid() != 0) return;  // only root can give files away
+  const test::Folder folder;
+  const auto file = (folder / "good.so").string();
+  std::filesystem::copy_file(test::fixture("good"), file);
+  REQUIRE(::chmod(file.c_str(), 0755) == 0);
+  REQUIRE(::chown(file.c_str(), 12345, 12345) == 0);
+  CHECK_THAT(refusal(file), Contains("may be written by user 12345, to whom it belongs"));
+  REQUIRE(::chown(file.c_str(), 0, 12345) == 0);
+  CHECK(refusal(file).empty());
+  REQUIRE(::chmod(file.c_str(), 0775) == 0);
+  CHECK_THAT(refusal(file), Contains("may be written by every member of group 12345"));
+}
+
+TEST_CASE("entries of a plugin folder that cannot be read are named, and the others load") {
+  const test::Folder folder;
+  std::filesystem::create_directories(folder / "monitor");
+  std::filesystem::copy_file(test::fixture("good"), folder / "monitor/good.so");
+  std::filesystem::create_symlink("b.so", folder / "monitor/a.so");
+  std::filesystem::create_symlink("a.so", folder / "monitor/b.so");
+  Host host({folder.path()});
+  int usable = 0;
+  int loops = 0;
+  for (const auto& found : host.discover()) {
+    if (found.file.find(folder.path().string()) != 0) continue;
+    usable += found.problem.empty() ? 1 : 0;
+    loops += found.problem.find("ELOOP") != std::string::npos ? 1 : 0;
+  }
+  CHECK(usable == 1);
+  CHECK(loops == 2);
+}
