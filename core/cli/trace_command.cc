@@ -37,7 +37,8 @@ void add_trace_command(CLI::App& app, Chosen& chosen) {
   choose_with(*command, chosen, [paths](const Process&) {
     for (const auto& path : *paths) {
       for (const auto& file : trace_files(path))
-        std::cout << file.string() << ": " << record::trace_text(record::read_trace(read_file(file), file.string()));
+        std::cout << file.string() << ": " << record::trace_text(record::read_trace(read_file(file), file.string()))
+                  << "\n";
     }
     return static_cast<int>(ExitCode::success);
   });

@@ -1,8 +1,10 @@
 #include "record/trace_report.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 using namespace capstan::record;
 using capstan::cat;
@@ -80,6 +82,22 @@ TEST_CASE("kernels that a thread without spans launches during backward are the 
                           event("kernel", "nvjet_sm90_tst", 200, 100, 7, 2)),
                  "a.json");
   CHECK(report.units == std::map<std::string, double>{{"backward blocks.0", 0.1}, {"elsewhere", 0.01}});
+}
+
+TEST_CASE("two steps of four products, tanh and an update, as the profiler recorded them on an H200") {
+  const auto file = cat(CAPSTAN_SOURCE_DIR, "/tests/fixtures/traces/two_steps_h200.json");
+  const auto report = read_trace(capstan::read_file(file), file);
+  CHECK(report.steps == 2);
+  CHECK(report.launches == 54);
+  CHECK(report.window_ms == Approx(10.082).epsilon(0.01));
+  CHECK(report.kinds.at("GEMM") == Approx(3.548).epsilon(0.01));
+  CHECK(report.idle_ms == Approx(5.8).epsilon(0.01));
+  // Backward's kernels were launched by a thread of autograd's, which had no span of its own.
+  CHECK(report.units.at("backward blocks.3") == Approx(2.782).epsilon(0.01));
+  CHECK(report.units.size() == 6);
+  double kinds = report.exposed_ms + report.idle_ms;
+  for (const auto& [name, ms] : report.kinds) kinds += ms;
+  CHECK(kinds == Approx(report.window_ms).epsilon(1e-3));  // one stream: nothing overlaps
 }
 
 TEST_CASE("without a GPU the spans are the work, and a collective is not its unit's") {
