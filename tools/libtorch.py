@@ -19,6 +19,7 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 PARITY_PROBE = 'import torch, transformers, safetensors, tokenizers; assert torch.zeros(2).sum() == 0'
+READERS_PROBE = 'import importlib.util as u; assert all(u.find_spec(name) for name in ("wandb", "tensorboard", "mlflow"))'
 
 
 def say(text):
@@ -269,6 +270,8 @@ def provide_parity(deps, pins, environment, use):
 
     python, packages = deps.python(environment), pins.python(use, 'both')
     probe = f'{PARITY_PROBE}; assert transformers.__version__ == "{packages[0].split("==")[1]}"'
+    if any(package.startswith('wandb==') for package in packages):
+        probe += f'; {READERS_PROBE}'
     site = show_torch()
     if site and subprocess.run([str(python), '-c', probe], capture_output=True, check=False).returncode == 0:
         return

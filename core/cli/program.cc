@@ -23,10 +23,12 @@
 #include "cli/export_command.h"
 #include "cli/generate_command.h"
 #include "cli/import_deepspeed_command.h"
+#include "cli/memory_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
 #include "cli/run_command.h"
 #include "cli/tokenize_command.h"
+#include "cli/trace_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 
@@ -107,6 +109,8 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_data_command(app, chosen);
   add_eval_command(app, chosen);
   add_generate_command(app, chosen);
+  add_memory_command(app, chosen);
+  add_trace_command(app, chosen);
 }
 
 }  // namespace

@@ -223,8 +223,9 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
     const auto& job = *state.job;
     if (rank.first()) print_start(job, *state.folder, state.resume);
-    train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), ::isatty(STDOUT_FILENO) == 1),
-                     *state.folder, stop, save_setting(env, state.resume));
+    const train::ProcessFacts process{::isatty(STDOUT_FILENO) == 1, rank.device.gpu.uuid, env};
+    train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), process), *state.folder, stop,
+                     save_setting(env, state.resume));
     const auto ended = loop.run();
     if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     const bool lost = has_lost_results(rank, state);

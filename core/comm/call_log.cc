@@ -21,7 +21,7 @@ CallLog::CallLog(std::shared_ptr<FailureState> failure, std::size_t capacity)
 std::uint64_t CallLog::begin(const char* operation, const std::string& group, std::string_view label,
                              std::int64_t number) {
   if (failure_) failure_->throw_if_failed();
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const std::uint64_t ticket = next_++;
   Slot& slot = slots_[ticket % slots_.size()];
   slot.ticket = ticket;
@@ -31,13 +31,24 @@ std::uint64_t CallLog::begin(const char* operation, const std::string& group, st
   slot.call.label = label;
   slot.call.number = number;
   slot.call.start = std::chrono::steady_clock::now();
+  if (const auto tracer = tracer_) {
+    const auto name = span_name(slot.call);
+    lock.unlock();
+    tracer->begin(monitor::Span::collective, name);
+  }
   return ticket;
 }
 
 void CallLog::end(std::uint64_t ticket, c10::Device device) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   Slot& slot = slots_[ticket % slots_.size()];
   if (slot.ticket != ticket) return;  // overwritten: more calls in flight than the ring holds
+  if (const auto tracer = tracer_) {
+    const auto name = span_name(slot.call);
+    lock.unlock();
+    tracer->end(monitor::Span::collective, name);
+    lock.lock();
+  }
   if (device.is_cpu() || device.is_meta()) {
     slot.state = State::free;
     return;
@@ -45,6 +56,15 @@ void CallLog::end(std::uint64_t ticket, c10::Device device) {
   if (!slot.after) slot.after.emplace(device.type());
   slot.after->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   slot.state = State::queued;
+}
+
+void CallLog::trace(std::shared_ptr<monitor::Tracer> tracer) {
+  const std::scoped_lock lock(mutex_);
+  tracer_ = std::move(tracer);
+}
+
+std::string CallLog::span_name(const Call& call) {
+  return call.label.empty() ? call.operation : cat(call.operation, " '", call.label, "'");
 }
 
 std::vector<Call> CallLog::in_flight() {

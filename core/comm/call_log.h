@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/monitor/tracer.h>
 
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
@@ -44,6 +45,8 @@ class CallLog {
   void end(std::uint64_t ticket, c10::Device device);
   /// Calls in flight, oldest first. Polls the events of those that were queued.
   std::vector<Call> in_flight();
+  /// Calls are spans of this tracer from now on; null: of none.
+  void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// The call that began last.
   std::optional<Call> last() const;
 
@@ -55,7 +58,11 @@ class CallLog {
     Call call;
     std::optional<c10::Event> after;
   };
+  /// What a tracer calls it: "all-gather 'fsdp blocks.3'".
+  static std::string span_name(const Call& call);
+
   std::shared_ptr<FailureState> failure_;
+  std::shared_ptr<monitor::Tracer> tracer_;
   mutable std::mutex mutex_;
   std::vector<Slot> slots_;
   std::uint64_t next_ = 0;

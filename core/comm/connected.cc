@@ -87,6 +87,7 @@ class Alone final : public Communicator {
   std::string backend(c10::Device) const override { return "none"; }
   std::vector<std::string> exchange(const std::string& mine) override { return {mine}; }
   void report_failure(const std::string&) override {}
+  void trace(std::shared_ptr<monitor::Tracer> tracer) override { log_->trace(std::move(tracer)); }
 
  private:
   World world_;
@@ -128,6 +129,7 @@ class Connected final : public Communicator {
   }
 
   const World& world() const override { return options_.world; }
+  void trace(std::shared_ptr<monitor::Tracer> tracer) override { log_->trace(std::move(tracer)); }
 
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) override {
     const auto found = std::find(ranks.begin(), ranks.end(), world().rank);

@@ -289,6 +289,7 @@ class InProcessCommunicator final : public Communicator {
     return result;
   }
 
+  void trace(std::shared_ptr<monitor::Tracer> tracer) override { log_->trace(std::move(tracer)); }
   void report_failure(const std::string& message) override { team_->fail(world_.rank, message, nullptr); }
 
  private:

@@ -1,7 +1,9 @@
 #include <capstan/monitor/monitor.h>
+#include <capstan/monitor/tracer.h>
 
 namespace capstan::monitor {
 
 Monitor::~Monitor() = default;
+Tracer::~Tracer() = default;
 
 }  // namespace capstan::monitor

@@ -1,16 +1,26 @@
 #include "record/observers.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
 namespace capstan::record {
 
 template <class Call>
 void Observers::each(const char* phase, const Call& call) {
-  for (const auto& observer : all_) {
+  for (auto& observer : all_) {
     if (observer.plugin.empty()) {
       call(*observer.object);
-    } else {
+      continue;
+    }
+    if (observer.disabled) continue;
+    try {
       plugin::guard(observer.plugin, phase, [&] { call(*observer.object); });
+    } catch (const std::exception& error) {
+      observer.disabled = true;
+      log::warning(cat("monitor '", observer.plugin,
+                       "' is disabled on this rank from now on, the run continues: ", error.what()));
     }
   }
 }
@@ -33,6 +43,24 @@ void Observers::eval_ended(const monitor::EvalEnded& event) {
 
 void Observers::checkpoint_saved(const monitor::CheckpointSaved& event) {
   each("checkpoint_saved", [&](monitor::Monitor& observer) { observer.checkpoint_saved(event); });
+}
+
+monitor::Summary Observers::summary(const monitor::RunEnded& event) {
+  monitor::Summary all;
+  each("summary", [&](monitor::Monitor& observer) {
+    auto one = observer.summary(event);
+    all.values.insert(all.values.end(), one.values.begin(), one.values.end());
+    all.texts.insert(all.texts.end(), one.texts.begin(), one.texts.end());
+  });
+  return all;
+}
+
+std::vector<std::shared_ptr<monitor::Tracer>> Observers::tracers() {
+  std::vector<std::shared_ptr<monitor::Tracer>> all;
+  each("tracer", [&](monitor::Monitor& observer) {
+    if (auto tracer = observer.tracer()) all.push_back(std::move(tracer));
+  });
+  return all;
 }
 
 void Observers::run_ended(const monitor::RunEnded& event) {

@@ -26,6 +26,12 @@ Json evaluation_json(const monitor::EvalEnded& evaluation) {
   return json;
 }
 
+// What monitors say, under names of theirs: core's own keep their meaning.
+void add_monitors(Json& json, const monitor::Summary& summary) {
+  for (const auto& [name, value] : summary.values) json.emplace(name, value);
+  for (const auto& [name, text] : summary.texts) json.emplace(name, text);
+}
+
 // Does a line of metrics.jsonl belong to the first `steps_done` steps? Steps count from 0; evaluations and checkpoints
 // say how many steps are done.
 bool is_of(const Json& line, std::int64_t steps_done) {
@@ -178,10 +184,11 @@ std::string RunFolder::finish(std::chrono::milliseconds patience) {
   }
 }
 
-void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
-                        const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-                        const std::optional<CheckpointSummary>& checkpoints,
-                        const std::vector<inference::Answer>& answers) {
+void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end,
+                              const Statistics& statistics, const std::vector<PeakMemory>& memory,
+                              const shard::HostUpdateTimes& host_updates,
+                              const std::optional<CheckpointSummary>& checkpoints,
+                              const std::vector<inference::Answer>& answers) {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
             {"capstan", version()},
@@ -216,6 +223,7 @@ void RunFolder::summary(const monitor::RunStarted& start, const monitor::RunEnde
                            {"wait_s", host_updates.wait_s / each}};
   }
   if (checkpoints) json["checkpoints"] = checkpoints_json(checkpoints->totals, checkpoints->best);
+  add_monitors(json, end.summary);
   for (const auto& evaluation : statistics.evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {
     json["answers"].push_back(

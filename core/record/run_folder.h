@@ -47,9 +47,10 @@ class RunFolder : public monitor::Monitor {
   void checkpoint_saved(const monitor::CheckpointSaved& saved) override;
   /// predictions-<split>.json: {id: text}, as SQuAD's official script reads it.
   void predictions(const std::string& split, const std::vector<inference::Answer>& answers);
-  void summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
-               const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-               const std::optional<CheckpointSummary>& checkpoints, const std::vector<inference::Answer>& answers);
+  void write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
+                     const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
+                     const std::optional<CheckpointSummary>& checkpoints,
+                     const std::vector<inference::Answer>& answers);
   /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
   /// nothing.
   std::string finish(std::chrono::milliseconds patience);

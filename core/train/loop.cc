@@ -1,9 +1,12 @@
 #include "train/loop.h"
 
 #include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "record/memory.h"
+#include "record/run_summary.h"
 
 namespace capstan::train {
 namespace {
@@ -59,10 +62,16 @@ double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin
 
 monitor::RunEnded Loop::run() {
   begin_ = Clock::now();
-  parts_.started.hosts = parts_.steps.communicator.exchange(parts_.steps.communicator.world().host);
+  for (const auto& place : parts_.steps.communicator.exchange(
+           cat(parts_.steps.communicator.world().host, '\n', static_cast<std::int64_t>(::getpid())))) {
+    const auto parts = split(place, '\n');
+    parts_.started.hosts.push_back(parts.front());
+    parts_.started.processes.push_back(std::stoll(parts.back()));
+  }
   pipeline_.step().hooks().begin(parts_.started.first_step);
   checkpoints_.reserve();
   observers_.run_started(parts_.started);
+  trace();
   const record::MemoryWatch memory(parts_.steps.parts.model.device);
   const auto steps_done = run_steps();
   const auto peaks = record::exchange_peaks(memory.peak(), parts_.steps.communicator);
@@ -84,10 +93,21 @@ monitor::RunEnded Loop::run() {
   ended.epochs = parts_.saved.plan.epoch_progress(steps_done);
   ended.weights = weights_;
   if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
-  folder_.summary(parts_.started, ended, statistics_, peaks, parts_.steps.parts.model.engine.host_update_times(),
-                  checkpoints_.summary(), evaluations_.shown_answers());
+  ended.summary = record::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
+  folder_.write_summary(parts_.started, ended, statistics_, peaks, parts_.steps.parts.model.engine.host_update_times(),
+                        checkpoints_.summary(), evaluations_.shown_answers());
   observers_.run_ended(ended);
+  parts_.steps.communicator.trace(nullptr);
   return ended;
+}
+
+// Costs nothing where no monitor asks for spans.
+void Loop::trace() {
+  auto tracers = observers_.tracers();
+  if (tracers.empty()) return;
+  const auto tracer = std::make_shared<record::Tracers>(std::move(tracers));
+  parts_.steps.communicator.trace(tracer);
+  pipeline_.step().trace(tracer);
 }
 
 // Returns the number of steps done since the run's beginning.

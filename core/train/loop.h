@@ -47,6 +47,7 @@ class Loop {
   inference::Wishes wishes() const;
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
+  void trace();
   void evaluate(std::int64_t steps_done);
   void save(const Boundary& boundary);
   void save_at_end(std::int64_t steps_done);

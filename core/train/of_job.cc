@@ -66,6 +66,15 @@ monitor::RunStarted started_of(const session::Job& job, const session::Session& 
   started.global_batch = batch.global_batch;
   started.micro_batch = batch.micro_batch;
   started.accumulation = batch.accumulation;
+  if (!session.device.is_cpu()) started.gpu = session.device.index();
+  started.precision = job.config.train->precision;
+  started.sequence_length = job.samples.length;
+  started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
+  for (const auto& table : job.tables()) {
+    for (const auto& entry : table.host) started.settings.push_back({table.path, entry.key, entry.value, entry.origin});
+    for (const auto& option : table.options)
+      started.settings.push_back({table.path, option.spec.key, option.value, option.origin});
+  }
   return started;
 }
 
@@ -135,11 +144,13 @@ SavedRun saved_run(const session::Job& job, session::Session& session, std::file
 }
 
 LoopParts loop_parts(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
-                     bool output_is_terminal) {
+                     const ProcessFacts& process) {
   const auto& train = *job.config.train;
   auto started = started_of(job, session);
   started.folder = folder.string();
-  started.output_is_terminal = output_is_terminal;
+  started.output_is_terminal = process.output_is_terminal;
+  started.gpu_uuid = process.gpu_uuid;
+  started.environment = process.environment;
   return {{job.samples.plan,
            *job.config.optimizer,
            feed_source(job),

@@ -18,9 +18,15 @@ LoadedModel loaded_model(session::Session& session);
 Step step_of(const session::Job& job, session::Session& session);
 /// `folder`: the run's.
 SavedRun saved_run(const session::Job& job, session::Session& session, std::filesystem::path folder = {});
-/// A run in this folder. `output_is_terminal`: what monitors are told of standard output.
+/// What monitors are told of the process.
+struct ProcessFacts {
+  bool output_is_terminal = false;  ///< standard output
+  std::string gpu_uuid = {};        ///< of this rank
+  std::function<std::optional<std::string>(const std::string&)> environment = {};
+};
+/// A run in this folder.
 LoopParts loop_parts(const session::Job& job, session::Session& session, const std::filesystem::path& folder,
-                     bool output_is_terminal);
+                     const ProcessFacts& process = {});
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

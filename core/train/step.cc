@@ -51,8 +51,11 @@ std::int64_t Step::divisor_of(const inference::StepInput& input, std::int64_t ta
 }
 
 StepResult Step::run(const inference::StepInput& input, std::int64_t target_tokens, double lr) {
+  const auto number = std::to_string(input.step);
+  const record::Traced step(tracer_.get(), monitor::Span::step, number);
   auto result = gradients(input, target_tokens);
   if (before_update_) before_update_();
+  const record::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   const auto update = updates_.next(lr, result.numbers.norm_and_loss());
   std::function<void()> after;
@@ -62,8 +65,14 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   return result;
 }
 
+void Step::trace(std::shared_ptr<monitor::Tracer> tracer) {
+  tracer_ = std::move(tracer);
+  record::trace_units(parts_.model.runner, tracer_);
+}
+
 void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {
   if (parts_.hooks.change_evaluation() && before_update_) before_update_();
+  const record::Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
   parts_.hooks.during_evaluation(steps_done, call);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "inference/feed.h"
+#include "record/tracing.h"
 #include "setup/options.h"
 #include "train/loaded_model.h"
 #include "train/step_metrics.h"
@@ -53,6 +54,8 @@ class Step {
   /// evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
   StrategyHooks& hooks() { return parts_.hooks; }
+  /// Steps, units and updates are spans of this tracer from now on.
+  void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// StrategyHooks::during_evaluation, once what is being saved allows it.
   void during_evaluation(std::int64_t steps_done, const std::function<void()>& call);
   /// The part of the run's state that steps change, besides the engine's.
@@ -67,6 +70,7 @@ class Step {
   StepParts parts_;
   Updates updates_;
   std::function<void()> before_update_;
+  std::shared_ptr<monitor::Tracer> tracer_;
 };
 
 }  // namespace train

@@ -5,6 +5,7 @@
 ///     CAPSTAN_MONITOR("mine", "1.0", "what it shows", Mine, MineOptions)
 #include <capstan/config/options.h>
 #include <capstan/monitor/monitor.h>
+#include <capstan/monitor/tracer.h>
 #include <capstan/plugin/descriptor.h>
 
 #define CAPSTAN_MONITOR(name, version, summary, Class, OptionStruct) \

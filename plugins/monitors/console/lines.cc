@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <set>
 
+#include "blocks.h"
+
 namespace console {
 
 using namespace capstan;
@@ -23,8 +25,13 @@ std::string format(const char* pattern, double number) {
 // Four significant digits, as NeMo prints: 1.961e-06, 0.194, 7.126.
 std::string significant(double number) { return format("%.4g", number); }
 
-// Python's repr(round(number, digits)): "39.41", "1.0".
-std::string rounded(double number, int digits) {
+double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0.0; }
+
+double rate(std::int64_t amount, double seconds) { return rate(static_cast<double>(amount), seconds); }
+
+}  // namespace
+
+std::string python_rounded(double number, int digits) {
   if (!std::isfinite(number)) return format("%f", number);
   std::array<char, 400> out{};
   std::snprintf(out.data(), out.size(), "%.*f", digits, number);
@@ -33,12 +40,6 @@ std::string rounded(double number, int digits) {
   text.erase(text[last] == '.' ? last + 2 : last + 1);
   return text;
 }
-
-double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0.0; }
-
-double rate(std::int64_t amount, double seconds) { return rate(static_cast<double>(amount), seconds); }
-
-}  // namespace
 
 std::string start_lines(const monitor::RunStarted& run) {
   const auto hosts = std::set<std::string>(run.hosts.begin(), run.hosts.end()).size();
@@ -61,6 +62,7 @@ std::string step_line(const monitor::StepEnded& step, const monitor::RunStarted&
                   " | global_step: ", step.step, " | reduced_train_loss: ", significant(step.loss),
                   " | train_step_timing in s: ", significant(step.step_time_s));
   if (step.step > 0) text += cat(" | consumed_samples: ", step.consumed_samples);
+  text += utilisation_text(step.values);
   if (val_loss) text += " | val_loss: " + significant(*val_loss);
   return text;
 }
@@ -70,9 +72,9 @@ std::string eval_line(const monitor::EvalEnded& eval) {
   std::string text = "{";
   if (eval.loss) text += cat(prefix, "loss': ", format("%.4f", *eval.loss), ", ");
   text += cat(prefix, "runtime': ", format("%.4f", eval.runtime_s), ", ", prefix,
-              "samples_per_second': ", rounded(rate(eval.samples, eval.runtime_s), 3));
-  for (const auto& [name, value] : eval.scores) text += cat(", ", prefix, name, "': ", rounded(value, 4));
-  return text + ", 'epoch': " + rounded(eval.epoch_progress, 2) + "}";
+              "samples_per_second': ", python_rounded(rate(eval.samples, eval.runtime_s), 3));
+  for (const auto& [name, value] : eval.scores) text += cat(", ", prefix, name, "': ", python_rounded(value, 4));
+  return text + ", 'epoch': " + python_rounded(eval.epoch_progress, 2) + "}";
 }
 
 std::string checkpoint_line(const monitor::CheckpointSaved& saved) {
@@ -83,9 +85,9 @@ std::string checkpoint_line(const monitor::CheckpointSaved& saved) {
 
 std::string run_line(const monitor::RunEnded& run) {
   return cat("{'train_runtime': ", format("%.4f", run.runtime_s),
-             ", 'train_samples_per_second': ", rounded(rate(run.samples, run.runtime_s), 3),
-             ", 'train_steps_per_second': ", rounded(rate(run.steps, run.runtime_s), 3),
-             ", 'train_loss': ", format("%.4f", run.mean_loss), ", 'epoch': ", rounded(run.epochs, 2), "}");
+             ", 'train_samples_per_second': ", python_rounded(rate(run.samples, run.runtime_s), 3),
+             ", 'train_steps_per_second': ", python_rounded(rate(run.steps, run.runtime_s), 3),
+             ", 'train_loss': ", format("%.4f", run.mean_loss), ", 'epoch': ", python_rounded(run.epochs, 2), "}");
 }
 
 std::string bar_line(const monitor::StepEnded& step, double seconds_per_step) {
@@ -97,7 +99,7 @@ std::string bar_line(const monitor::StepEnded& step, double seconds_per_step) {
              format("%3.0f", std::floor(100.0 * static_cast<double>(done) / static_cast<double>(step.steps))),
              "% | epoch ", format("%.2f", step.epoch_progress), " | loss ", significant(step.loss), " | ",
              format("%.1f", rate(step.samples, seconds_per_step)), " samples/s | ETA ",
-             duration_text(static_cast<double>(step.steps - done) * seconds_per_step));
+             duration_text(static_cast<double>(step.steps - done) * seconds_per_step), utilisation_text(step.values));
 }
 
 }  // namespace console

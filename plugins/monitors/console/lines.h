@@ -9,13 +9,17 @@ namespace console {
 
 /// Everything here returns text without the line's end, and depends on its arguments alone.
 
+/// Python's repr(round(number, digits)): "39.41", "1.0".
+std::string python_rounded(double number, int digits);
+
 /// Some lines about the run: ranks and devices, parameters, the batch's arithmetic, the number of steps.
 std::string start_lines(const capstan::monitor::RunStarted& run);
 
 /// NeMo's step line:
 /// "Training epoch 0, iteration 0/249 | lr: 1.961e-06 | global_batch_size: 8 | global_step: 0 |
-/// reduced_train_loss: 1.315 | train_step_timing in s: 7.126", from step 1 on with " | consumed_samples: 16", and with
-/// " | val_loss: 0.194" if there is one. Iterations count from 0 in each epoch, up to that epoch's last.
+/// reduced_train_loss: 1.315 | train_step_timing in s: 7.126", from step 1 on with " | consumed_samples: 16", with what
+/// utilisation_text() says, and with " | val_loss: 0.194" if there is one. Iterations count from 0 in each epoch, up to
+/// that epoch's last.
 std::string step_line(const capstan::monitor::StepEnded& step, const capstan::monitor::RunStarted& run,
                       std::optional<double> val_loss);
 

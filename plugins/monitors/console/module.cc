@@ -3,6 +3,7 @@
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
 
+#include <chrono>
 #include <string>
 
 namespace console {
@@ -10,13 +11,15 @@ namespace {
 
 using namespace capstan;
 
+double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
 /// Shows the run on rank 0's standard output. Output is not buffered, so that a file can be watched.
 class Console final : public monitor::Monitor {
  public:
   explicit Console(const config::Options<ConsoleOptions>& options) : screen_(*options) {}
   void run_started(const monitor::RunStarted& run) override {
     shows_ = run.rank == 0;
-    if (shows_) write(screen_.run_started(run));
+    if (shows_) write(screen_.run_started(run, now_s()));
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override {
     if (shows_) write(screen_.step_ended(step));
@@ -29,7 +32,7 @@ class Console final : public monitor::Monitor {
     if (shows_) write(screen_.checkpoint_saved(saved));
   }
   void run_ended(const monitor::RunEnded& run) override {
-    if (shows_) write(screen_.run_ended(run));
+    if (shows_) write(screen_.run_ended(run, now_s()));
   }
 
  private:

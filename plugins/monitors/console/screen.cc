@@ -1,5 +1,8 @@
 #include "screen.h"
 
+#include <algorithm>
+
+#include "blocks.h"
 #include "lines.h"
 
 namespace console {
@@ -11,34 +14,76 @@ void ConsoleOptions::describe(config::OptionTable<ConsoleOptions>& t) {
   t.add("bar", &ConsoleOptions::bar)
       .choices({"auto", "on", "off"})
       .doc("a progress bar instead of a line a step; auto: where the output is a terminal");
+  t.add("style", &ConsoleOptions::style)
+      .choices({"capstan", "nemo", "hf"})
+      .doc(
+          "whose lines: nemo: a table of resolved arguments, NeMo's steps with val_loss, the block of a job; hf: the "
+          "Trainer's dictionaries and tqdm's bar; capstan: NeMo's steps, the Trainer's summaries");
 }
 
-std::string Screen::run_started(const monitor::RunStarted& run) {
+std::string Screen::run_started(const monitor::RunStarted& run, double time) {
   run_ = run;
   uses_bar_ = options_.bar == "on" || (options_.bar == "auto" && run.output_is_terminal);
-  return line(start_lines(run));
+  const bool by_job_script = run.environment && run.environment("SLURM_JOB_ID");
+  shows_job_ = nemo() && !by_job_script;
+  std::string text;
+  if (shows_job_) text += line(job_started(time));
+  if (nemo()) text += line(arguments_table(run.settings));
+  return text + line(start_lines(run));
 }
 
 std::string Screen::step_ended(const monitor::StepEnded& step) {
-  const double seconds_per_step = count_step(step);
+  count_step(step);
   const bool last = step.step + 1 == step.steps;
-  if (step.step % options_.every != 0 && !last) return {};
-  if (!uses_bar_) return line(step_line(step, run_, val_loss_));
-  bar_is_shown_ = !last;
-  return "\r\033[K" + bar_line(step, seconds_per_step) + (last ? "\n" : "");
+  if (last) {
+    last_ = step;
+    return {};
+  }
+  if (step.step % options_.every != 0) return {};
+  if (!uses_bar_) return line(step_text(step));
+  bar_is_shown_ = true;
+  return "\r\033[K" + bar_text(step);
+}
+
+// The line of the last step, once; after the bar, which ends with it.
+std::string Screen::held_line() {
+  if (!last_) return {};
+  const auto step = *last_;
+  last_.reset();
+  if (!uses_bar_ && !hf()) return line(step_text(step));
+  const auto bar = line(bar_text(step));
+  return hf() && !uses_bar_ ? line(step_text(step)) + bar : bar;
+}
+
+std::string Screen::step_text(const monitor::StepEnded& step) {
+  if (!hf()) return step_line(step, run_, val_loss_);
+  const double loss = losses_ / static_cast<double>(std::max<std::int64_t>(1, losses_of_));
+  losses_ = 0;
+  losses_of_ = 0;
+  return hf_step_line(step, loss);
+}
+
+std::string Screen::bar_text(const monitor::StepEnded& step) const {
+  if (hf()) return tqdm_line(step.step + 1, step.steps, first_seconds_ + seconds_);
+  const double each = steps_seen_ < 2 ? first_seconds_ : seconds_ / static_cast<double>(steps_seen_ - 1);
+  return bar_line(step, each);
 }
 
 std::string Screen::eval_ended(const monitor::EvalEnded& eval) {
   if (eval.split != "train" && eval.loss) val_loss_ = eval.loss;
-  return line(eval_line(eval));
+  auto text = held_line();
+  if (!nemo() || !eval.scores.empty()) text += line(eval_line(eval));
+  return text;
 }
 
 std::string Screen::checkpoint_saved(const monitor::CheckpointSaved& saved) { return line(checkpoint_line(saved)); }
 
-std::string Screen::run_ended(const monitor::RunEnded& run) {
-  auto text = line(run_line(run));
+std::string Screen::run_ended(const monitor::RunEnded& run, double time) {
+  auto text = held_line();
+  if (!nemo()) text += line(run_line(run));
   if (!run.weights.empty()) text += line("Weights: " + run.weights);
   if (!run.best.empty()) text += line("Best checkpoint: " + run.best);
+  if (shows_job_) text += line(job_finished(time, run.runtime_s));
   return text;
 }
 
@@ -49,11 +94,15 @@ std::string Screen::line(const std::string& text) {
   return (erase ? "\r\033[K" : "") + text + "\n";
 }
 
-// The mean time of a step. The first one is ignored as soon as there is another, since it includes warm-up.
-double Screen::count_step(const monitor::StepEnded& step) {
-  if (steps_seen_++ == 0) return step.step_time_s;
-  seconds_ += step.step_time_s;
-  return seconds_ / static_cast<double>(steps_seen_ - 1);
+// Rates and ETA leave the first step out as soon as there is another, since it includes warm-up.
+void Screen::count_step(const monitor::StepEnded& step) {
+  losses_ += step.loss;
+  ++losses_of_;
+  if (steps_seen_++ == 0) {
+    first_seconds_ = step.step_time_s;
+  } else {
+    seconds_ += step.step_time_s;
+  }
 }
 
 }  // namespace console

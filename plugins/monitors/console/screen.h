@@ -11,32 +11,45 @@ namespace console {
 struct ConsoleOptions {
   std::int64_t every = 1;
   std::string bar = "auto";
+  std::string style = "capstan";
 
   static void describe(capstan::config::OptionTable<ConsoleOptions>& t);
 };
 
 /// The output for each event: each function returns the bytes to write, line ends and the bar's control characters
-/// included.
+/// included. The last step's line waits for what follows, so that it has the val_loss of an evaluation that is due
+/// then.
 class Screen {
  public:
   explicit Screen(const ConsoleOptions& options) : options_(options) {}
-  std::string run_started(const capstan::monitor::RunStarted& run);
+  /// `time`: now, seconds since 1970.
+  std::string run_started(const capstan::monitor::RunStarted& run, double time);
   std::string step_ended(const capstan::monitor::StepEnded& step);
   std::string eval_ended(const capstan::monitor::EvalEnded& eval);
   std::string checkpoint_saved(const capstan::monitor::CheckpointSaved& saved);
-  std::string run_ended(const capstan::monitor::RunEnded& run);
+  std::string run_ended(const capstan::monitor::RunEnded& run, double time);
 
  private:
+  bool nemo() const { return options_.style == "nemo"; }
+  bool hf() const { return options_.style == "hf"; }
   std::string line(const std::string& text);
-  double count_step(const capstan::monitor::StepEnded& step);
+  std::string step_text(const capstan::monitor::StepEnded& step);
+  std::string bar_text(const capstan::monitor::StepEnded& step) const;
+  std::string held_line();
+  void count_step(const capstan::monitor::StepEnded& step);
 
   ConsoleOptions options_;
   capstan::monitor::RunStarted run_;
   bool uses_bar_ = false;
-  bool bar_is_shown_ = false;  // the cursor is after it
+  bool bar_is_shown_ = false;                        // the cursor is after it
+  bool shows_job_ = false;                           // the block of a job: nobody else writes it
+  std::optional<capstan::monitor::StepEnded> last_;  // its line is not written yet
   std::optional<double> val_loss_;
   std::int64_t steps_seen_ = 0;
-  double seconds_ = 0;  // of the steps seen except the first
+  double seconds_ = 0;        // of the steps seen except the first
+  double first_seconds_ = 0;  // of the first one
+  double losses_ = 0;         // of the steps since the last line
+  std::int64_t losses_of_ = 0;
 };
 
 }  // namespace console

@@ -2,6 +2,7 @@
 
 #include <capstan/base/output.h>
 #include <capstan/monitor.h>
+#include <capstan/monitor/nvml.h>
 
 #include <string>
 
@@ -15,10 +16,13 @@ class TrainSpeed final : public monitor::Monitor {
  public:
   explicit TrainSpeed(const config::Options<SpeedOptions>& options) : speed_(*options) {}
   void run_started(const monitor::RunStarted& run) override {
-    speed_.run_started(run);
+    const monitor::Nvml nvml;
+    const auto* gpu = nvml.find(run.gpu_uuid);
+    speed_.run_started(run, gpu == nullptr ? "" : gpu->name);
     prints_ = run.rank == 0;
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override { return speed_.step_ended(step); }
+  monitor::Summary summary(const monitor::RunEnded& run) override { return speed_.summary_entries(run); }
   void run_ended(const monitor::RunEnded& run) override {
     if (!prints_) return;
     output_.write(speed_.summary(run));

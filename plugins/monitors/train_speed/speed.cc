@@ -2,9 +2,12 @@
 
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <vector>
+
+#include "peak.h"
 
 namespace train_speed {
 
@@ -40,6 +43,49 @@ std::vector<std::string> row(const char* name, std::int64_t samples, std::int64_
 
 void SpeedOptions::describe(config::OptionTable<SpeedOptions>& t) {
   t.add("warmup", &SpeedOptions::warmup).min(0).doc("first steps that are not counted: they warm everything up");
+  t.add("peak_tflops", &SpeedOptions::peak_tflops)
+      .min(0)
+      .doc("the GPU's 10^12 floating-point operations a second, which MFU is divided by; 0: its data sheet's");
+}
+
+void Speed::run_started(const monitor::RunStarted& run, const std::string& gpu) {
+  ranks_ = run.world_size;
+  flops_per_token_ = run.flops_per_token;
+  if (options_.peak_tflops > 0) {
+    peak_tflops_ = options_.peak_tflops;
+    peak_from_ = "monitor.train_speed.peak_tflops";
+  } else if (const auto peak = peak_tflops(gpu, run.precision)) {
+    peak_tflops_ = *peak;
+    peak_from_ = cat("dense ", run.precision, " of ", gpu);
+  }
+}
+
+double Speed::mfu() const {
+  const double per_rank = per_second(counted_.padded_tokens, counted_.seconds) / ranks_;
+  return flops_per_token_ * per_rank / (peak_tflops_ * 1e12);
+}
+
+monitor::Summary Speed::summary_entries(const monitor::RunEnded& run) const {
+  monitor::Summary all;
+  all.values = {{"train_samples_per_second", per_second(run.samples, run.runtime_s)},
+                {"train_steps_per_second", per_second(run.steps, run.runtime_s)}};
+  if (counted_.steps == 0) return all;
+  const double samples = per_second(counted_.samples, counted_.seconds);
+  const double tokens = per_second(counted_.tokens, counted_.seconds);
+  const monitor::Values means{{"train/samples_per_second_mean", samples},
+                              {"train/steps_per_second_mean", per_second(counted_.steps, counted_.seconds)},
+                              {"train/tokens_per_second_mean", tokens},
+                              {"train/samples_per_second_per_rank_mean", samples / ranks_},
+                              {"train/tokens_per_second_per_rank_mean", tokens / ranks_}};
+  all.values.insert(all.values.end(), means.begin(), means.end());
+  if (peak_tflops_ <= 0 || flops_per_token_ <= 0) return all;
+  all.values.emplace_back("mfu", mfu());
+  all.values.emplace_back("mfu_peak_tflops", peak_tflops_);
+  all.texts.emplace_back(
+      "mfu_formula",
+      cat("positions a second and rank (padding included) x ", number_text(flops_per_token_),
+          " operations of forward and backward a position / (", peak_tflops_, " x 10^12, ", peak_from_, ")"));
+  return all;
 }
 
 monitor::Values Speed::step_ended(const monitor::StepEnded& step) {
@@ -74,7 +120,12 @@ std::string Speed::summary(const monitor::RunEnded& run) const {
   return table_text(rows) +
          "callback tokens/s: " + fixed("%.1f real, ", per_second(counted_.tokens, counted_.seconds)) +
          fixed("%.1f with padding, ", per_second(counted_.padded_tokens, counted_.seconds)) +
-         fixed("%.1f bearing loss\n", per_second(counted_.target_tokens, counted_.seconds));
+         fixed("%.1f bearing loss\n", per_second(counted_.target_tokens, counted_.seconds)) + mfu_line();
+}
+
+std::string Speed::mfu_line() const {
+  if (peak_tflops_ <= 0 || flops_per_token_ <= 0) return {};
+  return cat("MFU: ", fixed("%.1f", 100 * mfu()), " % of ", fixed("%g", peak_tflops_), " TFLOP/s (", peak_from_, ")\n");
 }
 
 }  // namespace train_speed

@@ -9,6 +9,7 @@ namespace train_speed {
 
 struct SpeedOptions {
   std::int64_t warmup = 1;
+  double peak_tflops = 0;
 
   static void describe(capstan::config::OptionTable<SpeedOptions>& t);
 };
@@ -17,13 +18,19 @@ struct SpeedOptions {
 class Speed {
  public:
   explicit Speed(const SpeedOptions& options) : options_(options) {}
-  void run_started(const capstan::monitor::RunStarted& run) { ranks_ = run.world_size; }
+  /// `gpu`: as NVML names it; empty: none.
+  void run_started(const capstan::monitor::RunStarted& run, const std::string& gpu = {});
 
   /// This step's rates, in units a second: train/samples_per_second, train/steps_per_second, and of tokens
   /// train/tokens_per_second (real ones), train/padded_tokens_per_second (all positions computed),
   /// train/target_tokens_per_second (those that bear loss); samples and real tokens also with _per_rank.
   /// None for the first `warmup` steps that this process sees.
   capstan::monitor::Values step_ended(const capstan::monitor::StepEnded& step);
+
+  /// What summary.json gets. Of the counted steps together: train/samples_per_second_mean, steps, tokens, and
+  /// samples and tokens _per_rank_mean. Of the whole run: train_samples_per_second, train_steps_per_second. With a
+  /// known peak mfu and mfu_peak_tflops, and in words mfu_formula.
+  capstan::monitor::Summary summary_entries(const capstan::monitor::RunEnded& run) const;
 
   /// The summary's lines. "default" divides by the whole run's time, evaluation and saving included; "callback" by the
   /// time of the counted training steps.
@@ -38,8 +45,14 @@ class Speed {
     std::int64_t target_tokens = 0;
     double seconds = 0;
   };
+  double mfu() const;
+  std::string mfu_line() const;
+
   SpeedOptions options_;
   int ranks_ = 1;
+  double flops_per_token_ = 0;
+  double peak_tflops_ = 0;  ///< of a rank's GPU; 0: not known
+  std::string peak_from_;
   std::int64_t steps_seen_ = 0;
   Sums counted_;
 };

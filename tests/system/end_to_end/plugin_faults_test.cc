@@ -159,15 +159,28 @@ TEST_CASE("a strategy that throws around a save or an evaluation, on one rank on
   check_ended({"strategy", "evaluation_weights", "evaluation_weights of step 1"}, 1);
 }
 
-TEST_CASE("a model, a data source, a tokenizer or a monitor that throws, on one rank only") {
+TEST_CASE("a model, a data source or a tokenizer that throws, on one rank only") {
   const auto place = GENERATE(values<Place>({{"model", "forward", "forward of unit head"},
                                              {"data", "get", "get of sample "},
-                                             {"tokenizer", "encode", "encode"},
-                                             {"monitor", "run_started", "run_started"},
+                                             {"tokenizer", "encode", "encode"}}));
+  check_ended(place, 1);
+}
+
+TEST_CASE("a monitor that throws is disabled with a warning, and the run continues") {
+  const auto place = GENERATE(values<Place>({{"monitor", "run_started", "run_started"},
+                                             {"monitor", "tracer", "tracer"},
                                              {"monitor", "step_ended", "step_ended"},
                                              {"monitor", "eval_ended", "eval_ended"},
+                                             {"monitor", "summary", "summary"},
                                              {"monitor", "run_ended", "run_ended"}}));
-  check_ended(place, 1);
+  const auto ended = run(place, GENERATE(0, 1));
+  INFO(place.place << "\n" << ended.err);
+  CHECK(ended.code == 0);
+  CHECK_THAT(ended.err,
+             Contains("monitor 'thrower' is disabled on this rank from now on, the run continues: no luck in "));
+  CHECK_THAT(ended.err, Contains(cat("while plugin 'thrower' was in phase ", place.said)));
+  CHECK(count(ended.err, "no luck") == 1);
+  CHECK_THAT(ended.out, Contains("'train_loss'"));
 }
 
 TEST_CASE("a data source that throws while it scores an answer") {

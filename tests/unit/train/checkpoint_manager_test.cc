@@ -52,7 +52,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
     auto session = session::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
     setting.resume = &resume;
-    train::Loop loop(train::loop_parts(job, session, folder.path(), false), folder, stop, setting);
+    train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop, setting);
     loop.run();
     if (rank == 0) outcome.folder = folder.path();
   });

@@ -48,7 +48,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
     prepare(session, rank);
     record::RunFolder folder(outcome.folder, rank);
     outcome.inputs[static_cast<std::size_t>(rank)] = train::feed_of(job).draw(input_of_step);
-    train::Loop loop(train::loop_parts(job, session, folder.path(), false), folder, stop);
+    train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop);
     try {
       const auto ended = loop.run();
       if (rank == 0) outcome.ended = ended;

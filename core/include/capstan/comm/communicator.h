@@ -3,6 +3,7 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
 #include <capstan/comm/world.h>
+#include <capstan/monitor/tracer.h>
 
 #include <c10/core/Device.h>
 
@@ -40,6 +41,8 @@ class Communicator {
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   /// Publishes the first error to all ranks, whose waiting collectives then throw. Safe from any thread.
   virtual void report_failure(const std::string& message) = 0;
+  /// Collectives of all groups are spans of this tracer from now on; null: of none.
+  virtual void trace(std::shared_ptr<monitor::Tracer>) {}
   /// The rendezvous address: "10.0.0.7:43121"; empty for one rank alone and for in-process ranks.
   virtual std::string rendezvous() const { return {}; }
 };

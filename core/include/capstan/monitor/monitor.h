@@ -1,7 +1,10 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/config/value.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +16,23 @@ namespace monitor {
 /// Named numbers, in a fixed order.
 using Values = std::vector<std::pair<std::string, double>>;
 
+/// What a monitor says of the whole run. Numbers are reduced over the ranks that return them (mean); of texts the first
+/// rank's counts. Both stand in summary.json under their names.
+struct Summary {
+  Values values;
+  std::vector<std::pair<std::string, std::string>> texts;
+};
+
+/// An option of the run, as it was resolved.
+struct Setting {
+  std::string table;  ///< "train", "strategy.fsdp"
+  std::string key;
+  config::Value value;
+  config::Origin origin;
+};
+
+class Tracer;
+
 /// The run is set up and about to take its first step.
 struct RunStarted {
   std::string name;
@@ -20,9 +40,10 @@ struct RunStarted {
   int rank = 0;
   int world_size = 1;
   int data_parallel_size = 1;
-  std::string backend;             ///< "gloo", "nccl", "in-process", "none"
-  std::string device;              ///< "cpu", "cuda"
-  std::vector<std::string> hosts;  ///< host of each rank
+  std::string backend;                  ///< "gloo", "nccl", "in-process", "none"
+  std::string device;                   ///< "cpu", "cuda"
+  std::vector<std::string> hosts;       ///< host of each rank
+  std::vector<std::int64_t> processes;  ///< each rank's process on its host
   std::int64_t parameters = 0;
   std::int64_t trainable_parameters = 0;
   std::int64_t steps = 0;       ///< in the whole run
@@ -32,6 +53,14 @@ struct RunStarted {
   std::int64_t micro_batch = 0;
   std::int64_t accumulation = 0;
   bool output_is_terminal = false;  ///< standard output is a terminal
+  int gpu = -1;                     ///< index of this rank's GPU for LibTorch; -1 on CPU ranks
+  std::string gpu_uuid;             ///< "GPU-1b2f…", as NVML names it
+  std::string precision;            ///< "fp32", "bf16", "fp16", …
+  std::int64_t sequence_length = 0;
+  double flops_per_token = 0;  ///< floating-point operations of forward and backward for a position of such a sequence
+  std::vector<Setting> settings;  ///< all options that have a value
+  /// Looks up a variable of this rank's environment; null in tests.
+  std::function<std::optional<std::string>(const std::string& name)> environment;
 };
 
 /// One optimizer step is done. Sums are over all ranks.
@@ -90,12 +119,13 @@ struct RunEnded {
   double epochs = 0;
   std::string weights;  ///< folder of the final weights
   std::string best;     ///< folder of the best checkpoint, where one is kept
+  Summary summary;      ///< what monitors said of the run, reduced over ranks
 };
 
 /// Watches a run. Called on every rank, on the training thread; gets no communicator. A monitor that only
 /// prints does so on rank 0. Numbers returned by step_ended are reduced (mean over ranks) by core and appear in
 /// the next step's `values` and in metrics.jsonl; a name that a rank does not return counts as absent there.
-/// An exception ends the run on all ranks with the monitor's name.
+/// A monitor that throws is disabled on this rank, with a warning that names it; the run continues.
 class Monitor {
  public:
   virtual ~Monitor();
@@ -103,7 +133,11 @@ class Monitor {
   virtual Values step_ended(const StepEnded&) { return {}; }
   virtual void eval_ended(const EvalEnded&) {}
   virtual void checkpoint_saved(const CheckpointSaved&) {}
+  /// Asked once, when the run has ended well and before run_ended() is called with what all ranks said.
+  virtual Summary summary(const RunEnded&) { return {}; }
   virtual void run_ended(const RunEnded&) {}
+  /// Asked once, after run_started(): whoever is told of the rank's spans until the run ends. Null: nobody.
+  virtual std::shared_ptr<Tracer> tracer() { return nullptr; }
 };
 
 }  // namespace monitor

@@ -138,7 +138,7 @@ TEST_CASE("the bar shows how far, how fast and how long still") {
 
 TEST_CASE("into a file: every N-th step and the last, a line each") {
   Screen screen({.every = 100});
-  CHECK(screen.run_started(workshop_run()) == start_lines(workshop_run()) + "\n");
+  CHECK(screen.run_started(workshop_run(), 0) == start_lines(workshop_run()) + "\n");
   std::vector<std::int64_t> shown;
   for (std::int64_t s = 0; s < 250; ++s) {
     const auto text = screen.step_ended(step(s, 1e-4, 1, 1));
@@ -146,12 +146,14 @@ TEST_CASE("into a file: every N-th step and the last, a line each") {
     shown.push_back(s);
     CHECK(text == step_line(step(s, 1e-4, 1, 1), workshop_run(), {}) + "\n");
   }
-  CHECK(shown == std::vector<std::int64_t>{0, 100, 200, 249});
+  CHECK(shown == std::vector<std::int64_t>{0, 100, 200});
+  // The last step's line waits for what follows it.
+  CHECK(screen.run_ended({}, 0).starts_with(step_line(step(249, 1e-4, 1, 1), workshop_run(), {}) + "\n"));
 }
 
 TEST_CASE("val_loss is the last evaluation's, once there was one on the evaluation set") {
   Screen screen({});
-  screen.run_started(workshop_run());
+  screen.run_started(workshop_run(), 0);
   const auto ended = [&](std::int64_t s) { return screen.step_ended(step(s, 1e-4, 1, 1)); };
   CHECK(ended(0).find("val_loss") == std::string::npos);
   auto on_training_questions = evaluation(9, 1, 1);
@@ -162,11 +164,22 @@ TEST_CASE("val_loss is the last evaluation's, once there was one on the evaluati
   CHECK(ended(2).ends_with(" | val_loss: 0.194\n"));
 }
 
+TEST_CASE("an evaluation that is due after the last step comes before its line") {
+  Screen screen({});
+  screen.run_started(workshop_run(), 0);
+  screen.eval_ended(evaluation(0.5, 1, 0.5));
+  CHECK(screen.step_ended(step(249, 1e-4, 1, 1)).empty());
+  const auto text = screen.eval_ended(evaluation(0.194, 1, 1));
+  CHECK(text ==
+        step_line(step(249, 1e-4, 1, 1), workshop_run(), 0.194) + "\n" + eval_line(evaluation(0.194, 1, 1)) + "\n");
+  CHECK(screen.run_ended({}, 0) == run_line({}) + "\n");
+}
+
 TEST_CASE("on a terminal a bar is drawn over itself, and gives way to lines") {
   auto run = workshop_run();
   run.output_is_terminal = true;
   Screen screen({});
-  screen.run_started(run);
+  screen.run_started(run, 0);
   CHECK(screen.step_ended(step(0, 1e-4, 1, 9)) == erase + bar_line(step(0, 1e-4, 1, 9), 9));
   // The first step is no measure of the others.
   CHECK(screen.step_ended(step(1, 1e-4, 1, 2)) == erase + bar_line(step(1, 1e-4, 1, 2), 2));
@@ -174,19 +187,20 @@ TEST_CASE("on a terminal a bar is drawn over itself, and gives way to lines") {
   const auto eval = evaluation(1, 1, 1);
   CHECK(screen.eval_ended(eval) == erase + eval_line(eval) + "\n");
   CHECK(screen.eval_ended(eval) == eval_line(eval) + "\n");
-  CHECK(screen.step_ended(step(249, 1e-4, 1, 3)) == erase + bar_line(step(249, 1e-4, 1, 3), 3) + "\n");
+  CHECK(screen.step_ended(step(249, 1e-4, 1, 3)).empty());
   RunEnded end;
   end.weights = "runs/llama-lora/weights";
-  CHECK(screen.run_ended(end) == run_line(end) + "\nWeights: runs/llama-lora/weights\n");
+  CHECK(screen.run_ended(end, 0) ==
+        bar_line(step(249, 1e-4, 1, 3), 3) + "\n" + run_line(end) + "\nWeights: runs/llama-lora/weights\n");
 }
 
 TEST_CASE("the option decides before the terminal does") {
   auto terminal = workshop_run();
   terminal.output_is_terminal = true;
   Screen lines({.every = 1, .bar = "off"});
-  lines.run_started(terminal);
+  lines.run_started(terminal, 0);
   CHECK(lines.step_ended(step(0, 1e-4, 1, 1)).starts_with("Training epoch 0"));
   Screen bar({.every = 1, .bar = "on"});
-  bar.run_started(workshop_run());
+  bar.run_started(workshop_run(), 0);
   CHECK(bar.step_ended(step(0, 1e-4, 1, 1)).starts_with(erase + "step 1/250"));
 }

@@ -1,4 +1,5 @@
 #include "plugins/monitors/train_speed/speed.h"
+#include "plugins/monitors/train_speed/peak.h"
 
 #include <capstan_catch.h>
 
@@ -72,6 +73,52 @@ TEST_CASE("a run that is all warm-up says so") {
         "throughput  samples/s  per rank  steps/s  tokens/s  per rank  seconds  counted\n"
         "default     8.000      2.000     0.500    400.0     100.0     2.00     steps: 1, evaluation and saving too\n"
         "callback: no step was counted, the first 5 are its warm-up\n");
+}
+
+TEST_CASE("the whole run's means, and the counted steps', go into the summary") {
+  auto speed = speed_on_four_ranks(2);
+  for (const double seconds : {50.0, 50.0, 1.0, 3.0}) speed.step_ended(step(seconds));
+  const Values expected{{"train_samples_per_second", 0.5},
+                        {"train_steps_per_second", 4.0 / 128},
+                        {"train/samples_per_second_mean", 8},
+                        {"train/steps_per_second_mean", 0.5},
+                        {"train/tokens_per_second_mean", 400},
+                        {"train/samples_per_second_per_rank_mean", 2},
+                        {"train/tokens_per_second_per_rank_mean", 100}};
+  CHECK(speed.summary_entries(run_end(4, 128)).values == expected);
+  CHECK(speed.summary_entries(run_end(4, 128)).texts.empty());
+}
+
+TEST_CASE("MFU is of all positions computed, of one rank, of the peak that is named") {
+  RunStarted run;
+  run.world_size = 4;
+  run.precision = "bf16";
+  run.flops_per_token = 2e12;
+  Speed speed({.warmup = 0});
+  speed.run_started(run, "NVIDIA H200");
+  speed.step_ended(step(2));  // 1000 positions in 2 s: 125 a second and rank, 250 TFLOP/s
+  const auto entries = speed.summary_entries(run_end(1, 2));
+  CHECK(entries.values.at(7).first == "mfu");
+  CHECK(entries.values.at(7).second == Approx(250 / 989.4));
+  CHECK(entries.values.at(8) == std::pair<std::string, double>("mfu_peak_tflops", 989.4));
+  CHECK_THAT(entries.texts.at(0).second, Catch::Matchers::Contains("dense bf16 of NVIDIA H200"));
+  CHECK_THAT(speed.summary(run_end(1, 2)), Catch::Matchers::Contains("MFU: 25.3 % of 989.4 TFLOP/s"));
+
+  Speed told({.warmup = 0, .peak_tflops = 500});
+  told.run_started(run, "");
+  told.step_ended(step(2));
+  CHECK(told.summary_entries(run_end(1, 2)).values.at(7).second == Approx(0.5));
+}
+
+TEST_CASE("peaks are known by the names that NVML gives") {
+  CHECK(peak_tflops("NVIDIA H100 80GB HBM3", "bf16") == 989.4);
+  CHECK(peak_tflops("NVIDIA H100 PCIe", "fp16") == 756);
+  CHECK(peak_tflops("NVIDIA A100-SXM4-80GB", "bf16_pure") == 311.9);
+  CHECK(peak_tflops("NVIDIA A100-SXM4-80GB", "fp32") == 19.5);
+  CHECK(peak_tflops("Tesla V100-SXM2-32GB", "fp16") == 125);
+  CHECK_FALSE(peak_tflops("Tesla V100-SXM2-32GB", "bf16"));
+  CHECK_FALSE(peak_tflops("", "bf16"));
+  CHECK_FALSE(peak_tflops("NVIDIA H200", "fp64"));
 }
 
 TEST_CASE("a clock that did not move gives no rate") {

@@ -1,0 +1,85 @@
+#include "cli/memory_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/memory_use.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace capstan::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct MemoryChoice {
+  std::vector<std::string> paths;
+  bool gpu_only = false;
+  bool cpu_only = false;
+};
+
+// A run's logs, one of each kind a host, or the file itself.
+std::vector<fs::path> memory_logs(const std::string& path) {
+  if (is_file(path)) return {path};
+  if (!is_folder(path)) throw Error("there is no such run or log", "name a run's folder or a log of its memory", path);
+  std::vector<fs::path> found;
+  for (const char* kind : {"gpu_memory", "cpu_memory"}) {
+    const auto folder = fs::path(path) / kind;
+    if (!is_folder(folder)) continue;
+    const auto first = found.size();
+    for (const auto& entry : fs::directory_iterator(folder)) found.push_back(entry.path());
+    std::sort(found.begin() + static_cast<std::ptrdiff_t>(first), found.end());
+  }
+  if (found.empty())
+    throw Error("this run has no log of its memory", "add [monitor.memory_log] to its configuration", path);
+  return found;
+}
+
+// One log's block; empty if it is not of a kind that is asked for. `named`: there are others of its kind.
+std::string memory_block(const fs::path& file, const MemoryChoice& choice, bool named) {
+  const auto text = read_file(file);
+  const bool cpu = monitor::is_cpu_memory_log(text);
+  if (cpu ? choice.gpu_only : choice.cpu_only) return {};
+  auto block = cat(cpu ? "CPU" : "GPU", " Memory Usage", named ? cat(" (", file.string(), ")") : "", "\n");
+  if (cpu) {
+    const auto samples = monitor::read_cpu_memory_log(text, file.string());
+    return block + (samples.empty() ? "   no sample" : monitor::cpu_memory_lines(monitor::memory_use(samples))) + "\n";
+  }
+  for (const auto& [gpu, samples] : monitor::read_gpu_memory_log(text, file.string()))
+    block += monitor::gpu_memory_line(gpu, monitor::memory_use(samples)) + "\n";
+  return block;
+}
+
+int print_memory(const MemoryChoice& choice) {
+  std::vector<fs::path> files;
+  for (const auto& path : choice.paths) {
+    const auto logs = memory_logs(path);
+    files.insert(files.end(), logs.begin(), logs.end());
+  }
+  std::string all;
+  for (const auto& file : files) {
+    const auto block = memory_block(file, choice, files.size() > 2);
+    all += (all.empty() || block.empty() ? "" : "\n") + block;
+  }
+  std::cout << all;
+  return static_cast<int>(ExitCode::success);
+}
+
+}  // namespace
+
+void add_memory_command(CLI::App& app, Chosen& chosen) {
+  auto* command =
+      app.add_subcommand("memory", "peak, average and mode of a run's memory, or of logs of nvidia-smi and psrecord");
+  const auto choice = std::make_shared<MemoryChoice>();
+  command->add_option("logs", choice->paths, "folders of runs, or logs")->required();
+  auto* gpu = command->add_flag("--gpu-only", choice->gpu_only, "of GPUs alone");
+  command->add_flag("--cpu-only", choice->cpu_only, "of host memory alone")->excludes(gpu);
+  choose_with(*command, chosen, [choice](const Process&) { return print_memory(*choice); });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,38 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace monitor {
+
+/// What a log of memory says, in the log's own unit (MiB, which psrecord calls MB).
+struct MemoryUse {
+  double peak = 0;
+  double mean = 0;
+  std::vector<std::int64_t>
+      modes;  ///< the most frequent whole numbers, ascending: several if they are equally frequent
+};
+/// `samples` has at least one.
+MemoryUse memory_use(const std::vector<double>& samples);
+
+/// Samples of memory.used by the GPU's index, from what `nvidia-smi --query-gpu=… --format=csv[,nounits][,noheader]`
+/// writes: columns by their names; without a header timestamp, index, name, memory.used, memory.total or timestamp,
+/// index, utilization.gpu, memory.used, memory.total. A last line that was cut off is left out. `file`: named by
+/// errors, with the line. Throws Error for a line that is no such row.
+std::map<int, std::vector<double>> read_gpu_memory_log(const std::string& text, const std::string& file);
+/// The column "Real (MB)" of psrecord's log, plain or csv. Throws Error as above.
+std::vector<double> read_cpu_memory_log(const std::string& text, const std::string& file);
+/// Is it the second kind of log?
+bool is_cpu_memory_log(const std::string& text);
+
+/// "[gpu_memory_log - GPU 0] Peak = 16273 MiB, Avg = 1924.11 MiB, Mode = 1 MiB".
+std::string gpu_memory_line(int gpu, const MemoryUse& use);
+/// Three lines after "CPU Memory Usage": Peak, Average, Mode.
+std::string cpu_memory_lines(const MemoryUse& use);
+
+}  // namespace monitor
+CAPSTAN_END_NAMESPACE

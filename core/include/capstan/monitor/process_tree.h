@@ -1,0 +1,25 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace monitor {
+
+/// What processes use, added up as psrecord does: memory that several share counts for each.
+struct ProcessUse {
+  std::int64_t resident = 0;     ///< bytes
+  std::int64_t addressed = 0;    ///< bytes of address space
+  double processor_seconds = 0;  ///< of those that live, since they began
+};
+
+/// These processes of this host and all that they started; those that have ended count nothing. `proc`: the system's.
+ProcessUse process_tree_use(const std::set<std::int64_t>& roots, const std::filesystem::path& proc = "/proc");
+
+/// Bytes of this process that are in memory now; 0 where the system does not say.
+std::int64_t resident_bytes();
+
+}  // namespace monitor
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,149 @@
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/memory_use.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <sstream>
+
+namespace capstan::monitor {
+namespace {
+
+// A cell's number, with or without its unit: "16273 MiB".
+std::optional<double> number_in(const std::string& cell) {
+  double number = 0;
+  const auto text = trim(cell);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return {};
+  const auto rest = trim(std::string(end, text.data() + text.size()));
+  if (!rest.empty() && rest != "MiB" && rest != "%") return {};
+  return number;
+}
+
+struct Columns {
+  std::size_t index = 1;
+  std::size_t used = 3;
+};
+
+// Where nvidia-smi's header says that they are; nothing if it has none of them.
+std::optional<Columns> columns_of(const std::vector<std::string>& cells) {
+  const auto place = [&](const std::string& name) {
+    return static_cast<std::size_t>(
+        std::find_if(cells.begin(), cells.end(), [&](const auto& cell) { return trim(cell).starts_with(name); }) -
+        cells.begin());
+  };
+  const Columns found{place("index"), place("memory.used")};
+  if (found.index == cells.size() || found.used == cells.size()) return {};
+  return found;
+}
+
+[[noreturn]] void bad_line(const std::string& file, std::size_t number, const std::string& line, const char* expected) {
+  throw Error(cat("'", line, "' is no line of a memory log"), expected, cat(file, ":", number));
+}
+
+// Lines with their numbers; one that has no end was cut off and is left out if `whole` says that it must have one.
+struct Lines {
+  explicit Lines(const std::string& text) : all(split(text, '\n')), ends(!text.empty() && text.back() == '\n') {}
+  bool cut_off(std::size_t i) const { return !ends && i + 1 == all.size(); }
+  std::vector<std::string> all;
+  bool ends;
+};
+
+std::string modes_text(const MemoryUse& use) {
+  std::vector<std::string> modes;
+  for (const auto mode : use.modes) modes.push_back(std::to_string(mode));
+  return join(modes);
+}
+
+std::string two_digits(double number) {
+  std::array<char, 64> out{};
+  std::snprintf(out.data(), out.size(), "%.2f", number);
+  return out.data();
+}
+
+}  // namespace
+
+MemoryUse memory_use(const std::vector<double>& samples) {
+  CAPSTAN_ASSERT(!samples.empty());
+  MemoryUse use;
+  std::map<std::int64_t, std::size_t> times;
+  for (const double sample : samples) ++times[std::llround(sample)];
+  std::size_t most = 0;
+  for (const auto& [number, count] : times) most = std::max(most, count);
+  for (const auto& [number, count] : times) {
+    if (count == most) use.modes.push_back(number);
+  }
+  use.peak = *std::max_element(samples.begin(), samples.end());
+  use.mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
+  return use;
+}
+
+std::map<int, std::vector<double>> read_gpu_memory_log(const std::string& text, const std::string& file) {
+  constexpr auto expected =
+      "give a log of nvidia-smi --query-gpu=timestamp,index,name,memory.used,memory.total --format=csv";
+  std::map<int, std::vector<double>> samples;
+  const Lines lines(text);
+  Columns columns;
+  for (std::size_t i = 0; i < lines.all.size(); ++i) {
+    const auto line = trim(lines.all[i]);
+    if (line.empty()) continue;
+    const auto cells = split(line, ',');
+    if (const auto header = columns_of(cells)) {  // there is another one where a log was continued
+      columns = *header;
+      continue;
+    }
+    const bool long_enough = cells.size() > std::max(columns.index, columns.used);
+    const auto index = long_enough ? number_in(cells[columns.index]) : std::nullopt;
+    const auto used = long_enough ? number_in(cells[columns.used]) : std::nullopt;
+    if (index && used && !lines.cut_off(i)) {
+      samples[static_cast<int>(*index)].push_back(*used);
+    } else if (!lines.cut_off(i)) {
+      bad_line(file, i + 1, line, expected);
+    }
+  }
+  return samples;
+}
+
+bool is_cpu_memory_log(const std::string& text) {
+  return text.starts_with("# Elapsed time") || text.starts_with("#  ") || text.starts_with("elapsed_time,");
+}
+
+std::vector<double> read_cpu_memory_log(const std::string& text, const std::string& file) {
+  constexpr auto expected = "give a log of psrecord PID --include-children --interval 5 --log FILE";
+  std::vector<double> samples;
+  const Lines lines(text);
+  const bool csv = text.starts_with("elapsed_time,");
+  for (std::size_t i = 0; i < lines.all.size(); ++i) {
+    const auto line = trim(lines.all[i]);
+    if (line.empty() || line[0] == '#' || line.starts_with("elapsed_time,") || lines.cut_off(i)) continue;
+    std::optional<double> real;
+    if (csv) {
+      const auto cells = split(line, ',');  // elapsed_time, nproc, cpu, mem_real, mem_virtual
+      if (cells.size() >= 5) real = number_in(cells[3]);
+    } else {
+      std::istringstream cells(line);
+      double elapsed = 0, processor = 0, resident = 0;
+      if (cells >> elapsed >> processor >> resident) real = resident;
+    }
+    if (!real) bad_line(file, i + 1, line, expected);
+    samples.push_back(*real);
+  }
+  return samples;
+}
+
+std::string gpu_memory_line(int gpu, const MemoryUse& use) {
+  return cat("[gpu_memory_log - GPU ", gpu, "] Peak = ", std::llround(use.peak), " MiB, Avg = ", two_digits(use.mean),
+             " MiB, Mode = ", modes_text(use), " MiB");
+}
+
+std::string cpu_memory_lines(const MemoryUse& use) {
+  return cat("   Peak =    ", std::llround(use.peak), " MB\n   Average = ", two_digits(use.mean),
+             " MB\n   Mode =    ", modes_text(use), " MB");
+}
+
+}  // namespace capstan::monitor

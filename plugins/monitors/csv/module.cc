@@ -1,0 +1,45 @@
+#include <capstan/monitor.h>
+#include <capstan/monitor/metrics.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "table.h"
+
+namespace csv {
+namespace {
+
+using namespace capstan;
+
+struct CsvOptions {
+  std::string file = "metrics.csv";
+
+  static void describe(config::OptionTable<CsvOptions>& t) {
+    t.add("file", &CsvOptions::file).doc("the table's name in the run's folder");
+  }
+};
+
+/// Rank 0 writes a row for each step and each evaluation.
+class Csv final : public monitor::Monitor {
+ public:
+  explicit Csv(const config::Options<CsvOptions>& options) : options_(*options) {}
+  void run_started(const monitor::RunStarted& run) override {
+    if (run.rank == 0) table_.emplace(std::filesystem::path(run.folder) / options_.file, run.first_step);
+  }
+  monitor::Values step_ended(const monitor::StepEnded& step) override {
+    if (table_) table_->add(step.step + 1, monitor::step_metrics(step));
+    return {};
+  }
+  void eval_ended(const monitor::EvalEnded& eval) override {
+    if (table_) table_->add(eval.step, monitor::eval_metrics(eval));
+  }
+
+ private:
+  CsvOptions options_;
+  std::optional<Table> table_;
+};
+
+}  // namespace
+}  // namespace csv
+
+CAPSTAN_MONITOR("csv", "1.0", "steps and evaluations as a table, a row each", csv::Csv, csv::CsvOptions)

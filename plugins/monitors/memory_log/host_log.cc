@@ -1,0 +1,126 @@
+#include "host_log.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/memory_use.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+namespace memory_log {
+
+using namespace capstan;
+
+namespace {
+
+constexpr double bytes_a_mib = 1024.0 * 1024.0;
+constexpr auto gpu_head = "timestamp, index, name, memory.used [MiB], memory.total [MiB]";
+constexpr auto cpu_head = "# Elapsed time   CPU (%)     Real (MB)   Virtual (MB)";
+
+std::filesystem::path in_folder(const std::filesystem::path& folder, const std::string& file, bool continues) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw FileError(folder, "make", error.value());
+  if (!continues) std::filesystem::remove(folder / file, error);
+  return folder / file;
+}
+
+bool has_no_line(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  return error || size == 0;
+}
+
+}  // namespace
+
+void MemoryLogOptions::describe(config::OptionTable<MemoryLogOptions>& t) {
+  t.add("interval_s", &MemoryLogOptions::interval_s).min(0.1).doc("seconds between two lines of the logs");
+}
+
+std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory& gpu) {
+  const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  const std::time_t seconds = since / 1000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  std::array<char, 64> day{};
+  std::array<char, 96> time{};
+  std::strftime(day.data(), day.size(), "%Y/%m/%d %H:%M:%S", &local);
+  std::snprintf(time.data(), time.size(), "%s.%03d", day.data(), static_cast<int>(since % 1000));
+  return cat(time.data(), ", ", gpu.index, ", ", gpu.name, ", ", gpu.used, " MiB, ", gpu.total, " MiB");
+}
+
+std::string cpu_line(double elapsed_s, double percent, const monitor::ProcessUse& use) {
+  std::array<char, 128> line{};
+  std::snprintf(line.data(), line.size(), "%12.3f %12.3f %12.3f %12.3f", elapsed_s, percent,
+                static_cast<double>(use.resident) / bytes_a_mib, static_cast<double>(use.addressed) / bytes_a_mib);
+  return line.data();
+}
+
+HostLog::HostLog(const std::filesystem::path& folder, const std::string& host, bool continues, HostProbes probes)
+    : probes_(std::move(probes)) {
+  cpu_file_ = in_folder(folder / "cpu_memory", cat("cpu_memory_log_", host, ".txt"), continues);
+  cpu_log_ = LineFile(cpu_file_);
+  if (has_no_line(cpu_file_)) cpu_log_.add(cpu_head);
+  if (probes_.gpus().empty()) return;
+  gpu_file_ = in_folder(folder / "gpu_memory", cat("gpu_memory_log_", host, ".csv"), continues);
+  gpu_log_ = LineFile(gpu_file_);
+  if (has_no_line(gpu_file_)) gpu_log_.add(gpu_head);
+}
+
+HostLog::~HostLog() { stop(); }
+
+void HostLog::start(double interval_s) {
+  begin_ = last_ = Clock::now();
+  thread_ = std::thread([this, interval_s] { keep_sampling(interval_s); });
+}
+
+void HostLog::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    ends_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
+}
+
+void HostLog::keep_sampling(double interval_s) {
+  const std::chrono::duration<double> between(interval_s);
+  std::unique_lock lock(mutex_);
+  do {
+    sample();
+  } while (!ended_.wait_for(lock, between, [this] { return ends_; }));
+  sample();
+}
+
+void HostLog::sample() {
+  const auto now = Clock::now();
+  const auto use = probes_.processes();
+  const double seconds = std::chrono::duration<double>(now - last_).count();
+  const double worked = std::max(0.0, use.processor_seconds - last_processor_seconds_);
+  const double percent = last_processor_seconds_ >= 0 && seconds > 0 ? 100 * worked / seconds : 0.0;
+  last_processor_seconds_ = use.processor_seconds;
+  last_ = now;
+  cpu_log_.add(cpu_line(std::chrono::duration<double>(now - begin_).count(), percent, use));
+  if (!gpu_log_.is_open()) return;
+  const auto time = std::chrono::system_clock::now();
+  for (const auto& gpu : probes_.gpus()) gpu_log_.add(gpu_line(time, gpu));
+}
+
+std::string HostLog::gpu_text() const {
+  std::string text;
+  if (gpu_file_.empty()) return text;
+  for (const auto& [gpu, samples] : monitor::read_gpu_memory_log(read_file(gpu_file_), gpu_file_.string()))
+    text += monitor::gpu_memory_line(gpu, monitor::memory_use(samples)) + "\n";
+  return text;
+}
+
+std::string HostLog::cpu_text() const {
+  const auto samples = monitor::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string());
+  return samples.empty() ? "" : monitor::cpu_memory_lines(monitor::memory_use(samples)) + "\n";
+}
+
+}  // namespace memory_log

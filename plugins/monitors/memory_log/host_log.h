@@ -1,0 +1,78 @@
+#pragma once
+#include <capstan/base/line_file.h>
+#include <capstan/config/options.h>
+#include <capstan/monitor/process_tree.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace memory_log {
+
+struct MemoryLogOptions {
+  double interval_s = 5;
+
+  static void describe(capstan::config::OptionTable<MemoryLogOptions>& t);
+};
+
+/// A GPU of the host, all processes together; sizes in MiB.
+struct GpuMemory {
+  int index = 0;
+  std::string name;
+  std::int64_t used = 0;
+  std::int64_t total = 0;
+};
+
+/// Where the numbers come from.
+struct HostProbes {
+  std::function<std::vector<GpuMemory>()> gpus;
+  std::function<capstan::monitor::ProcessUse()> processes;
+};
+
+/// A line as nvidia-smi --query-gpu=timestamp,index,name,memory.used,memory.total --format=csv writes it.
+std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory& gpu);
+/// A line as psrecord --log writes it: seconds, per cent of a core, and resident and addressed memory in MiB.
+std::string cpu_line(double elapsed_s, double percent, const capstan::monitor::ProcessUse& use);
+
+/// Two logs of a host's memory, a line every interval_s from a thread: gpu_memory/gpu_memory_log_<host>.csv, where the
+/// host has GPUs, and cpu_memory/cpu_memory_log_<host>.txt in the run's folder.
+class HostLog {
+ public:
+  /// Makes the folders and opens the files; they continue if `continues`, else begin anew. Throws FileError.
+  HostLog(const std::filesystem::path& folder, const std::string& host, bool continues, HostProbes probes);
+  ~HostLog();
+  HostLog(const HostLog&) = delete;
+  HostLog& operator=(const HostLog&) = delete;
+
+  void start(double interval_s);
+  /// Ends the thread after a last sample.
+  void stop();
+  /// Peak, average and mode of each GPU, a line each, and of the processes, three lines; from the files. Empty: none.
+  std::string gpu_text() const;
+  std::string cpu_text() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void keep_sampling(double interval_s);
+  void sample();
+
+  HostProbes probes_;
+  std::filesystem::path gpu_file_;
+  std::filesystem::path cpu_file_;
+  capstan::LineFile gpu_log_;
+  capstan::LineFile cpu_log_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_ = begin_;
+  double last_processor_seconds_ = -1;  // below 0: there was no sample yet
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace memory_log

@@ -1,0 +1,106 @@
+#include "utilisation.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+namespace utilisation {
+
+using namespace capstan;
+
+void UtilisationOptions::describe(config::OptionTable<UtilisationOptions>& t) {
+  t.add("interval_s", &UtilisationOptions::interval_s).min(0.05).doc("seconds between two samples of the GPU");
+}
+
+void Moments::add(double number) {
+  ++count_;
+  const double before = number - mean_;
+  mean_ += before / static_cast<double>(count_);
+  squares_ += before * (number - mean_);
+}
+
+double Moments::deviation() const { return count_ == 0 ? 0.0 : std::sqrt(squares_ / static_cast<double>(count_)); }
+
+Utilisation::Utilisation(const UtilisationOptions& options, Probes probes)
+    : options_(options), probes_(std::move(probes)) {}
+
+Utilisation::~Utilisation() { stop(); }
+
+void Utilisation::start() {
+  if (probes_.gpu) thread_ = std::thread([this] { sample(); });
+}
+
+void Utilisation::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    ends_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
+}
+
+void Utilisation::sample() {
+  const std::chrono::duration<double> between(options_.interval_s);
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, between, [this] { return ends_; })) {
+    lock.unlock();
+    const auto now = probes_.gpu();
+    lock.lock();
+    if (!now) continue;
+    last_ = now;
+    used_.add(now->used_mb);
+    percent_.add(now->percent);
+  }
+}
+
+monitor::Values Utilisation::step_ended() {
+  const auto now = probes_.memory();
+  allocated_.add(now.allocated_mb);
+  reserved_.add(now.reserved_mb);
+  peak_mb_ = std::max(peak_mb_, now.peak_mb);
+  if (!probes_.gpu) return {{"mem_rss_MB", now.allocated_mb}};
+  monitor::Values values{
+      {"mem_alloc_MB", now.allocated_mb}, {"mem_reserved_MB", now.reserved_mb}, {"mem_peak_MB", now.peak_mb}};
+  const std::lock_guard guard(mutex_);
+  if (last_) {
+    values.emplace_back("mem_total_MB", last_->used_mb);
+    values.emplace_back("gpu_util_%", last_->percent);
+  }
+  return values;
+}
+
+monitor::Values Utilisation::summary() {
+  if (allocated_.count() == 0) return {};
+  if (!probes_.gpu) return {{"avg_mem_rss_MB", allocated_.mean()}, {"peak_mem_rss_MB", peak_mb_}};
+  monitor::Values values{{"avg_mem_alloc_MB", allocated_.mean()},
+                         {"avg_mem_reserved_MB", reserved_.mean()},
+                         {"peak_mem_alloc_MB", peak_mb_}};
+  const std::lock_guard guard(mutex_);
+  if (percent_.count() > 0) {
+    values.emplace_back("avg_mem_total_MB", used_.mean());
+    values.emplace_back("avg_gpu_util_%", percent_.mean());
+    values.emplace_back("std_gpu_util_%", percent_.deviation());
+  }
+  return values;
+}
+
+std::string summary_lines(const monitor::Summary& summary, int ranks) {
+  constexpr std::array ours{"avg_mem_alloc_MB", "avg_mem_reserved_MB", "peak_mem_alloc_MB", "avg_mem_total_MB",
+                            "avg_gpu_util_%",   "std_gpu_util_%",      "avg_mem_rss_MB",    "peak_mem_rss_MB"};
+  std::string text;
+  for (const auto& [name, value] : summary.values) {
+    if (std::find(ours.begin(), ours.end(), name) == ours.end()) continue;
+    std::array<char, 64> number{};
+    std::snprintf(number.data(), number.size(), "%.2f", value);
+    text += cat(text.empty() ? "" : ", ", "'", name, "': ", number.data());
+  }
+  if (text.empty()) return text;
+  return cat("{", text, "}", ranks > 1 ? cat(" (means over ", ranks, " ranks)") : "", "\n");
+}
+
+}  // namespace utilisation

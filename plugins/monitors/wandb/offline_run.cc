@@ -1,0 +1,142 @@
+#include "offline_run.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/metrics.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <random>
+
+namespace wandb {
+
+using namespace capstan;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::string variable(const monitor::RunStarted& run, const char* name) {
+  return run.environment ? run.environment(name).value_or("") : "";
+}
+
+std::string first_of(const std::vector<std::string>& texts) {
+  const auto found = std::find_if(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
+  return found == texts.end() ? "" : *found;
+}
+
+std::string new_id() {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 8; ++i) id += letters[random() % letters.size()];
+  return id;
+}
+
+// The id of the newest run there: a run that resumes is the same one. Empty: none.
+std::string earlier_id(const fs::path& folder) {
+  std::string newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("offline-run-")) newest = std::max(newest, name);
+  }
+  return newest.substr(newest.rfind('-') + 1);
+}
+
+std::string time_text(double seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm local{};
+  localtime_r(&time, &local);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%d_%H%M%S", &local);
+  return text.data();
+}
+
+Items config_of(const monitor::RunStarted& run) {
+  Items items;
+  for (const auto& setting : run.settings)
+    items.emplace_back(cat(setting.table, ".", setting.key), monitor::json_value(setting.value));
+  items.emplace_back("world_size", std::to_string(run.world_size));
+  items.emplace_back("global_batch", std::to_string(run.global_batch));
+  items.emplace_back("parameters", std::to_string(run.parameters));
+  items.emplace_back("trainable_parameters", std::to_string(run.trainable_parameters));
+  return items;
+}
+
+}  // namespace
+
+void WandbOptions::describe(config::OptionTable<WandbOptions>& t) {
+  t.add("project", &WandbOptions::project).doc("empty: WANDB_PROJECT of the environment, else capstan");
+  t.add("name", &WandbOptions::name).doc("the run's name there; empty: WANDB_NAME of the environment, else run.name");
+  t.add("folder", &WandbOptions::folder)
+      .path()
+      .doc("folder that gets the folder wandb; not set: WANDB_DIR of the environment, else the run's");
+  t.add("system_interval_s", &WandbOptions::system_interval_s)
+      .min(0)
+      .doc("seconds between two samples of the system metrics");
+}
+
+bool is_disabled(const monitor::RunStarted& run) { return variable(run, "WANDB_MODE") == "disabled"; }
+
+OfflineRun::OfflineRun(const WandbOptions& options, const monitor::RunStarted& run, SystemMetrics system)
+    : resumes_(run.first_step > 0), system_(std::move(system)), interval_s_(options.system_interval_s) {
+  const fs::path root =
+      fs::path(first_of({options.folder.value_or(""), variable(run, "WANDB_DIR"), run.folder})) / "wandb";
+  RunFacts facts;
+  if (resumes_) facts.id = earlier_id(root);
+  if (facts.id.empty()) facts.id = new_id();
+  facts.name = first_of({options.name, variable(run, "WANDB_NAME"), run.name});
+  facts.project = first_of({options.project, variable(run, "WANDB_PROJECT"), "capstan"});
+  facts.entity = variable(run, "WANDB_ENTITY");
+  facts.group = variable(run, "WANDB_RUN_GROUP");
+  facts.host = run.hosts.empty() ? "" : run.hosts.front();
+  facts.config = config_of(run);
+  facts.start_s = now_s();
+  facts.first_record = 2 * run.first_step;  // rows of earlier starts: steps, and at most as many evaluations
+  folder_ = root / cat("offline-run-", time_text(facts.start_s), "-", facts.id);
+  std::error_code error;
+  fs::create_directories(folder_ / "files", error);
+  if (error) throw FileError(folder_, "make", error.value());
+  log_ = std::make_unique<RunLog>(folder_ / cat("run-", facts.id, ".wandb"), facts);
+  std::string config;  // YAML: JSON is some of it
+  for (const auto& [key, json] : facts.config) config += cat(key, ":\n  value: ", json, "\n");
+  write_file(folder_ / "files" / "config.yaml", config);
+}
+
+void OfflineRun::log(const monitor::Values& values) {
+  const double now = now_s();
+  log_->history(now, values);
+  for (const auto& value : values) {
+    const auto found =
+        std::find_if(last_.begin(), last_.end(), [&](const auto& other) { return other.first == value.first; });
+    if (found == last_.end()) {
+      last_.push_back(value);
+    } else {
+      found->second = value.second;
+    }
+  }
+  if (!system_ || now - last_stats_s_ < interval_s_) return;
+  last_stats_s_ = now;
+  log_->stats(now, system_());
+}
+
+std::string OfflineRun::finish(const monitor::RunEnded& run) {
+  log(monitor::run_metrics(run));
+  Items items;
+  for (const auto& [name, number] : last_) items.emplace_back(name, monitor::json_number(number));
+  for (const auto& [name, text] : run.summary.texts) items.emplace_back(name, monitor::json_text(text));
+  log_->summary(items);
+  log_->ended(now_s(), 0);
+  std::string json;
+  for (const auto& [key, value] : items) json += cat(json.empty() ? "{" : ", ", monitor::json_text(key), ": ", value);
+  write_file(folder_ / "files" / "wandb-summary.json", json + "}\n");
+  return cat("wandb sync ", resumes_ ? "--append " : "", "'", fs::absolute(folder_).string(), "'");
+}
+
+}  // namespace wandb

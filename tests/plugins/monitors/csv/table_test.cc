@@ -1,0 +1,43 @@
+#include "plugins/monitors/csv/table.h"
+
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+
+#include <limits>
+
+#include "support/folder.h"
+
+using csv::Table;
+
+TEST_CASE("a row an event, a column a name, and a new name is a new column") {
+  const test::Folder folder;
+  const auto file = folder / "metrics.csv";
+  Table table(file, 0);
+  table.add(1, {{"loss", 2.5}, {"lr", 0.25}});
+  table.add(1, {{"eval", 3}});
+  table.add(2, {{"lr", 0.5}, {"loss", std::numeric_limits<double>::quiet_NaN()}});
+  CHECK(capstan::read_file(file) == "step,loss,lr,eval\n1,2.5,0.25,\n1,,,3\n2,nan,0.5,\n");
+}
+
+TEST_CASE("a run that resumes drops the rows of steps that it makes again") {
+  const test::Folder folder;
+  const auto file = folder / "metrics.csv";
+  {
+    Table table(file, 0);
+    for (int step = 1; step <= 4; ++step) table.add(step, {{"loss", step}});
+  }
+  folder.write("metrics.csv", capstan::read_file(file) + "5,");  // killed in the middle of a line
+  Table table(file, 2);
+  table.add(3, {{"loss", 30}});
+  CHECK(capstan::read_file(file) == "step,loss\n1,1\n2,2\n3,30\n");
+}
+
+TEST_CASE("a run that starts anew, or has lost the file, begins a new one") {
+  const test::Folder folder;
+  const auto file = folder.write("metrics.csv", "step,old\n1,2\n");
+  Table(file, 0).add(1, {{"loss", 1}});
+  CHECK(capstan::read_file(file) == "step,loss\n1,1\n");
+  const auto lost = folder / "lost.csv";
+  Table(lost, 7).add(8, {{"loss", 1}});
+  CHECK(capstan::read_file(lost) == "step,loss\n8,1\n");
+}

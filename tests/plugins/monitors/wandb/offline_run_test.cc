@@ -1,0 +1,98 @@
+#include "plugins/monitors/wandb/offline_run.h"
+
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan_catch.h>
+
+#include <map>
+
+#include "support/folder.h"
+
+using namespace capstan::monitor;
+using namespace wandb;
+using Catch::Matchers::Contains;
+
+namespace {
+
+RunStarted started(const test::Folder& folder, std::map<std::string, std::string> variables = {}) {
+  RunStarted run;
+  run.name = "small";
+  run.folder = folder.path().string();
+  run.hosts = {"gpu1"};
+  run.settings = {{"train", "micro_batch", std::int64_t{4}, {}}};
+  run.environment = [variables](const std::string& name) -> std::optional<std::string> {
+    // Nobody may ask for a key.
+    CHECK(name.find("KEY") == std::string::npos);
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  return run;
+}
+
+std::string log_of(const OfflineRun& run) {
+  const auto name = run.folder().filename().string();
+  return capstan::read_file(run.folder() / ("run-" + name.substr(name.rfind('-') + 1) + ".wandb"));
+}
+
+}  // namespace
+
+TEST_CASE("a run has its folder, log, files and the line that sends it") {
+  const test::Folder folder;
+  OfflineRun run({}, started(folder), {});
+  run.log({{"train/loss", 1.5}});
+  RunEnded ended;
+  ended.summary.texts = {{"mfu_formula", "a / b"}};
+  const auto line = run.finish(ended);
+  CHECK(line == "wandb sync '" + run.folder().string() + "'");
+  CHECK(run.folder().parent_path() == folder.path() / "wandb");
+  CHECK_THAT(run.folder().filename().string(), Catch::Matchers::StartsWith("offline-run-2"));
+  const auto log = log_of(run);
+  CHECK(log.substr(0, 7) == std::string(":W&B\xE1\xBE\0", 7));
+  CHECK_THAT(log, Contains("capstan") && Contains("small") && Contains("train.micro_batch") && Contains("train/loss"));
+  CHECK(capstan::read_file(run.folder() / "files/config.yaml").starts_with("train.micro_batch:\n  value: 4\n"));
+  CHECK_THAT(capstan::read_file(run.folder() / "files/wandb-summary.json"),
+             Contains("\"train/loss\": 1.5") && Contains("\"mfu_formula\": \"a / b\""));
+}
+
+TEST_CASE("options count more than the environment, which counts more than the run") {
+  const test::Folder folder;
+  const std::map<std::string, std::string> variables{
+      {"WANDB_PROJECT", "from-env"}, {"WANDB_NAME", "env-name"}, {"WANDB_DIR", (folder / "elsewhere").string()}};
+  const OfflineRun by_env({}, started(folder, variables), {});
+  CHECK_THAT(log_of(by_env), Contains("from-env") && Contains("env-name"));
+  CHECK(by_env.folder().parent_path() == folder / "elsewhere" / "wandb");
+  const OfflineRun by_option({.project = "chosen", .name = "mine"}, started(folder, variables), {});
+  CHECK_THAT(log_of(by_option), Contains("chosen") && Contains("mine") && !Contains("from-env"));
+  CHECK(is_disabled(started(folder, {{"WANDB_MODE", "disabled"}})));
+  CHECK_FALSE(is_disabled(started(folder, {{"WANDB_MODE", "online"}})));
+}
+
+TEST_CASE("a run that resumes keeps its id and says so") {
+  const test::Folder folder;
+  const OfflineRun first({}, started(folder), {});
+  auto again = started(folder);
+  again.first_step = 5;
+  OfflineRun second({}, again, {});
+  const auto id = [](const OfflineRun& run) { return run.folder().string().substr(run.folder().string().size() - 8); };
+  CHECK(id(first) == id(second));
+  CHECK_THAT(second.finish({}), Contains("wandb sync --append '"));
+}
+
+TEST_CASE("system metrics come with steps, not with each") {
+  const test::Folder folder;
+  int asked = 0;
+  const auto system = [&] {
+    ++asked;
+    return Values{{"gpu.0.gpu", 99}};
+  };
+  OfflineRun seldom({.system_interval_s = 1000}, started(folder), system);
+  for (int i = 0; i < 5; ++i) seldom.log({{"train/loss", 1}});
+  CHECK(asked == 1);
+  CHECK_THAT(log_of(seldom), Contains("gpu.0.gpu"));
+}
+
+TEST_CASE("a folder that cannot be written to is named") {
+  const test::Folder folder;
+  folder.write("file", "");
+  CHECK_THROWS_AS(OfflineRun({.folder = (folder / "file").string()}, started(folder), {}), capstan::FileError);
+}

@@ -1,0 +1,51 @@
+#include <capstan/base/error.h>
+#include <capstan/monitor/memory_use.h>
+#include <capstan_catch.h>
+
+using namespace capstan::monitor;
+using Catch::Matchers::Contains;
+using Samples = std::vector<double>;
+
+TEST_CASE("peak, mean and every mode, in the workshop's words") {
+  CHECK(gpu_memory_line(0, memory_use({1, 1, 1, 16273, 5000.25})) ==
+        "[gpu_memory_log - GPU 0] Peak = 16273 MiB, Avg = 4255.25 MiB, Mode = 1 MiB");
+  CHECK(cpu_memory_lines(memory_use({2145.4, 2144.8, 2176.9, 2177.2, 3892})) ==
+        "   Peak =    3892 MB\n   Average = 2507.26 MB\n   Mode =    2145, 2177 MB");
+}
+
+TEST_CASE("both column forms of nvidia-smi, with and without units, with and without a header") {
+  const std::string rest =
+      "2025/12/05 10:34:24.123, 0, 77 %, 10 MiB, 143771 MiB\n"
+      "2025/12/05 10:34:24.123, 1, 3 %, 20 MiB, 143771 MiB\n"
+      "2025/12/05 10:34:29.123, 0, 78 %, 30 MiB, 143771 MiB\n";
+  const std::map<int, Samples> expected{{0, {10, 30}}, {1, {20}}};
+  CHECK(read_gpu_memory_log("timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n" + rest,
+                            "a.csv") == expected);
+  CHECK(read_gpu_memory_log(rest, "a.csv") == expected);
+  CHECK(read_gpu_memory_log("timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
+                            "2025/12/05 10:34:24.123, 0, Tesla V100-SXM2-32GB, 10, 32768\n"
+                            "2025/12/05 10:34:29.123, 0, Tesla V100-SXM2-32GB, 30, 32768\n"
+                            "2025/12/05 10:34:34.1",  // the writer was killed here
+                            "a.csv") == std::map<int, Samples>{{0, {10, 30}}});
+  CHECK(read_gpu_memory_log("memory.used [MiB], index\n7 MiB, 2\n", "a.csv") == std::map<int, Samples>{{2, {7}}});
+}
+
+TEST_CASE("psrecord's own files, plain and csv") {
+  const std::string head = "# Elapsed time   CPU (%)     Real (MB)   Virtual (MB)\n";
+  CHECK(is_cpu_memory_log(head));
+  CHECK(read_cpu_memory_log(head + "       0.000        0.000       10.250       25.363\n"
+                                   "       5.001      101.500       20.500       25.363\n",
+                            "a.txt") == Samples{10.25, 20.5});
+  const std::string csv = "elapsed_time,nproc,cpu,mem_real,mem_virtual\n0.01,3,0.0,10.25,25.3\n";
+  CHECK(is_cpu_memory_log(csv));
+  CHECK(read_cpu_memory_log(csv, "a.csv") == Samples{10.25});
+  CHECK_FALSE(is_cpu_memory_log("timestamp, index, name, memory.used [MiB]\n"));
+}
+
+TEST_CASE("a line that is none is named") {
+  CHECK_THROWS_WITH(
+      read_gpu_memory_log("timestamp, index, name, memory.used [MiB], memory.total [MiB]\nhello\n", "g.csv"),
+      Contains("g.csv:2") && Contains("'hello' is no line of a memory log") && Contains("nvidia-smi"));
+  CHECK_THROWS_WITH(read_gpu_memory_log("a, 0, b, [N/A], [N/A]\n", "g.csv"), Contains("g.csv:1"));
+  CHECK_THROWS_WITH(read_cpu_memory_log("# x\n1 2 three\n", "c.txt"), Contains("c.txt:2") && Contains("psrecord"));
+}
