@@ -23,8 +23,11 @@
 #include "cli/import_deepspeed_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
+#include "cli/report_command.h"
 #include "cli/run_command.h"
+#include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
+#include "cli/top_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 
@@ -97,6 +100,9 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_data_command(app, chosen);
   add_eval_command(app, chosen);
   add_generate_command(app, chosen);
+  add_report_command(app, chosen);
+  add_sweep_command(app, chosen);
+  add_top_command(app, chosen);
 }
 
 }  // namespace
