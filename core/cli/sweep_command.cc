@@ -148,10 +148,19 @@ bool run_all(const std::string& config, std::vector<Placed>& runs) {
   return well;
 }
 
+// What to report; without --table the table of that kind of scaling.
+ReportArguments report_of(const SweepArguments& arguments) {
+  auto given = arguments.report;
+  if (!given.tables.empty()) return given;
+  if (arguments.weak == "layers") given.tables = {"weak-layers"};
+  if (arguments.weak == "samples") given.tables = {arguments.nodes == "1" ? "zero-scaling" : "zero-nodes"};
+  return given;
+}
+
 std::vector<std::string> report_line(const SweepArguments& arguments, const std::vector<Placed>& runs) {
   std::vector<std::string> line{own_program(), "report"};
   for (const auto& run : runs) line.push_back(run.folder.string());
-  for (const auto& table : arguments.report.tables) line.insert(line.end(), {"--table", table});
+  for (const auto& table : report_of(arguments).tables) line.insert(line.end(), {"--table", table});
   if (arguments.report.format != "text") line.insert(line.end(), {"--format", arguments.report.format});
   if (!arguments.report.output.empty()) line.insert(line.end(), {"-o", fs::absolute(arguments.report.output).string()});
   return line;
@@ -211,7 +220,7 @@ int sweep_command(const SweepArguments& arguments) {
     return static_cast<int>(ExitCode::success);
   }
   const bool well = run_all(arguments.config, runs);
-  auto given = arguments.report;
+  auto given = report_of(arguments);
   for (const auto& run : runs) {
     if (run.done) given.runs.push_back(run.folder.string());
   }

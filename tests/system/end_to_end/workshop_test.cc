@@ -37,6 +37,7 @@ std::vector<std::string> small(const std::filesystem::path& file, int ranks) {
           "data.max_length=128",
           cat("data.train=", (data / "mini_squad_train.json").string()),
           cat("data.eval=", (data / "mini_squad_eval.json").string()),
+          "train.pad_to_multiple=8",
           "data.train_samples=32",
           "data.eval_samples=3"};
 }
