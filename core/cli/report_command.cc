@@ -1,7 +1,10 @@
 #include "cli/report_command.h"
 
+#include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -13,8 +16,22 @@
 namespace capstan::cli {
 namespace {
 
+std::vector<std::string> folders_of(const ReportArguments& arguments) {
+  if (!arguments.leave_out) return arguments.runs;
+  std::vector<std::string> there;
+  for (const auto& folder : arguments.runs) {
+    if (is_there(folder)) {
+      there.push_back(folder);
+    } else {
+      log::warning(cat("there is no run ", folder, ": it is left out"));
+    }
+  }
+  if (there.empty()) throw Error("none of these runs is there", "look at what their jobs printed");
+  return there;
+}
+
 std::string report_text(const ReportArguments& arguments) {
-  const auto runs = report::read_runs(arguments.runs);
+  const auto runs = report::read_runs(folders_of(arguments));
   std::vector<report::Table> tables;
   for (const auto& name : arguments.tables) tables.push_back(report::fill_table(name, runs));
   if (tables.empty()) tables.push_back(report::fill_table("runs", runs));
@@ -59,6 +76,7 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--format", given->format, "text, csv, markdown or html (default text)")
       ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
   command->add_option("-o,--output", given->output, "write to this file instead of standard output");
+  command->add_flag("--leave-out", given->leave_out, "leave out runs that are not there, with a warning");
   choose_with(*command, chosen, [given](const Process&) { return report_command(*given); });
 }
 

@@ -13,7 +13,8 @@ struct ReportArguments {
   std::vector<std::string> runs;
   std::vector<std::string> tables;
   std::string format = "text";
-  std::string output;  ///< empty: standard output
+  std::string output;      ///< empty: standard output
+  bool leave_out = false;  ///< runs that are not there: said, and no error as long as there is one
 };
 
 /// `capstan report`: the workshop's tables from run folders.

@@ -158,7 +158,7 @@ ReportArguments report_of(const SweepArguments& arguments) {
 }
 
 std::vector<std::string> report_line(const SweepArguments& arguments, const std::vector<Placed>& runs) {
-  std::vector<std::string> line{own_program(), "report"};
+  std::vector<std::string> line{own_program(), "report", "--leave-out"};
   for (const auto& run : runs) line.push_back(run.folder.string());
   for (const auto& table : report_of(arguments).tables) line.insert(line.end(), {"--table", table});
   if (arguments.report.format != "text") line.insert(line.end(), {"--format", arguments.report.format});

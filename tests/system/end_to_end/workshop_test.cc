@@ -83,6 +83,7 @@ TEST_CASE("the workshop's FSDP and ZeRO experiments run", "[workshop]") {
         arguments.push_back(bloom);
       }
       arguments.emplace_back("train.epochs=1");
+      if (name == "weak_scaling") arguments.emplace_back("data.samples_per_rank=16");
       check_runs(work, arguments, file);
       std::filesystem::remove_all(work.folder() / "runs" / name);
     }

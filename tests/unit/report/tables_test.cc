@@ -99,6 +99,9 @@ TEST_CASE("tables of metrics have a column a run") {
   CHECK(texts(table.rows[3]) == Row{"Peak GPU Memory (MiB)", "-", "3000"});
   CHECK(texts(table.rows[6]) == Row{"Peak CPU Memory (MiB)", "-", "12"});
   CHECK(texts(table.rows[8]) == Row{"Mode for CPU Memory (MiB)", "-", "10"});
+  CHECK(fill_table("zero-scaling", read_runs({one, three})).head == Row{"Metric", "2 GPUs (s1)", "2 GPUs (s3)"});
+  const auto strategies = fill_table("fsdp-scaling", read_runs({one, three}));
+  CHECK(strategies.rows[1][0].text == "Single Node, 2 GPUs (s3)");
   const auto nodes = fill_table("zero-nodes", read_runs({three}));
   CHECK(texts(nodes.rows[3]) == Row{"Peak GPU Memory (GiB)", "2.93"});
 }
