@@ -63,8 +63,8 @@ TEST_CASE("answers after each evaluation, and samples that grow with the ranks")
   INFO(ran.all());
   REQUIRE(ran.code == 0);
   int scored = 0;
-  for (const auto& evaluation : read_json(work.folder() / "runs/small/summary.json").at("evaluations"))
-    scored += evaluation.contains("f1") ? 1 : 0;
+  const auto summary = read_json(work.folder() / "runs/small/summary.json");
+  for (const auto& evaluation : summary.at("evaluations")) scored += evaluation.contains("f1") ? 1 : 0;
   CHECK(scored == 2);  // after steps 2 and 4, and not a third time at the end
   const auto shown = work.run({"check", file, "--ranks", "3", "data.samples_per_rank=16"});
   CHECK(shown.code == 0);
