@@ -62,9 +62,10 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
     return grows ? cat(", samples ", samples.train->size()) : std::string();
   };
   const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
-    if (samples.*source)
+    if (samples.*source) {
       splits.push_back(
           {name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
+    }
   };
   add("train", "training samples", &Samples::train);
   add("eval", "evaluation samples", &Samples::eval);

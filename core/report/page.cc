@@ -64,9 +64,10 @@ std::string legend(const std::vector<Series>& series) {
 std::string charts_html(const std::vector<Chart>& charts) {
   if (charts.empty()) return {};
   std::string out = "<section><h2>Plots</h2>\n<div class=\"charts\">\n";
-  for (const auto& chart : charts)
+  for (const auto& chart : charts) {
     out += cat("<figure style=\"margin:0\"><h3>", html_text(chart.title), "</h3>\n", svg_of(chart),
                legend(chart.series), "</figure>\n");
+  }
   return out + "</div></section>\n";
 }
 

@@ -55,9 +55,10 @@ Evaluation evaluation_of(const Json& line) {
 
 void add_metrics_line(const std::string& text, const std::string& where, Run& run) {
   const auto line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer())
+  if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) {
     throw Error("the line is no JSON object with a step", "take it out: another program may have written into it",
                 where);
+  }
   if (line.contains("split")) {
     run.evaluations.push_back(evaluation_of(line));
   } else if (line.contains("loss")) {

@@ -124,9 +124,10 @@ std::string snapshot_text(const Run& run, std::size_t columns) {
   out += progress_text(run, recent) + "\n" + loss_text(run, recent, columns);
   out += cat("samples/s ", fixed(recent.samples_per_second, 3), " (", fixed(recent.samples_per_second / run.ranks, 3),
              " a rank), ", fixed(recent.step_time_s, 3), " s a step, mean of the last ", recent.steps, "\n");
-  if (!run.evaluations.empty() && run.evaluations.back().loss)
+  if (!run.evaluations.empty() && run.evaluations.back().loss) {
     out += cat("evaluation after step ", run.evaluations.back().step, ": loss ", fixed(*run.evaluations.back().loss, 4),
                "\n");
+  }
   return out + gpus_text(run);
 }
 

@@ -46,10 +46,11 @@ std::vector<std::string> grown(Weak weak, const Run& base, int smallest, int ran
   if (weak == Weak::layers) return grown_layers(base, smallest, ranks);
   if (weak == Weak::samples) {
     const auto samples = whole_option(base, "data.train_samples") * ranks;
-    if (samples % smallest != 0)
+    if (samples % smallest != 0) {
       throw Error(cat("--weak samples: data.train_samples = ", samples / ranks, " cannot grow evenly from ", smallest,
                       " to ", ranks, " ranks"),
                   cat("set data.train_samples to a multiple of ", smallest));
+    }
     return {cat("data.train_samples=", samples / smallest)};
   }
   return {};
