@@ -4,6 +4,7 @@
 
 account=            # sbatch --account
 partition=          # sbatch --partition
+gpu=                # this cluster's GPUs as `capstan check --gpu` names them, such as a100-80g: what does not fit is not submitted
 constraint=         # sbatch --constraint, such as a100 (bf16 needs compute capability 8.0, anything 7.5: no V100)
 cpus_per_rank=8     # sbatch --cpus-per-task; more where the optimizer is offloaded
 memory=             # sbatch --mem, a node's, such as 256G; 0: all of it; empty: the cluster's own default

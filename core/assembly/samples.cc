@@ -3,6 +3,8 @@
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "data/fit.h"
@@ -44,6 +46,24 @@ data::PlanRequest plan_request(const setup::Configuration& config, const std::st
   request.where_length = train.where(train->max_steps ? &setup::TrainOptions::max_steps : &setup::TrainOptions::epochs);
   return request;
 }
+
+// The first samples of a source.
+class FirstSamples final : public data::DataSource {
+ public:
+  FirstSamples(std::shared_ptr<const data::DataSource> all, std::int64_t count) : all_(std::move(all)), count_(count) {}
+  std::int64_t size() const override { return count_; }
+  data::Sample get(std::int64_t index) const override { return all_->get(index); }
+  data::Sample question(std::int64_t index, std::int64_t most) const override { return all_->question(index, most); }
+  monitor::Values score(const data::Sample& sample, const std::string& text) const override {
+    return all_->score(sample, text);
+  }
+  std::size_t answer_end(std::string_view text) const override { return all_->answer_end(text); }
+  std::vector<std::int64_t> end_ids() const override { return all_->end_ids(); }
+
+ private:
+  std::shared_ptr<const data::DataSource> all_;
+  std::int64_t count_;
+};
 
 // Opens what can be opened, each thing as far as those before have no fault.
 class SamplesOpener {
@@ -104,6 +124,24 @@ class SamplesOpener {
         samples_.eval = open(data::Split::eval);
       });
     });
+    if (samples_.train) take_part();
+  }
+
+  // Of training, as many samples as the ranks are to have.
+  void take_part() {
+    const auto& options = plugins_.data_options;
+    if (!options->samples_per_rank) return;
+    const auto ranks = config_.request.world_size;
+    const auto wanted = *options->samples_per_rank * ranks;
+    const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    if (wanted > held) {
+      faults_.add(options.where(&setup::DataOptions::samples_per_rank),
+                  cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", ranks,
+                      ranks == 1 ? " rank" : " ranks", " takes ", wanted, " samples, the training data has ", held),
+                  cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples away"));
+      return;
+    }
+    samples_.train = std::make_shared<FirstSamples>(std::move(samples_.train), wanted);
   }
 
   void make_plan() {

@@ -5,6 +5,7 @@
 #include <capstan/base/text.h>
 
 #include <filesystem>
+#include <string_view>
 
 #include "base/xxh64.h"
 
@@ -58,9 +59,16 @@ std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const
   const auto key = cat("capstan ", version(), "\n", data.name, "\n", state_of(data.file), options_text(data.options),
                        tokenizer_text(plugins, samples.tokenizer), "length ", samples.length, ", vocabulary ",
                        plugins.model_facts.vocab_size, "\n");
+  // Another number of ranks takes another part of the file.
+  const auto part = [&](std::string_view split) {
+    const bool grows = split == "train" && plugins.data_options->samples_per_rank && samples.train;
+    return grows ? cat(", samples ", samples.train->size()) : std::string();
+  };
   const auto add = [&](const char* split, const char* name, std::shared_ptr<const data::DataSource> Samples::*source) {
-    if (samples.*source)
-      splits.push_back({name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split)});
+    if (samples.*source) {
+      splits.push_back(
+          {name, source, data::token_cache(*folder, cat(data.name, "-", split), key + split + part(split))});
+    }
   };
   add("train", "training samples", &Samples::train);
   add("eval", "evaluation samples", &Samples::eval);

@@ -10,7 +10,9 @@
 #include <optional>
 
 #include "assembly/host_memory.h"
+#include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
+#include "launch/gpu_module.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
 #include "session/job.h"
@@ -70,6 +72,20 @@ void refuse_own_file(const CheckArguments& arguments) {
               arguments.resolved);
 }
 
+// What is said of a configuration without faults.
+void print_checked(const session::Job& job, const CheckArguments& arguments, const plan::Placement& ranks,
+                   const std::string& device) {
+  if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
+  std::fputs(job.text().c_str(), stdout);
+  if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
+    std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
+  std::fputs(cut_answers_text(job, data::Split::train).c_str(), stdout);
+  std::fputs(cut_answers_text(job, data::Split::eval).c_str(), stdout);
+  std::printf("%s: no faults found\n", arguments.config.c_str());
+  if (ranks.all > 1 && ranks.nodes == 0)
+    std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
+}
+
 }  // namespace
 
 int check_command(const CheckArguments& arguments, const launch::Environment& env) {
@@ -91,16 +107,11 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   refuse_own_file(arguments);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
+  if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, launch::gpu_module_cuda(), diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
-  if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
-  std::fputs(job.text().c_str(), stdout);
-  if (job.config.device != "cpu" && request.device == "cpu" && job.config.run->device == "auto")
-    std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
-  std::printf("%s: no faults found\n", arguments.config.c_str());
-  if (ranks.all > 1 && ranks.nodes == 0)
-    std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
+  print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
   const plan::Trials trials{plan::offers_of(host),
                             [&](const plan::Change& change) { return peak_with(request, change, host); }};

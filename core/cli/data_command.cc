@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "cli/check_command.h"
+#include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "data/collate.h"
 #include "plugin/host.h"
@@ -126,6 +127,8 @@ int data_command(const DataArguments& arguments, const launch::Environment& env,
   }
   std::printf("%s%s samples in the split '%s'\n", counts_text(job, samples).c_str(), thousands(size).c_str(),
               arguments.split.c_str());
+  std::fputs(cut_answers_text(job, arguments.split == "train" ? data::Split::train : data::Split::eval).c_str(),
+             stdout);
   return static_cast<int>(ExitCode::success);
 }
 

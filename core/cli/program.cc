@@ -26,8 +26,11 @@
 #include "cli/memory_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
+#include "cli/report_command.h"
 #include "cli/run_command.h"
+#include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
+#include "cli/top_command.h"
 #include "cli/trace_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
@@ -111,6 +114,9 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_generate_command(app, chosen);
   add_memory_command(app, chosen);
   add_trace_command(app, chosen);
+  add_report_command(app, chosen);
+  add_sweep_command(app, chosen);
+  add_top_command(app, chosen);
 }
 
 }  // namespace

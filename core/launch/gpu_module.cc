@@ -63,6 +63,10 @@ std::string too_old(int version, int cuda) {
              ", this LibTorch is built for CUDA ", cuda);
 }
 
+fs::path module_file() {
+  return file_of(reinterpret_cast<const void*>(&choose_gpu)).parent_path() / "libcapstan_cuda.so";
+}
+
 }  // namespace
 
 int choose_gpu(const GpuFacts& facts, const comm::World& world, int cuda_major_version) {
@@ -116,9 +120,14 @@ std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const fs::path& ro
   return cat(index, " ", gpu.name, " ", gpu.uuid.substr(0, enough_of_uuid), numa < 0 ? "" : cat(" NUMA ", numa));
 }
 
+int gpu_module_cuda() {
+  const auto file = module_file();
+  return is_there(file) ? cuda_major(file) : 0;
+}
+
 GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request) {
   const comm::World& world = launch.world;
-  const fs::path file = file_of(reinterpret_cast<const void*>(&choose_gpu)).parent_path() / "libcapstan_cuda.so";
+  const auto file = module_file();
   if (!is_there(file)) {
     throw Error(cat("this build has no GPU module: ", file.string(), " does not exist"),
                 "build with cmake --preset cuda, or set device = \"cpu\"");

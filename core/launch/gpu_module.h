@@ -68,6 +68,9 @@ struct GpuModule {
 /// tasks is unsuitable (choose_gpu, check_gpus, check_precision), or LD_LIBRARY_PATH mixes in other CUDA libraries.
 GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request);
 
+/// The major version of CUDA that the GPU module is built for; 0: this build has none.
+int gpu_module_cuda();
+
 /// Throws Error when two ranks use one GPU; `identities` by rank, exchanged after connecting.
 void check_distinct_gpus(const std::vector<std::string>& identities);
 

@@ -11,10 +11,19 @@ namespace {
 
 constexpr double gib = 1LL << 30;
 
-// What CUDA says of their memory, a little below the name's.
-const std::vector<std::pair<std::string, double>>& known() {
-  static const std::vector<std::pair<std::string, double>> gpus{
-      {"v100-32g", 31.7}, {"a100-40g", 39.4}, {"a100-80g", 79.1}, {"h100-80g", 79.1}, {"h200-141g", 139.8}};
+// A GPU by its name, with what CUDA says of its memory, a little below the name's.
+struct Known {
+  const char* name;
+  double gib;
+  int capability;
+};
+
+const std::vector<Known>& known() {
+  static const std::vector<Known> gpus{{"v100-32g", 31.7, 70},
+                                       {"a100-40g", 39.4, 80},
+                                       {"a100-80g", 79.1, 80},
+                                       {"h100-80g", 79.1, 90},
+                                       {"h200-141g", 139.8, 90}};
   return gpus;
 }
 
@@ -91,19 +100,35 @@ std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placeme
 }  // namespace
 
 Gpu gpu_named(const std::string& text) {
-  for (const auto& [name, size] : known()) {
-    if (name == text) return {name, std::llround(size * gib)};
+  for (const auto& one : known()) {
+    if (one.name == text) return {one.name, std::llround(one.gib * gib), one.capability};
   }
   double number = 0;
   const auto* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
   const std::string unit = parsed.ec == std::errc() ? trim(std::string(parsed.ptr, end)) : "";
   const bool is_size = unit == "GiB" || unit == "G" || unit == "GB" || unit == "g";
-  if (is_size && number > 2 && number < 1e6) return {text, std::llround(number * gib)};
+  if (is_size && number > 2 && number < 1e6) return {text, std::llround(number * gib), 0};
   std::vector<std::string> names;
-  for (const auto& [name, size] : known()) names.push_back(name);
+  for (const auto& one : known()) names.emplace_back(one.name);
   throw Error(cat("--gpu ", text, ": no such GPU, and no size in GiB"),
               cat("give one of ", join(names), ", or a size such as 80GiB"));
+}
+
+void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Diagnostics& faults) {
+  if (gpu.capability == 0) return;
+  const auto capability = cat(gpu.capability / 10, ".", gpu.capability % 10);
+  if (gpu.capability < 80 && precision.starts_with("bf16")) {
+    faults.add("--gpu " + gpu.name,
+               cat("train.precision = \"", precision, "\" needs compute capability 8.0, this GPU has ", capability),
+               "set train.precision = \"fp16\", or use an A100 or a newer GPU");
+  }
+  if (gpu.capability < 75 && cuda_major >= 13) {
+    faults.add("--gpu " + gpu.name,
+               cat("this Capstan is built for CUDA ", cuda_major, ", which needs compute capability 7.5; this GPU has ",
+                   capability),
+               "build it against a LibTorch for CUDA 12, as docs/v100.md says");
+  }
 }
 
 std::vector<Offer> offers_of(plugin::Host& host) {

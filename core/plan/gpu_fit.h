@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/plugin/saving.h>
 
@@ -18,6 +19,7 @@ namespace plan {
 struct Gpu {
   std::string name;
   std::int64_t bytes = 0;  ///< that CUDA reports
+  int capability = 0;      ///< compute capability, 70 for 7.0; 0: not known
 
   /// CUDA's context, NCCL's buffers and gaps between tensors: what a peak of tensors leaves out.
   static constexpr std::int64_t reserve = std::int64_t{3} << 29;
@@ -26,6 +28,9 @@ struct Gpu {
 
 /// From a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
 Gpu gpu_named(const std::string& text);
+
+/// Faults where the GPU cannot compute in this precision, or not with a LibTorch for this CUDA (13; 0: not known).
+void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Diagnostics& faults);
 
 /// The ranks of a run and where they are.
 struct Placement {

@@ -70,6 +70,12 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
       .doc(
           "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends to "
           "itself alone and has its own positions, so that it learns as without packing, with less padding");
+  t.add("samples_per_rank", &DataOptions::samples_per_rank)
+      .min(1)
+      .doc(
+          "train on the first so many samples times the number of all ranks, for weak scaling; not set: on all that "
+          "the "
+          "data plugin gives");
 }
 
 namespace {
@@ -83,6 +89,8 @@ void describe_evaluation(config::OptionTable<TrainOptions>& t) {
   t.add("generate_train_samples", &TrainOptions::generate_train_samples)
       .min(-1)
       .doc("training questions answered and scored at the end (the first ones); -1: all");
+  t.add("generate_each_eval", &TrainOptions::generate_each_eval)
+      .doc("answer and score these questions after each evaluation, not only at the end");
   t.add("max_new_tokens", &TrainOptions::max_new_tokens).min(1).doc("longest generated answer, tokens");
   t.add("temperature", &TrainOptions::temperature)
       .min(0)

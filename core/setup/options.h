@@ -35,6 +35,7 @@ struct DataOptions {
   std::string tokenizer = "auto";
   std::optional<std::string> cache;
   bool packing = false;
+  std::optional<std::int64_t> samples_per_rank;
   static void describe(config::OptionTable<DataOptions>& t);
 };
 
@@ -59,6 +60,7 @@ struct TrainOptions {
   std::int64_t eval_batch = 8;
   std::int64_t generate_samples = 0;
   std::int64_t generate_train_samples = 0;
+  bool generate_each_eval = false;
   std::int64_t max_new_tokens = 64;
   double temperature = 0;
   double top_p = 1;

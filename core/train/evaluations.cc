@@ -43,11 +43,15 @@ void Evaluations::run(std::int64_t steps_done) {
   auto event = event_of(result, "eval", steps_done);
   event.loss = result.loss;
   observers_.eval_ended(event);
+  if (setting_.generate_each) answer_all(steps_done);
 }
 
 void Evaluations::answer_all(std::int64_t steps_done) {
+  if (steps_done == answered_after_) return;
+  answers_.clear();
   answer(setting_.samples.train.get(), "train", setting_.generate_train_samples, steps_done);
   answer(setting_.samples.eval.get(), "eval", setting_.generate_samples, steps_done);
+  answered_after_ = steps_done;
 }
 
 void Evaluations::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,

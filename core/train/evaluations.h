@@ -19,10 +19,11 @@ struct EvaluationSetting {
   std::int64_t every = 0;             ///< steps; 0: at the end of each epoch
   std::int64_t generate_samples = 0;  ///< questions that are asked at the end; -1: all
   std::int64_t generate_train_samples = 0;
+  bool generate_each = false;  ///< after each evaluation too
 };
 
-/// A run's evaluations: after chosen steps the loss, at the end answers too. Collectives over the world; Stopped is
-/// thrown on all ranks when one is asked to stop meanwhile.
+/// A run's evaluations: after chosen steps the loss, at the end (or each time) answers too. Collectives over the world;
+/// Stopped is thrown on all ranks when one is asked to stop meanwhile.
 class Evaluations {
  public:
   /// All references must outlive it.
@@ -30,9 +31,9 @@ class Evaluations {
               record::Observers& observers, record::RunFolder& folder);
   /// Is one due when so many steps are done?
   bool due(std::int64_t steps_done) const;
-  /// The loss of the evaluation split, which observers are told.
+  /// The loss of the evaluation split, which observers are told; then answers, where each evaluation has them.
   void run(std::int64_t steps_done);
-  /// Answers to both splits' questions, as far as they are asked for.
+  /// Answers to both splits' questions, as far as they are asked for and this step's are not known yet.
   void answer_all(std::int64_t steps_done);
   /// The first answers of each split.
   const std::vector<inference::Answer>& shown_answers() const { return answers_; }
@@ -48,6 +49,7 @@ class Evaluations {
   record::Observers& observers_;
   record::RunFolder& folder_;
   std::vector<inference::Answer> answers_;
+  std::int64_t answered_after_ = -1;  ///< steps done then
 };
 
 }  // namespace train

@@ -160,7 +160,7 @@ LoopParts loop_parts(const session::Job& job, session::Session& session, const s
            *session.communicator,
            session.world_host},
           {job.samples, generator_setting(job), forward_of(session), train.eval_every, train.generate_samples,
-           train.generate_train_samples},
+           train.generate_train_samples, train.generate_each_eval},
           saved_run(job, session, folder),
           {job.plugins, job.samples.tokenizer, train, session.units},
           ReplicaCheck(session, job.topology.mesh, job.config.run->verify_replicas),

@@ -37,6 +37,7 @@ std::vector<std::string> small(const std::filesystem::path& file, int ranks) {
           "data.max_length=128",
           cat("data.train=", (data / "mini_squad_train.json").string()),
           cat("data.eval=", (data / "mini_squad_eval.json").string()),
+          "train.pad_to_multiple=8",
           "data.train_samples=32",
           "data.eval_samples=3"};
 }
@@ -82,6 +83,7 @@ TEST_CASE("the workshop's FSDP and ZeRO experiments run", "[workshop]") {
         arguments.push_back(bloom);
       }
       arguments.emplace_back("train.epochs=1");
+      if (name == "weak_scaling") arguments.emplace_back("data.samples_per_rank=16");
       check_runs(work, arguments, file);
       std::filesystem::remove_all(work.folder() / "runs" / name);
     }

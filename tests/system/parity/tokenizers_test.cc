@@ -86,21 +86,21 @@ const std::vector<std::string> published_families{
 
 }  // namespace
 
-TEST_CASE("tokenizers: ids and texts of random texts are those of the tokenizers package") {
+TEST_CASE("tokenizers: ids and texts of random texts are those of the tokenizers package", "[tokenizer]") {
   for (const auto& family : made_families) compare(family, 1500, 1);
 }
 
-TEST_CASE("tokenizers: the same for the files of today's models") {
+TEST_CASE("tokenizers: the same for the files of today's models", "[tokenizer]") {
   for (const auto& family : published_families) compare(family, 600, 3);
 }
 
 // 100,000 texts a family take some minutes, nearly all of it in Python: test_parity "[full]".
-TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full]") {
+TEST_CASE("tokenizers: the same for 100,000 texts of each family", "[.][full][tokenizer]") {
   for (const auto& family : made_families) compare(family, 100'000, 2);
   for (const auto& family : published_families) compare(family, 100'000, 4);
 }
 
-TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package") {
+TEST_CASE("tokenizers: the benchmark runs, and finds as many ids as the package", "[tokenizer]") {
   const auto data = cat(CAPSTAN_SOURCE_DIR, "/configs/data/mini_squad_train.json");
   run_python("../../../tools/bench/tokenizer_speed.py",
              {data, "--build", CAPSTAN_BINARY_DIR, "--size", "900", "--texts", "20"});

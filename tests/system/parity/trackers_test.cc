@@ -113,7 +113,7 @@ void check_csv(const TrackedRun& run) {
 
 }  // namespace
 
-TEST_CASE("what monitors write is read whole by the tools that it is for") {
+TEST_CASE("what monitors write is read whole by the tools that it is for", "[monitor]") {
   const TrackedRun run;
   check_wandb(run);
   check_tensorboard(run);

@@ -43,6 +43,7 @@ Options shared() {
           {"data.max_length", number(512)},
           {"data.train_samples", number(500)},
           {"train.precision", "fp16"},
+          {"train.drop_last", true},
           {"optimizer.lr", 5e-5},
           {"optimizer.weight_decay", 0.01},
           {"optimizer.betas", std::vector<double>{0.9, 0.999}},
@@ -55,9 +56,15 @@ Options bloom() { return {{"model.plugin", "bloom"}, {"model.path", "bigscience/
 
 // The custom model of the FSDP exercise.
 Options custom() {
-  return {{"model.plugin", "gpt"},           {"model.vocab_size", number(50000)}, {"model.hidden_size", number(2048)},
-          {"model.num_layers", number(3)},   {"model.num_heads", number(16)},     {"model.ff_dim", number(8192)},
-          {"model.seq_length", number(512)}, {"model.attention_dropout", 0.0},    {"data.tokenizer", "byte"}};
+  return {{"model.plugin", "gpt"},
+          {"model.vocab_size", number(50000)},
+          {"model.hidden_size", number(2048)},
+          {"model.num_layers", number(3)},
+          {"model.num_heads", number(16)},
+          {"model.ff_dim", number(8192)},
+          {"model.seq_length", number(512)},
+          {"model.attention_dropout", 0.0},
+          {"data.tokenizer", "../../../data/gpt_tokenizer"}};
 }
 
 Options with(Options options, const Options& more) {
@@ -87,11 +94,19 @@ Options baseline(const Options& model) {
   return with(with(shared(), model), {{"data.eval_samples", number(50)},
                                       {"train.epochs", number(3)},
                                       {"train.micro_batch", number(4)},
-                                      {"train.accumulation", number(4)}});
+                                      {"train.accumulation", number(4)},
+                                      {"train.eval_batch", number(4)},
+                                      {"checkpoint.every_epoch", true},
+                                      {"checkpoint.keep_best", true}});
+}
+
+// ZeRO's exercise trains on the whole sequence, padded to 512.
+Options whole(const Options& model) {
+  return with(baseline(model), {{"data.loss", "sequence"}, {"train.pad_to_multiple", number(512)}});
 }
 
 Options zero(std::int64_t stage, const Options& more = {}) {
-  auto options = baseline(bloom());
+  auto options = whole(bloom());
   options["strategy.zero.stage"] = number(stage);
   for (const auto& [key, value] : more) options["strategy.zero." + key] = value;
   return options;
@@ -141,6 +156,11 @@ Options split(std::int64_t tensor, std::int64_t expert) {
   return expert > 1 ? with(options, experts(expert)) : options;
 }
 
+// The same where it fits: beside the exact ones.
+Options offloaded(std::int64_t tensor, std::int64_t expert) {
+  return with(split(tensor, expert), {{"strategy.fsdp.cpu_offload", true}});
+}
+
 std::map<std::string, Options> nemo_experiments() {
   return {{"nemo/data_parallel/llama31_8b_lora.toml", llama(adapters({}))},
           {"nemo/data_parallel/mixtral_8x7b_lora.toml", mixtral(adapters(experts(2)))},
@@ -150,7 +170,11 @@ std::map<std::string, Options> nemo_experiments() {
           {"nemo/model_parallel/mixtral_8x7b_tp1_ep4.toml", mixtral(split(1, 4))},
           {"nemo/model_parallel/mixtral_8x7b_tp2_ep2.toml", mixtral(split(2, 2))},
           {"nemo/model_parallel/mixtral_8x7b_tp4_ep1.toml", mixtral(split(4, 1))},
-          {"nemo/model_parallel/mixtral_8x7b_tp4_ep2.toml", mixtral(split(4, 2))}};
+          {"nemo/model_parallel/mixtral_8x7b_tp4_ep2.toml", mixtral(split(4, 2))},
+          {"nemo/model_parallel/mixtral_8x7b_tp1_ep4_offload.toml", mixtral(offloaded(1, 4))},
+          {"nemo/model_parallel/mixtral_8x7b_tp2_ep2_offload.toml", mixtral(offloaded(2, 2))},
+          {"nemo/model_parallel/mixtral_8x7b_tp4_ep1_offload.toml", mixtral(offloaded(4, 1))},
+          {"nemo/model_parallel/mixtral_8x7b_tp4_ep2_offload.toml", mixtral(offloaded(4, 2))}};
 }
 
 std::map<std::string, Options> fsdp_experiments() {
@@ -184,11 +208,15 @@ std::map<std::string, Options> zero_experiments() {
           {"zero/weak_scaling_2_gpus.toml", weak_zero(500)},
           {"zero/weak_scaling_4_gpus.toml", weak_zero(1000)},
           {"zero/weak_scaling_8_gpus.toml", weak_zero(2000)},
-          {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)}};
+          {"zero/weak_scaling_16_gpus.toml", weak_zero(4000)},
+          {"zero/weak_scaling.toml", with(weak_zero(87599), {{"data.samples_per_rank", number(250)}})},
+          {"zero/baseline.toml", whole(bloom())}};
 }
 
 std::map<std::string, Options> experiments() {
-  std::map<std::string, Options> all{{"baseline.toml", baseline(bloom())}, {"custom_gpt.toml", baseline(custom())}};
+  std::map<std::string, Options> all{
+      {"baseline.toml", with(baseline(bloom()), {{"train.generate_samples", number(-1)}})},
+      {"custom_gpt.toml", baseline(custom())}};
   for (auto&& part : {fsdp_experiments(), zero_experiments(), nemo_experiments()}) all.insert(part.begin(), part.end());
   return all;
 }

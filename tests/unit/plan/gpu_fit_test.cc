@@ -66,6 +66,22 @@ TEST_CASE("a GPU is a name or a size") {
   }
 }
 
+TEST_CASE("a V100 computes in fp16, with a LibTorch for CUDA 12") {
+  const auto faults_of = [](const char* gpu, const char* precision, int cuda) {
+    Diagnostics faults;
+    plan::judge_gpu(gpu_named(gpu), precision, cuda, faults);
+    return faults.list();
+  };
+  CHECK(faults_of("v100-32g", "fp16", 12).empty());
+  CHECK(faults_of("v100-32g", "fp16", 0).empty());
+  CHECK(faults_of("a100-80g", "bf16", 13).empty());
+  CHECK(faults_of("40GiB", "bf16", 13).empty());
+  const auto both = faults_of("v100-32g", "bf16_pure", 13);
+  REQUIRE(both.size() == 2);
+  CHECK_THAT(both[0].what, Contains("train.precision = \"bf16_pure\" needs compute capability 8.0, this GPU has 7.0"));
+  CHECK_THAT(both[1].what, Contains("built for CUDA 13, which needs compute capability 7.5"));
+}
+
 TEST_CASE("what fits is told with what is left") {
   const Gpu gpu{"80GiB", 80 * gib};
   const auto nothing = [](const Change&) -> std::optional<Peak> { throw std::logic_error("nothing to try"); };

@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace cli {
+
+/// What became of a program.
+struct Ended {
+  int code = 0;      ///< 128 + the signal where one ended it
+  std::string said;  ///< standard output and error, where they were captured
+};
+
+/// Starts a program, found in PATH unless it holds a slash, and waits for its end. Its output is ours, or captured.
+/// Throws Error where it cannot be started.
+Ended run_program(const std::vector<std::string>& command, bool capture);
+
+/// This program's own file.
+std::string own_program();
+
+}  // namespace cli
+CAPSTAN_END_NAMESPACE

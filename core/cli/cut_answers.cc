@@ -1,0 +1,45 @@
+#include "cli/cut_answers.h"
+
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <algorithm>
+
+namespace capstan::cli {
+namespace {
+
+constexpr std::int64_t most_looked_at = 500;
+constexpr std::int64_t uncut = std::int64_t{1} << 30;  ///< longer than any sample
+
+bool holds_answer(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer) {
+  const auto prompt = tokenizer.decode({sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length});
+  return std::any_of(sample.references.begin(), sample.references.end(),
+                     [&](const std::string& answer) { return prompt.find(answer) != std::string::npos; });
+}
+
+}  // namespace
+
+std::string cut_answers_text(const session::Job& job, data::Split split) {
+  const auto source = split == data::Split::train ? job.samples.train : job.samples.eval;
+  if (!source || !job.plugins.data || !job.plugins.data->object->uses_tokenizer()) return {};
+  const auto& data = *job.plugins.data;
+  const auto& tokenizer = job.samples.tokenizer.object;
+  std::int64_t cut = 0;
+  const auto looked_at = std::min(most_looked_at, source->size());
+  plugin::guard(data.name, "open", [&] {
+    const auto whole = data.object->open({split, tokenizer, uncut, job.plugins.model_facts.vocab_size});
+    for (std::int64_t i = 0; i < looked_at; ++i) {
+      const auto sample = source->get(i);
+      const bool full =
+          static_cast<std::int64_t>(sample.tokens.size()) + 4 >= job.samples.length;  // else nothing is cut
+      if (full && !holds_answer(sample, *tokenizer) && holds_answer(whole->get(i), *tokenizer)) ++cut;
+    }
+  });
+  if (cut == 0) return {};
+  return cat("answers that are cut off: ", cut, " of the first ", looked_at,
+             split == data::Split::train ? " training" : " evaluation",
+             " samples lose their answer from the prompt, since the text is longer than ", job.samples.length,
+             " tokens of this tokenizer; raise data.max_length, or take a tokenizer that needs fewer tokens\n");
+}
+
+}  // namespace capstan::cli

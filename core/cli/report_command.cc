@@ -1,0 +1,83 @@
+#include "cli/report_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "report/page.h"
+#include "report/tables.h"
+
+namespace capstan::cli {
+namespace {
+
+std::vector<std::string> folders_of(const ReportArguments& arguments) {
+  if (!arguments.leave_out) return arguments.runs;
+  std::vector<std::string> there;
+  for (const auto& folder : arguments.runs) {
+    if (is_there(folder)) {
+      there.push_back(folder);
+    } else {
+      log::warning(cat("there is no run ", folder, ": it is left out"));
+    }
+  }
+  if (there.empty()) throw Error("none of these runs is there", "look at what their jobs printed");
+  return there;
+}
+
+std::string report_text(const ReportArguments& arguments) {
+  const auto runs = report::read_runs(folders_of(arguments));
+  std::vector<report::Table> tables;
+  for (const auto& name : arguments.tables) tables.push_back(report::fill_table(name, runs));
+  if (tables.empty()) tables.push_back(report::fill_table("runs", runs));
+  if (arguments.format == "html") return report::page_of("Capstan: runs", tables, runs);
+  std::string out;
+  for (const auto& table : tables) {
+    if (!out.empty()) out += "\n";
+    if (arguments.format == "csv") {
+      out += report::csv_of(table);
+    } else {
+      out += arguments.format == "markdown" ? report::markdown_of(table) : report::text_of(table);
+    }
+  }
+  return out;
+}
+
+std::string table_list() {
+  std::vector<std::string> names;
+  for (const auto& table : report::table_names()) names.push_back(table.name);
+  return "which table, more than once for several (default runs): " + join(names);
+}
+
+}  // namespace
+
+int report_command(const ReportArguments& arguments) {
+  const auto text = report_text(arguments);
+  if (arguments.output.empty()) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    write_file(arguments.output, text);
+    std::printf("written: %s\n", arguments.output.c_str());
+  }
+  return static_cast<int>(ExitCode::success);
+}
+
+void add_report_command(CLI::App& app, Chosen& chosen) {
+  auto* command =
+      app.add_subcommand("report", "fill the workshop's tables from the folders of runs, with plots as HTML");
+  const auto given = std::make_shared<ReportArguments>();
+  command->add_option("runs", given->runs, "folders of runs")->required();
+  command->add_option("--table", given->tables, table_list())->allow_extra_args(false);
+  command->add_option("--format", given->format, "text, csv, markdown or html (default text)")
+      ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
+  command->add_option("-o,--output", given->output, "write to this file instead of standard output");
+  command->add_flag("--leave-out", given->leave_out, "leave out runs that are not there, with a warning");
+  choose_with(*command, chosen, [given](const Process&) { return report_command(*given); });
+}
+
+}  // namespace capstan::cli

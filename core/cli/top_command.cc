@@ -1,0 +1,54 @@
+#include "cli/top_command.h"
+
+#include <capstan/base/exit_code.h>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "report/snapshot.h"
+
+namespace capstan::cli {
+namespace {
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+int top_command(const std::string& folder, double every_s, bool terminal) {
+  report::RunWatch watch(folder);
+  for (;;) {
+    const auto& run = watch.now();
+    const auto text = report::snapshot_text(run, terminal_columns());
+    if (terminal) std::fputs("\033[H\033[J", stdout);  // the cursor to the upper left, and all after it away
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    if (!terminal || run.has_summary) return static_cast<int>(ExitCode::success);
+    std::this_thread::sleep_for(std::chrono::duration<double>(every_s));
+  }
+}
+
+void add_top_command(CLI::App& app, Chosen& chosen) {
+  struct Given {
+    std::string run;
+    double every_s = 2;
+  };
+  auto* command = app.add_subcommand(
+      "top", "where a run stands: step, loss curve, throughput, GPUs; live on a terminal, else one snapshot");
+  const auto given = std::make_shared<Given>();
+  command->add_option("run", given->run, "the run's folder")->required();
+  command->add_option("--every", given->every_s, "seconds between two looks (default 2)")
+      ->check(CLI::Range(0.1, 3600.0));
+  choose_with(*command, chosen, [given](const Process&) {
+    return top_command(given->run, given->every_s, ::isatty(STDOUT_FILENO) == 1);
+  });
+}
+
+}  // namespace capstan::cli

@@ -1,0 +1,98 @@
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "report/cells.h"
+#include "report/page.h"
+
+namespace capstan::report {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+using OfStep = std::function<double(const Step&)>;
+
+Chart over_steps(const std::vector<Run>& runs, Chart chart, const OfStep& value) {
+  chart.x = "step";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Series series{runs[i].name, {}, static_cast<int>(i)};
+    for (const auto& step : runs[i].steps) series.points.emplace_back(static_cast<double>(step.step), value(step));
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+Chart evaluation_loss(const std::vector<Run>& runs) {
+  Chart chart{"Evaluation loss", "step", "loss", {}, false};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Series series{runs[i].name, {}, static_cast<int>(i)};
+    for (const auto& evaluation : runs[i].evaluations) {
+      if (evaluation.split == "eval" && evaluation.loss)
+        series.points.emplace_back(static_cast<double>(evaluation.step), *evaluation.loss);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+Chart memory_over_time(const std::vector<Run>& runs) {
+  Chart chart{"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Series series{runs[i].name, {}, static_cast<int>(i)};
+    if (const auto* samples = runs[i].gpu0()) {
+      for (const auto& sample : *samples) series.points.emplace_back(sample.seconds, sample.used_mib);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+// Samples/s over the number of ranks, with what perfect scaling from the smallest run would be.
+Chart scaling(const std::vector<Run>& runs) {
+  Chart chart{"Scaling", "GPUs", "samples/s", {}, true};
+  std::map<double, std::vector<double>> rates;
+  for (const auto& run : runs) {
+    if (const auto rate = training_samples_per_second(run)) rates[run.ranks].push_back(*rate);
+  }
+  if (rates.size() < 2) return chart;
+  Series best{"training samples/s (the best run of each size)", {}, 0};
+  Series ideal{"as many times the smallest run's", {}, 1};
+  for (const auto& [ranks, of_size] : rates) {
+    best.points.emplace_back(ranks, *std::max_element(of_size.begin(), of_size.end()));
+    ideal.points.emplace_back(ranks, best.points.front().second * ranks / best.points.front().first);
+  }
+  chart.series = {best, ideal};
+  return chart;
+}
+
+bool has_points(const Chart& chart) {
+  return std::any_of(chart.series.begin(), chart.series.end(), [](const Series& series) {
+    return std::any_of(series.points.begin(), series.points.end(),
+                       [](const auto& point) { return std::isfinite(point.second); });
+  });
+}
+
+}  // namespace
+
+std::vector<Chart> charts_of(const std::vector<Run>& runs) {
+  const auto rate = [](const Step& step) {
+    return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
+  };
+  std::vector<Chart> charts{
+      over_steps(runs, {"Training loss", "", "loss", {}, false}, [](const Step& s) { return s.loss.value_or(none); }),
+      evaluation_loss(runs),
+      over_steps(runs, {"Learning rate", "", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
+      over_steps(runs, {"Gradient norm", "", "norm before clipping", {}, true},
+                 [](const Step& s) { return s.grad_norm.value_or(none); }),
+      over_steps(runs, {"Throughput", "", "samples/s", {}, true}, rate),
+      memory_over_time(runs),
+      scaling(runs)};
+  std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });
+  return charts;
+}
+
+}  // namespace capstan::report

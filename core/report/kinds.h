@@ -1,0 +1,40 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "report/cells.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace report {
+
+/// A column, or in tables of metrics a line.
+struct Column {
+  std::string head;
+  CellOf of;
+  std::string source = {};    ///< tables of one run: where the value comes from
+  std::string category = {};  ///< tables of one run: what kind of metric
+};
+
+/// row_a_run: a line a run. metrics: a line a metric, a column a run, which `setup` names. values: the same with the
+/// place of each value before it.
+enum class Shape { row_a_run, metrics, values };
+
+/// A table before it is filled.
+struct Kind {
+  std::string name;
+  std::string title;
+  Shape shape = Shape::row_a_run;
+  std::vector<Column> columns;
+  CellOf setup = nullptr;
+  std::vector<std::string> notes;
+
+  bool has_categories() const { return shape == Shape::values && !columns.front().category.empty(); }
+};
+
+/// All tables, in the order of the workshop's documents.
+const std::vector<Kind>& kinds();
+
+}  // namespace report
+CAPSTAN_END_NAMESPACE

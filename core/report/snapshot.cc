@@ -1,0 +1,134 @@
+#include "report/snapshot.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "report/cells.h"
+#include "report/chart.h"
+
+namespace capstan::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t window = 20;  ///< steps that "now" is the mean of
+
+struct Recent {
+  double loss = 0;
+  double samples_per_second = 0;
+  double step_time_s = 0;
+  std::size_t steps = 0;
+};
+
+Recent recent_of(const Run& run) {
+  Recent recent;
+  double samples = 0;
+  double seconds = 0;
+  double losses = 0;
+  for (auto i = run.steps.size() - std::min(window, run.steps.size()); i < run.steps.size(); ++i) {
+    const auto& step = run.steps[i];
+    samples += static_cast<double>(step.samples);
+    seconds += step.step_time_s;
+    recent.loss += step.loss.value_or(0);
+    losses += step.loss ? 1 : 0;
+    ++recent.steps;
+  }
+  if (losses > 0) recent.loss /= losses;
+  if (seconds > 0) recent.samples_per_second = samples / seconds;
+  if (recent.steps > 0) recent.step_time_s = seconds / static_cast<double>(recent.steps);
+  return recent;
+}
+
+// Steps of the whole run, where that is known: all of max_steps, or what the summary says.
+std::optional<double> all_steps(const Run& run) {
+  if (run.has_summary) return run.number("steps");
+  return run.option("train.max_steps");
+}
+
+std::string progress_text(const Run& run, const Recent& recent) {
+  const auto done = static_cast<double>(run.steps.back().step + 1);
+  const auto all = all_steps(run);
+  auto text = cat("step ", fixed(done, 0));
+  if (all) text += cat("/", fixed(*all, 0), " (", fixed(100 * done / std::max(*all, 1.0), 0), " %)");
+  const auto epoch = run.steps.back().values.find("epoch");
+  if (epoch != run.steps.back().values.end()) text += cat(", epoch ", fixed(epoch->second, 0));
+  if (run.has_summary) return text + ", ended";
+  if (all) text += cat(", ", duration_text((*all - done) * recent.step_time_s), " left");
+  return text;
+}
+
+std::string loss_text(const Run& run, const Recent& recent, std::size_t columns) {
+  std::vector<double> losses;
+  for (const auto& step : run.steps) losses.push_back(step.loss.value_or(std::nan("")));
+  const auto last = run.steps.back().loss;
+  return cat("loss ", last ? fixed(*last, 4) : "not finite", ", mean of the last ", recent.steps, " ",
+             fixed(recent.loss, 4), "\n  ", sparkline(losses, columns > 4 ? columns - 4 : 1), "\n");
+}
+
+std::string gpus_text(const Run& run) {
+  std::vector<std::vector<std::string>> rows{{"GPU", "log", "memory now", "peak", "utilisation"}};
+  for (const auto& log : run.gpu_logs) {
+    for (const auto& [index, samples] : log.gpus) {
+      double peak = 0;
+      for (const auto& sample : samples) peak = std::max(peak, sample.used_mib);
+      const auto& last = samples.back();
+      rows.push_back({std::to_string(index), log.name, cat(fixed(last.used_mib, 0), " MiB"),
+                      cat(fixed(peak, 0), " MiB"), last.utilisation ? cat(fixed(*last.utilisation, 0), " %") : "-"});
+    }
+  }
+  return rows.size() > 1 ? table_text(rows) : "GPU memory is not logged: the run's folder has no gpu_memory/*.csv\n";
+}
+
+}  // namespace
+
+RunWatch::RunWatch(const fs::path& folder) : run_(read_run_but_metrics(folder)) {}
+
+const Run& RunWatch::now() {
+  auto next = read_run_but_metrics(run_.folder);
+  next.steps = std::move(run_.steps);
+  next.evaluations = std::move(run_.evaluations);
+  run_ = std::move(next);
+  read_ = read_more_metrics(run_.folder / "metrics.jsonl", read_, run_);
+  return run_;
+}
+
+std::string sparkline(const std::vector<double>& values, std::size_t columns) {
+  constexpr std::array blocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::vector<std::pair<double, double>> points;
+  for (const double value : values) points.emplace_back(static_cast<double>(points.size()), value);
+  points = thinned(points, columns);
+  if (points.empty()) return {};
+  double low = points.front().second;
+  double high = low;
+  for (const auto& [x, y] : points) {
+    low = std::min(low, y);
+    high = std::max(high, y);
+  }
+  std::string out;
+  for (const auto& [x, y] : points) {
+    const double share = high > low ? (y - low) / (high - low) : 0;
+    out += blocks[static_cast<std::size_t>(std::lround(share * static_cast<double>(blocks.size() - 1)))];
+  }
+  return out;
+}
+
+std::string snapshot_text(const Run& run, std::size_t columns) {
+  auto out = cat("run ", run.name, ": ", run.ranks, run.ranks == 1 ? " rank" : " ranks", " on ", run.nodes,
+                 run.nodes == 1 ? " node" : " nodes", "\n");
+  if (run.steps.empty()) return out + "no step is done yet\n" + gpus_text(run);
+  const auto recent = recent_of(run);
+  out += progress_text(run, recent) + "\n" + loss_text(run, recent, columns);
+  out += cat("samples/s ", fixed(recent.samples_per_second, 3), " (", fixed(recent.samples_per_second / run.ranks, 3),
+             " a rank), ", fixed(recent.step_time_s, 3), " s a step, mean of the last ", recent.steps, "\n");
+  if (!run.evaluations.empty() && run.evaluations.back().loss) {
+    out += cat("evaluation after step ", run.evaluations.back().step, ": loss ", fixed(*run.evaluations.back().loss, 4),
+               "\n");
+  }
+  return out + gpus_text(run);
+}
+
+}  // namespace capstan::report

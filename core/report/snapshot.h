@@ -1,0 +1,32 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "report/run.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace report {
+
+/// Follows a run that is still writing its folder.
+class RunWatch {
+ public:
+  /// Throws Error where the folder is no run's.
+  explicit RunWatch(const std::filesystem::path& folder);
+  /// Reads what has come since the last call.
+  const Run& now();
+
+ private:
+  Run run_;
+  std::uintmax_t read_ = 0;  ///< bytes of metrics.jsonl
+};
+
+/// A line of blocks, higher where the values are: the mean of neighbours where there are more than `columns`.
+std::string sparkline(const std::vector<double>& values, std::size_t columns);
+
+/// Step, loss curve, throughput, and each GPU's memory and utilisation where they are logged, in so many columns.
+std::string snapshot_text(const Run& run, std::size_t columns);
+
+}  // namespace report
+CAPSTAN_END_NAMESPACE
