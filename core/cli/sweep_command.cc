@@ -56,7 +56,7 @@ report::Run resolved(const std::string& config, const report::PlannedRun& planne
   if (checked.code != 0) {
     auto said = checked.said;
     if (const auto fault = said.find("capstan: error\n"); fault != std::string::npos) said.erase(0, fault + 15);
-    throw Error(trim(said)).add_context(cat("checking the run ", planned.name));
+    throw Error(cat(trim(said), "\n    while checking the run ", planned.name));
   }
   return report::read_run(folder);
 }
