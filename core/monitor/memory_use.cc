@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -25,21 +26,52 @@ std::optional<double> number_in(const std::string& cell) {
   return number;
 }
 
+// Without a header: timestamp, index, and a name or the utilisation.
 struct Columns {
+  std::size_t time = 0;
   std::size_t index = 1;
+  std::size_t utilisation = 2;
   std::size_t used = 3;
 };
 
-// Where nvidia-smi's header says that they are; nothing if it has none of them.
+// Where nvidia-smi's header says that they are; nothing if it has none of those that are needed.
 std::optional<Columns> columns_of(const std::vector<std::string>& cells) {
   const auto place = [&](const std::string& name) {
     return static_cast<std::size_t>(
         std::find_if(cells.begin(), cells.end(), [&](const auto& cell) { return trim(cell).starts_with(name); }) -
         cells.begin());
   };
-  const Columns found{place("index"), place("memory.used")};
+  const Columns found{place("timestamp"), place("index"), place("utilization.gpu"), place("memory.used")};
   if (found.index == cells.size() || found.used == cells.size()) return {};
   return found;
+}
+
+// Seconds of "2025/12/05 10:34:24.123", counted from any fixed beginning.
+std::optional<double> time_in(const std::string& text) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0;
+  double second = 0;
+  if (std::sscanf(text.c_str(), " %d/%d/%d %d:%d:%lf", &year, &month, &day, &hour, &minute, &second) != 6) return {};
+  using namespace std::chrono;
+  const auto days = sys_days(std::chrono::year(year) / month / day).time_since_epoch().count();
+  return 86400.0 * days + 3600.0 * hour + 60.0 * minute + second;
+}
+
+struct GpuLine {
+  int index = 0;
+  std::optional<double> time;
+  GpuMemorySample sample;
+};
+
+// Nothing: it is no line of nvidia-smi's.
+std::optional<GpuLine> gpu_line(const std::vector<std::string>& cells, const Columns& columns) {
+  if (cells.size() <= std::max(columns.index, columns.used)) return {};
+  const auto index = number_in(cells[columns.index]);
+  const auto used = number_in(cells[columns.used]);
+  if (!index || !used) return {};
+  GpuLine line{static_cast<int>(*index), {}, {0, *used, {}}};
+  if (columns.time < cells.size()) line.time = time_in(cells[columns.time]);
+  if (columns.utilisation < cells.size()) line.sample.utilisation = number_in(cells[columns.utilisation]);
+  return line;
 }
 
 [[noreturn]] void bad_line(const std::string& file, std::size_t number, const std::string& line, const char* expected) {
@@ -83,28 +115,32 @@ MemoryUse memory_use(const std::vector<double>& samples) {
   return use;
 }
 
-std::map<int, std::vector<double>> read_gpu_memory_log(const std::string& text, const std::string& file) {
+MemoryUse memory_use(const std::vector<GpuMemorySample>& samples) {
+  std::vector<double> used;
+  for (const auto& sample : samples) used.push_back(sample.used_mib);
+  return memory_use(used);
+}
+
+std::map<int, std::vector<GpuMemorySample>> read_gpu_memory_log(const std::string& text, const std::string& file) {
   constexpr auto expected =
       "give a log of nvidia-smi --query-gpu=timestamp,index,name,memory.used,memory.total --format=csv";
-  std::map<int, std::vector<double>> samples;
+  std::map<int, std::vector<GpuMemorySample>> samples;
   const Lines lines(text);
   Columns columns;
+  std::optional<double> begin;
   for (std::size_t i = 0; i < lines.all.size(); ++i) {
     const auto line = trim(lines.all[i]);
-    if (line.empty()) continue;
+    if (line.empty() || lines.cut_off(i)) continue;
     const auto cells = split(line, ',');
     if (const auto header = columns_of(cells)) {  // there is another one where a log was continued
       columns = *header;
       continue;
     }
-    const bool long_enough = cells.size() > std::max(columns.index, columns.used);
-    const auto index = long_enough ? number_in(cells[columns.index]) : std::nullopt;
-    const auto used = long_enough ? number_in(cells[columns.used]) : std::nullopt;
-    if (index && used && !lines.cut_off(i)) {
-      samples[static_cast<int>(*index)].push_back(*used);
-    } else if (!lines.cut_off(i)) {
-      bad_line(file, i + 1, line, expected);
-    }
+    auto found = gpu_line(cells, columns);
+    if (!found) bad_line(file, i + 1, line, expected);
+    if (!begin) begin = found->time;
+    if (found->time) found->sample.seconds = *found->time - *begin;
+    samples[found->index].push_back(found->sample);
   }
   return samples;
 }

@@ -2,12 +2,13 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "report/cells.h"
 
 namespace capstan::report {
 namespace {
+
+using monitor::MemoryUse;
 
 constexpr double mib_of_gib = 1024;
 constexpr double bytes_of_gib = 1024.0 * 1024 * 1024;
@@ -27,28 +28,26 @@ std::string no_utilisation(const Run& run) {
   return "summary.json has no such mean: [monitor.utilisation] writes it";
 }
 
-std::optional<Usage> gpu_usage(const Run& run) {
+std::optional<MemoryUse> gpu_use(const Run& run) {
   const auto* samples = run.gpu0();
   if (!samples || samples->empty()) return {};
-  std::vector<double> used;
-  for (const auto& sample : *samples) used.push_back(sample.used_mib);
-  return usage_of(used);
+  return monitor::memory_use(*samples);
 }
 
-std::string modes_text(const Usage& usage) {
+std::string modes_text(const MemoryUse& use) {
   std::vector<std::string> texts;
-  for (const double mode : usage.modes) texts.push_back(number_text(mode));
+  for (const auto mode : use.modes) texts.push_back(std::to_string(mode));
   return join(texts);
 }
 
-Cell gpu_cell(const Run& run, double Usage::*member, double per, int decimals) {
-  const auto usage = gpu_usage(run);
-  return usage ? cell(fixed((*usage).*member / per, decimals)) : no_cell(no_gpu_log(run));
+Cell gpu_cell(const Run& run, double MemoryUse::*member, double per, int decimals) {
+  const auto use = gpu_use(run);
+  return use ? cell(fixed((*use).*member / per, decimals)) : no_cell(no_gpu_log(run));
 }
 
-Cell cpu_cell(const Run& run, double Usage::*member, int decimals) {
+Cell cpu_cell(const Run& run, double MemoryUse::*member, int decimals) {
   const auto* log = run.cpu();
-  return log ? cell(fixed(usage_of(log->real_mb).*member, decimals)) : no_cell(no_cpu_log);
+  return log ? cell(fixed(monitor::memory_use(log->real_mb).*member, decimals)) : no_cell(no_cpu_log);
 }
 
 Cell mean_cell(const Run& run, const char* name, double per, int decimals) {
@@ -59,9 +58,9 @@ Cell mean_cell(const Run& run, const char* name, double per, int decimals) {
 }  // namespace
 
 std::optional<double> gpu0_peak_mib(const Run& run) {
-  const auto usage = gpu_usage(run);
-  if (!usage) return {};
-  return usage->peak;
+  const auto use = gpu_use(run);
+  if (!use) return {};
+  return use->peak;
 }
 
 Cell allocated_peak_gb_cell(const Run& run, const Run&) {
@@ -73,16 +72,16 @@ Cell allocated_peak_gb_cell(const Run& run, const Run&) {
 
 Cell allocated_mb_cell(const Run& run, const Run&) { return mean_cell(run, "avg_mem_alloc_MB", 1, 0); }
 Cell allocated_gb_cell(const Run& run, const Run&) { return mean_cell(run, "avg_mem_alloc_MB", mib_of_gib, 2); }
-Cell used_gb_cell(const Run& run, const Run&) { return gpu_cell(run, &Usage::peak, mib_of_gib, 2); }
+Cell used_gb_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::peak, mib_of_gib, 2); }
 Cell utilisation_cell(const Run& run, const Run&) { return mean_cell(run, "avg_gpu_util_%", 1, 1); }
-Cell gpu_peak_cell(const Run& run, const Run&) { return gpu_cell(run, &Usage::peak, 1, 0); }
-Cell gpu_average_cell(const Run& run, const Run&) { return gpu_cell(run, &Usage::average, 1, 2); }
-Cell gpu_peak_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &Usage::peak, mib_of_gib, 2); }
-Cell gpu_average_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &Usage::average, mib_of_gib, 2); }
+Cell gpu_peak_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::peak, 1, 0); }
+Cell gpu_average_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::mean, 1, 2); }
+Cell gpu_peak_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::peak, mib_of_gib, 2); }
+Cell gpu_average_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::mean, mib_of_gib, 2); }
 
 Cell gpu_mode_cell(const Run& run, const Run&) {
-  const auto usage = gpu_usage(run);
-  return usage ? cell(modes_text(*usage)) : no_cell(no_gpu_log(run));
+  const auto use = gpu_use(run);
+  return use ? cell(modes_text(*use)) : no_cell(no_gpu_log(run));
 }
 
 Cell memory_scale_cell(const Run& run, const Run& base) {
@@ -92,15 +91,12 @@ Cell memory_scale_cell(const Run& run, const Run& base) {
   return cell(fixed(*first / *own, 2));
 }
 
-Cell cpu_peak_cell(const Run& run, const Run&) { return cpu_cell(run, &Usage::peak, 0); }
-Cell cpu_average_cell(const Run& run, const Run&) { return cpu_cell(run, &Usage::average, 2); }
+Cell cpu_peak_cell(const Run& run, const Run&) { return cpu_cell(run, &MemoryUse::peak, 0); }
+Cell cpu_average_cell(const Run& run, const Run&) { return cpu_cell(run, &MemoryUse::mean, 2); }
 
 Cell cpu_mode_cell(const Run& run, const Run&) {
   const auto* log = run.cpu();
-  if (!log) return no_cell(no_cpu_log);
-  auto whole = log->real_mb;  // psrecord writes kilobytes, of which hardly two are alike
-  for (double& value : whole) value = std::round(value);
-  return cell(modes_text(usage_of(whole)));
+  return log ? cell(modes_text(monitor::memory_use(log->real_mb))) : no_cell(no_cpu_log);
 }
 
 }  // namespace capstan::report

@@ -142,7 +142,7 @@ std::string Run::strategy_text(const std::string& key) const {
   return {};
 }
 
-const std::vector<GpuSample>* Run::gpu0() const {
+const std::vector<monitor::GpuMemorySample>* Run::gpu0() const {
   const auto* log = of_host(gpu_logs, first_host);
   if (!log || log->gpus.empty()) return nullptr;
   return &log->gpus.begin()->second;

@@ -61,7 +61,7 @@ struct Run {
   /// The same of the strategy that has such an option: its "stage".
   std::string strategy_text(const std::string& key) const;
   /// GPU 0 of rank 0's host; null: no log.
-  const std::vector<GpuSample>* gpu0() const;
+  const std::vector<monitor::GpuMemorySample>* gpu0() const;
   /// The log of rank 0's host; null: none.
   const CpuLog* cpu() const;
 };

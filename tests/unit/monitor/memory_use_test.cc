@@ -6,6 +6,18 @@ using namespace capstan::monitor;
 using Catch::Matchers::Contains;
 using Samples = std::vector<double>;
 
+namespace {
+
+std::map<int, Samples> used(const std::string& text, const std::string& file) {
+  std::map<int, Samples> out;
+  for (const auto& [gpu, samples] : read_gpu_memory_log(text, file)) {
+    for (const auto& sample : samples) out[gpu].push_back(sample.used_mib);
+  }
+  return out;
+}
+
+}  // namespace
+
 TEST_CASE("peak, mean and every mode, in the workshop's words") {
   CHECK(gpu_memory_line(0, memory_use({1, 1, 1, 16273, 5000.25})) ==
         "[gpu_memory_log - GPU 0] Peak = 16273 MiB, Avg = 4255.25 MiB, Mode = 1 MiB");
@@ -19,15 +31,27 @@ TEST_CASE("both column forms of nvidia-smi, with and without units, with and wit
       "2025/12/05 10:34:24.123, 1, 3 %, 20 MiB, 143771 MiB\n"
       "2025/12/05 10:34:29.123, 0, 78 %, 30 MiB, 143771 MiB\n";
   const std::map<int, Samples> expected{{0, {10, 30}}, {1, {20}}};
-  CHECK(read_gpu_memory_log("timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n" + rest,
-                            "a.csv") == expected);
-  CHECK(read_gpu_memory_log(rest, "a.csv") == expected);
-  CHECK(read_gpu_memory_log("timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
-                            "2025/12/05 10:34:24.123, 0, Tesla V100-SXM2-32GB, 10, 32768\n"
-                            "2025/12/05 10:34:29.123, 0, Tesla V100-SXM2-32GB, 30, 32768\n"
-                            "2025/12/05 10:34:34.1",  // the writer was killed here
-                            "a.csv") == std::map<int, Samples>{{0, {10, 30}}});
-  CHECK(read_gpu_memory_log("memory.used [MiB], index\n7 MiB, 2\n", "a.csv") == std::map<int, Samples>{{2, {7}}});
+  CHECK(used("timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n" + rest, "a.csv") ==
+        expected);
+  CHECK(used(rest, "a.csv") == expected);
+  CHECK(used("timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
+             "2025/12/05 10:34:24.123, 0, Tesla V100-SXM2-32GB, 10, 32768\n"
+             "2025/12/05 10:34:29.123, 0, Tesla V100-SXM2-32GB, 30, 32768\n"
+             "2025/12/05 10:34:34.1",  // the writer was killed here
+             "a.csv") == std::map<int, Samples>{{0, {10, 30}}});
+  CHECK(used("memory.used [MiB], index\n7 MiB, 2\n", "a.csv") == std::map<int, Samples>{{2, {7}}});
+}
+
+TEST_CASE("times are counted from the first line, across leap days, and utilisation is read where it is a number") {
+  const auto gpus = read_gpu_memory_log(
+      "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+      "2024/02/28 23:59:58.000, 1, 37 %, 12 MiB, 81920 MiB\n2024/03/01 00:00:03.000, 1, [N/A], 13 MiB, 81920 MiB\n",
+      "a.csv");
+  CHECK(gpus.at(1)[0].utilisation == 37);
+  CHECK_FALSE(gpus.at(1)[1].utilisation);
+  CHECK(gpus.at(1)[1].seconds == Approx(86405));
+  const auto named = read_gpu_memory_log("2025/12/31 23:59:58.500, 0, 7 series, 12, 81920\n", "b.csv");
+  CHECK_FALSE(named.at(0)[0].utilisation);
 }
 
 TEST_CASE("psrecord's own files, plain and csv") {

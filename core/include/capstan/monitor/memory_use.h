@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,20 @@ struct MemoryUse {
 /// `samples` has at least one.
 MemoryUse memory_use(const std::vector<double>& samples);
 
-/// Samples of memory.used by the GPU's index, from what `nvidia-smi --query-gpu=… --format=csv[,nounits][,noheader]`
+/// A line of nvidia-smi's about one GPU.
+struct GpuMemorySample {
+  double seconds = 0;  ///< since the first line of its file; 0 where the file has no column timestamp
+  double used_mib = 0;
+  std::optional<double> utilisation;  ///< percent, where the file has the column and a number in it
+};
+/// `samples` has at least one.
+MemoryUse memory_use(const std::vector<GpuMemorySample>& samples);
+
+/// Samples by the GPU's index, from what `nvidia-smi --query-gpu=… --format=csv[,nounits][,noheader]`
 /// writes: columns by their names; without a header timestamp, index, name, memory.used, memory.total or timestamp,
 /// index, utilization.gpu, memory.used, memory.total. A last line that was cut off is left out. `file`: named by
 /// errors, with the line. Throws Error for a line that is no such row.
-std::map<int, std::vector<double>> read_gpu_memory_log(const std::string& text, const std::string& file);
+std::map<int, std::vector<GpuMemorySample>> read_gpu_memory_log(const std::string& text, const std::string& file);
 /// The column "Real (MB)" of psrecord's log, plain or csv. Throws Error as above.
 std::vector<double> read_cpu_memory_log(const std::string& text, const std::string& file);
 /// Is it the second kind of log?
