@@ -87,7 +87,9 @@ class Walker {
     } else if (auto value = value_of(node)) {
       items.push_back({path_, std::move(value), false, origin_});
     } else {
-      diagnostics_.add(origin_.text(), cat(join(path_, "."), " ", refusal(node)));
+      const std::string said = refusal(node);  // "what; fix"
+      const auto fix = said.find("; ");
+      diagnostics_.add(origin_.text(), cat(join(path_, "."), " ", said.substr(0, fix)), said.substr(fix + 2));
     }
   }
 

@@ -125,6 +125,8 @@ TEST_CASE("files of two saves in one folder are told apart") {
   CHECK(fault_of([&] { reader.read("model/steps", Box::whole({5}), out); }) == expected);
 }
 
+const std::string copy_again = "\n    fix: copy the folder again, or take another checkpoint";
+
 TEST_CASE("what is no manifest is said so") {
   const Scratch scratch;
   CHECK(fault_of([&] { Reader reader(scratch / "gone"); }) ==
@@ -136,7 +138,7 @@ TEST_CASE("what is no manifest is said so") {
   const auto opening = [&] { return fault_of([&] { Reader reader(scratch / "weights"); }); };
   SECTION("another format") {
     replace_in(path, "capstan-checkpoint", "boxes");
-    CHECK(opening() == path.string() + R"(: its format is "boxes", not "capstan-checkpoint")");
+    CHECK(opening() == path.string() + R"(: its format is "boxes", not "capstan-checkpoint")" + copy_again);
   }
   SECTION("a later version") {
     replace_in(path, "\"version\": 1", "\"version\": 2");
@@ -172,11 +174,11 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
   }
   SECTION("a box outside") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[2]");
-    CHECK(opening() == path.string() + ": tensor 'model/ln.weight' has shape [2], but a box [0:3]");
+    CHECK(opening() == path.string() + ": tensor 'model/ln.weight' has shape [2], but a box [0:3]" + copy_again);
   }
   SECTION("a shape that is none") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[-3]");
-    CHECK(opening() == path.string() + ": tensor 'model/ln.weight' has shape [-3]");
+    CHECK(opening() == path.string() + ": tensor 'model/ln.weight' has shape [-3]" + copy_again);
   }
   SECTION("boxes that are not all of it") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[4]");
