@@ -21,9 +21,10 @@ data::Sample SquadSource::get(std::int64_t index) const {
   const auto& question = file_.questions[static_cast<std::size_t>(index)];
   try {
     return make_sample(question, file_.contexts[question.context], *request_.tokenizer, request_.max_length, loss_);
-  } catch (const capstan::Error& error) {
+  } catch (const Error& error) {
+    if (!error.context().empty()) throw;  // another plugin's: a tokenizer's
     const auto& first = error.diagnostics().front();
-    throw capstan::Error(first.what, first.fix, file_.path);
+    throw Error(first.what, first.fix, file_.path);
   }
 }
 

@@ -19,6 +19,12 @@ namespace {
 // "Within seconds" of a failure; far above it, since this machine may be busy, and far below comm.timeout_s.
 constexpr std::chrono::seconds limit(100);
 
+// A strategy that throws after the third step.
+std::string broken(int rank, const std::string& how) {
+  return cat("[strategy.thrower]\nthrow_in = \"after_step\"\non_rank = ", rank, "\nafter = 2\nhow = \"", how,
+             "\"\npath = \"", fixture("strategy", "thrower"), "\"\n");
+}
+
 std::string probe(int rank, const std::string& how) {
   return cat("[monitor.probe]\nrank = ", rank, "\nstep = 2\nhow = \"", how, "\"\npath = \"",
              fixture("monitor", "probe"), "\"\n");
@@ -59,28 +65,28 @@ TEST_CASE("faults of a configuration are printed once, whatever the number of ra
 TEST_CASE("an error on one rank ends all of them, that error on top") {
   const int rank = GENERATE(0, 1, 2);
   const Workspace work;
-  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(rank, "error")));
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, broken(rank, "throw")));
   Program program(work.folder(), {"run", file, "-n", "3"});
   const auto ended = program.wait(limit);
   INFO("rank " << rank << "\n" << ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::failure));
-  CHECK_THAT(ended.err, Contains("the probe broke\n"));
-  CHECK_THAT(ended.err, Contains("plugin 'probe' was in phase step_ended"));
+  CHECK_THAT(ended.err, Contains("no luck in after_step\n"));
+  CHECK_THAT(ended.err, Contains("plugin 'thrower' was in phase after_step of step 2"));
   // Before anything that follows from it.
-  CHECK(ended.err.find("the probe broke") < ended.err.find("Connection"));
+  CHECK(ended.err.find("no luck in after_step") < ended.err.find("Connection"));
   CHECK(program.children().empty());
 }
 
 TEST_CASE("a bug on one rank ends all of them with the code of a bug") {
   const Workspace work;
-  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe(1, "bug")));
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, broken(1, "bug")));
   Program program(work.folder(), {"run", file, "-n", "2", "train.global_batch=8"});
   const auto ended = program.wait(limit);
   INFO(ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::bug));
-  CHECK_THAT(ended.err, Contains("this is a bug, please report it") && Contains("the probe is wrong"));
+  CHECK_THAT(ended.err, Contains("this is a bug, please report it") && Contains("wrong in after_step"));
 }
 
 TEST_CASE("a sample that only one rank reads, and that does not fit, ends all of them") {

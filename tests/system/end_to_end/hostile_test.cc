@@ -56,9 +56,10 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
 
 TEST_CASE("a folder whose name is not UTF-8 is refused before anything is written") {
   const Workspace work;
-  std::filesystem::create_directories(work.folder() / "f\xff");
-  const auto file = work.write("f\xff/a.toml", small_config());
-  const auto checked = work.run({"check", file});
+  const auto folder = work.folder() / "f\xff";
+  std::filesystem::create_directories(folder);
+  Program program(folder, {"check", work.write("a.toml", small_config())});
+  const auto checked = program.wait(std::chrono::seconds(100));
   CHECK(checked.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(checked.err, Contains("whose name is not UTF-8") && Contains("\\xff"));
 }

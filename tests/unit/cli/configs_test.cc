@@ -280,7 +280,9 @@ TEST_CASE("a folder and a preset do not mix: the command line's counts, of one l
   CHECK(join(preset.faults, "\n") == "");
   CHECK_FALSE(preset.model_options->path.has_value());
   const test::Folder folder;
-  folder.write("config.json", R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})");
+  folder.write("config.json",
+               R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+                                "intermediate_size": 96, "vocab_size": 300})");
   const auto path = check("llama31_8b_random.toml", 1, {"model.path=" + folder.path().string()}, {});
   CHECK_FALSE(path.model_options->preset.has_value());
   CHECK_THAT(join(path.faults, "\n"), Contains("its weights are missing") && !Contains("preset"));

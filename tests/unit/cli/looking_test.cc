@@ -136,7 +136,7 @@ TEST_CASE("folders that are no model say what one is") {
   scratch.write("hf/config.json", "{}");
   CHECK_THAT(fault("hf"), Contains("it names no model_type"));
   scratch.write("hf/config.json", "{");
-  CHECK_THAT(fault("hf"), Contains("it is no JSON: ") && Contains("download the model's folder again"));
+  CHECK_THAT(fault("hf"), Contains("it is no JSON\n") && Contains("download the model's folder again"));
   scratch.write("run/config.toml", "");
   CHECK(fault("run") == at("run") +
                             "this folder holds no weights\n    fix: name a run's folder that has weights/ or "

@@ -253,9 +253,10 @@ TEST_CASE("metrics and reports for which a disk has no room follow when it has, 
 
 TEST_CASE("a lack of host memory for the copy is known before anything is allocated") {
   const auto file = testing::small_config("[checkpoint]\nevery_steps = 1\n");
-  CHECK_THROWS_WITH(testing::prepare_small(file, {"run.host_memory=1e-6"}, 1, 0),
-                    Contains("saving needs ") && Contains("of host memory a rank"));
-  CHECK_NOTHROW(testing::prepare_small(file, {"run.host_memory=1e-6", "checkpoint.asynchronous=false"}, 1, 0));
+  // 315 KiB: more than training takes here, and less than that with the copy.
+  CHECK_THROWS_WITH(testing::prepare_small(file, {"run.host_memory=3e-4"}, 1, 0),
+                    Contains("training on CPUs needs ") && Contains("of host memory a rank"));
+  CHECK_NOTHROW(testing::prepare_small(file, {"run.host_memory=3e-4", "checkpoint.asynchronous=false"}, 1, 0));
 }
 
 TEST_CASE("a run folder that cannot be made is named") {

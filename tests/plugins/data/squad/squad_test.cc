@@ -128,7 +128,7 @@ TEST_CASE("broken JSON is told once, with file and place") {
                          " (line 5)\n    fix: it is cut off: fetch or write it again");
   CHECK_THAT(fault_of_file(""), Contains("the file ends before its JSON does, at byte 0 (line 1)"));
   const auto broken = fault_of_file("{\"data\": [\n  {\"paragraphs\": oops}]}");
-  CHECK_THAT(broken, Contains("broken JSON at byte 29 (line 2, column 18): ") && Contains("invalid literal"));
+  CHECK_THAT(broken, Contains("broken JSON at byte 29 (line 2, column 18), at 'oops"));
   CHECK_THAT(broken, Contains("fix: fetch or write the file again"));
   CHECK_THAT(fault_of_file("{\"data\": \"\xFF\"}"), Contains("broken JSON at byte 11 (line 1, column 11)"));
 }

@@ -111,7 +111,7 @@ TEST_CASE("what would have no effect is refused, with the line") {
 
 TEST_CASE("offloading more than the host has is refused before anything is allocated") {
   CHECK_THAT(error_of("cpu_offload = true\n", "[run]\nhost_memory = 1e-6\n"),
-             Contains("offloading needs") && Contains("for the 4 ranks of a node"));
+             Contains("training on CPUs needs") && Contains("for the 4 ranks of a node"));
 }
 
 TEST_CASE("options that do nothing in a mode are said") {
