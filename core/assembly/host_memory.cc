@@ -16,13 +16,15 @@ std::optional<std::int64_t> told_host_memory(const setup::RunOptions& run) {
 
 void check_host_memory(const setup::Configuration& config, const Topology& topology, const Prediction& prediction,
                        std::optional<std::int64_t> available, Diagnostics& diagnostics) {
-  const auto needed = host_bytes(prediction, config.device);
+  // `check` on a machine without a GPU judges "auto" for one elsewhere: only what is in host memory there too counts.
+  const bool elsewhere = config.request.may_move && config.run->device == "auto";
+  const auto needed = host_bytes(prediction, elsewhere ? "cuda" : config.device);
   if (needed == 0) return;
   const auto all = needed * topology.ranks_per_node;
   if (!available || all <= *available) return;
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   diagnostics.add({},
-                  cat(config.device == "cpu"                                           ? "training on CPUs needs "
+                  cat(config.device == "cpu" && !elsewhere                             ? "training on CPUs needs "
                       : topology.policy.offload_optim || topology.policy.offload_param ? "offloading needs "
                                                                                        : "saving needs ",
                       text(needed), " of host memory a rank, ", text(all), " for the ", topology.ranks_per_node,
