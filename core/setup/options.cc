@@ -285,8 +285,10 @@ void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnost
     diagnostics.add(options.where(&RunOptions::name), "run.name " + fault,
                     "give the name of a folder, such as \"bloom-3\"; where it is, run.dir says");
   }
-  const auto dir = std::filesystem::absolute(options->dir).string();
-  if (!is_utf8(dir)) {
+  if (options->dir.empty()) {
+    diagnostics.add(options.where(&RunOptions::dir), "run.dir is empty",
+                    "give the folder in which the run's folder is made, such as \".\" for the configuration's own");
+  } else if (const auto dir = std::filesystem::absolute(options->dir).string(); !is_utf8(dir)) {
     diagnostics.add(options.where(&RunOptions::dir),
                     cat("run.dir leads to \"", dir, "\", whose name is not UTF-8: manifests could not say it"),
                     "set run.dir to a folder with another name, or rename that one (convmv)");

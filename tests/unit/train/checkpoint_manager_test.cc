@@ -169,7 +169,7 @@ TEST_CASE("a run's statistics come back bit for bit") {
   REQUIRE(back.evaluations.size() == 1);
   CHECK(back.evaluations[0].loss == 0.7);
   CHECK(back.evaluations[0].scores == evaluation.scores);
-  CHECK_THROWS_WITH(record::Statistics::restore("{}"), Contains("the run's statistics cannot be read"));
+  CHECK_THROWS_WITH(record::Statistics::restore("{}"), Contains("the run's statistics are not what Capstan writes"));
 }
 
 TEST_CASE("metrics.jsonl continues after a step: later lines go, and one that a crash cut off") {
