@@ -14,10 +14,10 @@
 #include "comm/gloo.h"
 #include "comm/heartbeat.h"
 #include "comm/nccl.h"
-#include "comm/proof.h"
 #include "comm/rendezvous.h"
-#include "comm/store.h"
 #include "comm/watch.h"
+#include "store/proof.h"
+#include "store/store.h"
 
 namespace capstan::comm {
 namespace {
@@ -197,7 +197,7 @@ class Connected final : public Communicator {
   const ConnectOptions options_;
   const std::vector<std::string> hosts_;
   const std::string where_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<store::Store> store_;
   std::shared_ptr<GlooDevice> gloo_device_;
   std::shared_ptr<FailureState> failure_;
   std::shared_ptr<CallLog> log_;
@@ -224,8 +224,8 @@ std::unique_ptr<Communicator> connect(const ConnectOptions& options) {
 }
 
 RendezvousServer::RendezvousServer(const std::string& prefix) {
-  where_.secret = new_secret();
-  store_ = Store::serve("127.0.0.1", 0, prefix, where_.secret);
+  where_.secret = store::new_secret();
+  store_ = store::Store::serve("127.0.0.1", 0, prefix, where_.secret);
   where_.host = "127.0.0.1";
   where_.port = store_->port();
   where_.prefix = prefix;

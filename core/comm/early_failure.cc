@@ -13,7 +13,7 @@
 
 #include "comm/network.h"
 #include "comm/secret.h"
-#include "comm/store.h"
+#include "store/store.h"
 
 namespace capstan::comm {
 namespace {
@@ -47,13 +47,13 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
     auto secret = find_secret(where);
     for (; !secret && Clock::now() < deadline; secret = find_secret(where))
       std::this_thread::sleep_for(milliseconds(50));
-    const auto store = Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
-                                      {secret.value_or(""), where.is_torch});
+    const auto store = store::Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
+                                             {secret.value_or(""), where.is_torch});
     store->set_if_absent("failure", failure.serialized());
     store->set(cat("informed/", options.world.rank), "yes");  // of its own, or of the first one's
     return;
   }
-  const auto store = Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
+  const auto store = store::Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
   store->set_if_absent("failure", failure.serialized());
   const auto deadline = Clock::now() + limit;
   for (int rank = 1; rank < options.world.size && Clock::now() < deadline;) {
@@ -79,7 +79,7 @@ std::optional<Failure> read_early_failure(const Rendezvous& where) {
   return Failure::parse(read_file(file));
 }
 
-void wait_until_informed(Store& store, int size, milliseconds limit) {
+void wait_until_informed(store::Store& store, int size, milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   for (int rank = 1; rank < size && Clock::now() < deadline;) {
     if (store.has({cat("hello/", rank)}) && !store.has({cat("informed/", rank)})) {

@@ -16,7 +16,7 @@
 #include "comm/failure.h"
 #include "comm/failure_note.h"
 #include "comm/hang_report.h"
-#include "comm/store.h"
+#include "store/store.h"
 
 namespace capstan::comm {
 namespace {
@@ -38,7 +38,7 @@ std::string alive_key(int rank) { return cat("alive/", rank); }
 
 class Heartbeat::Loop {
  public:
-  Loop(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+  Loop(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
        std::shared_ptr<FailureState> failure)
       : setup_(std::move(setup)),
         store_(std::move(store)),
@@ -232,7 +232,7 @@ class Heartbeat::Loop {
   }
 
   const HeartbeatSetup setup_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<store::Store> store_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
 
@@ -256,7 +256,7 @@ class Heartbeat::Loop {
   bool ended_ = false;
 };
 
-Heartbeat::Heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+Heartbeat::Heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
                      std::shared_ptr<FailureState> failure)
     : loop_(std::make_shared<Loop>(std::move(setup), std::move(store), std::move(log), std::move(failure))) {
   thread_ = std::thread([loop = loop_] { loop->run(); });

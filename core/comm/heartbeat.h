@@ -10,11 +10,13 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace store {
+class Store;
+}
 namespace comm {
 
 class CallLog;
 class FailureState;
-class Store;
 
 struct HeartbeatSetup {
   World world;
@@ -33,7 +35,7 @@ struct HeartbeatSetup {
 /// connection broke) and asks all ranks where they are when a collective does not end.
 class Heartbeat {
  public:
-  Heartbeat(HeartbeatSetup setup, std::unique_ptr<Store> store, std::shared_ptr<CallLog> log,
+  Heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
             std::shared_ptr<FailureState> failure);
   /// Closes if close() was not called.
   ~Heartbeat();

@@ -8,9 +8,10 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
-
+namespace store {
 class Store;
+}
+namespace comm {
 
 struct NcclOptions {
   std::string name;
@@ -35,7 +36,7 @@ class NcclFactory {
  public:
   virtual ~NcclFactory();
   /// All members call it at the same time; returns when they are connected.
-  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const Store& store,
+  virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const store::Store& store,
                                             std::shared_ptr<CallLog> log) const = 0;
 };
 

@@ -18,7 +18,7 @@
 #include "comm/network.h"
 #include "comm/ranks_text.h"
 #include "comm/secret.h"
-#include "comm/store.h"
+#include "store/store.h"
 
 namespace capstan::comm {
 namespace {
@@ -46,22 +46,22 @@ std::vector<std::string> serving_addresses(const ConnectOptions& options) {
 }
 
 /// The first free port of those that the launcher reserved.
-std::unique_ptr<Store> serve_on_a_port(const Rendezvous& where, const std::string& address, bool everywhere) {
+std::unique_ptr<store::Store> serve_on_a_port(const Rendezvous& where, const std::string& address, bool everywhere) {
   const auto secret = make_secret(where);
   std::string taken;
   for (const int port : where.ports) {
     try {
-      return Store::serve(address, port, where.prefix, secret, everywhere);
+      return store::Store::serve(address, port, where.prefix, secret, everywhere);
     } catch (const Error& error) {
       taken += cat("\n    ", error.diagnostics().front().what);
     }
   }
-  if (where.ports.empty()) return Store::serve(address, where.port, where.prefix, secret, everywhere);
+  if (where.ports.empty()) return store::Store::serve(address, where.port, where.prefix, secret, everywhere);
   throw Error(cat("none of the ports that SLURM reserved for this step can be used:", taken),
               "another program uses them: give srun more with --resv-ports, or set MASTER_ADDR and MASTER_PORT");
 }
 
-std::unique_ptr<Store> serve(const ConnectOptions& options, std::string& address) {
+std::unique_ptr<store::Store> serve(const ConnectOptions& options, std::string& address) {
   const Rendezvous& where = options.rendezvous;
   const auto addresses = serving_addresses(options);
   address = addresses.front();
@@ -101,15 +101,15 @@ std::string list_of(const std::vector<Address>& addresses) {
 }
 
 /// One attempt at each address; null when none answers.
-std::unique_ptr<Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
-                                     std::string& reached) {
+std::unique_ptr<store::Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
+                                            std::string& reached) {
   const auto secret = find_secret(options.rendezvous);
   if (!secret) return nullptr;
-  const Access access{*secret, options.rendezvous.is_torch};
+  const store::Access access{*secret, options.rendezvous.is_torch};
   for (const Address& address : addresses) {
     try {
-      auto store = Store::connect(address.host, address.port, options.rendezvous.prefix,
-                                  std::min(attempt, options.connect_timeout), access);
+      auto store = store::Store::connect(address.host, address.port, options.rendezvous.prefix,
+                                         std::min(attempt, options.connect_timeout), access);
       reached = address.host;
       return store;
     } catch (const Error& error) {
@@ -124,7 +124,7 @@ void throw_early_failure(const Rendezvous& where) {
 }
 
 /// A file may be left from an attempt that died, so it is read again whenever no address answers.
-std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address) {
+std::unique_ptr<store::Store> find(const ConnectOptions& options, std::string& address) {
   const auto deadline = Clock::now() + options.connect_timeout;
   const std::string& file = options.rendezvous.file;
   for (;;) {
@@ -142,7 +142,7 @@ std::unique_ptr<Store> find(const ConnectOptions& options, std::string& address)
 }
 
 /// A host may have several addresses, and some may be unreachable.
-std::unique_ptr<Store> find_master(const ConnectOptions& options, std::string& address) {
+std::unique_ptr<store::Store> find_master(const ConnectOptions& options, std::string& address) {
   std::vector<Address> addresses;
   for (const std::string& each : resolve(options.rendezvous.host)) addresses.push_back({each, options.rendezvous.port});
   const auto deadline = Clock::now() + options.connect_timeout;
@@ -162,7 +162,7 @@ std::unique_ptr<Store> find_master(const ConnectOptions& options, std::string& a
               "is rank 0 running there? MASTER_ADDR and MASTER_PORT name it");
 }
 
-std::unique_ptr<Store> open_store(const ConnectOptions& options, bool serves, std::string& address) {
+std::unique_ptr<store::Store> open_store(const ConnectOptions& options, bool serves, std::string& address) {
   if (serves) return serve(options, address);
   return options.rendezvous.host.empty() ? find(options, address) : find_master(options, address);
 }
@@ -180,7 +180,7 @@ std::string gloo_address(const ConnectOptions& options, const std::string& targe
   return same == own.end() ? own.front() : *same;
 }
 
-std::vector<int> missing_ranks(Store& store, int size) {
+std::vector<int> missing_ranks(store::Store& store, int size) {
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
     if (!store.has({hello_key(rank)})) missing.push_back(rank);
@@ -207,7 +207,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
   return join(parts);
 }
 
-[[noreturn]] void give_up(Store& store, const ConnectOptions& options, const std::vector<int>& missing,
+[[noreturn]] void give_up(store::Store& store, const ConnectOptions& options, const std::vector<int>& missing,
                           Clock::duration waited) {
   const std::string message =
       cat(list_of(missing, options.hosts), " of ", options.world.size, " did not connect within ",
@@ -218,7 +218,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
 }
 
 /// Rank 0: another rank has failed before it connected. Ranks that have joined learn of it through the store.
-void pass_on_early_failure(Store& store, const ConnectOptions& options) {
+void pass_on_early_failure(store::Store& store, const ConnectOptions& options) {
   const auto from_file = read_early_failure(options.rendezvous);
   if (from_file) store.set_if_absent("failure", from_file->serialized());
   if (!from_file && !store.has({"failure"})) return;
@@ -228,7 +228,7 @@ void pass_on_early_failure(Store& store, const ConnectOptions& options) {
 }
 
 /// Rank 0: waits for all, names missing ranks every ten seconds, and tells all when everyone has joined.
-void gather(Store& store, const ConnectOptions& options) {
+void gather(store::Store& store, const ConnectOptions& options) {
   const int size = options.world.size;
   const auto start = Clock::now();
   auto news = start + options.news;
@@ -282,7 +282,7 @@ class Published {
 };
 
 /// Joins as this rank. Two processes with one rank number are a fault of the launch.
-void say_hello(Store& store, const World& world) {
+void say_hello(store::Store& store, const World& world) {
   store.set(cat("alive/", world.rank), "0");
   const std::string hello = cat(world.host, '\t', Clock::now().time_since_epoch().count());
   const std::string there = store.set_if_absent(hello_key(world.rank), hello);
@@ -291,7 +291,7 @@ void say_hello(Store& store, const World& world) {
               "each rank must be started once; is another run using the same rendezvous?");
 }
 
-void wait_until_ready(Store& store, const ConnectOptions& options) {
+void wait_until_ready(store::Store& store, const ConnectOptions& options) {
   FailureState failure(options.world.rank);
   try {
     if (wait_for(store, {"ready"}, failure, options.connect_timeout + std::chrono::seconds(10))) return;
@@ -311,7 +311,7 @@ Joined join_rendezvous(const ConnectOptions& options) {
   joined.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
   joined.store = open_store(options, joined.hosts_store, store_address);
-  Store& store = *joined.store;
+  store::Store& store = *joined.store;
   // Gloo's ranks must all use one address family, but each may have reached the store under a different address: rank
   // 0's family is used.
   constexpr auto first_address = "gloo-address";
@@ -327,7 +327,7 @@ Joined join_rendezvous(const ConnectOptions& options) {
   return joined;
 }
 
-bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {
+bool wait_for(store::Store& store, const std::vector<std::string>& keys, FailureState& failure, milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   milliseconds pause{1};
   while (!store.has(keys)) {

@@ -7,14 +7,16 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace store {
+class Store;
+}
 namespace comm {
 
 class FailureState;
-class Store;
 
 /// The result of the rendezvous on a rank.
 struct Joined {
-  std::unique_ptr<Store> store;
+  std::unique_ptr<store::Store> store;
   std::string address;             ///< this rank's, for Gloo
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;
@@ -26,7 +28,7 @@ Joined join_rendezvous(const ConnectOptions& options);
 
 /// Waits until all keys are in the store, and throws if the run or the store fails meanwhile. Returns false after
 /// `limit`.
-bool wait_for(Store& store, const std::vector<std::string>& keys, FailureState& failure,
+bool wait_for(store::Store& store, const std::vector<std::string>& keys, FailureState& failure,
               std::chrono::milliseconds limit);
 
 }  // namespace comm

@@ -13,15 +13,15 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "comm/proof.h"
-#include "comm/sockets.h"
+#include "store/proof.h"
+#include "store/sockets.h"
 
 namespace capstan::comm {
 
 void write_private(const std::string& path, const std::string& text) {
-  const auto temporary = cat(path, ".", new_secret());
+  const auto temporary = cat(path, ".", store::new_secret());
   {
-    const Socket file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const store::Socket file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.fd() < 0) throw FileError(path, "write", errno);
     const auto written = ::write(file.fd(), text.data(), text.size());
     if (written != static_cast<ssize_t>(text.size())) {
@@ -58,7 +58,7 @@ std::optional<std::string> read_private(const std::string& path) {
 
 std::string make_secret(const Rendezvous& where) {
   if (!where.secret.empty() || where.secret_file.empty()) return where.secret;
-  auto secret = new_secret();
+  auto secret = store::new_secret();
   std::error_code shown_by_writing;
   const auto folder = std::filesystem::path(where.secret_file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, shown_by_writing);

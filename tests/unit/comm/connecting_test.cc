@@ -12,12 +12,12 @@
 #include "comm/collective_cases.h"
 #include "comm/network.h"
 #include "comm/processes.h"
-#include "comm/store.h"
+#include "store/store.h"
 
 // The "rank:" cases run in the processes that the others start.
 namespace {
-using namespace capstan;        // NOLINT(google-build-using-namespace)
-using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using namespace capstan;  // NOLINT(google-build-using-namespace)
+using namespace capstan::comm;
 using Catch::Matchers::Contains;
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
@@ -26,6 +26,7 @@ using comm_test::rank_options;
 using comm_test::run_ranks;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using store::Store;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("rank: one does not come", "[.rank]") {
   auto options = rank_options();

@@ -14,14 +14,15 @@
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
 #include "comm/ranks_text.h"
-#include "comm/store.h"
+#include "store/store.h"
 #include "support/folder.h"
 
 namespace {
-using namespace capstan;        // NOLINT(google-build-using-namespace)
-using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
+using namespace capstan;  // NOLINT(google-build-using-namespace)
+using namespace capstan::comm;
 using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
+using store::Store;  // NOLINT(google-build-using-namespace)
 
 const c10::Device cpu(c10::kCPU);
 
@@ -202,21 +203,6 @@ TEST_CASE("network: addresses of this host") {
                     Contains("the rendezvous host 'no-such-host.invalid' is unknown") && Contains("check MASTER_ADDR"));
   CHECK_THROWS_WITH(address_of_interface("ib7"),
                     Contains("there is no network interface 'ib7' with an address") && Contains("this host has lo"));
-}
-
-TEST_CASE("store: values, clones, and the first to set a key") {
-  const auto store = Store::serve("127.0.0.1", 0, "test");
-  const auto clone = store->clone();
-  const auto client = Store::connect("127.0.0.1", store->port(), "test", std::chrono::seconds(5));
-  const std::string binary("a\0b\n", 4);
-  store->set("k", binary);
-  CHECK(clone->get("k") == binary);
-  CHECK(client->has({"k"}));
-  CHECK_FALSE(client->has({"k", "missing"}));
-  CHECK(client->set_if_absent("first", "one") == "one");
-  CHECK(clone->set_if_absent("first", "two") == "one");
-  CHECK(store->get(std::vector<std::string>{"first", "k"}) == std::vector<std::string>{"one", binary});
-  CHECK_FALSE(Store::connect("127.0.0.1", store->port(), "other", std::chrono::seconds(5))->has({"k"}));
 }
 
 ConnectOptions two_ranks() {

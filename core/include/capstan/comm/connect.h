@@ -10,10 +10,12 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace store {
+class Store;
+}
 namespace comm {
 
 class NcclFactory;
-class Store;
 
 /// The rendezvous of a run's ranks: a key-value store, usually in rank 0.
 struct Rendezvous {
@@ -91,7 +93,7 @@ class RendezvousServer {
 
  private:
   Rendezvous where_;
-  std::unique_ptr<Store> store_;
+  std::unique_ptr<store::Store> store_;
 };
 
 }  // namespace comm

@@ -1,4 +1,4 @@
-#include "comm/store.h"
+#include "store/store.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/paths.h>
@@ -11,12 +11,12 @@
 #include <system_error>
 #include <utility>
 
-#include "comm/store_client.h"
-#include "comm/store_handle.h"
+#include "store/store_client.h"
+#include "store/store_handle.h"
 
 C10_DECLARE_int(caffe2_log_level);
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 constexpr auto holder_is_gone = "rank 0's process holds it: see why that ended, or whether its node can be reached";
@@ -144,4 +144,4 @@ std::string Store::set_if_absent(const std::string& key, const std::string& valu
   return guarded([&] { return text(handle_->store->compareSet(key, std::vector<std::uint8_t>{}, bytes(value))); });
 }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

@@ -1,4 +1,4 @@
-#include "comm/store_server.h"
+#include "store/store_server.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
@@ -21,11 +21,11 @@
 #include <utility>
 #include <vector>
 
-#include "comm/proof.h"
-#include "comm/sockets.h"
-#include "comm/wire.h"
+#include "store/proof.h"
+#include "store/sockets.h"
+#include "store/wire.h"
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -241,4 +241,4 @@ StoreServer::StoreServer(const std::string& address, int port, std::string secre
 StoreServer::~StoreServer() = default;
 int StoreServer::port() const { return loop_->port(); }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

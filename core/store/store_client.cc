@@ -1,4 +1,4 @@
-#include "comm/store_client.h"
+#include "store/store_client.h"
 
 #include <capstan/base/text.h>
 
@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "comm/proof.h"
+#include "store/proof.h"
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 using ClientClock = std::chrono::steady_clock;
@@ -121,4 +121,4 @@ void StoreClient::multiSet(const std::vector<std::string>& keys, const std::vect
   for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values.at(i));
 }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

@@ -5,7 +5,7 @@
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace store {
 
 /// A descriptor that is closed with its owner.
 class Socket {
@@ -37,5 +37,5 @@ bool send_some(const Socket& socket, std::string& out);
 void send_all(const Socket& socket, std::string out, std::chrono::milliseconds limit);
 std::string receive_exactly(const Socket& socket, std::size_t count, std::chrono::milliseconds limit);
 
-}  // namespace comm
+}  // namespace store
 CAPSTAN_END_NAMESPACE

@@ -4,16 +4,16 @@
 
 #include <memory>
 
-#include "comm/store.h"
-#include "comm/store_server.h"
+#include "store/store.h"
+#include "store/store_server.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace store {
 
 struct Store::Handle {
   std::unique_ptr<StoreServer> server;    ///< null where another process has it
   c10::intrusive_ptr<c10d::Store> store;  ///< with the prefix
 };
 
-}  // namespace comm
+}  // namespace store
 CAPSTAN_END_NAMESPACE

@@ -1,4 +1,4 @@
-#include "comm/sockets.h"
+#include "store/sockets.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 using SocketClock = std::chrono::steady_clock;
@@ -174,4 +174,4 @@ std::string receive_exactly(const Socket& socket, std::size_t count, std::chrono
   return in;
 }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

@@ -5,11 +5,11 @@
 
 #include <mutex>
 
-#include "comm/sockets.h"
-#include "comm/wire.h"
+#include "store/sockets.h"
+#include "store/wire.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace store {
 
 /// c10d's view of a StoreServer, for the backends that are made from it. Every call throws when the server does not
 /// answer. Thread-safe, but a call waits for the one before; clone() gives a connection of its own.
@@ -47,5 +47,5 @@ class StoreClient final : public c10d::Store {
   Socket socket_;
 };
 
-}  // namespace comm
+}  // namespace store
 CAPSTAN_END_NAMESPACE

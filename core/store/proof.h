@@ -6,7 +6,7 @@
 #include <string_view>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace store {
 
 /// SipHash-2-4 (Aumasson and Bernstein 2012) of a text under a key of 16 bytes: who does not know the key cannot tell
 /// the result from chance.
@@ -26,5 +26,5 @@ struct Nonces {
 /// Eight bytes that only who knows the secret can say for these numbers; another text for each end.
 std::string proof(const std::string& secret, std::string_view end, const Nonces& nonces);
 
-}  // namespace comm
+}  // namespace store
 CAPSTAN_END_NAMESPACE

@@ -1,4 +1,4 @@
-#include "comm/proof.h"
+#include "store/proof.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/paths.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 std::uint64_t word(std::string_view bytes) {  // little-endian, at most eight bytes
@@ -94,4 +94,4 @@ std::string proof(const std::string& secret, std::string_view end, const Nonces&
   return bytes_of(siphash(key_of(secret), std::string(end) + nonces.server + nonces.client));
 }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

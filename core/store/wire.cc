@@ -1,10 +1,10 @@
-#include "comm/wire.h"
+#include "store/wire.h"
 
 #include <capstan/base/error.h>
 
 #include <cstdint>
 
-namespace capstan::comm {
+namespace capstan::store {
 namespace {
 
 void put_length(std::string& out, std::size_t size) {
@@ -46,4 +46,4 @@ std::optional<Texts> unpacked(std::string_view message) {
   return out;
 }
 
-}  // namespace capstan::comm
+}  // namespace capstan::store

@@ -5,7 +5,7 @@
 #include <string>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace comm {
+namespace store {
 
 /// The ranks' key-value store: a thread that serves everyone who proves that he knows the run's secret. All others are
 /// disconnected before anything that they say is looked at, and named in the log with their address.
@@ -23,5 +23,5 @@ class StoreServer {
   std::unique_ptr<Loop> loop_;
 };
 
-}  // namespace comm
+}  // namespace store
 CAPSTAN_END_NAMESPACE

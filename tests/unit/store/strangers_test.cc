@@ -9,17 +9,18 @@
 #include <thread>
 
 #include "comm/network.h"
-#include "comm/proof.h"
 #include "comm/secret.h"
-#include "comm/sockets.h"
-#include "comm/store.h"
-#include "comm/wire.h"
+#include "store/proof.h"
+#include "store/sockets.h"
+#include "store/store.h"
+#include "store/wire.h"
 #include "support/errors.h"
 #include "support/folder.h"
 #include "support/ordinary_user.h"
 
 using namespace capstan;
 using namespace capstan::comm;
+using namespace capstan::store;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 
