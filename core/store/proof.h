@@ -1,16 +1,12 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
-
-/// SipHash-2-4 (Aumasson and Bernstein 2012) of a text under a key of 16 bytes: who does not know the key cannot tell
-/// the result from chance.
-std::uint64_t siphash(std::string_view key, std::string_view text);
 
 /// So many bytes from the system's generator. Throws Error when it gives none.
 std::string random_bytes(std::size_t count);
@@ -23,8 +19,12 @@ struct Nonces {
   std::string server;
   std::string client;
 };
-/// Eight bytes that only who knows the secret can say for these numbers; another text for each end.
+/// What only who knows the secret can say for these numbers: HMAC-SHA-256 (RFC 2104) of the end's name and the
+/// numbers; another text for each end.
 std::string proof(const std::string& secret, std::string_view end, const Nonces& nonces);
+constexpr std::size_t proof_bytes = 32;
+/// Whether what the other end gave is its proof, compared in constant time.
+bool is_proof(std::string_view given, const std::string& secret, std::string_view end, const Nonces& nonces);
 
 }  // namespace store
 CAPSTAN_END_NAMESPACE

@@ -54,7 +54,7 @@ void StoreClient::prove(milliseconds limit) {
   if (!hello.starts_with(greeting)) throw std::runtime_error("who answers there is no store of Capstan's");
   const Nonces nonces{hello.substr(greeting.size()), random_bytes(Nonces::size)};
   send_all(socket_, nonces.client + proof(secret_, "client", nonces), limit);
-  if (receive_exactly(socket_, proof_bytes, limit) != proof(secret_, "server", nonces))
+  if (!is_proof(receive_exactly(socket_, proof_bytes, limit), secret_, "server", nonces))
     throw std::runtime_error("who answers there does not know this run's secret");
 }
 

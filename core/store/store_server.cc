@@ -215,7 +215,7 @@ class StoreServer::Loop {
       return open;
     }
     connection.nonces.client = connection.in.substr(0, Nonces::size);
-    if (connection.in.substr(Nonces::size) != proof(secret_, "client", connection.nonces)) {
+    if (!is_proof(connection.in.substr(Nonces::size), secret_, "client", connection.nonces)) {
       strangers_.refuse(connection.peer, "it does not know this run's secret");
       return false;
     }

@@ -13,7 +13,6 @@ namespace store {
 /// answers with its nonce and its proof; the server with its own proof. Then each request is one message, and so is its
 /// answer: a u32 length (little-endian) and that many bytes, which are texts, each after its u32 length.
 constexpr std::string_view greeting = "capstan1";
-constexpr std::size_t proof_bytes = 8;
 constexpr std::size_t longest_message = std::size_t{64} << 20;
 
 using Texts = std::vector<std::string>;

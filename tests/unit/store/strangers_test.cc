@@ -50,13 +50,14 @@ class Log {
 
 }  // namespace
 
-TEST_CASE("SipHash-2-4 is that of its authors") {
-  std::string key;
-  std::string text;
-  for (int i = 0; i < 16; ++i) key += static_cast<char>(i);
-  for (int i = 0; i < 15; ++i) text += static_cast<char>(i);
-  CHECK(siphash(key, text) == 0xa129ca6149be45e5U);
-  CHECK(siphash(key, "") == 0x726fdb47dd0e0e31U);
+TEST_CASE("a proof is good for one secret, one end and one pair of numbers") {
+  const Nonces nonces{"server's number", "client's number"};
+  const auto good = proof("secret", "client", nonces);
+  CHECK(is_proof(good, "secret", "client", nonces));
+  CHECK_FALSE(is_proof(good, "Secret", "client", nonces));
+  CHECK_FALSE(is_proof(good, "secret", "server", nonces));
+  CHECK_FALSE(is_proof(good, "secret", "client", {nonces.server, "another"}));
+  CHECK_FALSE(is_proof(good.substr(1), "secret", "client", nonces));
   CHECK(new_secret().size() == 32);
   CHECK(new_secret() != new_secret());
 }
