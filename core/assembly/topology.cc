@@ -63,6 +63,7 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
   facts.sequence_length = sample_length;
   facts.precision = config.train->precision;
   facts.device = config.device;
+  if (config.device != "cpu") facts.gpu_capability = config.request.gpu_capability;
   facts.ranks_per_node = topology.ranks_per_node;
   return facts;
 }

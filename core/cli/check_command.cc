@@ -103,6 +103,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   if (!arguments.gpu.empty()) {
     gpu = plan::gpu_named(arguments.gpu);
     request.device = "cuda";
+    request.gpu_capability = gpu->capability;
   }
   refuse_own_file(arguments);
   Diagnostics diagnostics;

@@ -55,6 +55,7 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
     request.hub = hub_cache(env);
     request.device = rank.device.name;
     request.gpu = rank.device.gpu.device;
+    request.gpu_capability = rank.device.gpu.capability;
     request.cache = rank.cache;
     request.ranks_per_node = world.local_size;
     request.purpose = arguments.purpose;

@@ -58,6 +58,7 @@ struct GpuModule {
   std::string identity;                     ///< "node7 GPU-…": differs between ranks that do not share a GPU
   std::string description;                  ///< describe_gpu()
   std::string uuid;
+  int capability = 0;      ///< compute capability, 90 for 9.0
   int driver_version = 0;  ///< 13000 is CUDA 13.0
   std::vector<std::string> warnings;
 };

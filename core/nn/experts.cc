@@ -130,10 +130,13 @@ Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   const auto ends = counts.cumsum(0).to(at::kInt);
-  auto gate_up = ops::grouped_linear(rows, gate_up_->value().flatten(1, 2), ends);
+  const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
+    return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
+  };
+  auto gate_up = multiply(gate_up_multiply, rows, gate_up_->value().flatten(1, 2));
   if (gate_up_adapter) gate_up = gate_up_adapter(rows, gate_up, ends, ids);
   const auto inner = ops::swiglu(gate_up);
-  auto result = ops::grouped_linear(inner, down_->value(), ends);
+  auto result = multiply(down_multiply, inner, down_->value());
   return down_adapter ? down_adapter(inner, result, ends, ids) : result;
 }
 

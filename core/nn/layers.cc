@@ -20,18 +20,30 @@ Linear::Linear(Layer& parent, std::string name, Split may_split, WeightPtr weigh
 
 Linear::~Linear() = default;
 
+namespace {
+
+bool is_trained_now(const at::Tensor& weight) { return at::GradMode::is_enabled() && weight.requires_grad(); }
+
+// x W^T, plus the bias where there is one.
+at::Tensor multiplied(const Port<at::Tensor(const at::Tensor&, const at::Tensor&)>& multiply, const at::Tensor& x,
+                      const at::Tensor& matrix, const std::optional<at::Tensor>& bias) {
+  if (multiply) return bias ? multiply(x, matrix) + *bias : multiply(x, matrix);
+  return x.is_cpu() ? at::linear(x, matrix, bias) : ops::linear(x, matrix, bias);
+}
+
+}  // namespace
+
 at::Tensor Linear::forward(const at::Tensor& x) const {
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
-  const bool as_one = product && !adapter && at::GradMode::is_enabled() && matrix.requires_grad();
+  const bool as_one = product && !multiply && !adapter && is_trained_now(matrix);
   const at::Tensor input = before && !as_one ? before(x) : x;
-  const auto multiply = [&](const std::optional<at::Tensor>& added) {
-    if (as_one) return product(input, matrix, added);
-    return input.is_cpu() ? at::linear(input, matrix, added) : ops::linear(input, matrix, added);
+  const auto with_bias = [&](const std::optional<at::Tensor>& added) {
+    return as_one ? product(input, matrix, added) : multiplied(multiply, input, matrix, added);
   };
-  if (!adapter && !after) return multiply(bias);
-  at::Tensor y = multiply({});
+  if (!adapter && !after) return with_bias(bias);
+  at::Tensor y = with_bias({});
   if (adapter) y = adapter(input, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;

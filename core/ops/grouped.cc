@@ -39,18 +39,6 @@ at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, cons
   return out;
 }
 
-/// a_e^T b_e over each group's rows of a [T, m] and b [T, n]: [E, m, n].
-at::Tensor groups_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
-  if (a.size(0) > 0 && is_one_product(a, b.size(1))) return at::_grouped_mm(a.t(), b, ends);
-  at::Tensor out = at::zeros({ends.size(0), a.size(1), b.size(1)}, a.options());
-  if (a.is_meta() || a.size(0) == 0) return out;
-  each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
-    at::Tensor part = out[group];
-    at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));
-  });
-  return out;
-}
-
 class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
@@ -63,7 +51,7 @@ class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunc
     const at::Tensor gradient = gradients[0].contiguous();
     variable_list out(3);
     if (ctx->needs_input_grad(0)) out[0] = rows_product(gradient, saved[1], saved[2]);
-    if (ctx->needs_input_grad(1)) out[1] = groups_product(gradient, saved[0], saved[2]);
+    if (ctx->needs_input_grad(1)) out[1] = grouped_outer(gradient, saved[0], saved[2]);
     return out;
   }
 };
@@ -88,6 +76,17 @@ class PermuteRowsFunction : public torch::autograd::Function<PermuteRowsFunction
 };
 
 }  // namespace
+
+at::Tensor grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
+  if (a.size(0) > 0 && is_one_product(a, b.size(1))) return at::_grouped_mm(a.t(), b, ends);
+  at::Tensor out = at::zeros({ends.size(0), a.size(1), b.size(1)}, a.options());
+  if (a.is_meta() || a.size(0) == 0) return out;
+  each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
+    at::Tensor part = out[group];
+    at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));
+  });
+  return out;
+}
 
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ends) {
   CAPSTAN_ASSERT(x.dim() == 2 && weight.dim() == 3 && ends.dim() == 1);

@@ -28,6 +28,7 @@ struct JobRequest {
   std::string device = "cpu";  ///< what run.device = "auto" means here
   bool may_move = false;       ///< check: where that cannot compute what is asked for, it means a GPU elsewhere
   int gpu = 0;                 ///< index of this rank's GPU
+  int gpu_capability = 0;      ///< 90 for 9.0; 0: not known
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
   std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none

@@ -101,6 +101,11 @@ class Experts : public Layer {
   /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
   /// Undefined, on all ranks: nobody asks this time.
   Port<at::Tensor()> token_ids{*this, "token_ids"};
+  /// Take the places of the two products of the experts at hand, as Linear::multiply does: (rows [R, in], W [E, out,
+  /// in], ends [E] int32, the row after each expert's last) -> each row times its expert's matrix [R, out].
+  using MultiplyPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+  MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
+  MultiplyPort down_multiply{*this, "down_multiply"};
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
   /// after each expert's last, row_ids [R]) -> what replaces the result.
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;

@@ -15,6 +15,10 @@ namespace ops {
 /// otherwise groups are multiplied one by one, which on CUDA reads `ends` first. Differentiable once, in x and weight.
 at::Tensor grouped_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& ends);
 
+/// The gradient of grouped_linear's weight: a_e^T b_e over each group's rows of `a` [T, out] and `b` [T, in], as
+/// [E, out, in]; zeros for a group without rows. `ends`, and where it is one product, as above. Not differentiable.
+at::Tensor grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends);
+
 /// Rows of `x` [N, h] in another order, each `copies` times: out[i] = x[index[i] / copies] for `index`, a permutation
 /// of 0 … N copies - 1, and `inverse`, the permutation that undoes it (both int64 on x's device). Backward reads the
 /// gradient in `inverse`'s order and adds the copies of each row in order, so that sums are deterministic;

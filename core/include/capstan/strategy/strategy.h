@@ -32,7 +32,8 @@ struct Facts {
   std::int64_t accumulation = 1;
   std::int64_t sequence_length = 0;  ///< the data's longest sample; known in footprint() only
   std::string precision;
-  std::string device;  ///< "cpu", "cuda"
+  std::string device;      ///< "cpu", "cuda"
+  int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
   std::int64_t trainable_parameters = 0;  ///< of the whole model after structure(); known in footprint() only
 };

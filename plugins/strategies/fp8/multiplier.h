@@ -1,0 +1,56 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scaled.h"
+
+namespace fp8 {
+
+/// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
+constexpr std::int64_t multiple = 16;
+
+/// A layer's products y = x W^T in 8 bits, and those of its backward. What the ports of Linear and Experts call.
+///
+/// Operands of each product are scaled by their largest magnitudes over what is summed (by row) or over all (by
+/// tensor). Where ranks hold pieces of a matrix they take the maximum over all pieces first, so that each multiplies
+/// the very numbers that one rank would.
+struct Multiplier {
+  bool by_row = true;
+  at::ScalarType gradient = at::kFloat8_e4m3fn;  ///< format of y's gradient
+  bool weight_gradient = true;                   ///< in 8 bits too; false: in y's dtype
+  bool fast = true;
+
+  std::string layer;  ///< for labels and messages: "blocks.0/mlp/linear_fc1"
+  capstan::nn::WeightPtr weight;
+  std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
+
+  /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
+  /// multiples of 16.
+  static at::Tensor multiply(const std::shared_ptr<const Multiplier>& self, const at::Tensor& x,
+                             const at::Tensor& weight);
+  /// Each row of x [R, in] times its expert's matrix of W [E, out, in]: [R, out]. Always by row; the weights' gradient
+  /// always in x's dtype.
+  static at::Tensor multiply_grouped(const std::shared_ptr<const Multiplier>& self, const at::Tensor& x,
+                                     const at::Tensor& weight, const at::Tensor& ends);
+
+  bool cuts_inputs() const;
+  bool cuts_outputs() const;
+  /// A matrix [..., k] whose rows are scaled, and whether ranks hold pieces of k, or of the other dimension.
+  struct Operand {
+    at::Tensor matrix;
+    at::ScalarType format;
+    bool cut = false;
+    bool rows_cut = false;
+  };
+  /// One collective at most.
+  std::vector<Scaled> scaled(const std::vector<Operand>& operands) const;
+
+ private:
+  void take_maximum(const std::vector<at::Tensor>& magnitudes) const;
+};
+
+}  // namespace fp8

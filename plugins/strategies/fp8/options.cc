@@ -1,0 +1,30 @@
+#include "options.h"
+
+namespace fp8 {
+
+void Fp8Options::describe(capstan::config::OptionTable<Fp8Options>& t) {
+  t.add("recipe", &Fp8Options::recipe)
+      .choices({"rowwise", "tensorwise"})
+      .doc(
+          "what shares a scale: each row of a product's operands, or each operand; experts' products always have one a "
+          "row. Scales are powers of two and made anew from each operand");
+  t.add("targets", &Fp8Options::targets)
+      .doc(
+          "layers that multiply in 8 bits, by NeMo's roles (linear_qkv, linear_proj, linear_fc1, linear_fc2, experts), "
+          "or \"all-linear\": all of these. Embeddings, routers and the head never do, nor matrices whose sizes are no "
+          "multiples of 16");
+  t.add("skip_first", &Fp8Options::skip_first).min(0).doc("so many first blocks stay in train.precision");
+  t.add("skip_last", &Fp8Options::skip_last).min(0).doc("so many last blocks stay in train.precision");
+  t.add("backward", &Fp8Options::backward)
+      .choices({"e4m3", "e5m2", "bf16"})
+      .doc(
+          "format of the result's gradient in backward's two products (e5m2: more range, fewer digits); bf16: the "
+          "weight's gradient is multiplied in train.precision, and that of the input in e4m3");
+  t.add("accumulate", &Fp8Options::accumulate)
+      .choices({"fast", "precise"})
+      .doc(
+          "how a GPU adds up products: fast keeps partial sums in fewer digits than float32. On CPU all sums are "
+          "precise");
+}
+
+}  // namespace fp8

@@ -1,0 +1,3 @@
+// The plugin exports nothing but its entry, so its code is compiled into the test.
+#include "plugins/strategies/fp8/multiplier.cc"
+#include "plugins/strategies/fp8/scaled.cc"

@@ -1,0 +1,86 @@
+// Rounding to 8 bits and the scales it is done by, against the formats' definition.
+#include "plugins/strategies/fp8/scaled.h"
+
+#include <capstan_catch.h>
+
+#include "plugins/strategies/fp8/numbers.h"
+
+using namespace fp8;
+using fp8_test::e4m3;
+using fp8_test::e5m2;
+
+namespace {
+
+at::Tensor scale(double magnitude, at::ScalarType format) {
+  return scales_for(at::full({1, 1}, magnitude, at::kFloat), format);
+}
+
+void check_rounding(at::ScalarType dtype, const fp8_test::Format& format) {
+  const auto all = fp8_test::numbers(format);
+  std::vector<double> tried;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    tried.push_back(-all[i]);
+    if (i + 1 == all.size()) break;
+    const double half = (all[i] + all[i + 1]) / 2;  // a tie
+    for (const double x : {half, std::nextafter(static_cast<float>(half), 0.F) + 0.0,
+                           std::nextafter(static_cast<float>(half), 1e9F) + 0.0})
+      tried.push_back(x);
+  }
+  const auto x = at::tensor(tried, at::kDouble).view({1, -1});
+  const auto values = quantise(x.to(at::kFloat), at::ones({1, 1}), dtype).values.to(at::kDouble);
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    INFO(tried[i]);
+    CHECK(values[0][static_cast<std::int64_t>(i)].item<double>() == fp8_test::rounded(tried[i], format));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("numbers are rounded to the nearest of the format, ties to even") {
+  CHECK(fp8_test::numbers(e4m3).size() == 127);
+  CHECK(fp8_test::numbers(e5m2).size() == 124);
+  check_rounding(at::kFloat8_e4m3fn, e4m3);
+  check_rounding(at::kFloat8_e5m2, e5m2);
+}
+
+TEST_CASE("a scale is the smallest power of two that keeps the largest magnitude in range") {
+  for (const double magnitude : {1e-30, 0.001, 0.4375, 0.437500030, 1.0, 447.9, 448.0, 448.1, 3e4, 1e30}) {
+    INFO(magnitude);
+    const auto stored = static_cast<double>(static_cast<float>(magnitude));
+    CHECK(scale(magnitude, at::kFloat8_e4m3fn).item<double>() == fp8_test::scale_for(stored, e4m3));
+    CHECK(scale(magnitude, at::kFloat8_e5m2).item<double>() == fp8_test::scale_for(stored, e5m2));
+  }
+  CHECK(scale(0, at::kFloat8_e4m3fn).isfinite().item<bool>());
+}
+
+TEST_CASE("what is not finite stays so: a run stops where its numbers do") {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    auto x = at::ones({2, 16});
+    x[1][3] = bad;
+    const auto by_row = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+    const auto y = product(by_row, by_row, at::kFloat, true);
+    CHECK(y[0][0].item<float>() == 16);
+    CHECK(y[1][0].isnan().item<bool>());
+    const auto whole = quantise(x, scales_for(magnitudes(x, false), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+    CHECK(product(whole, whole, at::kFloat, true).isnan().all().item<bool>());
+  }
+}
+
+TEST_CASE("zeros stay zeros, and a row of them does not disturb others") {
+  auto x = at::randn({3, 16});
+  x[1].zero_();
+  const auto scaled = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+  const auto y = product(scaled, scaled, at::kFloat, true);
+  CHECK(y[1].eq(0).all().item<bool>());
+  CHECK(y.isfinite().all().item<bool>());
+}
+
+TEST_CASE("meta tensors get shapes and dtypes") {
+  const auto x = at::empty({5, 32}, at::TensorOptions().dtype(at::kBFloat16).device(at::kMeta));
+  const auto scaled = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+  CHECK(scaled.values.scalar_type() == at::kFloat8_e4m3fn);
+  CHECK(scaled.scales.sizes() == at::IntArrayRef{5, 1});
+  const auto y = product(scaled, scaled, at::kBFloat16, true);
+  CHECK(y.sizes() == at::IntArrayRef{5, 5});
+  CHECK(y.scalar_type() == at::kBFloat16);
+}
