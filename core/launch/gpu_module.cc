@@ -142,6 +142,7 @@ GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request) {
   module.identity = cat(world.host, " ", gpu.uuid);
   module.description = describe_gpu(module.device, gpu);
   module.uuid = gpu.uuid;
+  module.bytes = gpu.bytes;
   module.driver_version = facts.driver_version;
   tame_nccl_watchdog();
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
