@@ -186,7 +186,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
 std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,
                          const AssembledModel& model) {
   const auto& options = config.checkpoint;
-  const bool comes_again = plugins.model_options->path && model.has_frozen;
+  const bool comes_again = (plugins.model_options->path || plugins.stand_in) && model.has_frozen;
   return comes_again && !options.is_set(&setup::CheckpointOptions::save) ? "trainable" : options->save;
 }
 

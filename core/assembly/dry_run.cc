@@ -6,6 +6,7 @@
 
 #include "assembly/assemble.h"
 #include "assembly/wrap.h"
+#include "comm/planned_group.h"
 #include "ops/meta_memory.h"
 #include "shard/gather_protocol.h"
 #include "shard/meta_executor.h"
@@ -27,6 +28,22 @@ class Place : public strategy::UnitHooks {
  private:
   std::string& at_;
   std::string forward_, backward_;
+};
+
+// Counts gathers too.
+class WorkExecutor : public shard::MetaExecutor {
+ public:
+  WorkExecutor(const shard::ShardPlan& plan, const DryRunOf& what, Add add)
+      : MetaExecutor(plan, what.options.precision.compute, std::move(add)), what_(what) {}
+  void count_into(Transfers& gathers) { gathers_ = &gathers; }
+  void prefetch(std::size_t bucket, bool keep) override {
+    if (gathers_) add_gather(plan().buckets[bucket], what_.options, what_.topology, *gathers_);
+    MetaExecutor::prefetch(bucket, keep);
+  }
+
+ private:
+  const DryRunOf& what_;
+  Transfers* gathers_ = nullptr;
 };
 
 nn::Batch longest_batch(const DryRunOf& what) {
@@ -58,6 +75,20 @@ void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
   runner.backward(objective, at::empty({}, objective.options()));
 }
 
+// Runs a micro-step and notes what it computes and what its layers' groups are asked for.
+template <class MicroStep>
+void counting(MicroStepWork& work, const Topology& topology, const MicroStep& micro_step) {
+  Transfers waited;
+  const comm::PlannedCalls listening([&](const comm::PlannedCall& call) {
+    const auto nodes = nodes_of(call.ranks, topology.ranks_per_node);
+    ++waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+  });
+  const ops::MetaWork compute;
+  micro_step();
+  work.compute = compute.work();
+  work.waited = std::move(waited);
+}
+
 }  // namespace
 
 MicroStepMemory dry_run(const DryRunOf& what) {
@@ -68,7 +99,7 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   const auto plan = shard::make_plan(list, options);
   ops::MetaMemory* counted = nullptr;
   std::int64_t gathered = 0;
-  shard::MetaExecutor executor(plan, options.precision.compute, [&](const shard::Buffer&, std::int64_t bytes) {
+  WorkExecutor executor(plan, what, [&](const shard::Buffer&, std::int64_t bytes) {
     gathered += bytes;
     counted->add(bytes);
   });
@@ -90,9 +121,12 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   // What is held from one micro-step to the next is there in the second.
   const int micro_steps = topology.batch.accumulation > 1 ? 2 : 1;
   for (int i = 0; i < micro_steps; ++i) {
-    const auto hidden = runner.forward(longest_batch(what));
-    if (i == 0) result.kept = memory.now() - gathered;
-    backward(runner, hidden);
+    executor.count_into(i == 0 ? result.computed.gathers : result.computed.later_gathers);
+    counting(result.computed, topology, [&] {
+      const auto hidden = runner.forward(longest_batch(what));
+      if (i == 0) result.kept = memory.now() - gathered;
+      backward(runner, hidden);
+    });
   }
   result.work = memory.peak() - result.gathered;
   return result;

@@ -23,14 +23,14 @@ std::string first_sentence(const std::string& text) {
 }
 
 // In place of what is there in forward or backward by the owners' own account: what is there at a micro-step's peak.
-void add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
+MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
   const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
   MicroStepMemory step;
   try {
     step = dry_run(what);
   } catch (const std::exception& error) {
     prediction.activations_note = cat("activations cannot be predicted: ", first_sentence(error.what()));
-    return;
+    return {};
   }
   auto& list = prediction.footprints;
   std::erase_if(list, [](const auto& part) { return part.when == "forward" || part.when == "backward"; });
@@ -42,6 +42,7 @@ void add_micro_step(const DryRunOf& what, const std::string& device, Prediction&
   prediction.activations_note =
       cat("a micro-batch of ", what.topology.batch.micro_batch, " x ", thousands(what.samples.length), " tokens keeps ",
           bytes(step.kept), " of activations between forward and backward; the peak is in ", step.peak);
+  return step.computed;
 }
 
 }  // namespace
@@ -69,8 +70,10 @@ Prediction predict(const setup::Configuration& config, const setup::Plugins& plu
   setup::each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
-  if (config.request.activations && config.device == "cuda")
-    add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
+  if (config.request.activations && config.device == "cuda") {
+    auto micro = add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
+    if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology, states);
+  }
   return prediction;
 }
 

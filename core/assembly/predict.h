@@ -2,11 +2,13 @@
 #include <capstan/base/export.h>
 #include <capstan/layout/footprint.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "assembly/assemble.h"
 #include "assembly/samples.h"
+#include "assembly/step_work.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -16,6 +18,7 @@ struct Prediction {
   std::vector<layout::Footprint> footprints;
   bool activations = false;      ///< the footprints at work are those of a micro-step's peak
   std::string activations_note;  ///< for people: what a micro-step keeps and where the peak is, or why it is unknown
+  std::optional<StepWork> work = {};  ///< what a step computes and moves, where activations are known
 };
 
 /// What this rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "assembly/absent_files.h"
 #include "data/fit.h"
 #include "setup/collect.h"
 
@@ -75,17 +76,26 @@ class SamplesOpener {
   Samples open() {
     const auto has_data = config_.request.purpose != setup::Purpose::generate;
     if (has_data && !plugins_.data) return samples_;
-    const auto before = faults_.size();
-    if (has_data) check_data();
-    if (auto tokenizer = open_tokenizer(config_, plugins_, faults_)) samples_.tokenizer = std::move(*tokenizer);
-    if (faults_.size() != before || !plugins_.model || !samples_.tokenizer.object) return samples_;
-    const auto fits = judge_fit(has_data);
-    if (fits && has_data) open_splits();
-    if (config_.trains() && samples_.train) make_plan();
+    if (config_.request.may_lack_files) samples_.lacking = absent_files(config_, plugins_);
+    if (!config_.request.sizes_only && samples_.lacking.empty()) {
+      open_all(has_data);
+    } else if (plugins_.model) {
+      judge_fit(has_data);
+    }
     return samples_;
   }
 
  private:
+  void open_all(bool has_data) {
+    const auto before = faults_.size();
+    if (has_data) check_data();
+    if (auto tokenizer = open_tokenizer(config_, plugins_, faults_)) samples_.tokenizer = std::move(*tokenizer);
+    if (faults_.size() != before || !plugins_.model || !samples_.tokenizer.object) return;
+    const auto fits = judge_fit(has_data);
+    if (fits && has_data) open_splits();
+    if (config_.trains() && samples_.train) make_plan();
+  }
+
   data::ModelBounds bounds() const { return {plugins_.model_facts.vocab_size, plugins_.model_facts.max_positions}; }
 
   void check_data() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "assembly/open_tokenizer.h"
 #include "assembly/topology.h"
@@ -24,6 +25,7 @@ struct Samples {
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
   data::Plan plan;                                ///< of training
+  std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
 
   /// A sample of one of the splits; what reading it throws names the data plugin.
   data::Sample sample(const data::DataSource& source, std::int64_t index) const;

@@ -32,27 +32,25 @@ bool trusts_writers(const launch::Environment& env) { return env("CAPSTAN_TRUST_
 
 namespace {
 
-std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, plugin::Host& host) {
-  request.overrides.insert(request.overrides.end(), change.overrides.begin(), change.overrides.end());
+std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
+                                    plugin::Host& host) {
   if (change.ranks > 0) {
     request.world_size = change.ranks;
     request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
   }
   // The run will be on other machines than this one: what it needs there is said, and held only against what was told.
-  request.any_host_memory = true;
+  auto overrides = change.overrides;
+  // The same samples in a step, whatever the ranks have their own of.
+  if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
+  const auto job = session::predict_with(request, overrides, host);
+  if (!job || !job->prediction.activations) return {};
+  const auto& [config, plugins, topology, samples, model, prediction] = *job;
+  plan::Peak peak{layout::total_bytes(prediction.footprints, config.device),
+                  assembly::host_bytes(prediction, config.device)};
   Diagnostics diagnostics;
-  try {
-    const auto job = session::prepare(request, host, diagnostics);
-    if (!job || !job->prediction.activations) return {};
-    const auto& [config, plugins, topology, samples, model, prediction] = *job;
-    plan::Peak peak{layout::total_bytes(prediction.footprints, config.device),
-                    assembly::host_bytes(prediction, config.device)};
-    assembly::check_host_memory(config, topology, prediction, assembly::told_host_memory(*config.run), diagnostics);
-    peak.host_fits = diagnostics.empty();
-    return peak;
-  } catch (const Error&) {
-    return {};  // not with this configuration
-  }
+  assembly::check_host_memory(config, topology, prediction, assembly::told_host_memory(*config.run), diagnostics);
+  peak.host_fits = diagnostics.empty();
+  return peak;
 }
 
 int ranks_per_node(const plan::Placement& ranks) {
@@ -81,7 +79,9 @@ void print_checked(const session::Job& job, const CheckArguments& arguments, con
     std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
   std::fputs(cut_answers_text(job, data::Split::train).c_str(), stdout);
   std::fputs(cut_answers_text(job, data::Split::eval).c_str(), stdout);
-  std::printf("%s: no faults found\n", arguments.config.c_str());
+  const auto lacking = job.lacking();
+  std::fputs(lacking.c_str(), stdout);
+  std::printf("%s: no faults found%s\n", arguments.config.c_str(), lacking.empty() ? "" : " in what is there");
   if (ranks.all > 1 && ranks.nodes == 0)
     std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
 }
@@ -104,6 +104,9 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     gpu = plan::gpu_named(arguments.gpu);
     request.device = "cuda";
     request.gpu_capability = gpu->capability;
+    request.gpu_room = gpu->room();
+    // A configuration that is frozen for a run is held against files that are there.
+    request.may_lack_files = arguments.resolved.empty();
   }
   refuse_own_file(arguments);
   Diagnostics diagnostics;
@@ -114,8 +117,9 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
+  const auto global_batch = job.topology.batch.global_batch;
   const plan::Trials trials{plan::offers_of(host),
-                            [&](const plan::Change& change) { return peak_with(request, change, host); }};
+                            [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
   const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
   std::fputs(fit.text.c_str(), stdout);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
@@ -136,7 +140,8 @@ void add_check_command(CLI::App& app, Chosen& chosen) {
       "also write the configuration here as one file with every option, which means the same in any folder");
   command->add_option("--gpu", given->gpu,
                       "say whether each rank fits into this GPU (v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or "
-                      "a size such as 80GiB), and if not what would help");
+                      "a size such as 80GiB), and if not what would help; where files of the model or the data are "
+                      "not there yet, sizes of known models and data.max_length stand in (not with --resolved)");
   choose_with(*command, chosen, [given](const Process& process) { return check_command(*given, process.env); });
 }
 

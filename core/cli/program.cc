@@ -24,6 +24,7 @@
 #include "cli/generate_command.h"
 #include "cli/import_deepspeed_command.h"
 #include "cli/memory_command.h"
+#include "cli/plan_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
 #include "cli/report_command.h"
@@ -104,6 +105,7 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_run_command(app, chosen);
   add_preflight_command(app, chosen);
   add_check_command(app, chosen);
+  add_plan_command(app, chosen);
   add_plugins_commands(app, chosen);
   add_export_command(app, chosen);
   add_import_deepspeed_command(app, chosen);

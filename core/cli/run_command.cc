@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -27,6 +28,9 @@
 #include "launch/restart.h"
 #include "launch/start.h"
 #include "launch/stopping.h"
+#include "plan/against_actual.h"
+#include "plan/gpu_fit.h"
+#include "plan/step_time.h"
 #include "plugin/host.h"
 #include "record/run_lock.h"
 #include "session/session.h"
@@ -37,6 +41,15 @@
 namespace capstan::cli {
 namespace {
 
+// What the GPU with the least memory has for tensors: all ranks learn the same. 0 on CPUs.
+std::int64_t smallest_gpu_room(const launch::Rank& rank) {
+  if (rank.device.name != "cuda") return 0;
+  auto least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.gpu.bytes)))
+    least = std::min<std::int64_t>(least, std::stoll(bytes));
+  return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
+}
+
 // The stages that `check` goes through too (session/job.cc reads them one after the other), or on every rank the same
 // faults at once: those of the lowest rank that found any. A session of the job follows in load().
 session::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
@@ -45,9 +58,11 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
   const auto& world = communicator.world();
   std::optional<session::Job> job;
   std::string faults;
+  const auto gpu_room = smallest_gpu_room(rank);
   try {
     Diagnostics diagnostics;
     setup::JobRequest request;
+    request.gpu_room = gpu_room;
     request.file = arguments.config;
     request.overrides = arguments.overrides;
     request.world_size = world.size;
@@ -56,6 +71,7 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
     request.device = rank.device.name;
     request.gpu = rank.device.gpu.device;
     request.gpu_capability = rank.device.gpu.capability;
+    request.activations = arguments.purpose == setup::Purpose::train;
     request.cache = rank.cache;
     request.ranks_per_node = world.local_size;
     request.purpose = arguments.purpose;
@@ -214,6 +230,26 @@ bool has_lost_results(const launch::Rank& rank, RankState& state) {
   return !missing.empty();
 }
 
+// Predicted against actual, of the rank that used most.
+std::string prediction_text(const session::Job& job, const launch::Rank& rank, const train::Loop& loop,
+                            const monitor::RunEnded& ended, const session::Resume& resume) {
+  if (!rank.first() || loop.stopped()) return {};
+  plan::Actual actual;
+  for (const auto& peak : loop.peaks()) {
+    actual.setup = std::max(actual.setup, peak.device_setup);
+    actual.device = std::max(actual.device, peak.device);
+    actual.host = std::max(actual.host, peak.host);
+  }
+  // The time of a run that was resumed is of other machines too.
+  if (!resume.reader && ended.steps > 0) actual.step_s = ended.train_runtime_s / static_cast<double>(ended.steps);
+  const auto& gpu = rank.device.gpu;
+  const auto figures = plan::figures_of_device(gpu.description, gpu.bytes);
+  double predicted = 0;
+  if (const auto& work = job.prediction.work; work && figures)
+    predicted = plan::step_time(*work, job.topology.batch.accumulation, *figures).total();
+  return plan::against_actual(job.prediction, job.config.device, actual, predicted);
+}
+
 int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
                RankState& state) {
   auto& stop = launch::ask_on_signals();
@@ -228,6 +264,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), process), *state.folder, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();
+    std::fputs(prediction_text(job, rank, loop, ended, state.resume).c_str(), stdout);
     if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     const bool lost = has_lost_results(rank, state);
     if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);

@@ -12,20 +12,30 @@ PlannedGroup::PlannedGroup(std::string name, const std::vector<int>& ranks, int 
 
 void PlannedGroup::connect(Communicator& communicator) { connect_to(communicator.group(name(), ranks(), device())); }
 
-void PlannedGroup::fail() const {
-  if (device().is_meta()) return;  // a dry run: tensors have shapes and no values
-  throw std::logic_error("a collective while a run is only planned: place() must not communicate");
+namespace {
+thread_local const PlannedCalls::Told* listener = nullptr;
+}  // namespace
+
+PlannedCalls::PlannedCalls(Told told) : told_(std::move(told)) { listener = &told_; }
+PlannedCalls::~PlannedCalls() { listener = nullptr; }
+
+void PlannedGroup::tell(const char* operation, const at::Tensor& all) const {
+  if (!device().is_meta())
+    throw std::logic_error("a collective while a run is only planned: place() must not communicate");
+  // A dry run: tensors have shapes and no values.
+  if (!listener || !all.defined()) return;
+  (*listener)({operation, ranks(), all.numel() * static_cast<std::int64_t>(all.element_size())});
 }
 
-void PlannedGroup::do_all_reduce(const at::Tensor&, ReduceOp) { fail(); }
-void PlannedGroup::do_all_gather(const at::Tensor&, const at::Tensor&) { fail(); }
-void PlannedGroup::do_reduce_scatter(const at::Tensor&, const at::Tensor&) { fail(); }
-void PlannedGroup::do_broadcast(const at::Tensor&, int) { fail(); }
-void PlannedGroup::do_all_to_all(const at::Tensor&, const at::Tensor&, const std::vector<std::int64_t>&,
+void PlannedGroup::do_all_reduce(const at::Tensor& tensor, ReduceOp) { tell("all-reduce", tensor); }
+void PlannedGroup::do_all_gather(const at::Tensor& out, const at::Tensor&) { tell("all-gather", out); }
+void PlannedGroup::do_reduce_scatter(const at::Tensor&, const at::Tensor& in) { tell("reduce-scatter", in); }
+void PlannedGroup::do_broadcast(const at::Tensor& tensor, int) { tell("broadcast", tensor); }
+void PlannedGroup::do_all_to_all(const at::Tensor&, const at::Tensor& in, const std::vector<std::int64_t>&,
                                  const std::vector<std::int64_t>&) {
-  fail();
+  tell("all-to-all", in);
 }
-void PlannedGroup::do_barrier() { fail(); }
+void PlannedGroup::do_barrier() { tell("barrier", {}); }
 
 std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device) {
   return std::make_shared<PlannedGroup>("planned", ranks, rank, device);

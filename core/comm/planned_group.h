@@ -3,6 +3,8 @@
 #include <capstan/comm/communicator.h>
 #include <capstan/comm/group.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +23,7 @@ class PlannedGroup final : public Group {
   void connect(Communicator& communicator);
 
  private:
-  void fail() const;
+  void tell(const char* operation, const at::Tensor& all) const;
   void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
   void do_all_gather(const at::Tensor& out, const at::Tensor& in) override;
   void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override;
@@ -29,6 +31,26 @@ class PlannedGroup final : public Group {
   void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
                      const std::vector<std::int64_t>& in_counts) override;
   void do_barrier() override;
+};
+
+/// A call that a planned group was asked for on the meta device.
+struct PlannedCall {
+  std::string operation;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"
+  std::vector<int> ranks;
+  std::int64_t bytes = 0;  ///< of all ranks' data: what an all-gather makes, a reduce-scatter or an all-reduce reads
+};
+
+/// During its lifetime calls of this thread's planned groups on the meta device are told to it; one at a time.
+class PlannedCalls {
+ public:
+  using Told = std::function<void(const PlannedCall&)>;
+  explicit PlannedCalls(Told told);
+  ~PlannedCalls();
+  PlannedCalls(const PlannedCalls&) = delete;
+  PlannedCalls& operator=(const PlannedCalls&) = delete;
+
+ private:
+  Told told_;
 };
 
 /// The same without a name, for groups that are never connected.

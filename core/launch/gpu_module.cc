@@ -143,6 +143,7 @@ GpuModule open_gpu_module(const Launch& launch, const GpuRequest& request) {
   module.description = describe_gpu(module.device, gpu);
   module.uuid = gpu.uuid;
   module.capability = 10 * gpu.major + gpu.minor;
+  module.bytes = gpu.bytes;
   module.driver_version = facts.driver_version;
   tame_nccl_watchdog();
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);

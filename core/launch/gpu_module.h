@@ -2,6 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/world.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -20,8 +21,9 @@ struct GpuFacts {
     int major = 0;  ///< compute capability
     int minor = 0;
     std::string uuid;
-    std::string name;  ///< "NVIDIA H200"
-    std::string pci;   ///< "0000:3b:00.0"
+    std::string name;        ///< "NVIDIA H200"
+    std::string pci;         ///< "0000:3b:00.0"
+    std::int64_t bytes = 0;  ///< of memory
   };
   bool driver = false;         ///< libcuda.so.1 exists and works
   std::string driver_problem;  ///< why not
@@ -59,6 +61,7 @@ struct GpuModule {
   std::string description;                  ///< describe_gpu()
   std::string uuid;
   int capability = 0;      ///< compute capability, 90 for 9.0
+  std::int64_t bytes = 0;  ///< of memory
   int driver_version = 0;  ///< 13000 is CUDA 13.0
   std::vector<std::string> warnings;
 };

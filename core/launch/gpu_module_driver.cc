@@ -30,12 +30,14 @@ struct Driver {
   int (*uuid)(Uuid*, int) = nullptr;
   int (*name)(char*, int, int) = nullptr;
   int (*pci)(char*, int, int) = nullptr;
+  int (*bytes)(std::size_t*, int) = nullptr;
 
   bool load(void* library) {
     return look_up(library, "cuInit", init) && look_up(library, "cuDriverGetVersion", version) &&
            look_up(library, "cuDeviceGetCount", count) && look_up(library, "cuDeviceGet", device) &&
            look_up(library, "cuDeviceGetAttribute", attribute) && look_up(library, "cuDeviceGetUuid", uuid) &&
-           look_up(library, "cuDeviceGetName", name) && look_up(library, "cuDeviceGetPCIBusId", pci);
+           look_up(library, "cuDeviceGetName", name) && look_up(library, "cuDeviceGetPCIBusId", pci) &&
+           look_up(library, "cuDeviceTotalMem_v2", bytes);
   }
 };
 
@@ -64,6 +66,8 @@ void ask_gpus(const Driver& driver, GpuFacts& facts) {
     std::array<char, 128> text{};
     if (driver.name(text.data(), static_cast<int>(text.size()), device) == 0) gpu.name = text.data();
     if (driver.pci(text.data(), static_cast<int>(text.size()), device) == 0) gpu.pci = text.data();
+    std::size_t bytes = 0;
+    if (driver.bytes(&bytes, device) == 0) gpu.bytes = static_cast<std::int64_t>(bytes);
     facts.gpus.push_back(gpu);
   }
 }

@@ -166,8 +166,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor used = rows.defined() ? hidden.index_select(0, rows) : hidden;
     const at::Tensor targets = rows.defined() ? labels.index_select(0, rows) : labels;
     Chunks chunks(used, weight, part, gradients && hidden.requires_grad(), gradients && weight.requires_grad());
-    // On the meta device one chunk is enough.
-    const std::int64_t total = hidden.is_meta() ? std::min(chunk_rows, used.size(0)) : used.size(0);
+    const std::int64_t total = used.size(0);
     for (std::int64_t begin = 0; begin < total; begin += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, total - begin);
       chunks.add(begin, count, targets.narrow(0, begin, count));

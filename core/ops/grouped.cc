@@ -12,7 +12,8 @@ using torch::autograd::variable_list;
 
 /// Does the grouped kernel take it? It needs rows whose bytes are a multiple of 16.
 bool is_one_product(const at::Tensor& x, std::int64_t other_columns) {
-  return x.is_cuda() && x.scalar_type() == at::kBFloat16 && x.size(1) % 8 == 0 && other_columns % 8 == 0;
+  return (x.is_cuda() || x.is_meta()) && x.scalar_type() == at::kBFloat16 && x.size(1) % 8 == 0 &&
+         other_columns % 8 == 0;
 }
 
 /// body(group, first row, rows) for each group that has rows.

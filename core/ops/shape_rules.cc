@@ -8,6 +8,8 @@
 #include <array>
 #include <tuple>
 
+#include "ops/meta_work.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -58,6 +60,15 @@ at::Tensor& addmm_dtype_out(const at::Tensor&, const at::Tensor&, const at::Tens
   return out;
 }
 
+// Rows [T, k] times the matrices [E, k, n] of their groups, or for each group [m, T] times [T, n].
+at::Tensor grouped_mm(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& ends,
+                      const std::optional<at::Tensor>&, std::optional<at::ScalarType> type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(a.dim() == 2 && ends, "_grouped_mm on meta tensors takes rows in groups");
+  const auto options = a.options().dtype(type.value_or(a.scalar_type()));
+  if (b.dim() == 3) return at::empty({a.size(0), b.size(2)}, options);
+  return at::empty({ends->size(0), a.size(0), b.size(1)}, options);
+}
+
 // Statistics of each row, [..., 1] in the dtype of sums.
 at::Tensor row_numbers(const at::Tensor& x, at::IntArrayRef normalized_shape) {
   auto shape = x.sizes().vec();
@@ -98,7 +109,10 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor&, const at
 class Attention : public torch::autograd::Function<Attention> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::optional<at::Tensor>& mask) {
+                            const std::optional<at::Tensor>& mask, bool causal) {
+    const AttentionShape shape{q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, causal};
+    MetaWork::attend(shape, false);
+    ctx->saved_data["causal"] = causal;
     auto out = at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2);
     const auto added = mask ? at::empty(mask->sizes(), q.options()) : at::Tensor();
     ctx->save_for_backward({q, k, v, out, sums(q), added});
@@ -106,11 +120,15 @@ class Attention : public torch::autograd::Function<Attention> {
   }
   static variable_list backward(AutogradContext* ctx, const variable_list&) {
     const auto saved = ctx->get_saved_variables();
+    const auto &q = saved[0], &k = saved[1], &v = saved[2];
+    MetaWork::attend(
+        {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, ctx->saved_data["causal"].toBool()},
+        true);
     const auto beside = sums(saved[0]);
     const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(wide(saved[0])));
     variable_list gradients;
     for (std::size_t i = 0; i < 3; ++i) gradients.push_back(heads_like(saved[i]));
-    gradients.emplace_back();
+    gradients.resize(5);
     return gradients;
   }
 
@@ -124,9 +142,9 @@ class Attention : public torch::autograd::Function<Attention> {
 };
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const std::optional<at::Tensor>& mask, double dropout, bool, std::optional<double>, bool) {
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double>, bool) {
   TORCH_CHECK_NOT_IMPLEMENTED(dropout == 0, "attention on meta tensors has no dropout");
-  return Attention::apply(q, k, v, mask);
+  return Attention::apply(q, k, v, mask, causal);
 }
 
 }  // namespace
@@ -141,6 +159,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("where.self", &where);
   m.impl("mm.dtype", &mm_dtype);
   m.impl("addmm.dtype_out", &addmm_dtype_out);
+  m.impl("_grouped_mm", &grouped_mm);
   m.impl("native_layer_norm", &layer_norm);
   m.impl("native_layer_norm_backward", &layer_norm_backward);
   m.impl("_fused_rms_norm", &rms_norm);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "assembly/host_memory.h"
+#include "session/micro_batch.h"
 #include "session/resume.h"
 #include "session/start_values.h"
 #include "setup/collect.h"
@@ -38,6 +39,7 @@ void judge_start(const Job& job, Diagnostics& faults) {
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults);
   auto loaded = setup::load_plugins(config, needs_of(request.purpose), host, faults);
+  choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
   auto samples = assembly::open_samples(config, loaded, topology, faults);
   if (!faults.empty()) return {};
@@ -57,9 +59,21 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   if (!request.any_host_memory) assembly::check_host_memory(config, topology, *prediction, host_memory, faults);
   Job job{std::move(config),   std::move(plugins), std::move(topology),
           std::move(*samples), std::move(model),   std::move(*prediction)};
-  judge_start(job, faults);
+  if (job.samples.train || !job.config.trains()) judge_start(job, faults);
   if (!faults.empty()) return {};
   return job;
+}
+
+std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
+                                plugin::Host& host) {
+  request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
+  request.sizes_only = request.activations = request.any_host_memory = true;
+  Diagnostics faults;
+  try {
+    return prepare(request, host, faults);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 Job with_samples(Job job, assembly::Samples samples) {

@@ -31,6 +31,8 @@ struct Job {
   std::string arithmetic() const;
   /// The model's parameters and its floating-point operations, a line each.
   std::string model_summary() const;
+  /// What stands in for files that are not there yet, a line each; empty where nothing is missing.
+  std::string lacking() const;
   /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.
   std::string ranks_summary() const;
 };
@@ -39,6 +41,11 @@ struct Job {
 /// and those that do not need it say what they find. Nothing where there are any. Throws Error where continuing would
 /// only give misleading faults (a missing or broken file, a plugin that does not load).
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
+
+/// A job with other options, as far as its prediction: no file of the data is opened, and host memory is not judged.
+/// Nothing where it cannot be made.
+std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
+                                plugin::Host& host);
 
 /// The same job with its splits read from elsewhere, such as token caches.
 Job with_samples(Job job, assembly::Samples samples);

@@ -24,7 +24,7 @@ std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
 
 std::vector<config::ResolvedTable> Job::tables() const {
   auto data_options = plugins.data_options;
-  data_options.derive(&setup::DataOptions::tokenizer, samples.tokenizer.name);
+  if (samples.tokenizer.object) data_options.derive(&setup::DataOptions::tokenizer, samples.tokenizer.name);
   auto checkpoint = config.checkpoint;
   checkpoint.derive(&setup::CheckpointOptions::save, assembly::settled_save(config, plugins, *model));
   const auto train = config.trains() ? assembly::settled(config.train, topology.batch) : config.train;
@@ -67,16 +67,27 @@ std::string Job::ranks_summary() const {
   const auto& [mesh, rank, ranks_per_node, batch, policy] = topology;
   auto text = cat(mesh.arithmetic(), " on ", config.device, "\n", nodes_text(mesh.world_size(), ranks_per_node));
   if (!mesh.left_over().empty()) text += mesh.left_over() + "\n";
+  text += config.micro_batch_note;
   return text + cat("global batch ", batch.global_batch, " = micro-batch ", batch.micro_batch, " x accumulation ",
                     batch.accumulation, " x data-parallel size ", batch.data_parallel_size, "\n");
 }
 
+std::string Job::lacking() const {
+  if (samples.lacking.empty()) return {};
+  auto text = cat("not there yet, and a run needs it: ", join(samples.lacking), "\n");
+  if (const auto& stand_in = plugins.stand_in)
+    text += cat("note: the sizes of preset \"", stand_in->preset, "\" stand in for ", stand_in->named, "\n");
+  text += cat("note: samples were taken to be ", thousands(samples.length), " tokens long\n");
+  return text;
+}
+
 std::string Job::arithmetic() const {
   const auto& plan = samples.plan;
-  const auto& [footprints, activations, activations_note] = prediction;
+  const auto& [footprints, activations, activations_note, work] = prediction;
   auto text = model_summary() + ranks_summary();
-  text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
-              thousands(plan.steps), " steps in all\n");
+  if (samples.train)
+    text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
+                thousands(plan.steps), " steps in all\n");
   if (!footprints.empty()) {
     text +=
         cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));

@@ -33,6 +33,17 @@ void check_host_tables(const Configuration& config, Diagnostics& faults) {
   }
 }
 
+// [train] with a number where micro_batch is "auto", at the same place in the configuration.
+config::Options<TrainOptions> train_options(const config::Document& document, bool& is_auto, Diagnostics& faults) {
+  auto section = document.section("train");
+  for (auto& entry : section.entries) {
+    if (entry.key != "micro_batch" || entry.value != config::Value(std::string("auto"))) continue;
+    entry.value = std::int64_t{1};
+    is_auto = true;
+  }
+  return config::Options<TrainOptions>(std::move(section), faults);
+}
+
 // A path starts at the folder of the file that names it.
 void make_resume_absolute(config::Options<CheckpointOptions>& options) {
   const auto& resume = options->resume;
@@ -54,7 +65,8 @@ std::string device_for(const JobRequest& request, const RunOptions& run, const T
 Configuration read_configuration(const JobRequest& request, Diagnostics& faults) {
   auto document = config::load(request.file, request.overrides, faults);
   auto run = host_options<RunOptions>(document, "run", faults);
-  auto train = host_options<TrainOptions>(document, "train", faults);
+  bool auto_micro_batch = false;
+  auto train = train_options(document, auto_micro_batch, faults);
   auto optimizer = host_options<OptimizerOptions>(document, "optimizer", faults);
   auto checkpoint = host_options<CheckpointOptions>(document, "checkpoint", faults);
   auto comm = host_options<CommOptions>(document, "comm", faults);
@@ -73,7 +85,9 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults)
                        std::move(preflight),
                        name,
                        device,
-                       cache};
+                       cache,
+                       auto_micro_batch,
+                       {}};
   check_host_tables(config, faults);
   check_precision(config.train, config.device, faults);
   return config;

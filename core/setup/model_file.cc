@@ -192,6 +192,25 @@ config::Section with_preset(const config::Section& section, const ModelPreset& p
   return result;
 }
 
+std::string preset_of_id(const std::string& id, const config::Presets& presets) {
+  // Word by word, so that bloom-1b1 is not found in bloom-1b15; how words are joined differs ("llama3.1", "Llama-3.1").
+  auto name = id.substr(0, id.find('@'));
+  while (name.ends_with('/')) name.pop_back();
+  name = name.substr(name.rfind('/') + 1);
+  for (auto& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto words = split(name, '-');
+  std::string best;
+  for (const auto& [preset, values] : presets) {
+    const auto wanted = join(split(preset, '-'), "");
+    for (std::size_t first = 0; first < words.size(); ++first) {
+      std::string joined;
+      for (std::size_t i = first; i < words.size() && joined.size() < wanted.size(); ++i) joined += words[i];
+      if (joined == wanted && preset.size() > best.size()) best = preset;
+    }
+  }
+  return best;
+}
+
 config::Section with_model_file(const config::Section& section, const ModelFolder& folder,
                                 const config::Schema& schema) {
   const auto file = (std::filesystem::path(folder.path) / "config.json").string();

@@ -35,6 +35,10 @@ struct ModelStart {
 config::Section with_preset(const config::Section& section, const ModelPreset& preset, const config::Presets& presets,
                             const std::string& plugin);
 
+/// The preset that a hub id or a folder means by its name, whatever stands around it: "bigscience/bloom-560m" is
+/// bloom-560m, "meta-llama/Meta-Llama-3.1-8B-Instruct" llama3.1-8b. The longest that fits; "" where none does.
+std::string preset_of_id(const std::string& id, const config::Presets& presets);
+
 /// Adds what a Hugging Face folder's config.json says of the model's options, under the option's own name or one
 /// of its spellings, as a layer below the configuration: keys that `section` has already stay. Nested tables are
 /// dotted keys. Keys that no option knows are left out (a config.json says much that is not the model's).

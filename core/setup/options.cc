@@ -110,7 +110,13 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
       .min(1)
       .doc("optimizer steps; with epochs too, the run ends at whichever comes first");
   t.add("epochs", &TrainOptions::epochs).min(1).doc("passes over the training samples");
-  t.add("micro_batch", &TrainOptions::micro_batch).min(1).max(1 << 20).doc("samples a rank computes at once");
+  t.add("micro_batch", &TrainOptions::micro_batch)
+      .min(1)
+      .max(1 << 20)
+      .doc(
+          "samples a rank computes at once. \"auto\", with global_batch set: the largest that the predicted memory "
+          "allows and that divides it, on GPUs; the run's config.toml has the number, and a resumed run takes it "
+          "again");
   t.add("accumulation", &TrainOptions::accumulation).min(1).max(1 << 20).doc("micro-steps of an optimizer step");
   t.add("global_batch", &TrainOptions::global_batch)
       .min(1)

@@ -56,6 +56,17 @@ class Loader {
     return made;
   }
 
+  // The preset of this plugin that model.path names, by its last part.
+  std::optional<StandIn> stand_in(const config::PluginTable& table, const config::Options<ModelOptions>& options) {
+    if (table.name.empty() || !options->path) return {};
+    const auto* entry = options.section().find("path");
+    const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+    const auto& named = written ? *written : *options->path;
+    const auto preset = preset_of_id(named, host_.load("model", table.name, table.path).presets);
+    if (preset.empty()) return {};
+    return StandIn{named, preset, options.where(&ModelOptions::path)};
+  }
+
   template <class Interface>
   std::vector<Made<Interface>> make_all(const std::string& kind, const config::Document& document) {
     std::vector<Made<Interface>> all;
@@ -111,6 +122,17 @@ std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, c
   }
 }
 
+// [model] with the preset where the path was.
+config::Options<ModelOptions> with_stand_in(config::Section section, const StandIn& stand_in) {
+  for (auto& entry : section.entries) {
+    if (entry.key != "path") continue;
+    entry.key = "preset";
+    entry.value = stand_in.preset;
+  }
+  Diagnostics none;
+  return config::Options<ModelOptions>(std::move(section), none);
+}
+
 // A folder and a preset both say what the model is, and would mix: of two the command line's counts.
 void settle_start(config::Section& section, Diagnostics& faults) {
   const auto* path = section.find("path");
@@ -133,7 +155,14 @@ void load_model(const Configuration& config, Loader& loader, LoadedPlugins& load
       config::Options<ModelOptions>(take(table.section, config::Options<ModelOptions>::schema()), faults);
   auto& options = loaded.model_options;
   ModelStart start;
-  start.folder = find_folder(options, config.request.hub, faults);
+  Diagnostics absent;
+  start.folder = find_folder(options, config.request.hub, absent);
+  if (!absent.empty() && config.request.may_lack_files) loaded.stand_in = loader.stand_in(table, options);
+  if (loaded.stand_in) {
+    options = with_stand_in(options.section(), *loaded.stand_in);
+  } else {
+    for (const auto& fault : absent.list()) faults.add(fault);
+  }
   if (options->path && !start.folder) return;  // sizes are not known
   if (options->preset) start.preset = {*options->preset, options.where(&ModelOptions::preset)};
   if (!table.name.empty()) loaded.model = loader.make<nn::Model>("model", table, start);
@@ -188,8 +217,9 @@ Plugins complete(LoadedPlugins loaded) {
   CAPSTAN_ASSERT(loaded.model);
   return {std::move(loaded.model_options), std::move(loaded.data_options),
           std::move(*loaded.model),        loaded.model_facts,
-          std::move(loaded.data),          std::move(loaded.tokenizer),
-          std::move(loaded.strategies),    std::move(loaded.monitors)};
+          std::move(loaded.stand_in),      std::move(loaded.data),
+          std::move(loaded.tokenizer),     std::move(loaded.strategies),
+          std::move(loaded.monitors)};
 }
 
 }  // namespace capstan::setup

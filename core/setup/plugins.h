@@ -52,12 +52,20 @@ void each_strategy(const Strategies& strategies, const std::string& name, const 
   for (const auto& made : strategies) plugin::guard(made.name, name, [&] { phase(*made.object); });
 }
 
+/// A preset in place of a model whose files are not there.
+struct StandIn {
+  std::string named;   ///< what model.path says
+  std::string preset;  ///< "bloom-560m"
+  std::string where;   ///< what sets model.path
+};
+
 /// The second stage: the plugins that the configuration names, made from their tables.
 struct Plugins {
   config::Options<ModelOptions> model_options;  ///< model.path is the folder that was found
   config::Options<DataOptions> data_options;
   Made<nn::Model> model;
   nn::ModelFacts model_facts;
+  std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
@@ -71,6 +79,7 @@ struct LoadedPlugins {
   config::Options<DataOptions> data_options;
   std::optional<Made<nn::Model>> model;
   nn::ModelFacts model_facts;
+  std::optional<StandIn> stand_in;  ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;
   std::optional<Made<tokenizer::Opener>> tokenizer;
   Strategies strategies;

@@ -74,7 +74,7 @@ monitor::RunEnded Loop::run() {
   trace();
   const record::MemoryWatch memory(parts_.steps.parts.model.device);
   const auto steps_done = run_steps();
-  const auto peaks = record::exchange_peaks(memory.peak(), parts_.steps.communicator);
+  peaks_ = record::exchange_peaks(memory.peak(), parts_.steps.communicator);
   save_at_end(steps_done);
   try {
     if (!stopped_) pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.answer_all(steps_done); });
@@ -94,7 +94,7 @@ monitor::RunEnded Loop::run() {
   ended.weights = weights_;
   if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
   ended.summary = record::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
-  folder_.write_summary(parts_.started, ended, statistics_, peaks, parts_.steps.parts.model.engine.host_update_times(),
+  folder_.write_summary(parts_.started, ended, statistics_, peaks_, parts_.steps.parts.model.engine.host_update_times(),
                         checkpoints_.summary(), evaluations_.shown_answers());
   observers_.run_ended(ended);
   parts_.steps.communicator.trace(nullptr);

@@ -40,6 +40,8 @@ class Loop {
   const inference::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
+  /// What each rank has used, by rank; empty before the run's end.
+  const std::vector<record::PeakMemory>& peaks() const { return peaks_; }
 
  private:
   void restore(checkpoint::Reader& reader);
@@ -67,6 +69,7 @@ class Loop {
   bool stopped_ = false;
   std::string weights_;
   std::string model_;
+  std::vector<record::PeakMemory> peaks_;
 };
 
 }  // namespace train

@@ -36,6 +36,15 @@ std::int64_t bytes_of(const std::string& precision) {
 
 }  // namespace
 
+// Ranks that share a node, mostly.
+std::vector<plugin::Saving> ExpertParallelOptions::savings() {
+  std::vector<plugin::Saving> list;
+  for (const int size : {2, 4, 8})
+    list.push_back(
+        {plugin::Saving::By::sharding, cat("share the experts among ", size, " ranks"), {cat("size=", size)}});
+  return list;
+}
+
 void ExpertParallelOptions::describe(config::OptionTable<ExpertParallelOptions>& t) {
   t.add("size", &ExpertParallelOptions::size)
       .min(1)

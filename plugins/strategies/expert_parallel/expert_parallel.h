@@ -11,6 +11,7 @@ namespace expert_parallel {
 struct ExpertParallelOptions {
   std::int64_t size = 1;
   double memory_factor = 1.5;
+  static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<ExpertParallelOptions>& t);
 };
 

@@ -28,6 +28,7 @@ struct FsdpOptions {
     using By = plugin::Saving::By;
     return {
         {By::sharding, "shard everything", {"mode=full_shard"}},
+        {By::sharding, "shard everything inside a node", {"mode=hybrid_shard", "shard_size=0"}},
         {By::offloading, "keep the optimizer and parameters in host memory", {"mode=full_shard", "cpu_offload=true"}}};
   }
   static void describe(config::OptionTable<FsdpOptions>& t) {

@@ -11,6 +11,15 @@ namespace tensor_parallel {
 using namespace capstan;
 using layout::Axis;
 
+// Ranks that share a node, mostly.
+std::vector<plugin::Saving> TensorParallelOptions::savings() {
+  std::vector<plugin::Saving> list;
+  for (const int size : {2, 4, 8})
+    list.push_back(
+        {plugin::Saving::By::sharding, cat("split every matrix over ", size, " ranks"), {cat("size=", size)}});
+  return list;
+}
+
 void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>& t) {
   t.add("size", &TensorParallelOptions::size)
       .min(1)

@@ -14,6 +14,7 @@ struct TensorParallelOptions {
   bool sequence_parallel = false;
   bool vocab_parallel = true;
   bool async = false;
+  static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<TensorParallelOptions>& t);
 };
 

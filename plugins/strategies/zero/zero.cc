@@ -21,7 +21,9 @@ struct ZeroOptions {
 
   static std::vector<plugin::Saving> savings() {
     using By = plugin::Saving::By;
-    return {{By::sharding, "shard everything", {"stage=3"}},
+    return {{By::sharding, "shard the optimizer's state", {"stage=1"}},
+            {By::sharding, "shard the optimizer's state and gradients", {"stage=2"}},
+            {By::sharding, "shard everything", {"stage=3"}},
             {By::offloading, "keep the optimizer in host memory", {"stage=3", "offload_optimizer=cpu"}}};
   }
   static void describe(config::OptionTable<ZeroOptions>& t) {

@@ -1,0 +1,17 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "setup/plugins.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// What the configuration names and is not there yet: the model for which a preset stands in, the tokenizer, files of
+/// the data. For people: "model.path (bigscience/bloom-560m)". Says nothing of files that are there and wrong.
+std::vector<std::string> absent_files(const setup::Configuration& config, const setup::LoadedPlugins& plugins);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

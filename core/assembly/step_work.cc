@@ -1,0 +1,88 @@
+#include "assembly/step_work.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace capstan::assembly {
+namespace {
+
+std::int64_t size_of(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
+
+Transfer among(const char* operation, const std::vector<layout::Axis>& axes, const Topology& topology,
+               std::int64_t bytes) {
+  const auto ranks = topology.mesh.ranks_along(axes, topology.rank);
+  return {operation, static_cast<int>(ranks.size()), nodes_of(ranks, topology.ranks_per_node), bytes};
+}
+
+// The copies of what a bucket's group holds are on other nodes, or among the neighbours of a node.
+Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology, std::int64_t bytes) {
+  const int nodes = (topology.mesh.world_size() + topology.ranks_per_node - 1) / topology.ranks_per_node;
+  return {"all-reduce", bucket.copies, std::min(nodes, bucket.copies), bytes};
+}
+
+void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
+                   StepWork& work) {
+  using shard::SumBy;
+  const auto& gradients = bucket.gradients;
+  const auto times = gradients.accumulates ? 1 : options.accumulation;
+  const auto bytes = bucket.full_elements * size_of(options.precision.reduce);
+  const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
+                        gradients.sum_by == SumBy::reduce_scatter_in_place ||
+                        gradients.sum_by == SumBy::reduce_scatter_all_gather;
+  if (scatters) work.reductions[among("reduce-scatter", bucket.axes, topology, bytes)] += times;
+  if (gradients.sum_by == SumBy::reduce_scatter_all_gather)
+    work.reductions[among("all-gather", bucket.axes, topology, bytes)] += times;
+  if (gradients.sum_by == SumBy::all_reduce)
+    work.reductions[among("all-reduce", bucket.axes, topology, bytes)] += times;
+  if (bucket.copies > 1) {
+    const auto own = bucket.shard_elements * size_of(options.precision.reduce);
+    work.reductions[among_copies(bucket, topology, own)] += times;
+  }
+  // Gradients are cast on the way.
+  const auto per_element = size_of(options.precision.compute) + size_of(options.precision.reduce);
+  work.update_bytes += static_cast<double>(times * bucket.full_elements * per_element);
+}
+
+}  // namespace
+
+int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
+  std::set<int> nodes;
+  for (const auto rank : ranks) nodes.insert(rank / ranks_per_node);
+  return static_cast<int>(nodes.size());
+}
+
+void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
+                Transfers& transfers) {
+  const auto size = size_of(options.precision.compute);
+  if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];
+  if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
+}
+
+StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
+                   const Topology& topology, std::size_t states) {
+  StepWork work;
+  work.micro = std::move(micro);
+  const auto compute = size_of(options.precision.compute), master = size_of(options.precision.master);
+  for (const auto& bucket : plan.buckets) {
+    if (!bucket.trainable) continue;
+    if (bucket.reduces()) add_reduction(bucket, options, topology, work);
+    const auto full = static_cast<double>(bucket.full_elements);
+    // Each micro-step's gradients are added to the sum, which the first writes.
+    if (bucket.gradients.accumulates)
+      work.update_bytes += full * static_cast<double>(options.accumulation * (compute + 2 * master) - master);
+    const auto own = bucket.shards_optim ? static_cast<double>(bucket.shard_elements) : full;
+    if (bucket.on_host) {
+      work.host_elements += own;
+      work.micro.gathers[{"host", 1, 1, bucket.shard_elements * size_of(options.precision.reduce)}] += 1;
+      continue;
+    }
+    // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
+    const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
+    work.update_bytes += own * static_cast<double>(tensors * master + (compute < master ? compute : 0));
+    work.updated += static_cast<std::int64_t>(bucket.weights.size());
+  }
+  return work;
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,38 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <optional>
+#include <string>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plan {
+
+/// What a kind of GPU does in a second, as plan/gpus/<name>.json has it, where each number has its source.
+struct Figures {
+  std::string gpu;
+  std::string source;  ///< for people: what was measured, or from what it is derived
+  bool is_derived = false;
+  double product_flops = 0;    ///< of large 16-bit matrix products, FLOP/s
+  double product_seconds = 0;  ///< that each product takes besides
+  double attention_flops = 0;
+  double attention_backward_flops = 0;
+  double attention_seconds = 0;
+  double bytes_per_second = 0;         ///< of its memory, for all other operators
+  double update_bytes_per_second = 0;  ///< the same for gradients' sums, their norm and the optimizer
+  double kernel_seconds = 0;           ///< that each of these takes besides
+  double host_kernel_seconds = 0;      ///< of the host's thread for each launch: what small models are bound by
+  double all_gather_bytes = 0;         ///< bus bandwidth among the GPUs of a node, bytes/s
+  double reduce_scatter_bytes = 0;
+  double all_reduce_bytes = 0;
+  double all_to_all_bytes = 0;
+  double collective_seconds = 0;  ///< that each collective takes besides
+  double interference = 0;        ///< seconds that computation loses for a second of collectives beside it
+  double host_link_bytes = 0;     ///< between GPU and host memory, bytes/s
+  double host_elements = 0;       ///< parameters that a rank's CPUs update in a second, if offloaded
+};
+
+/// Nothing where nothing is known of this GPU's speed. Throws Error for a file of figures that is wrong.
+std::optional<Figures> figures_of(const std::string& gpu);
+
+}  // namespace plan
+CAPSTAN_END_NAMESPACE

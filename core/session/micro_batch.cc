@@ -1,0 +1,123 @@
+#include "session/micro_batch.h"
+
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "session/job.h"
+
+namespace capstan::session {
+namespace {
+
+namespace fs = std::filesystem;
+using setup::TrainOptions;
+
+std::string size_text(std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+bool can_choose(const setup::Configuration& config, Diagnostics& faults) {
+  const auto& train = config.train;
+  const auto where = train.where(&TrainOptions::micro_batch);
+  const auto before = faults.size();
+  if (config.device != "cuda") {
+    faults.add(where, "train.micro_batch = \"auto\" on CPUs: memory of a micro-step is predicted for GPUs alone",
+               "give a number");
+  } else if (!train->global_batch) {
+    faults.add(where, "train.micro_batch = \"auto\" without train.global_batch, which it would change",
+               "set train.global_batch");
+  } else if (train->accumulation) {
+    faults.add(train.where(&TrainOptions::accumulation),
+               "train.accumulation and train.global_batch leave train.micro_batch = \"auto\" nothing to choose",
+               "leave train.accumulation away");
+  }
+  return faults.size() == before;
+}
+
+// train.micro_batch of the run in one of these folders.
+std::optional<std::int64_t> recorded_in(const std::vector<fs::path>& folders) {
+  for (const auto& folder : folders) {
+    const auto file = folder / "config.toml";
+    if (!is_file(file)) continue;
+    Diagnostics ignored;
+    const auto train = config::load(file, {}, ignored).section("train");
+    const auto* entry = train.find("micro_batch");
+    const auto* number = entry ? std::get_if<std::int64_t>(&entry->value) : nullptr;
+    if (number) return *number;
+  }
+  return {};
+}
+
+// Of the run that this one continues: a run's folder is meant by itself, by its checkpoints or by one of them.
+std::optional<std::int64_t> recorded(const setup::Configuration& config) {
+  const auto& resume = config.checkpoint->resume;
+  if (resume == "none") return {};
+  if (resume == "auto") return recorded_in({fs::path(config.run->dir) / config.name});
+  const auto path = fs::path(resume).lexically_normal();
+  return recorded_in({path, path.parent_path(), path.parent_path().parent_path()});
+}
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t d = 1; d <= number; ++d) {
+    if (number % d == 0) divisors.push_back(d);
+  }
+  return divisors;
+}
+
+struct Chosen {
+  std::int64_t micro_batch = 1;
+  std::int64_t peak = 0;
+  bool fits = false;
+};
+
+// The largest that fits, by halving: more rows never take less. Nothing where no prediction can be made, which
+// the stages that follow say.
+std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const std::vector<std::int64_t>& sizes,
+                                        plugin::Host& host) {
+  std::optional<Chosen> chosen;
+  std::size_t begin = 0, end = sizes.size();
+  while (begin < end) {
+    const auto middle = begin + (end - begin) / 2;
+    const auto job = predict_with(request, {cat("train.micro_batch=", sizes[middle])}, host);
+    if (!job || !job->prediction.activations) return {};
+    const auto peak = layout::total_bytes(job->prediction.footprints, "cuda");
+    const bool fits = peak + peak / 20 <= request.gpu_room;  // a prediction may be wrong by 5 %
+    if (fits || middle == 0) chosen = Chosen{sizes[middle], peak, fits};
+    (fits ? begin : end) = fits ? middle + 1 : middle;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+void choose_micro_batch(setup::Configuration& config, const setup::LoadedPlugins& plugins, plugin::Host& host,
+                        Diagnostics& faults) {
+  if (!config.auto_micro_batch || !config.trains() || !can_choose(config, faults) || !faults.empty()) return;
+  const auto data_ranks = assembly::make_topology(config, plugins, faults).mesh.size(layout::data_axes);
+  if (!faults.empty()) return;  // no number divides the global batch
+  const auto settle = [&](std::int64_t size, const std::string& why) {
+    config.train.derive(&TrainOptions::micro_batch, size);
+    config.micro_batch_note = cat("micro-batch auto: ", size, ", ", why, "\n");
+  };
+  const auto of_a_rank = *config.train->global_batch / data_ranks;
+  if (const auto same = recorded(config); same && of_a_rank % *same == 0)
+    return settle(*same, "as in the run that it continues");
+  if (config.request.gpu_room <= 0) {
+    faults.add(config.train.where(&TrainOptions::micro_batch),
+               "train.micro_batch = \"auto\": it is not known into which GPU it must fit",
+               "tell check of it with --gpu, such as --gpu h100-80g, or give a number");
+    return;
+  }
+  const auto chosen = largest_that_fits(config.request, divisors_of(of_a_rank), host);
+  if (!chosen) return;
+  const auto room = size_text(config.request.gpu_room);
+  settle(chosen->micro_batch,
+         chosen->fits
+             ? cat("the largest whose predicted ", size_text(chosen->peak), " fit into ", room, " with 5 % to spare")
+             : cat("and its predicted ", size_text(chosen->peak), " do not fit well into ", room));
+}
+
+}  // namespace capstan::session

@@ -1,0 +1,76 @@
+// What operators make a GPU do, counted on the meta device.
+#include "ops/meta_work.h"
+
+#include <ATen/ATen.h>
+#include <capstan_catch.h>
+
+#include "ops/linear.h"
+
+using namespace capstan;
+
+namespace {
+
+at::Tensor meta(at::IntArrayRef shape, bool wants_gradient = false) {
+  return at::empty(shape, at::TensorOptions(at::kMeta).dtype(at::kBFloat16)).set_requires_grad(wants_gradient);
+}
+
+}  // namespace
+
+TEST_CASE("a product counts by its shape, forward and backward") {
+  const auto x = meta({4, 8, 32}, true), weight = meta({64, 32}, true);
+  const ops::MetaWork counted;
+  const auto out = ops::linear(x, weight, {});
+  REQUIRE(counted.work().products.size() == 1);
+  const auto& [product, times] = *counted.work().products.begin();
+  CHECK((product.rows == 32 && product.columns == 64 && product.depth == 32 && times == 1));
+  CHECK(product.bytes == 2 * (32 * 32 + 32 * 64 + 32 * 64));
+  out.backward(meta({4, 8, 64}));
+  std::int64_t all = 0;
+  double flops = 0;
+  for (const auto& [one, count] : counted.work().products) {
+    all += count;
+    flops += static_cast<double>(count) * one.flops();
+  }
+  CHECK(all == 3);
+  CHECK(flops == 3 * 2.0 * 32 * 64 * 32);
+}
+
+TEST_CASE("other operators count the bytes that they read and write, views nothing") {
+  const auto x = meta({64, 64}), y = meta({64, 64});
+  constexpr double size = 2.0 * 64 * 64;
+  const ops::MetaWork counted;
+  (void)x.view({4096}).narrow(0, 0, 16).t();
+  CHECK(counted.work().kernels == 0);
+  (void)(x + y);
+  CHECK(counted.work().bytes == 3 * size);
+  CHECK(counted.work().kernels == 1);
+  x.copy_(y);
+  CHECK(counted.work().bytes == 5 * size);
+  x.add_(y);
+  CHECK(counted.work().bytes == 8 * size);
+  // What is made of other operators counts as these.
+  (void)x.to(at::kFloat);
+  CHECK(counted.work().bytes == 8 * size + size + 2 * size);
+  CHECK(counted.work().kernels == 4);
+}
+
+TEST_CASE("attention counts forward, and backward once it runs") {
+  const auto q = meta({2, 8, 128, 64}, true), k = meta({2, 8, 128, 64}, true), v = meta({2, 8, 128, 64}, true);
+  const ops::MetaWork counted;
+  const auto out = at::scaled_dot_product_attention(q, k, v, {}, 0, true);
+  REQUIRE(counted.work().attention.size() == 1);
+  CHECK(counted.work().attention_backward.empty());
+  const auto& shape = counted.work().attention.begin()->first;
+  CHECK((shape.heads == 16 && shape.queries == 128 && shape.keys == 128 && shape.width == 64 && shape.causal));
+  CHECK(shape.flops() == 2.0 * 16 * 128 * 128 * 64);
+  out.backward(meta(out.sizes()));
+  CHECK(counted.work().attention_backward.size() == 1);
+}
+
+TEST_CASE("nothing is counted before and after") {
+  const auto x = meta({8, 8});
+  { const ops::MetaWork first; }
+  (void)(x + x);
+  const ops::MetaWork second;
+  CHECK(second.work().kernels == 0);
+}
