@@ -30,8 +30,6 @@ std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env
 
 bool trusts_writers(const launch::Environment& env) { return env("CAPSTAN_TRUST_PLUGINS") == "1"; }
 
-namespace {
-
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, plugin::Host& host) {
   request.overrides.insert(request.overrides.end(), change.overrides.begin(), change.overrides.end());
   if (change.ranks > 0) {
@@ -54,6 +52,8 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
     return {};  // not with this configuration
   }
 }
+
+namespace {
 
 int ranks_per_node(const plan::Placement& ranks) {
   if (ranks.nodes == 0) return 0;
