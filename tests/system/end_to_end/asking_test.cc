@@ -147,7 +147,9 @@ TEST_CASE("trace and top say what is missing") {
   CHECK(trace.code == 2);
   CHECK_THAT(trace.err, Contains("there is no trace here") && Contains("record one with [monitor.trace]"));
   work.write("bad.json", "{\"traceEvents\": 7}");
-  CHECK(work.run({"trace", "bad.json"}).code == 2);
+  const auto bad = work.run({"trace", "bad.json"});
+  CHECK(bad.code == 2);
+  CHECK_THAT(bad.err, Contains("bad.json: this is no Chrome trace"));
   const auto top = work.run({"top", "runs/b"});
   CHECK(top.code == 2);
   CHECK_THAT(top.err, Contains("runs/b"));
