@@ -30,8 +30,6 @@ std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env
 
 bool trusts_writers(const launch::Environment& env) { return env("CAPSTAN_TRUST_PLUGINS") == "1"; }
 
-namespace {
-
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
                                     plugin::Host& host) {
   if (change.ranks > 0) {
@@ -52,6 +50,8 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   peak.host_fits = diagnostics.empty();
   return peak;
 }
+
+namespace {
 
 int ranks_per_node(const plan::Placement& ranks) {
   if (ranks.nodes == 0) return 0;

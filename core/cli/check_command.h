@@ -2,10 +2,12 @@
 #include <capstan/base/export.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "plan/gpu_fit.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace cli {
@@ -22,6 +24,11 @@ struct CheckArguments {
 /// `capstan check`: prints the resolved options and returns success, or throws Error with every fault. A run that does
 /// not fit into the GPU that was asked about is a bad configuration.
 int check_command(const CheckArguments& arguments, const launch::Environment& env);
+
+/// What a rank would need with a change, by preparing the job anew with the same global batch (where the ranks stay as
+/// many); nothing where it cannot be made.
+std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
+                                    plugin::Host& host);
 
 /// The folders of CAPSTAN_PLUGIN_PATH.
 std::vector<std::filesystem::path> plugin_folders(const launch::Environment& env);

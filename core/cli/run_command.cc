@@ -19,6 +19,7 @@
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
+#include "cli/memory_questions.h"
 #include "cli/preflight_command.h"
 #include "cli/refused.h"
 #include "cli/token_caches.h"
@@ -260,7 +261,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     if (const int code = load(arguments, env, rank, stop, state, stopped.when); code != 0) return code;
     const auto& job = *state.job;
     if (rank.first()) print_start(job, *state.folder, state.resume);
-    const train::ProcessFacts process{::isatty(STDOUT_FILENO) == 1, rank.device.gpu.uuid, env};
+    const train::ProcessFacts process{::isatty(STDOUT_FILENO) == 1, rank.device.gpu.uuid, env,
+                                      memory_questions(job.config.request, *state.host)};
     train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), process), *state.folder, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();

@@ -41,7 +41,8 @@ void add_top_command(CLI::App& app, Chosen& chosen) {
     double every_s = 2;
   };
   auto* command = app.add_subcommand(
-      "top", "where a run stands: step, loss curve, throughput, GPUs; live on a terminal, else one snapshot");
+      "top",
+      "where a run stands: step, loss curve, throughput, slowest rank, GPUs; live on a terminal, else one snapshot");
   const auto given = std::make_shared<Given>();
   command->add_option("run", given->run, "the run's folder")->required();
   command->add_option("--every", given->every_s, "seconds between two looks (default 2)")

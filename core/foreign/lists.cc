@@ -221,7 +221,7 @@ std::vector<Line> training_arguments() {
 }
 
 std::vector<Line> fsdp_config() {
-  constexpr auto of_units = "every block is a unit; strategy.fsdp.wrap joins them";
+  constexpr auto of_units = "every block is a unit; strategy.fsdp.wrap or min_num_params joins them";
   return {{"fsdp_config.sharding_strategy", "strategy.fsdp.mode", R"("full_shard" for FULL_SHARD, and so on)"},
           {"fsdp_config.auto_wrap_policy", "", of_units},
           {"fsdp_config.backward_prefetch", "strategy.fsdp.backward_prefetch", R"("pre", "post" or "none")"},
@@ -230,7 +230,8 @@ std::vector<Line> fsdp_config() {
           {"fsdp_config.limit_all_gathers", "strategy.fsdp.limit_all_gathers", ""},
           {"fsdp_config.reshard_after_forward", "strategy.fsdp.reshard_after_forward", ""},
           {"fsdp_config.transformer_layer_cls_to_wrap", "", of_units},
-          {"fsdp_config.min_num_params", "strategy.fsdp.wrap", ""},
+          {"fsdp_config.min_num_params", "strategy.fsdp.min_num_params", "a block is never divided"},
+          {"fsdp_config.fsdp_min_num_params", "strategy.fsdp.min_num_params", "a block is never divided"},
           {"fsdp_config.activation_checkpointing", "strategy.recompute.every", "1 for every block"},
           {"fsdp_config.use_orig_params", "", "parameters keep their shapes and names"},
           {"fsdp_config.cpu_ram_efficient_loading", "", "each rank reads its own part of the files"},

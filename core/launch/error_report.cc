@@ -28,6 +28,11 @@ std::optional<Error> in_words(const std::exception& exception) {
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
     return FileError(file->path1(), "use", file->code().value());
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return Error("this host has no memory left", smaller);
+  if (const auto* full = dynamic_cast<const c10::OutOfMemoryError*>(&exception)) {
+    const std::string text = full->what_without_backtrace();
+    return Error(cat("this rank's GPU has no memory left: ", text.substr(0, text.find("If reserved but unallocated"))),
+                 "`capstan check --gpu` says what would make it smaller; [monitor.memory_snapshot] what holds it");
+  }
   if (const auto* torch = dynamic_cast<const c10::Error*>(&exception)) {
     const std::string text = torch->what_without_backtrace();
     const auto at = text.find("you tried to allocate");

@@ -46,17 +46,16 @@ std::vector<Change> offered(const std::vector<Offer>& offers, plugin::Saving::By
 }
 
 // What usually helps, cheapest first; which of it can be done here, trying shows.
-std::vector<Change> changes_for(const Predicted& predicted, const Placement& ranks, const std::vector<Offer>& offers) {
+std::vector<Change> changes_for(const data::BatchShape& batch, const std::vector<Offer>& offers) {
   using By = plugin::Saving::By;
   const auto add = [](std::vector<Change>& list, const std::vector<Change>& more) {
     list.insert(list.end(), more.begin(), more.end());
   };
   const auto recomputing = offered(offers, By::recomputing), offloading = offered(offers, By::offloading);
   auto list = recomputing;
-  if (predicted.batch.micro_batch > 1) {
-    list.push_back({cat("micro-batches of 1 instead of ", predicted.batch.micro_batch),
-                    {"train.micro_batch=1",
-                     cat("train.accumulation=", predicted.batch.accumulation * predicted.batch.micro_batch)}});
+  if (batch.micro_batch > 1) {
+    list.push_back({cat("micro-batches of 1 instead of ", batch.micro_batch),
+                    {"train.micro_batch=1", cat("train.accumulation=", batch.accumulation * batch.micro_batch)}});
   }
   add(list, offered(offers, By::sharding));
   add(list, offloading);
@@ -65,6 +64,11 @@ std::vector<Change> changes_for(const Predicted& predicted, const Placement& ran
       list.push_back(together(cat(offload.words, ", and ", recompute.words), {offload, recompute}));
   }
   list.push_back({"no fp32 masters (rounds more)", {"train.precision=bf16_pure"}});
+  return list;
+}
+
+std::vector<Change> more_ranks(const Placement& ranks) {
+  std::vector<Change> list;
   // More ranks are more nodes of the same size, where that is known.
   for (const int times : {2, 4, 8})
     list.push_back({cat(times * ranks.all, " ranks"), {}, times * ranks.all, times * ranks.nodes});
@@ -83,16 +87,24 @@ std::string verdict(const Peak& peak, const Gpu& gpu) {
              peak.host_fits ? "" : ": more than run.host_memory");
 }
 
+// Those that make the peak smaller, in their order; one that comes to the same as one before is left out.
+std::vector<Help> helping(const std::vector<Change>& changes, std::int64_t peak, const PeakWith& peak_with) {
+  std::vector<Help> list;
+  for (const auto& change : changes) {
+    const auto with = peak_with(change);
+    const auto same = [&](const Help& help) { return help.peak.gpu == with->gpu; };
+    if (with && with->gpu < peak && std::none_of(list.begin(), list.end(), same)) list.push_back({change, *with});
+  }
+  return list;
+}
+
 std::string what_helps(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, std::int64_t peak,
                        const Trials& trials) {
+  auto changes = changes_for(predicted.batch, trials.offers);
+  for (auto& change : more_ranks(ranks)) changes.push_back(std::move(change));
   std::vector<std::vector<std::string>> rows{{"change", "peak", "", "options"}};
-  std::vector<std::int64_t> seen;
-  for (const auto& change : changes_for(predicted, ranks, trials.offers)) {
-    const auto with = trials.peak_with(change);
-    if (!with || with->gpu >= peak || std::find(seen.begin(), seen.end(), with->gpu) != seen.end()) continue;
-    seen.push_back(with->gpu);
-    rows.push_back({change.words, memory(with->gpu), verdict(*with, gpu), options_of(change)});
-  }
+  for (const auto& [change, with] : helping(changes, peak, trials.peak_with))
+    rows.push_back({change.words, memory(with.gpu), verdict(with, gpu), options_of(change)});
   if (rows.size() == 1) return "Nothing that check tries makes it smaller.\n";
   return "What would make it smaller:\n" + table_text(rows);
 }
@@ -143,6 +155,12 @@ std::vector<Offer> offers_of(plugin::Host& host) {
     }
   }
   return offers;
+}
+
+std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials) {
+  auto list = helping(changes_for(batch, trials.offers), peak, trials.peak_with);
+  std::stable_sort(list.begin(), list.end(), [](const Help& a, const Help& b) { return a.peak.gpu < b.peak.gpu; });
+  return list;
 }
 
 Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials) {

@@ -82,6 +82,16 @@ struct Predicted {
   data::BatchShape batch;
 };
 
+/// A change that makes the peak smaller, and what it comes to.
+struct Help {
+  Change change;
+  Peak peak;
+};
+
+/// Changes other than more ranks that make this peak smaller, the best first; of those that come to the same only the
+/// first that is tried.
+std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials);
+
 /// Holds the predicted peak against the GPU. Throws Error where activations are not in the prediction.
 Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks, const Trials& trials);
 

@@ -2,8 +2,11 @@
 #include <c10/core/Device.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
+#include <capstan/layout/footprint.h>
+#include <capstan/monitor/monitor.h>
 
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -28,6 +31,12 @@ class MemoryWatch {
   c10::Device device_;
   std::int64_t setup_ = 0;
 };
+
+/// Footprints as monitors are told of them.
+std::vector<monitor::MemoryPart> memory_parts(const std::vector<layout::Footprint>& footprints);
+
+/// Does this error say that the GPU or the host has no memory left?
+bool is_out_of_memory(const std::exception& error);
 
 /// Each rank's peaks, by rank. Collective over the world.
 std::vector<PeakMemory> exchange_peaks(const PeakMemory& mine, comm::Communicator& communicator);

@@ -26,6 +26,7 @@ void Observers::each(const char* phase, const Call& call) {
 }
 
 void Observers::run_started(const monitor::RunStarted& event) {
+  started_ = true;
   each("run_started", [&](monitor::Monitor& observer) { observer.run_started(event); });
 }
 
@@ -65,6 +66,10 @@ std::vector<std::shared_ptr<monitor::Tracer>> Observers::tracers() {
 
 void Observers::run_ended(const monitor::RunEnded& event) {
   each("run_ended", [&](monitor::Monitor& observer) { observer.run_ended(event); });
+}
+
+void Observers::run_failed(const monitor::RunFailed& event) {
+  if (started_) each("run_failed", [&](monitor::Monitor& observer) { observer.run_failed(event); });
 }
 
 }  // namespace capstan::record

@@ -23,6 +23,8 @@ class Observers {
   /// What all of them say of the run, one after the other.
   monitor::Summary summary(const monitor::RunEnded& event);
   void run_ended(const monitor::RunEnded& event);
+  /// Nothing before run_started().
+  void run_failed(const monitor::RunFailed& event);
   /// Those of the monitors that have one. After run_started().
   std::vector<std::shared_ptr<monitor::Tracer>> tracers();
   /// What they returned for the last step.
@@ -38,6 +40,7 @@ class Observers {
   void each(const char* phase, const Call& call);
 
   std::vector<Observer> all_;
+  bool started_ = false;
   monitor::Values values_;
 };
 

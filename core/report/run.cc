@@ -96,13 +96,14 @@ void read_launch(const fs::path& file, Run& run) {
   const auto json = read_json_file(file);
   run.ranks = json.value("world_size", run.ranks);
   run.nodes = json.value("nodes", run.nodes);
-  if (json.contains("ranks") && !json.at("ranks").empty())
-    run.first_host = json.at("ranks").at(0).value("host", std::string());
+  if (!json.contains("ranks")) return;
+  for (const auto& rank : json.at("ranks")) run.hosts.push_back(rank.value("host", std::string()));
 }
 
 template <class Log>
-const Log* of_host(const std::vector<Log>& logs, const std::string& host) {
+const Log* of_first_host(const std::vector<Log>& logs, const std::vector<std::string>& hosts) {
   if (logs.empty()) return nullptr;
+  const auto host = hosts.empty() ? std::string() : hosts.front();
   const auto found = std::find_if(logs.begin(), logs.end(), [&](const Log& log) {
     return !host.empty() && log.name.find(host) != std::string::npos;
   });
@@ -143,13 +144,13 @@ std::string Run::strategy_text(const std::string& key) const {
 }
 
 const std::vector<monitor::GpuMemorySample>* Run::gpu0() const {
-  const auto* log = of_host(gpu_logs, first_host);
+  const auto* log = of_first_host(gpu_logs, hosts);
   if (!log || log->gpus.empty()) return nullptr;
   return &log->gpus.begin()->second;
 }
 
 const CpuLog* Run::cpu() const {
-  const auto* log = of_host(cpu_logs, first_host);
+  const auto* log = of_first_host(cpu_logs, hosts);
   return log && !log->real_mb.empty() ? log : nullptr;
 }
 

@@ -42,7 +42,7 @@ struct Run {
   std::string name;
   int ranks = 1;
   int nodes = 1;
-  std::string first_host;  ///< of rank 0; empty: not known
+  std::vector<std::string> hosts;  ///< of each rank; empty: not known
   std::vector<Step> steps;
   std::vector<Evaluation> evaluations;
   bool has_summary = false;

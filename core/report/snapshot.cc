@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "report/cells.h"
 #include "report/chart.h"
@@ -69,6 +70,31 @@ std::string loss_text(const Run& run, const Recent& recent, std::size_t columns)
              fixed(recent.loss, 4), "\n  ", sparkline(losses, columns > 4 ? columns - 4 : 1), "\n");
 }
 
+// The rank for which the others have waited longest in the last steps in which that was measured.
+std::string slowest_text(const Run& run, double step_time_s) {
+  std::map<int, double> waits;  // by rank
+  std::map<int, int> times;
+  int measured = 0;
+  for (auto step = run.steps.rbegin(); step != run.steps.rend() && measured < static_cast<int>(window); ++step) {
+    const auto rank = step->values.find("slowest_rank");
+    const auto wait = step->values.find("slowest_rank_wait_s");
+    if (rank == step->values.end() || wait == step->values.end()) continue;
+    waits[static_cast<int>(rank->second)] += wait->second;
+    ++times[static_cast<int>(rank->second)];
+    ++measured;
+  }
+  if (measured == 0) return {};
+  const auto most =
+      std::max_element(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto [rank, seconds] = *most;
+  const double wait = seconds / measured;
+  const auto at = static_cast<std::size_t>(rank);
+  return cat("slowest rank ", rank, at < run.hosts.size() ? cat(" on ", run.hosts[at]) : "", ": the others wait ",
+             fixed(1000 * wait, 1), " ms a step for it",
+             step_time_s > 0 ? cat(" (", fixed(100 * wait / step_time_s, 1), " %)") : "", "; it was the slowest in ",
+             times[rank], " of the last ", measured, measured == 1 ? " step\n" : " steps\n");
+}
+
 std::string gpus_text(const Run& run) {
   std::vector<std::vector<std::string>> rows{{"GPU", "log", "memory now", "peak", "utilisation"}};
   for (const auto& log : run.gpu_logs) {
@@ -124,6 +150,7 @@ std::string snapshot_text(const Run& run, std::size_t columns) {
   out += progress_text(run, recent) + "\n" + loss_text(run, recent, columns);
   out += cat("samples/s ", fixed(recent.samples_per_second, 3), " (", fixed(recent.samples_per_second / run.ranks, 3),
              " a rank), ", fixed(recent.step_time_s, 3), " s a step, mean of the last ", recent.steps, "\n");
+  out += slowest_text(run, recent.step_time_s);
   if (!run.evaluations.empty() && run.evaluations.back().loss) {
     out += cat("evaluation after step ", run.evaluations.back().step, ": loss ", fixed(*run.evaluations.back().loss, 4),
                "\n");

@@ -25,7 +25,8 @@ class RunWatch {
 /// A line of blocks, higher where the values are: the mean of neighbours where there are more than `columns`.
 std::string sparkline(const std::vector<double>& values, std::size_t columns);
 
-/// Step, loss curve, throughput, and each GPU's memory and utilisation where they are logged, in so many columns.
+/// Step, loss curve, throughput, the slowest rank, and each GPU's memory and utilisation where they are logged, in so
+/// many columns.
 std::string snapshot_text(const Run& run, std::size_t columns);
 
 }  // namespace report

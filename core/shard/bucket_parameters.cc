@@ -258,6 +258,16 @@ void BucketParameters::gather_in_place() {
   moves.run(true);
 }
 
+// One storage may serve two purposes: the first one counts.
+void BucketParameters::visit_held(const VisitHeld& visit) const {
+  const auto* master = plan_.buffer(Purpose::master);
+  visit(Purpose::master, masters_, master && master->is_on_host());
+  visit(Purpose::send_on_host, host_send_, true);
+  visit(Purpose::send_on_device, send_copy_, false);
+  visit(Purpose::regather, regather_, false);
+  for (const auto& leaf : leaves_) visit(Purpose::full_parameters, leaf.alias, false);
+}
+
 // The weight's storage with its padding.
 at::Tensor BucketParameters::padded_leaf(std::size_t i) const {
   const auto& alias = leaves_[i].alias;

@@ -55,6 +55,8 @@ class BucketParameters {
 
   nn::Weight& weight(std::size_t i) const { return *plan_.weights[i].weight; }
   const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
+  /// Its tensors as they are now.
+  void visit_held(const VisitHeld& visit) const;
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor master_slice(std::size_t i, bool unpadded) const;
   /// Its copy on the device in the compute dtype, of the same length; undefined: there is none, or masters are

@@ -95,6 +95,10 @@ class Engine {
   /// The memory that the engine allocates on this rank, from the same sizes. `states` as the rule says.
   std::vector<layout::Footprint> footprint(std::size_t states) const;
 
+  /// What the engine's tensors take now, under the names of footprint(): once the first update has ended, or in it
+  /// from its thread. Not autograd's, which are activations and gradients at work.
+  std::vector<layout::Footprint> held() const;
+
   std::int64_t parameters() const;
   std::int64_t trainable_parameters() const;
 

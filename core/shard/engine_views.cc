@@ -157,6 +157,29 @@ std::vector<at::Tensor> Engine::Parts::moments(std::size_t b, std::size_t w, std
   return {};
 }
 
+std::vector<layout::Footprint> Engine::held() const {
+  HeldMemory memory;
+  const VisitHeld visit = [&](Purpose purpose, const at::Tensor& tensor, bool on_host) {
+    memory.add(purpose, tensor, on_host);
+  };
+  const auto& shared = parts_->shared;
+  shared.offload.visit_held(visit);
+  for (const auto& reducer : parts_->reducers) reducer->visit_held(visit);
+  for (const auto& bucket : parts_->parameters) {
+    memory.set_gathered(bucket->plan().shards_param);
+    bucket->visit_held(visit);
+  }
+  for (const auto& states : parts_->state) {
+    for (const auto& state : states) visit(Purpose::optimizer_state, state, false);
+  }
+  parts_->host.visit_held(visit);
+  visit(Purpose::gather_staging, shared.gather_staging, false);
+  visit(Purpose::reduce_staging, shared.reduce_staging, false);
+  visit(Purpose::sum_staging, shared.sum_staging, false);
+  visit(Purpose::partial_staging, shared.partial_staging, false);
+  return memory.list(c10::DeviceTypeName(shared.device().type(), true));
+}
+
 std::int64_t Engine::parameters() const {
   std::int64_t sum = 0;
   for (const auto& bucket : parts_->parameters) {

@@ -1,5 +1,7 @@
 #include "shard/footprint.h"
 
+#include <capstan/base/text.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -39,6 +41,23 @@ Part part_of(Purpose purpose) {
       break;
   }
   return Part::gradients_on_their_way;
+}
+
+std::string part_name(Part part, bool on_host) {
+  const char* const offloaded = on_host ? "offloaded " : "";
+  switch (part) {
+    case Part::parameters:
+      return cat(offloaded, "parameters");
+    case Part::gradients:
+      return cat(offloaded, "gradients");
+    case Part::optimizer_state:
+      return cat(offloaded, "optimizer state");
+    case Part::collective_buffers:
+      return "collective buffers";
+    case Part::gradients_on_their_way:
+      break;
+  }
+  return "gradients on their way";
 }
 
 // Permanent bytes, by part.
@@ -96,19 +115,41 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
   sums.add(plan.staging, states);
   const std::string device = c10::DeviceTypeName(options.precision.device.type(), true);
   std::vector<layout::Footprint> list{
-      {"parameters", sums.on_device(Part::parameters), device, "always"},
-      {"gradients", sums.on_device(Part::gradients), device, "always"},
-      {"optimizer state", sums.on_device(Part::optimizer_state), device, "always"},
-      {"collective buffers", sums.on_device(Part::collective_buffers), device, "always"}};
-  const auto add = [&](const char* part, std::int64_t bytes, const std::string& where, const char* when) {
+      {part_name(Part::parameters, false), sums.on_device(Part::parameters), device, "always"},
+      {part_name(Part::gradients, false), sums.on_device(Part::gradients), device, "always"},
+      {part_name(Part::optimizer_state, false), sums.on_device(Part::optimizer_state), device, "always"},
+      {part_name(Part::collective_buffers, false), sums.on_device(Part::collective_buffers), device, "always"}};
+  const auto add = [&](const std::string& part, std::int64_t bytes, const std::string& where, const char* when) {
     if (bytes > 0) list.push_back({part, bytes, where, when});
   };
-  add("gradients on their way", sums.on_device(Part::gradients_on_their_way), device, "always");
+  add(part_name(Part::gradients_on_their_way, false), sums.on_device(Part::gradients_on_their_way), device, "always");
   list.push_back({"gathered units", most_acquired(plan, options), device, "forward"});
   add("kept after forward", sum_of(plan, Lifetime::regather), device, "forward");
-  add("offloaded parameters", sums.on_host(Part::parameters), "host", "always");
-  add("offloaded gradients", sums.on_host(Part::gradients), "host", "always");
-  add("offloaded optimizer state", sums.on_host(Part::optimizer_state), "host", "always");
+  add(part_name(Part::parameters, true), sums.on_host(Part::parameters), "host", "always");
+  add(part_name(Part::gradients, true), sums.on_host(Part::gradients), "host", "always");
+  add(part_name(Part::optimizer_state, true), sums.on_host(Part::optimizer_state), "host", "always");
+  return list;
+}
+
+void HeldMemory::add(Purpose purpose, const at::Tensor& tensor, bool on_host) {
+  if (!tensor.defined() || !counted_.insert(tensor.storage().unsafeGetStorageImpl()).second) return;
+  auto name = part_name(part_of(purpose), on_host);
+  if (purpose == Purpose::full_parameters && gathered_) name = "gathered units";
+  if (purpose == Purpose::regather) name = "kept after forward";
+  const auto bytes = static_cast<std::int64_t>(tensor.storage().nbytes());
+  for (auto& part : parts_) {
+    if (part.part != name) continue;
+    part.bytes += bytes;
+    return;
+  }
+  parts_.push_back({name, bytes, on_host ? "host" : "", "now"});
+}
+
+std::vector<layout::Footprint> HeldMemory::list(const std::string& device) const {
+  auto list = parts_;
+  for (auto& part : list) {
+    if (part.device.empty()) part.device = device;
+  }
   return list;
 }
 

@@ -27,6 +27,12 @@ void GradientOffload::allocate() {
   }
 }
 
+void GradientOffload::visit_held(const VisitHeld& visit) const {
+  for (const auto& staging : stagings_) visit(Purpose::offload_staging, staging.memory, false);
+  for (const auto& back : returns_) visit(Purpose::return_staging, back.memory, false);
+  for (const auto& [bucket, host] : hosts_) visit(Purpose::gradient_on_host, host.memory, true);
+}
+
 void GradientOffload::begin_micro_step(std::int64_t index) {
   if (index == 0) {
     order_.clear();

@@ -33,6 +33,8 @@ class GradientOffload {
   /// Sends the sum to the host when `done`.
   void send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done);
 
+  /// Its tensors.
+  void visit_held(const VisitHeld& visit) const;
   /// The sum last sent: [shard_elements] in host memory, in the dtype in which it was sent. Valid after arrived().
   at::Tensor gradient(const BucketPlan& bucket) const;
   const Event& arrived(const BucketPlan& bucket) const { return hosts_.at(&bucket).arrived; }

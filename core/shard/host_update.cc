@@ -82,6 +82,14 @@ void HostUpdate::add(BucketParameters& bucket) {
   items_.push_back(std::move(item));
 }
 
+void HostUpdate::visit_held(const VisitHeld& visit) const {
+  for (const auto& item : items_) {
+    for (const auto& weight : item.state) {
+      for (const auto& state : weight) visit(Purpose::optimizer_state, state, true);
+    }
+  }
+}
+
 std::size_t HostUpdate::item_of(const BucketParameters& bucket) const {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (items_[i].bucket == &bucket) return i;

@@ -60,6 +60,8 @@ class HostUpdate {
   void wait_all();
   void publish_all();
   const HostUpdateTimes& times() const { return times_; }
+  /// The optimizer's state. No update may be at its first bucket ever, which makes it.
+  void visit_held(const VisitHeld& visit) const;
   /// The rule's slices of a bucket, with the state kept for them.
   std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
   std::size_t item_of(const BucketParameters& bucket) const;

@@ -42,10 +42,12 @@ std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     const auto more = parameters_of(*units[i]);
-    const bool fits = policy.bucket_elements > 0
-                          ? elements + more <= policy.bucket_elements
-                          : !runs.empty() && static_cast<std::int64_t>(i - runs.back().first) < policy.units_per_bucket;
-    if (!runs.empty() && fits) {
+    const auto joins = [&] {
+      if (policy.least_elements > 0) return elements < policy.least_elements;
+      if (policy.bucket_elements > 0) return elements + more <= policy.bucket_elements;
+      return static_cast<std::int64_t>(i - runs.back().first) < policy.units_per_bucket;
+    };
+    if (!runs.empty() && joins()) {
       runs.back().last = i;
       elements += more;
     } else {

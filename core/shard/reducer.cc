@@ -39,6 +39,12 @@ void Reducer::allocate() {
   }
 }
 
+void Reducer::visit_held(const VisitHeld& visit) const {
+  visit(Purpose::gradient_full, full_, false);
+  visit(Purpose::gradient_shard, shard_, false);
+  for (const auto& gradient : autograd_) visit(Purpose::gradient_autograd, gradient, false);
+}
+
 void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;

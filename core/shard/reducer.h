@@ -32,6 +32,8 @@ class Reducer {
   /// The current stream waits for the sums.
   void finish();
 
+  /// Its tensors as they are now.
+  void visit_held(const VisitHeld& visit) const;
   /// The gradient that the optimizer rule reads of a weight: this rank's padded shard, or all of it.
   at::Tensor slice(std::size_t i) const;
   /// A record's elements of it that are in this rank's shard, also if the rank holds more.

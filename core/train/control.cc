@@ -8,7 +8,7 @@
 namespace capstan::train {
 namespace {
 
-// Where in the numbers a thing stands; monitors' pairs (value, present) follow.
+// Where in the numbers a thing stands; a time for each rank and monitors' pairs (value, present) follow.
 enum Slot : std::size_t {
   target_tokens,
   real_tokens,
@@ -19,8 +19,10 @@ enum Slot : std::size_t {
   time_is_up,
   save,
   new_name_flag,
-  first_monitor
+  first_rank
 };
+
+constexpr double not_measured = -1;
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -28,14 +30,16 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-void Control::start(const inference::StepInput& input, const inference::Wishes& wishes,
-                    const monitor::Values& monitors) {
+void Control::start(const inference::StepInput& input, const inference::Wishes& wishes, const monitor::Values& monitors,
+                    std::optional<double> collective_s) {
   CAPSTAN_ASSERT(!pending_);
   const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
   const auto flag = [](bool wish) { return wish ? 1.0 : 0.0; };
   mine_ = {mine(input.target_tokens), mine(input.real_tokens), mine(input.padded_tokens), mine(input.samples),
            flag(wishes.stop),         flag(wishes.hurry),      flag(wishes.time_is_up),   flag(wishes.save)};
   monitors_ = monitors;
+  times_.assign(static_cast<std::size_t>(world_->size()), 0);
+  times_[static_cast<std::size_t>(world_->rank())] = collective_s.value_or(not_measured);
   start_sum(true);
 }
 
@@ -44,6 +48,7 @@ void Control::start_sum(bool announce) {
   const bool news = announce && std::any_of(monitors_.begin(), monitors_.end(),
                                             [&](const auto& value) { return !contains(names_, value.first); });
   numbers.push_back(news ? 1.0 : 0.0);
+  numbers.insert(numbers.end(), times_.begin(), times_.end());
   for (const auto& name : names_) {
     const auto found =
         std::find_if(monitors_.begin(), monitors_.end(), [&](const auto& value) { return value.first == name; });
@@ -70,8 +75,12 @@ StepTotals Control::wait() {
   totals.padded_tokens = static_cast<std::int64_t>(number[padded_tokens]);
   totals.samples = static_cast<std::int64_t>(number[samples]);
   totals.wishes = {number[stop] > 0, number[hurry] > 0, number[time_is_up] > 0, number[save] > 0};
+  const auto* const first_monitor = number + first_rank + times_.size();
+  totals.collective_s.assign(number + first_rank, first_monitor);
+  if (std::find(totals.collective_s.begin(), totals.collective_s.end(), not_measured) != totals.collective_s.end())
+    totals.collective_s.clear();
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    const auto* pair = number + first_monitor + 2 * i;
+    const auto* pair = first_monitor + 2 * i;
     if (pair[1] > 0) totals.monitors.emplace_back(names_[i], pair[0] / pair[1]);
   }
   return totals;

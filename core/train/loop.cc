@@ -61,6 +61,19 @@ inference::Wishes Loop::wishes() const {
 double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin_); }
 
 monitor::RunEnded Loop::run() {
+  try {
+    return run_all();
+  } catch (const comm::PeerFailed&) {
+    throw;  // the rank that failed says why
+  } catch (const inference::Stopped&) {
+    throw;
+  } catch (const std::exception& error) {
+    observers_.run_failed({error.what(), record::is_out_of_memory(error)});
+    throw;
+  }
+}
+
+monitor::RunEnded Loop::run_all() {
   begin_ = Clock::now();
   for (const auto& place : parts_.steps.communicator.exchange(
            cat(parts_.steps.communicator.world().host, '\n', static_cast<std::int64_t>(::getpid())))) {
@@ -101,13 +114,12 @@ monitor::RunEnded Loop::run() {
   return ended;
 }
 
-// Costs nothing where no monitor asks for spans.
+// Spans of units cost nothing where no monitor asks for any.
 void Loop::trace() {
   auto tracers = observers_.tracers();
-  if (tracers.empty()) return;
-  const auto tracer = std::make_shared<record::Tracers>(std::move(tracers));
-  parts_.steps.communicator.trace(tracer);
-  pipeline_.step().trace(tracer);
+  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<record::Tracers>(tracers));
+  if (parts_.started.world_size > 1) tracers.push_back(pipeline_.clock());
+  if (!tracers.empty()) parts_.steps.communicator.trace(std::make_shared<record::Tracers>(std::move(tracers)));
 }
 
 // Returns the number of steps done since the run's beginning.

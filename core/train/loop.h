@@ -45,6 +45,7 @@ class Loop {
 
  private:
   void restore(checkpoint::Reader& reader);
+  monitor::RunEnded run_all();
   std::int64_t run_steps();
   inference::Wishes wishes() const;
   bool time_is_up() const;

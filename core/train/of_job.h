@@ -23,6 +23,7 @@ struct ProcessFacts {
   bool output_is_terminal = false;  ///< standard output
   std::string gpu_uuid = {};        ///< of this rank
   std::function<std::optional<std::string>(const std::string&)> environment = {};
+  monitor::MemoryQuestions memory = {};  ///< but for what is held, which the session knows
 };
 /// A run in this folder.
 LoopParts loop_parts(const session::Job& job, session::Session& session, const std::filesystem::path& folder,

@@ -18,7 +18,8 @@ StepPipeline::StepPipeline(const PipelineParts& parts, record::Observers& observ
       step_(parts.step, parts.parts),
       nonfinite_(parts.nonfinite, parts.parts.model, step_.updates().loss_scale()),
       observers_(observers),
-      wishes_(std::move(wishes)) {}
+      wishes_(std::move(wishes)),
+      clock_(std::make_shared<record::CollectiveClock>(parts.parts.model.device)) {}
 
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
@@ -39,6 +40,7 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
   event.padded_tokens = totals.padded_tokens;
   event.target_tokens = totals.target_tokens;
   event.values = totals.monitors;
+  for (auto& value : record::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
   return event;
 }
 
@@ -63,7 +65,7 @@ bool StepPipeline::take(std::int64_t step) {
   const std::int64_t following = step + 1;
   if (following < plan_.steps) next_ = feed_.draw(following);
   finish(device.is_cpu() ? 0 : 1);
-  if (following < plan_.steps) control_.start(next_, wishes_(), observers_.values());
+  if (following < plan_.steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
   return true;
 }
 

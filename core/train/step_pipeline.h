@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "inference/feed.h"
+#include "record/collective_clock.h"
 #include "record/observers.h"
 #include "train/control.h"
 #include "train/nonfinite.h"
@@ -49,7 +50,12 @@ class StepPipeline {
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
   const inference::Wishes& agreed() const { return agreed_; }
   /// Step times leave out so many seconds before the next report: evaluation, saving.
-  void leave_out(double seconds) { paused_s_ += seconds; }
+  void leave_out(double seconds) {
+    paused_s_ += seconds;
+    clock_->forget();
+  }
+  /// To be told of this rank's collectives: each step's numbers say who was slowest.
+  const std::shared_ptr<record::CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }
 
@@ -75,6 +81,7 @@ class StepPipeline {
   NonFiniteSteps nonfinite_;
   record::Observers& observers_;
   std::function<inference::Wishes()> wishes_;
+  std::shared_ptr<record::CollectiveClock> clock_;
   inference::StepInput next_;
   std::deque<UnderWay> under_way_;
   inference::Wishes agreed_;

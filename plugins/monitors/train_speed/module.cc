@@ -22,7 +22,10 @@ class TrainSpeed final : public monitor::Monitor {
     prints_ = run.rank == 0;
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override { return speed_.step_ended(step); }
-  monitor::Summary summary(const monitor::RunEnded& run) override { return speed_.summary_entries(run); }
+  // Of rank 0 alone, so that summary.json says what is printed: ranks' clocks differ a little.
+  monitor::Summary summary(const monitor::RunEnded& run) override {
+    return prints_ ? speed_.summary_entries(run) : monitor::Summary{};
+  }
   void run_ended(const monitor::RunEnded& run) override {
     if (!prints_) return;
     output_.write(speed_.summary(run));

@@ -13,6 +13,7 @@ struct FsdpOptions {
   std::string mode = "full_shard";
   std::int64_t shard_size = 0;
   std::int64_t wrap = 1;
+  std::int64_t min_num_params = 0;
   bool reshard_after_forward = true;
   std::int64_t reshard_size = 0;
   std::string backward_prefetch = "pre";
@@ -43,6 +44,9 @@ struct FsdpOptions {
         .min(0)
         .doc("hybrid_shard: ranks that hold one copy together; 0: the ranks of a node");
     t.add("wrap", &FsdpOptions::wrap).min(1).doc("neighbouring units that are gathered and reduced together");
+    t.add("min_num_params", &FsdpOptions::min_num_params)
+        .min(0)
+        .doc("instead of wrap: as few neighbouring units together as have this many parameters; 0: by wrap");
     t.add("reshard_after_forward", &FsdpOptions::reshard_after_forward)
         .doc("free gathered parameters after a unit's forward and gather them again for its backward");
     t.add("reshard_size", &FsdpOptions::reshard_size)
@@ -143,6 +147,7 @@ class Fsdp : public strategy::Strategy {
     const bool cut = !is("no_shard");
     policy.shard_param = policy.shard_grad = policy.shard_optim = cut;
     policy.units_per_bucket = options_->wrap;
+    policy.least_elements = options_->min_num_params;
     policy.reshard_after_forward = options_->reshard_after_forward && !is("shard_grad_op");
     policy.reshard_size = options_->reshard_size;
     if (options_->backward_prefetch == "post") policy.backward_prefetch = strategy::BackwardPrefetch::post;
@@ -182,6 +187,11 @@ class Fsdp : public strategy::Strategy {
     refuse(options_->reshard_size != 0 && (is("no_shard") || is("shard_grad_op") || !options_->reshard_after_forward),
            options_.where(&FsdpOptions::reshard_size), "reshard_size",
            "leave it out, or use full_shard or hybrid_shard with reshard_after_forward = true");
+    if (options_->min_num_params > 0 && options_.is_set(&FsdpOptions::wrap)) {
+      diagnostics.add(options_.where(&FsdpOptions::min_num_params),
+                      "strategy.fsdp.min_num_params and strategy.fsdp.wrap both say which units are gathered together",
+                      "leave one of them out");
+    }
     refuse(options_->cpu_offload && is("no_shard"), options_.where(&FsdpOptions::cpu_offload), "cpu_offload = true",
            "leave it out, or use a mode that shards");
   }

@@ -49,6 +49,26 @@ def submitted(bench):
     check((bench.folder / 'cache').is_dir(), 'no shared cache folder')
 
 
+def swept(bench):
+    """`capstan sweep --submit`: a job a run, and after all of them one that reports; what is done is not submitted again."""
+    folder = tree(bench)
+    words = (bench.program, 'sweep', bench.config(), '-n', '1,2', 'train.max_steps=2', '--table', 'fsdp-scaling', '--submit')
+
+    def sweep():
+        done = bench.slurm.run(*words, cwd=folder, env=bench.variables(CAPSTAN_SITE=folder / 'site.sh'))
+        check(done.returncode == 0, f'{done.returncode}\n{done.stdout}{done.stderr}')
+        return done.stdout
+
+    said = sweep()
+    file, report = re.search(r'the report comes when all have ended: (small-report-(\d+)\.out)\n', said).groups()
+    check(said.count('Submitted batch job ') == 2, said)
+    check(bench.wait_for_end(report) == 'COMPLETED', said)
+    check_words(bench.output(f'tree/{file}'), 'FSDP: several GPUs, several nodes', 'Single Node, Single GPU  1 ', 'Single Node, 2 GPUs      2 ')
+    again = sweep()
+    check_words(again, 'sweep: small-1 is there: ', 'sweep: small-2 is there: ', 'Single Node, 2 GPUs      2 ')
+    check('Submitted' not in again, again)
+
+
 def refused_on_the_login_node(bench):
     """All faults at once, before anybody waits in a queue."""
     folder = tree(bench)
@@ -298,6 +318,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, refused_on_the_login_node, nodes_told_to_check, dry_run, dry_runs_of_gres, dry_runs_of_times,
+CASES = (shellcheck, documented, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, dry_runs_of_gres, dry_runs_of_times,
          short_time, tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)

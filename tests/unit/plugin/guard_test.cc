@@ -7,6 +7,7 @@
 #include "plugin/fixtures.h"
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 using namespace capstan;
 using plugin::guard;
 
@@ -38,6 +39,18 @@ TEST_CASE("other exceptions become an Error, and a bug stays a bug") {
         "disk is full\n    while plugin 'x' was in phase check");
   CHECK(test::error_of([] { guard("x", "check", [] { throw std::bad_alloc(); }); }) ==
         "the host has no memory left\n    while plugin 'x' was in phase check");
+  const std::string gpu =
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 GiB free. If reserved but unallocated memory is "
+      "large";
+  CHECK_THAT(
+      test::error_of([&] { guard("x", "forward", [&] { throw std::runtime_error(gpu); }); }),
+      StartsWith("this rank's GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 "
+                 "GiB free.\n    fix: `capstan check --gpu`"));
+  const std::string host =
+      "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 77 bytes. Error code 12\nframe "
+      "#0";
+  CHECK_THAT(test::error_of([&] { guard("x", "forward", [&] { throw std::runtime_error(host); }); }),
+             StartsWith("this host has no memory left: you tried to allocate 77 bytes\n    fix: "));
   try {
     guard("x", "check", [] { CAPSTAN_ASSERT(1 == 2); });
     FAIL("must throw");

@@ -23,7 +23,12 @@ class Watcher final : public monitor::Monitor {
     called("summary");
     return {{{"calls", calls}}, {}};
   }
+  void run_failed(const monitor::RunFailed& failed) override {
+    called("run_failed");
+    failure = failed.what;
+  }
   int calls = 0;
+  std::string failure;
 
  private:
   void called(const std::string& name) {
@@ -54,6 +59,18 @@ TEST_CASE("what core's own observers throw ends the run") {
   Observers observers;
   observers.add("", own);
   CHECK_THROWS_AS(observers.step_ended({}), Error);
+}
+
+TEST_CASE("monitors are told of a failure once the run has started; one that throws then changes nothing") {
+  Watcher bad("run_failed"), good;
+  Observers observers;
+  observers.add("bad", bad);
+  observers.add("good", good);
+  observers.run_failed({"too early", false});
+  CHECK(good.calls == 0);
+  observers.run_started({});
+  observers.run_failed({"no memory left", true});
+  CHECK(good.failure == "no memory left");
 }
 
 TEST_CASE("summaries are means over the ranks that have a number, texts the first rank's") {

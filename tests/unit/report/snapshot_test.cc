@@ -41,6 +41,31 @@ TEST_CASE("a running job is followed line by line") {
   CHECK(watch.now().steps.size() == 1);
 }
 
+TEST_CASE("the slowest rank is the one that the others wait for longest, over the last steps that say so") {
+  const test::Folder folder;
+  const auto path = make_run(folder, "a", {2, 1, 10, "max_steps = 8\n"});
+  folder.write("a/launch.json", R"({"world_size":2,"nodes":2,"ranks":[{"host":"node3"},{"host":"node7"}]})");
+  std::string lines;
+  const auto add = [&](int step, const std::string& more) {
+    lines += R"({"step":)" + std::to_string(step) + R"(,"loss":4.0,"samples":10,"step_time_s":2.0)" + more + "}\n";
+  };
+  add(0, "");
+  folder.write("a/metrics.jsonl", lines);
+  CHECK_THAT(snapshot_text(RunWatch(path).now(), 80), !Contains("slowest"));
+  add(1, R"(,"slowest_rank":0,"slowest_rank_wait_s":0.05)");
+  add(2, R"(,"slowest_rank":0,"slowest_rank_wait_s":0.05)");
+  add(3, R"(,"slowest_rank":1,"slowest_rank_wait_s":0.5)");
+  add(4, R"(,"slowest_rank":0,"slowest_rank_wait_s":0.1)");
+  folder.write("a/metrics.jsonl", lines);
+  CHECK_THAT(
+      snapshot_text(RunWatch(path).now(), 80),
+      Contains("slowest rank 1 on node7: the others wait 125.0 ms a step for it (6.2 %); it was the slowest in 1 "
+               "of the last 4 steps\n"));
+  for (int step = 5; step < 25; ++step) add(step, R"(,"slowest_rank":0,"slowest_rank_wait_s":0.01)");
+  folder.write("a/metrics.jsonl", lines);
+  CHECK_THAT(snapshot_text(RunWatch(path).now(), 80), Contains("slowest rank 0 on node3: the others wait 10.0 ms"));
+}
+
 TEST_CASE("a run without a step, and one that has ended") {
   const test::Folder folder;
   folder.write("new/config.toml", "[train]\nmicro_batch = 1\n");

@@ -101,6 +101,14 @@ TEST_CASE("the engine allocates what its footprint says") {
     const auto expected = always(footprint) - (raw ? part(footprint, "gradients") : 0);
     faults.expect(live - before == expected,
                   "allocated " + std::to_string(live - before) + ", said " + std::to_string(expected));
+    std::int64_t held = 0;
+    for (const auto& one : rig.engine->held()) {
+      held += one.bytes;
+      const bool absent = raw && one.part == "gradients";
+      faults.expect(absent || one.bytes == part(footprint, one.part),
+                    one.part + " hold " + std::to_string(one.bytes) + ", not what the footprint says");
+    }
+    faults.expect(held == live - before, "parts hold " + std::to_string(held) + " together");
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
@@ -116,7 +124,10 @@ TEST_CASE("what is gathered at once is what the footprint says") {
     for (std::size_t i = 0; i < rig.chain.size(); ++i) hooks.push_back(rig.engine->hooks(i));
     const auto before = live;
     std::int64_t most = 0;
-    const auto look = [&] { most = std::max(most, live - before); };
+    const auto look = [&] {
+      most = std::max(most, live - before);
+      faults.expect(part(rig.engine->held(), "gathered units") == live - before, "gathered units are other tensors");
+    };
     for (auto& unit : hooks) {
       unit->before_forward();
       look();

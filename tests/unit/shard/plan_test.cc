@@ -50,6 +50,22 @@ TEST_CASE("neighbouring units are joined by number or by size, frozen weights ap
   CHECK(shard::make_plan(pointers(chain), options).runs.size() == 4);
 }
 
+TEST_CASE("as few neighbours as have so many parameters; the last ones may have fewer") {
+  const auto chain = rig_chain({});  // 35, 75 and 115 parameters, then the head
+  const auto last_of_runs = [&](std::int64_t least) {
+    auto options = on_two_ranks(3);
+    options.policy.least_elements = least;
+    std::vector<std::size_t> last;
+    for (const auto& run : shard::make_plan(pointers(chain), options).runs) last.push_back(run.last);
+    return last;
+  };
+  CHECK(last_of_runs(1) == std::vector<std::size_t>{0, 1, 2, 3});
+  CHECK(last_of_runs(36) == std::vector<std::size_t>{1, 2, 3});
+  CHECK(last_of_runs(110) == std::vector<std::size_t>{1, 2, 3});
+  CHECK(last_of_runs(111) == std::vector<std::size_t>{2, 3});
+  CHECK(last_of_runs(1'000'000) == std::vector<std::size_t>{3});
+}
+
 TEST_CASE("backward reaches a run where it or one before it trains") {
   const auto chain = rig_chain({});
   for (auto& record : chain[0]->weights().front()->records()) record.trainable = false;

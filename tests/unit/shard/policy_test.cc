@@ -84,6 +84,11 @@ TEST_CASE("every stage, offload, bucket and call layout gives what replicated pa
             policy.units_per_bucket = units;
           };
           expect_same({world, accumulation, options}, reference);
+          options.policy = [&](strategy::ShardPolicy& policy) {
+            set_stage(policy, stage, offload);
+            policy.least_elements = 60 * units;  // joins the smaller units, but not all of them
+          };
+          expect_same({world, accumulation, options}, reference);
           if (offload == 0 || coalesce || units != 1) continue;
           options.policy = [&](strategy::ShardPolicy& policy) {
             set_stage(policy, stage, offload);

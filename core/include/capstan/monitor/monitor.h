@@ -33,6 +33,31 @@ struct Setting {
 
 class Tracer;
 
+/// Memory of this rank that one thing takes.
+struct MemoryPart {
+  std::string part;      ///< "parameters", "gradients", "optimizer state", "gathered units", "activations", …
+  bool on_host = false;  ///< in host memory; on CPU ranks everything is
+  std::int64_t bytes = 0;
+};
+
+/// A change that would make a rank's memory smaller.
+struct MemorySaving {
+  std::string change;     ///< in words: "recompute every block"
+  std::string options;    ///< how it is asked for: "strategy.recompute.every=1", "--ranks 8"
+  std::int64_t peak = 0;  ///< bytes of the GPU's memory that a rank would need then, by prediction
+};
+
+/// What a monitor may ask about this rank's memory while the run lasts, in any of its calls. Empty in tests.
+struct MemoryQuestions {
+  /// What the run's own tensors take now, by what they are for; without activations.
+  std::function<std::vector<MemoryPart>()> held;
+  /// The same as `capstan check` predicts it at a micro-step's peak, with activations where the run is on a GPU. Takes
+  /// as long as `check`; throws Error.
+  std::function<std::vector<MemoryPart>()> predicted;
+  /// What would make it smaller, the best first; on CPU ranks as a GPU would need it. Takes some times as long.
+  std::function<std::vector<MemorySaving>()> savings;
+};
+
 /// The run is set up and about to take its first step.
 struct RunStarted {
   std::string name;
@@ -61,6 +86,7 @@ struct RunStarted {
   std::vector<Setting> settings;  ///< all options that have a value
   /// Looks up a variable of this rank's environment; null in tests.
   std::function<std::optional<std::string>(const std::string& name)> environment;
+  MemoryQuestions memory;
 };
 
 /// One optimizer step is done. Sums are over all ranks.
@@ -122,6 +148,12 @@ struct RunEnded {
   Summary summary;      ///< what monitors said of the run, reduced over ranks
 };
 
+/// The run ends on this rank: something threw in a step, an evaluation or a save.
+struct RunFailed {
+  std::string what;            ///< the error's text
+  bool out_of_memory = false;  ///< of the GPU or of the host
+};
+
 /// Watches a run. Called on every rank, on the training thread; gets no communicator. A monitor that only
 /// prints does so on rank 0. Numbers returned by step_ended are reduced (mean over ranks) by core and appear in
 /// the next step's `values` and in metrics.jsonl; a name that a rank does not return counts as absent there.
@@ -138,6 +170,8 @@ class Monitor {
   virtual void run_ended(const RunEnded&) {}
   /// Asked once, after run_started(): whoever is told of the rank's spans until the run ends. Null: nobody.
   virtual std::shared_ptr<Tracer> tracer() { return nullptr; }
+  /// The last call of a run that does not end well; not called where the process is killed, or another rank failed.
+  virtual void run_failed(const RunFailed&) {}
 };
 
 }  // namespace monitor

@@ -28,6 +28,8 @@ struct ShardPolicy {
   std::int64_t units_per_bucket = 1;
   /// … or, when not 0, as many neighbours as have at most so many parameters (always at least one unit).
   std::int64_t bucket_elements = 0;
+  /// … or, when not 0, as few neighbours as have at least so many parameters; the last ones may have fewer.
+  std::int64_t least_elements = 0;
 
   /// Gathered parameters are freed after a unit's forward and gathered again for its backward.
   bool reshard_after_forward = true;

@@ -64,6 +64,9 @@ TEST_CASE("hybrid_shard splits data parallelism into copies; a size that does no
 
 TEST_CASE("options of time and memory reach the policy") {
   CHECK(policy_of({{"wrap", std::int64_t{3}}}).units_per_bucket == 3);
+  CHECK(policy_of({{"min_num_params", std::int64_t{5000}}}).least_elements == 5000);
+  CHECK_THAT(error_of("wrap = 2\nmin_num_params = 5000\n"),
+             Contains("strategy.fsdp.min_num_params and strategy.fsdp.wrap both say"));
   CHECK_FALSE(policy_of({{"reshard_after_forward", false}}).reshard_after_forward);
   CHECK(policy_of({{"reshard_size", std::int64_t{2}}}).reshard_size == 2);
   CHECK(policy_of({}).backward_prefetch == strategy::BackwardPrefetch::pre);
@@ -79,6 +82,16 @@ TEST_CASE("options of time and memory reach the policy") {
   CHECK_FALSE(policy_of({}).param_dtype.has_value());
   CHECK(policy_of({{"param_dtype", std::string("bf16")}}).param_dtype == c10::ScalarType::BFloat16);
   CHECK(policy_of({{"reduce_dtype", std::string("fp32")}}).reduce_dtype == c10::ScalarType::Float);
+}
+
+TEST_CASE("units that are joined by size learn what one rank learns") {
+  const auto reference = testing::train({.steps = 4});
+  for (const std::string least : {"1", "3000", "1000000000"}) {
+    INFO(least);
+    const auto run =
+        testing::train({.world = 2, .config = "[strategy.fsdp]\nmin_num_params = " + least + "\n", .steps = 4});
+    CHECK(testing::differences(run, reference, 1e-10) == "");
+  }
 }
 
 TEST_CASE("param_dtype and reduce_dtype change what is computed") {
