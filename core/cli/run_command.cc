@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -157,13 +158,23 @@ void warn_of_offload(const session::Job& job, const launch::Rank& rank) {
   if (!warning.empty()) log::warning(warning);
 }
 
+// The files that a run begins with: every rank's log, and what rank 0 writes.
+void open_folder(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
+                 const std::filesystem::path& folder, RankState& state) {
+  const int own = rank.launch.world.rank;
+  state.folder.emplace(folder, own);
+  log::configure(state.folder->log_file(), log::Level::warning, own);
+  state.folder->write_config(state.job->tables());
+  if (rank.first()) launch::note_job(env, command_of(arguments), folder);
+  launch::record_start(rank, folder);
+}
+
 // All that comes before training. Throws inference::Stopped on all ranks when one is asked to stop meanwhile; `phase`
 // says where. Returns an exit code other than 0 where the pre-flight ends the run.
 int load(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
          const inference::Stop& stop, RankState& state, std::string& phase) {
   auto& communicator = *rank.communicator;
-  const auto& world = communicator.world();
-  std::vector<int> everyone(static_cast<std::size_t>(world.size));
+  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const inference::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
                                            stop);
@@ -178,11 +189,10 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   const auto& job = *state.job;
   const auto folder = train::shared_run_folder(job.config, communicator);
   state.lock = record::hold_run_folder(folder, start_of_job(env), communicator, agreement);
-  state.folder.emplace(folder, world.rank);
-  log::configure(state.folder->log_file(), log::Level::warning, world.rank);
-  state.folder->write_config(job.tables());
-  if (rank.first()) launch::note_job(env, command_of(arguments), state.folder->path());
-  launch::record_start(rank, state.folder->path());
+  comm::agree(communicator, "opening the run's folder", [&] {
+    open_folder(arguments, env, rank, folder, state);
+    return std::string();
+  });
   warn_of_offload(job, rank);
   if (const auto warning = setup::unsaved_warning(job.config.checkpoint); rank.first() && !warning.empty())
     log::warning(warning);
