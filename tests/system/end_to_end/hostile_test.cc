@@ -140,6 +140,19 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK_THAT(work.run({"check", file, "model.vocab_size=4611686018427387904"}).err,
              Contains("the model has more than 1,000,000,000,000,000 parameters"));
   CHECK_THAT(work.run({"check", file, "model.num_layers=100000"}).err, Contains("must be between 1 and 4096"));
+  CHECK_THAT(work.run({"check", file, "train.pad_to_multiple=9223372036854775807"}).err,
+             Contains("must be between 1 and 65536"));
+  std::string keys;
+  for (int i = 0; i < 200000; ++i) keys += cat("k", i, " = 1\n");
+  CHECK_THAT(work.run({"check", work.write("keys.toml", small_config({}, "[model.x]\n" + keys))}).err,
+             Contains("keys, more than any configuration needs"));
+  REQUIRE(::mkfifo((work.folder() / "pipe").c_str(), 0600) == 0);
+  for (const char* option : {"data.train=pipe", "data.tokenizer=pipe", "model.path=pipe"}) {
+    INFO(option);
+    const auto ended = work.run({"check", file, option});
+    CHECK(ended.code == static_cast<int>(ExitCode::usage));
+    CHECK_THAT(ended.err, Contains("pipe") && Contains("fix: "));
+  }
 }
 
 TEST_CASE("a folder whose name is not UTF-8 is refused before anything is written") {
