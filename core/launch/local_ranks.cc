@@ -298,13 +298,13 @@ class LocalRanks {
 
   // Ranks end together. Once one has ended well, no heartbeat tells of another that is suspended or hangs.
   void miss_stragglers() {
-    if (failed_at_ || !first_ended_at_ || running() == 0 || Clock::now() - *first_ended_at_ < 3 * grace_) return;
+    if (failed_at_ || !first_ended_at_ || running() == 0 || Clock::now() - *first_ended_at_ < 5 * grace_) return;
     std::vector<std::string> left;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i].running) left.push_back(std::to_string(first_rank_ + static_cast<int>(i)));
     }
     log::error(cat(left.size() == 1 ? "rank " : "ranks ", join(left), " did not end within ",
-                   number_text(std::chrono::duration<double>(3 * grace_).count()), " s of the first that did"));
+                   number_text(std::chrono::duration<double>(5 * grace_).count()), " s of the first that did"));
     failed_at_ = Clock::now() - grace_;
     exit_code_ = static_cast<int>(ExitCode::peer_failed);
   }

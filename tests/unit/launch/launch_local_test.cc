@@ -210,7 +210,7 @@ TEST_CASE("rank: straggler", "[.local]") {
 TEST_CASE("local ranks: one that stops where the others have ended well is named and ended, not waited for") {
   const Result result = run("parent: straggler");
   CHECK(result.exit_code == static_cast<int>(ExitCode::peer_failed));
-  CHECK_THAT(result.output, Contains("rank 1 did not end within 1.5 s of the first that did\n"));
+  CHECK_THAT(result.output, Contains("rank 1 did not end within 2.5 s of the first that did\n"));
 }
 
 TEST_CASE("parent: is killed", "[.local]") { as_parent(2, "rank: of a dead parent"); }
