@@ -9,7 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <map>
+#include <mutex>
 #include <utility>
+
+#include "base/mapped_files.h"
 
 namespace capstan {
 namespace {
@@ -54,6 +58,21 @@ void refuse_endless(const Descriptor& file, const fs::path& path) {
   throw Error("it is a pipe or a device, not a file", "write its content to a file first", path.string());
 }
 
+// All mapped files by their last byte's address. Never destroyed: mapped files may outlive what is static.
+struct MappedFiles {
+  struct Range {
+    const std::byte* begin;
+    fs::path file;
+  };
+  std::mutex mutex;
+  std::map<const std::byte*, Range> by_last;
+};
+
+MappedFiles& mapped_files() {
+  static auto* const all = new MappedFiles;
+  return *all;
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path) {
@@ -95,10 +114,28 @@ MappedFile::MappedFile(const fs::path& path) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
   if (address == MAP_FAILED) throw FileError(path, "map", errno);
   data_ = static_cast<const std::byte*>(address);
+  auto& all = mapped_files();
+  const std::lock_guard guard(all.mutex);
+  all.by_last.insert_or_assign(data_ + size_ - 1, MappedFiles::Range{data_, path});
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  auto& all = mapped_files();
+  {
+    const std::lock_guard guard(all.mutex);
+    all.by_last.erase(data_ + size_ - 1);
+  }
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::optional<MappedByte> mapped_byte_at(const void* address) {
+  const auto* byte = static_cast<const std::byte*>(address);
+  auto& all = mapped_files();
+  const std::lock_guard guard(all.mutex);
+  const auto found = all.by_last.lower_bound(byte);
+  if (found == all.by_last.end() || byte < found->second.begin) return {};
+  return MappedByte{found->second.file, static_cast<std::size_t>(byte - found->second.begin)};
 }
 
 }  // namespace capstan

@@ -65,18 +65,23 @@ void check_complete(const Contents& contents) {
 }
 
 void check_format(const Json& json) {
-  if (json.at("format") != format_name) {
-    throw Error(cat("its format is ", json.at("format").dump(), ", not \"", format_name, "\""));
-  }
-  const auto number = json.at("version").get<int>();
-  if (number == format_version) return;
-  throw Error(cat("its format has version ", number, ", this program reads ", format_version),
-              cat("use the Capstan that wrote it (", json.at("capstan").get<std::string>(), ")"));
+  if (json.at("format") == format_name) return;
+  throw Error(cat("its format is ", json.at("format").dump(), ", not \"", format_name, "\""));
 }
 
+// Every version of the format has the seal, so that a damaged number passes for no other version.
 void check_seal(const std::string& text) {
   if (sealed(text) == text) return;
   throw Error("it is not what was written: its last line has the hash of another text", changed_fix);
+}
+
+void check_version(const Json& json, const std::string& where) {
+  const auto number = json.at("version").get<std::int64_t>();
+  if (number == format_version) return;
+  throw OtherVersion(cat("its format has version ", number, ", this program reads ", format_version, ": ",
+                         number > format_version ? "a newer" : "another", " Capstan has written it (",
+                         json.at("capstan").get<std::string>(), ")"),
+                     "use that Capstan, or name another checkpoint", where);
 }
 
 Meta parse_meta(const Json& json) {
@@ -149,9 +154,12 @@ Manifest parse_manifest(const std::filesystem::path& path) {
     const auto json = Json::parse(text);
     check_format(json);
     check_seal(text);
+    check_version(json, where);
     Manifest manifest{parse_meta(json), contents_from(json)};
     check_complete(manifest.contents);
     return manifest;
+  } catch (const OtherVersion&) {
+    throw;
   } catch (const Json::parse_error& error) {
     throw Error(cat("no valid manifest: ", json_fault(text, error.byte)), changed_fix, where);
   } catch (const Json::out_of_range& error) {

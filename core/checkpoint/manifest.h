@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/layout/box.h>
 
@@ -53,9 +54,15 @@ std::string piece_text(const Contents& contents);
 /// All ranks' pieces in one. Boxes that overlap, or leave elements out, are a bug of the code that saved them.
 Contents merge_pieces(const std::vector<std::string>& pieces);
 
+/// A whole manifest of a version that this program does not read: a newer Capstan's. Its checkpoint is not damaged.
+class OtherVersion : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The text of manifest.json; its last line is a hash of all the others.
 std::string manifest_text(const Manifest& manifest);
-/// Throws Error with `path` if it is no manifest, of another version, or was changed.
+/// Throws Error with `path` if it is no manifest or was changed, OtherVersion if it is whole and of another version.
 Manifest parse_manifest(const std::filesystem::path& path);
 /// A manifest's text with the hash that belongs to it.
 std::string sealed(const std::string& text);

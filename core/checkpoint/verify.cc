@@ -34,8 +34,10 @@ void add(Diagnostics& to, const Error& error) {
   for (const auto& fault : error.diagnostics()) to.add(fault);
 }
 
-// Did the file system fail to read a file that exists, or may exist? A folder in its place is another fault.
+// May the checkpoint be whole, and only this program or this file system cannot read it? A folder in a file's place is
+// another fault.
 bool is_refusal(const Error& error) {
+  if (dynamic_cast<const OtherVersion*>(&error) != nullptr) return true;
   const auto* file = dynamic_cast<const FileError*>(&error);
   return file && !file->absent() && file->error_number() != EISDIR;
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_place.h"
 #include "checkpoint/dtype.h"
+#include "checkpoint/manifest.h"
 
 namespace capstan::cli {
 namespace {
@@ -69,14 +70,15 @@ std::vector<std::string> row_of(const fs::path& path) {
   } catch (const Error& error) {
     const auto faults = error.diagnostics().size();
     const auto* file = dynamic_cast<const FileError*>(&error);
+    const bool is_other = dynamic_cast<const checkpoint::OtherVersion*>(&error) != nullptr;
     return {name,
             "-",
             size,
             "-",
             "-",
             "-",
-            cat(file && !file->absent() ? "cannot be read: " : "damaged: ", error.diagnostics().front().what,
-                faults > 1 ? cat(" (and ", faults - 1, " more)") : "")};
+            cat(is_other || (file && !file->absent()) ? "cannot be read: " : "damaged: ",
+                error.diagnostics().front().what, faults > 1 ? cat(" (and ", faults - 1, " more)") : "")};
   }
 }
 

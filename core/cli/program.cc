@@ -35,6 +35,7 @@
 #include "cli/trace_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
+#include "launch/lost_file.h"
 
 namespace capstan::cli {
 namespace {
@@ -125,6 +126,7 @@ void add_commands(CLI::App& app, Chosen& chosen) {
 
 int program(int argc, char** argv) {
   keep_standard_descriptors();
+  launch::report_lost_files();
   CLI::App app{
       "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
   app.set_version_flag("--version", "capstan " + version());
@@ -135,7 +137,7 @@ int program(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return parse_failure(app, error, {argv + 1, argv + argc});
+    return with_output(parse_failure(app, error, {argv + 1, argv + argc}), /*is_result=*/true);
   }
   try {
     return with_output(chosen({argc, argv, launch::process_environment()}), !app.got_subcommand("run"));

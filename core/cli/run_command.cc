@@ -12,15 +12,15 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <limits>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "cli/check_command.h"
-#include "cli/hub_cache.h"
 #include "cli/memory_questions.h"
 #include "cli/preflight_command.h"
+#include "cli/prepare_together.h"
 #include "cli/refused.h"
 #include "cli/token_caches.h"
 #include "comm/agree.h"
@@ -41,55 +41,6 @@
 
 namespace capstan::cli {
 namespace {
-
-// What the GPU with the least memory has for tensors: all ranks learn the same. 0 on CPUs.
-std::int64_t smallest_gpu_room(const launch::Rank& rank) {
-  if (rank.device.name != "cuda") return 0;
-  auto least = std::numeric_limits<std::int64_t>::max();
-  for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.gpu.bytes)))
-    least = std::min<std::int64_t>(least, std::stoll(bytes));
-  return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
-}
-
-// The stages that `check` goes through too (session/job.cc reads them one after the other), or on every rank the same
-// faults at once: those of the lowest rank that found any. A session of the job follows in load().
-session::Job prepare_together(const launch::RunArguments& arguments, const launch::Environment& env,
-                              const launch::Rank& rank, plugin::Host& host) {
-  auto& communicator = *rank.communicator;
-  const auto& world = communicator.world();
-  std::optional<session::Job> job;
-  std::string faults;
-  const auto gpu_room = smallest_gpu_room(rank);
-  try {
-    Diagnostics diagnostics;
-    setup::JobRequest request;
-    request.gpu_room = gpu_room;
-    request.file = arguments.config;
-    request.overrides = arguments.overrides;
-    request.world_size = world.size;
-    request.rank = world.rank;
-    request.hub = hub_cache(env);
-    request.device = rank.device.name;
-    request.gpu = rank.device.gpu.device;
-    request.gpu_capability = rank.device.gpu.capability;
-    request.activations = arguments.purpose == setup::Purpose::train;
-    request.cache = rank.cache;
-    request.ranks_per_node = world.local_size;
-    request.purpose = arguments.purpose;
-    request.weights = arguments.weights;
-    job = session::prepare(request, host, diagnostics);
-    diagnostics.throw_if_any();
-  } catch (const Error& error) {
-    faults = launch::error_text(error);
-  }
-  const auto all = communicator.exchange(faults);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].empty()) continue;
-    const bool everywhere = std::count(all.begin(), all.end(), all[i]) == world.size;
-    throw ConfigurationRefused(everywhere ? all[i] : all[i] + cat("    on rank ", i, " of ", world.size, "\n"));
-  }
-  return std::move(*job);
-}
 
 // What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
 // file.
@@ -175,13 +126,23 @@ void warn_of_offload(const session::Job& job, const launch::Rank& rank) {
   if (!warning.empty()) log::warning(warning);
 }
 
+// The files that a run begins with: every rank's log, and what rank 0 writes.
+void open_folder(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
+                 const std::filesystem::path& folder, RankState& state) {
+  const int own = rank.launch.world.rank;
+  state.folder.emplace(folder, own);
+  log::configure(state.folder->log_file(), log::Level::warning, own);
+  state.folder->write_config(state.job->tables());
+  if (rank.first()) launch::note_job(env, command_of(arguments), folder);
+  launch::record_start(rank, folder);
+}
+
 // All that comes before training. Throws inference::Stopped on all ranks when one is asked to stop meanwhile; `phase`
 // says where. Returns an exit code other than 0 where the pre-flight ends the run.
 int load(const launch::RunArguments& arguments, const launch::Environment& env, const launch::Rank& rank,
          const inference::Stop& stop, RankState& state, std::string& phase) {
   auto& communicator = *rank.communicator;
-  const auto& world = communicator.world();
-  std::vector<int> everyone(static_cast<std::size_t>(world.size));
+  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const inference::StopAgreement agreement(communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU)),
                                            stop);
@@ -196,11 +157,10 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
   const auto& job = *state.job;
   const auto folder = train::shared_run_folder(job.config, communicator);
   state.lock = record::hold_run_folder(folder, start_of_job(env), communicator, agreement);
-  state.folder.emplace(folder, world.rank);
-  log::configure(state.folder->log_file(), log::Level::warning, world.rank);
-  state.folder->write_config(job.tables());
-  if (rank.first()) launch::note_job(env, command_of(arguments), state.folder->path());
-  launch::record_start(rank, state.folder->path());
+  comm::agree(communicator, "opening the run's folder", [&] {
+    open_folder(arguments, env, rank, folder, state);
+    return std::string();
+  });
   warn_of_offload(job, rank);
   if (const auto warning = setup::unsaved_warning(job.config.checkpoint); rank.first() && !warning.empty())
     log::warning(warning);

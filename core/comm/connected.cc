@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -118,9 +119,11 @@ class Connected final : public Communicator {
                              [registry = registry_] { registry->abort_device_groups(); },
                              options.failure_note};
     heartbeat_ = std::make_shared<Heartbeat>(std::move(heartbeat), store_->clone(), log_, failure_);
+    // The local launcher: its end is the ranks' end, so that its silence alone says nothing.
+    const int launcher = options.world.launcher == "local" ? ::getppid() : 0;
     watch_ = std::make_unique<Watch>(
-        WatchSetup{options.world.rank, owner, options.silence, options.patience, options.on_stuck}, heartbeat_, log_,
-        failure_);
+        WatchSetup{options.world.rank, owner, launcher, options.silence, options.patience, options.on_stuck},
+        heartbeat_, log_, failure_);
   }
 
   ~Connected() override {

@@ -1,5 +1,7 @@
 #include "comm/watch.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -18,6 +20,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds look_every{100};
 constexpr std::chrono::seconds clean_up{30};  // time for a main thread that has seen the failure and is ending
+
+// Whether somebody has stopped the process: SIGSTOP, or ^Z.
+bool is_suspended(int process) {
+  if (process == 0) return false;
+  try {
+    const auto stat = read_file(cat("/proc/", process, "/stat"));
+    const auto state = stat.rfind(") ");  // the name before may hold anything
+    return state != std::string::npos && stat.substr(state + 2, 1) == "T";
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -39,20 +53,14 @@ Watch::~Watch() {
 void Watch::run() {
   std::optional<Clock::time_point> failed;
   auto last_look = Clock::now();
-  auto awake_since = last_look;
   bool told = false;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     changed_.wait_for(lock, look_every);
     const auto now = Clock::now();
-    if (now - last_look > std::chrono::seconds(2)) awake_since = now;  // this process itself was stopped
+    if (now - last_look > std::chrono::seconds(2)) awake_since_ = now;  // this process itself was stopped
     last_look = now;
-    if (!failed && heartbeat_->unanswered() > setup_.silence && now - awake_since > setup_.silence) {
-      failure_->fail({-1,
-                      {},
-                      cat(setup_.store_owner, " has not answered for ",
-                          std::chrono::duration_cast<std::chrono::seconds>(setup_.silence).count(), " s")});
-    }
+    if (!failed) judge_silence(now);
     const auto failure = failure_->failure();
     if (!failure) continue;
     if (!failed) {
@@ -67,6 +75,21 @@ void Watch::run() {
   }
   const auto failure = failure_->failure();
   if (failure && !failed) announce(*failure);  // it came while the main thread was ending
+}
+
+void Watch::judge_silence(Clock::time_point now) {
+  if (heartbeat_->unanswered() <= setup_.silence) return;
+  if (is_suspended(setup_.store_process)) {
+    awake_since_ = now;
+    if (setup_.rank == 0 && !std::exchange(suspension_told_, true))
+      log::warning(cat("process ", setup_.store_process, ", which has started the ranks, is suspended: they wait ",
+                       "where they need it (kill -CONT ", setup_.store_process, " continues it)"));
+  }
+  if (now - awake_since_ <= setup_.silence) return;
+  failure_->fail({-1,
+                  {},
+                  cat(setup_.store_owner, " has not answered for ",
+                      std::chrono::duration_cast<std::chrono::seconds>(setup_.silence).count(), " s")});
 }
 
 void Watch::announce(const Failure& failure) {

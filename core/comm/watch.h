@@ -20,6 +20,7 @@ class Heartbeat;
 struct WatchSetup {
   int rank = 0;
   std::string store_owner;
+  int store_process = 0;  ///< that runs the store on this machine, and whose end ends this one; 0: none such
   std::chrono::milliseconds silence{};
   std::chrono::milliseconds patience{};
   std::function<void(const std::string& first_error)> on_stuck;
@@ -27,7 +28,7 @@ struct WatchSetup {
 
 /// The thread that acts on a failure. It never communicates, so nothing can block it: it logs the first error (in full
 /// on one rank, else its first line) and what this rank was doing, and calls on_stuck if the main thread does not
-/// react. It also detects that the store itself stopped answering.
+/// react. It also detects that the store itself stopped answering, unless its process is only suspended.
 class Watch {
  public:
   Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
@@ -38,6 +39,8 @@ class Watch {
 
  private:
   void run();
+  /// Fails the run if the store has been silent for too long; not while its process is suspended, which is said.
+  void judge_silence(std::chrono::steady_clock::time_point now);
   void announce(const Failure& failure);
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
@@ -48,6 +51,9 @@ class Watch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;
+  // The thread's own.
+  std::chrono::steady_clock::time_point awake_since_ = std::chrono::steady_clock::now();  // both this and the store
+  bool suspension_told_ = false;
   std::thread thread_;
 };
 

@@ -192,6 +192,7 @@ class LocalRanks {
       poll_once();
       read_signals();
       reap();
+      miss_stragglers();
       escalate();
     }
     return exit_code_;
@@ -274,6 +275,7 @@ class LocalRanks {
       int status = 0;
       if (!ranks_[i].running || waitpid(ranks_[i].process, &status, WNOHANG) != ranks_[i].process) continue;
       ranks_[i].running = false;
+      if (!first_ended_at_) first_ended_at_ = Clock::now();
       if (status != 0) failed(static_cast<int>(i), status);
     }
   }
@@ -292,6 +294,19 @@ class LocalRanks {
     if (WIFSIGNALED(status)) log::error(cat("rank ", rank, " ", what));
     if (server_) server_->publish_failure(rank, host_, cat("it ", what));
     if (note_) note_->write(rank, host_, cat("it ", what));
+  }
+
+  // Ranks end together. Once one has ended well, no heartbeat tells of another that is suspended or hangs.
+  void miss_stragglers() {
+    if (failed_at_ || !first_ended_at_ || running() == 0 || Clock::now() - *first_ended_at_ < 5 * grace_) return;
+    std::vector<std::string> left;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].running) left.push_back(std::to_string(first_rank_ + static_cast<int>(i)));
+    }
+    log::error(cat(left.size() == 1 ? "rank " : "ranks ", join(left), " did not end within ",
+                   number_text(std::chrono::duration<double>(5 * grace_).count()), " s of the first that did"));
+    failed_at_ = Clock::now() - grace_;
+    exit_code_ = static_cast<int>(ExitCode::peer_failed);
   }
 
   void escalate() {
@@ -317,6 +332,7 @@ class LocalRanks {
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
   bool ending_ = false;  // ranks may be dying of our own signals
+  std::optional<Clock::time_point> first_ended_at_;
   std::optional<Clock::time_point> failed_at_;
 };
 

@@ -19,6 +19,7 @@
 #include "config/document.h"
 #include "launch/error_report.h"
 #include "launch/local_ranks.h"
+#include "launch/lost_file.h"
 #include "launch/rank_table.h"
 #include "launch/stopping.h"
 #include "preflight/shared_folders.h"
@@ -208,8 +209,13 @@ int run_as_rank(const RunArguments& arguments, const Environment& env, const std
     log::error(failure.what());
     return static_cast<int>(ExitCode::peer_failed);
   }
+  tell_of_lost_files([&rank](const std::string& error) {
+    if (rank.communicator) rank.communicator->report_failure(error);
+  });
   try {
-    return body(rank);
+    const int code = body(rank);
+    tell_of_lost_files({});
+    return code;
   } catch (const comm::PeerFailed& failure) {
     say_where(failure, rank);
     end_failed_rank(std::move(rank.communicator), static_cast<int>(ExitCode::peer_failed));

@@ -1,5 +1,6 @@
 #include "migrate/deepspeed_json.h"
 
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -70,6 +71,7 @@ Value plain_value(const Json& value, JsonType type) {
 
 // nlohmann keeps the last of two equal keys.
 Json parse_deepspeed(const std::string& file, const std::string& text, Diagnostics& faults) {
+  constexpr const char* right_file = "give the file that deepspeed.initialize or the Trainer reads";
   std::vector<std::set<std::string>> open;
   const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) open.emplace_back();
@@ -81,12 +83,9 @@ Json parse_deepspeed(const std::string& file, const std::string& text, Diagnosti
   try {
     return Json::parse(text, watch, /*allow_exceptions=*/true, /*ignore_comments=*/true);
   } catch (const Json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    const std::string what = error.what();
-    const auto reason = what.find("syntax error");
-    throw Error(cat("this is no JSON: ", reason == std::string::npos ? what : what.substr(reason)),
-                "give the file that deepspeed.initialize or the Trainer reads",
-                cat(file, ":", 1 + std::count(text.begin(), end, '\n')));
+    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), right_file, file);
+  } catch (const Json::exception&) {
+    throw Error(cat("it is no JSON: ", json_fault(text, 0)), right_file, file);
   }
 }
 

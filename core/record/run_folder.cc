@@ -71,7 +71,7 @@ std::filesystem::path RunFolder::make(const std::string& dir, const std::string&
       if (!error) return path;
     }
   }
-  throw Error(cat("cannot make a folder for the run: ", error.message()),
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())),
               "set run.dir to a folder that you may write to", dir);
 }
 
@@ -80,7 +80,7 @@ std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string
   std::error_code error;
   std::filesystem::create_directories(path / "logs", error);
   if (!error) return path;
-  throw Error(cat("cannot make a folder for the run: ", error.message()),
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())),
               "set run.dir to a folder that you may write to", path.string());
 }
 

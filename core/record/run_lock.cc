@@ -150,10 +150,20 @@ std::optional<RunLock::Look> RunLock::look() const {
   return now;
 }
 
+// A link without a target can neither be read nor made: waiting for its holder would never end.
+void RunLock::refuse_dangling() const {
+  std::error_code unknown;
+  if (!fs::is_symlink(fs::symlink_status(file_, unknown)) || is_there(file_)) return;
+  throw Error("it is a link that leads nowhere", "remove it: no run holds this folder", file_.string());
+}
+
 bool RunLock::create() {
   const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   const bool there = fd < 0 && errno == EEXIST;
-  if (there) return false;  // somebody was faster
+  if (there) {
+    refuse_dangling();
+    return false;  // somebody was faster
+  }
   if (fd < 0) cannot_write(file_, errno);
   const auto written = ::write(fd, text_.data(), text_.size());
   const int reason = errno;

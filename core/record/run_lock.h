@@ -61,6 +61,7 @@ class RunLock {
     bool operator==(const Look& other) const = default;
   };
   std::optional<Look> look() const;
+  void refuse_dangling() const;
   bool create();
   bool take_over();
   bool is_silent(const Look& now);

@@ -58,7 +58,7 @@ void StoreClient::prove(milliseconds limit) {
     throw std::runtime_error("who answers there does not know this run's secret");
 }
 
-Texts StoreClient::ask(Texts request) {
+Texts StoreClient::ask(const Texts& request) {
   const std::scoped_lock lock(mutex_);
   send_all(socket_, packed(request), answer_limit);
   const auto size = message_length(receive_exactly(socket_, 4, answer_limit));

@@ -38,7 +38,7 @@ class StoreClient final : public c10d::Store {
 
  private:
   void prove(std::chrono::milliseconds limit);
-  Texts ask(Texts request);
+  Texts ask(const Texts& request);
 
   const std::string address_;
   const int port_;

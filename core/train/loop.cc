@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "comm/agree.h"
 #include "record/memory.h"
 #include "record/run_summary.h"
 
@@ -33,11 +34,14 @@ Loop::Loop(const LoopParts& parts, record::RunFolder& folder, const inference::S
   if (resumes) restore(*setting.resume->reader);
   if (parts_.saved.options.resume != "auto") return;
   // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
-  if (resumes) {
-    folder.resume_after(parts_.started.first_step);
-  } else {
-    folder.start_over();
-  }
+  comm::from_first_rank(parts.steps.communicator, "preparing the run's metrics.jsonl", [&] {
+    if (resumes) {
+      folder.resume_after(parts_.started.first_step);
+    } else {
+      folder.start_over();
+    }
+    return std::string();
+  });
 }
 
 void Loop::restore(checkpoint::Reader& reader) {

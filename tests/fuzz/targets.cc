@@ -13,6 +13,7 @@
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
+#include "migrate/import_deepspeed.h"
 #include "plugin/abi.h"
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
@@ -249,6 +250,17 @@ mode = "full_shard"
 const char* const adapter = R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"],
  "use_rslora": false, "bias": "none", "task_type": "CAUSAL_LM", "alpha_pattern": {}, "use_dora": false})";
 
+const char* const deepspeed = R"({"train_batch_size": 8, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
+ "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8}},
+ "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-4, "warmup_num_steps": 10}},
+ "zero_optimization": {"stage": 3, "overlap_comm": true, "reduce_bucket_size": 5e8,
+ "offload_optimizer": {"device": "cpu", "pin_memory": true}}})";
+
+void read_deepspeed(const fs::path& folder) {
+  const auto file = folder / "ds.json";
+  (void)migrate::import_deepspeed(file.string(), read_file(file));
+}
+
 void read_adapter(const fs::path& folder) { const checkpoint::PeftSource source(folder, {}, {}); }
 
 }  // namespace
@@ -294,6 +306,7 @@ std::vector<Target> targets() {
        {plugin_file()},
        {std::string(8, '\xff'), std::string(4, '\0'), "Capstan", "sdk=1"},
        [](const fs::path& folder) { plugin::check_abi(folder / "good.so"); }},
+      {"deepspeed-json", "ds.json", {deepspeed}, json_words, read_deepspeed},
       {"adapter-config",
        "adapter_config.json",
        {adapter},

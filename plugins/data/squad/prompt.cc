@@ -82,12 +82,17 @@ std::string prompt_text(const std::string& question, const std::string& context)
   return "Question: " + question + " Context: " + context + " Answer:";
 }
 
+std::int64_t least_tokens(const Question& question, const Tokenizer& tokenizer) {
+  const std::string none;
+  return static_cast<std::int64_t>(Joined(question, none, tokenizer).ids(0).size());
+}
+
 Sample make_sample(const Question& question, const std::string& context, const Tokenizer& tokenizer,
                    std::int64_t max_length, Loss loss) {
   const Joined joined(question, context, tokenizer);
   const auto kept = fitting_context(joined, context, max_length);
   if (!kept) {
-    const auto least = joined.ids(0).size();
+    const auto least = least_tokens(question, tokenizer);
     throw Error(
         cat("question '", question.id, "' needs ", least, " tokens without any context, max_length is ", max_length),
         cat("raise max_length to ", least, " or more, or take the question out"));

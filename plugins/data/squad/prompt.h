@@ -17,6 +17,9 @@ enum class Loss {
 /// "Question: {question} Context: {context} Answer:": the start of generation. An answer follows after a space.
 std::string prompt_text(const std::string& question, const std::string& context);
 
+/// Tokens of the shortest sample that can be made of a question: without any context.
+std::int64_t least_tokens(const Question& question, const capstan::tokenizer::Tokenizer& tokenizer);
+
 /// A question as the model sees it: the prompt, " " and the first answer, the end token (if the tokenizer has one);
 /// without answers the prompt alone, and no target.
 ///

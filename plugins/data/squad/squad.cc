@@ -1,6 +1,11 @@
 #include "squad.h"
 
+#include "prompt.h"
 #include "squad_source.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
 
 namespace squad {
 
@@ -12,6 +17,30 @@ namespace {
 data::FileKind squad_json() {
   return {"questions", "a file in SQuAD v1.1's format; tools/get-squad FOLDER downloads them",
           "tools/get-squad FOLDER downloads the official files"};
+}
+
+// A question that fits no sample would end a run at the step that meets it: all are looked at before the first one.
+void refuse_too_long(const SquadFile& squad, const data::OpenRequest& request) {
+  const auto& tokenizer = *request.tokenizer;
+  const Question* first = nullptr;
+  std::int64_t longest = 0;
+  std::int64_t count = 0;
+  for (const auto& question : squad.questions) {
+    // Few texts have more tokens than bytes; make_sample judges these.
+    const auto answer = question.answers.empty() ? 0 : question.answers.front().size() + 1;
+    const auto bytes = prompt_text(question.text, "").size() + answer + tokenizer.prefix_ids().size() + 1;
+    if (static_cast<std::int64_t>(bytes) <= request.max_length) continue;
+    const auto needs = least_tokens(question, tokenizer);
+    if (needs <= request.max_length) continue;
+    if (count++ == 0) first = &question;
+    longest = std::max(longest, needs);
+  }
+  if (count == 0) return;
+  const auto others = count == 1 ? "" : cat(" (and ", count - 1, " more; the longest needs ", longest, ")");
+  throw Error(cat("question '", first->id, "' needs ", least_tokens(*first, tokenizer),
+                  " tokens without any context, max_length is ", request.max_length, others),
+              cat("raise max_length to ", longest, " or more, or take ", count == 1 ? "the question" : "them", " out"),
+              squad.path);
 }
 
 }  // namespace
@@ -55,6 +84,7 @@ std::shared_ptr<data::DataSource> SquadData::open(const data::OpenRequest& reque
   auto squad = read(request.split, diagnostics);
   diagnostics.throw_if_any();
   if (!squad) return nullptr;
+  refuse_too_long(*squad, request);
   const auto loss = options_->loss == "sequence" ? Loss::sequence : Loss::answer;
   return std::make_shared<SquadSource>(std::move(*squad), request, loss);
 }

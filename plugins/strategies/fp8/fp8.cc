@@ -153,7 +153,7 @@ std::shared_ptr<const Multiplier> Fp8::multiplier(const nn::Layer& layer, nn::We
   made->fast = options_->accumulate == "fast";
   made->layer = layer.path();
   made->weight = std::move(weight);
-  if (placement.mesh.size({layout::Axis::tp}) > 1) made->group = placement.group({layout::Axis::tp});
+  if (placement.mesh.size(layout::Axis::tp) > 1) made->group = placement.group({layout::Axis::tp});
   return made;
 }
 

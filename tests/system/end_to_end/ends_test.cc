@@ -30,11 +30,19 @@ std::string probe(int rank, const std::string& how) {
              fixture("monitor", "probe"), "\"\n");
 }
 
-// SQuAD with 12 questions, one of them too long for 97 tokens whatever is cut from its context.
-std::string data_with_a_long_question(std::size_t which) {
+// 12 lines, one of them too long for 97 tokens.
+std::string lines_with_a_long_one(int which) {
+  std::string lines;
+  for (int i = 0; i < 12; ++i)
+    lines += Json{{"prompt", i == which ? std::string(200, 'x') : "Who is it?"}, {"completion", " Ann"}}.dump() + "\n";
+  return lines;
+}
+
+// SQuAD with 12 questions, some of them too long for 97 tokens whatever is cut from their context.
+std::string data_with_long_questions() {
   Json questions = Json::array();
-  for (std::size_t i = 0; i < 12; ++i) {
-    const std::string text = i == which ? std::string(200, 'x') : "Who is it?";
+  for (int i = 0; i < 12; ++i) {
+    const std::string text = i == 7 || i == 9 ? std::string(200, 'x') : "Who is it?";
     questions.push_back(
         {{"id", cat("q", i)}, {"question", text}, {"answers", {{{"text", "Ann"}, {"answer_start", 0}}}}});
   }
@@ -91,18 +99,34 @@ TEST_CASE("a bug on one rank ends all of them with the code of a bug") {
 
 TEST_CASE("a sample that only one rank reads, and that does not fit, ends all of them") {
   const Workspace work;
-  work.write("long.json", data_with_a_long_question(7));
-  const auto file = work.write(
-      "a.toml",
-      small_config(
-          {{"train = ", "train = \"long.json\""}, {"train_samples", ""}, {"eval =", ""}, {"eval_samples", ""}}));
-  // One step reads all twelve questions, four on each rank.
+  work.write("long.jsonl", lines_with_a_long_one(7));
+  const auto file = work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"jsonl\""},
+                                                       {"train = ", "train = \"long.jsonl\""},
+                                                       {"train_samples", ""},
+                                                       {"eval =", ""},
+                                                       {"eval_samples", ""}}));
+  // One step reads all twelve lines, four on each rank.
   Program program(work.folder(), {"run", file, "-n", "3", "train.shuffle=false"});
   const auto ended = program.wait(limit);
   INFO(ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == static_cast<int>(ExitCode::failure));
-  CHECK_THAT(ended.err, Contains("q7") && Contains("max_length"));
+  CHECK_THAT(ended.err, Contains("long.jsonl:8: the line has ") && Contains("max_length"));
+}
+
+TEST_CASE("questions that do not fit are found before the first step, by check as by run") {
+  const Workspace work;
+  work.write("long.json", data_with_long_questions());
+  const auto file = work.write(
+      "a.toml",
+      small_config(
+          {{"train = ", "train = \"long.json\""}, {"train_samples", ""}, {"eval =", ""}, {"eval_samples", ""}}));
+  const auto checked = work.run({"check", file, "-n", "3"});
+  CHECK(checked.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(checked.err, Contains("long.json: question 'q7' needs ") &&
+                              Contains(" tokens without any context, max_length is 97 (and 1 more; ") &&
+                              Contains("fix: raise max_length to "));
+  CHECK(work.run({"run", file, "-n", "3"}).err == checked.err);
 }
 
 TEST_CASE("a rank that is killed is named with its signal, and all others end") {

@@ -7,7 +7,10 @@
 
 #include <cstdlib>
 
+#include "checkpoint/manifest.h"
 #include "end_to_end/program.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/tokenizer_files.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -16,11 +19,11 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The exit code of `capstan ARGUMENTS REDIRECTIONS`.
-int in_shell(const Workspace& work, const std::string& arguments) {
+// The exit code of `capstan ARGUMENTS REDIRECTIONS`, where the shell has done something before.
+int in_shell(const Workspace& work, const std::string& arguments, const std::string& before = "true") {
   const auto program = (binary_dir() / "bin" / "capstan").string();
-  const auto status =
-      std::system(cat("cd ", work.folder().string(), " && OMP_NUM_THREADS=1 ", program, " ", arguments).c_str());
+  const auto status = std::system(
+      cat("cd ", work.folder().string(), " && ", before, " && OMP_NUM_THREADS=1 ", program, " ", arguments).c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
@@ -38,6 +41,91 @@ TEST_CASE("output that cannot be written is no success, and never lands in a fil
     CHECK(line.starts_with("{"));
 }
 
+TEST_CASE("no command takes a full device for its reader") {
+  const Workspace work;
+  work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}}));
+  work.write("in", "{\"text\": \"hi\"}\n");
+  REQUIRE(in_shell(work, "run a.toml >/dev/null 2>&1") == 0);
+  for (const char* command :
+       {"generate runs/small --json hi", "tokenize byte", "data a.toml", "check a.toml", "reference", "plugins",
+        "report runs/small", "checkpoint ls runs/small", "import-deepspeed", "top runs/small", "--help", "--version"}) {
+    INFO(command);
+    CHECK(in_shell(work, cat(command, " >/dev/full 2>err <in")) == static_cast<int>(ExitCode::failure));
+    CHECK_THAT(capstan::read_file(work.folder() / "err"), Contains("not all could be written to standard output"));
+  }
+}
+
+TEST_CASE("files of a run have the rights that the umask leaves, copied ones too") {
+  const Workspace work;
+  auto tokenizer = byte_level_file();
+  tokenizer["model"]["merges"] = nlohmann::json::array();
+  tokenizer["model"]["vocab"] = nlohmann::json::object();
+  for (int byte = 0; byte < 256; ++byte)
+    tokenizer["model"]["vocab"][capstan::tokenizer::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+  work.write("tokenizer.json", tokenizer.dump());
+  std::filesystem::permissions(work.folder() / "tokenizer.json", std::filesystem::perms(0644));
+  work.write("a.toml", small_config({{"max_steps", "max_steps = 2"},
+                                     {"plugin = \"squad\"", "plugin = \"squad\"\ntokenizer = \"tokenizer.json\""}}));
+  REQUIRE(in_shell(work, "run a.toml >out 2>&1", "umask 077") == 0);
+  REQUIRE(in_shell(work, "export runs/small --out exported >out 2>&1", "umask 077") == 0);
+  std::size_t copies = 0;
+  for (const char* folder : {"runs", "exported"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(work.folder() / folder)) {
+      INFO(entry.path().string());
+      copies += entry.path().filename() == "tokenizer.json" ? 1 : 0;
+      CHECK((entry.symlink_status().permissions() & std::filesystem::perms(0077)) == std::filesystem::perms::none);
+    }
+  }
+  CHECK(copies == 2);
+}
+
+TEST_CASE("a run whose folder is deleted meanwhile is no success") {
+  const Workspace work;
+  const auto ranks = GENERATE("1", "2");
+  const auto file =
+      work.write("a.toml", small_config({{"max_steps", "max_steps = 200"}, {"global_batch", "global_batch = 8"}}));
+  Program program(work.folder(), {"run", file, "-n", ranks});
+  REQUIRE(program.wait_for("global_step: 5 "));
+  std::filesystem::remove_all(work.folder() / "runs");
+  const auto ended = program.wait();
+  INFO(ended.all());
+  CHECK(ended.code == static_cast<int>(ExitCode::failure));
+  CHECK_THAT(ended.err, Contains("metrics.jsonl: it was deleted while it was written"));
+}
+
+TEST_CASE("what rank 0 cannot write at the beginning is every rank's error, and the first one") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({{"global_batch", "global_batch = 8"}}, "[checkpoint]\nresume = \"auto\"\n"));
+  const std::string name = GENERATE("config.toml", "launch.json");
+  std::filesystem::create_directories(work.folder() / "runs/small" / name / "x");
+  const auto ended = work.run({"run", file, "-n", "2"});
+  INFO(ended.all());
+  CHECK(ended.code == static_cast<int>(ExitCode::failure));
+  CHECK_THAT(ended.err, Contains(name + ": cannot ") && Contains("Is a directory (EISDIR)") &&
+                            Contains("[rank 1] capstan: error") && !Contains("first error"));
+}
+
+TEST_CASE("a checkpoint of a newer Capstan is neither damaged nor replaced by an older one") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({}, "[checkpoint]\nevery_steps = 4\nkeep = 0\nresume = \"auto\"\n"));
+  REQUIRE(work.run({"run", file}).code == 0);
+  const auto newest = work.folder() / "runs/small/checkpoints/step-00000008";
+  auto text = capstan::read_file(newest / "manifest.json");
+  const std::string version = "\"version\": 1";
+  text.replace(text.find(version), version.size(), "\"version\": 2");
+  capstan::write_file(newest / "manifest.json", capstan::checkpoint::sealed(text));
+  const auto metrics = capstan::read_file(work.folder() / "runs/small/metrics.jsonl");
+  const auto ended = work.run({"run", file});
+  INFO(ended.all());
+  CHECK(ended.code != 0);
+  CHECK_THAT(ended.err, Contains("a newer Capstan has written it") && Contains("nothing was changed"));
+  CHECK(std::filesystem::exists(newest));
+  CHECK(capstan::read_file(work.folder() / "runs/small/metrics.jsonl") == metrics);
+  CHECK_THAT(work.run({"checkpoint", "ls", "runs/small"}).out, Contains("cannot be read: its format has version 2"));
+}
+
 TEST_CASE("command lines that would destroy or mean nothing are refused") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
@@ -52,6 +140,19 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK_THAT(work.run({"check", file, "model.vocab_size=4611686018427387904"}).err,
              Contains("the model has more than 1,000,000,000,000,000 parameters"));
   CHECK_THAT(work.run({"check", file, "model.num_layers=100000"}).err, Contains("must be between 1 and 4096"));
+  CHECK_THAT(work.run({"check", file, "train.pad_to_multiple=9223372036854775807"}).err,
+             Contains("must be between 1 and 65536"));
+  std::string keys;
+  for (int i = 0; i < 200000; ++i) keys += cat("k", i, " = 1\n");
+  CHECK_THAT(work.run({"check", work.write("keys.toml", small_config({}, "[model.x]\n" + keys))}).err,
+             Contains("keys, more than any configuration needs"));
+  REQUIRE(::mkfifo((work.folder() / "pipe").c_str(), 0600) == 0);
+  for (const char* option : {"data.train=pipe", "data.tokenizer=pipe", "model.path=pipe"}) {
+    INFO(option);
+    const auto ended = work.run({"check", file, option});
+    CHECK(ended.code == static_cast<int>(ExitCode::usage));
+    CHECK_THAT(ended.err, Contains("pipe") && Contains("fix: "));
+  }
 }
 
 TEST_CASE("a folder whose name is not UTF-8 is refused before anything is written") {

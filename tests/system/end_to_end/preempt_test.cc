@@ -194,8 +194,9 @@ TEST_CASE("a SIGTERM while parameters are made stops there") {
   CHECK(checkpoints(work.folder() / "runs/small") == 0);
 }
 
-TEST_CASE("every signal of a scheduler stops a run with a checkpoint of its last step") {
-  const int number = GENERATE(SIGTERM, SIGUSR1, SIGUSR2);
+TEST_CASE(
+    "every signal of a scheduler, and of a terminal that closes, stops a run with a checkpoint of its last step") {
+  const int number = GENERATE(SIGTERM, SIGUSR1, SIGUSR2, SIGHUP);
   const Workspace work;
   const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1000000"}}, probe("pause_s = 0.02")));
   Program program(work.folder(), {"run", file, "-n", "3", "train.eval_every=1000000"});

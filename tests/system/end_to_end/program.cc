@@ -115,6 +115,7 @@ Program::Program(const fs::path& folder, const std::vector<std::string>& argumen
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
   dup2(open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+  std::signal(SIGHUP, SIG_DFL);  // whether or not the tests run under nohup
   execve(argv.front(), argv.data(), envp.data());
   _exit(127);
 }

@@ -146,6 +146,26 @@ void check_saved_before(const Workspace& work, const std::string& file, const st
 
 }  // namespace
 
+TEST_CASE("a launcher that is suspended for longer than comm.silence_s costs nothing: the ranks wait for it") {
+  const Workspace work;
+  const auto file =
+      work.write("a.toml", small_config({{"max_steps", "max_steps = 30"}, {"global_batch", "global_batch = 8"}},
+                                        "[comm]\nsilence_s = 2.0\n"));
+  Program program(work.folder(), {"run", file, "-n", "2"});
+  REQUIRE(program.wait_for("global_step: 3 "));
+  program.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  CHECK(program.running());
+  CHECK_THAT(program.err(), Contains(cat("process ", program.pid(), ", which has started the ranks, is suspended")));
+  program.signal(SIGCONT);
+  const auto ended = program.wait(limit);
+  INFO(ended.err);
+  REQUIRE_FALSE(ended.timed_out);
+  CHECK(ended.code == 0);
+  CHECK(count(ended.err, "is suspended") == 1);
+  CHECK(read_metrics(work.folder() / "runs/small").steps.size() == 30);
+}
+
 TEST_CASE("a rank that stops in training is named, and the others end") { check_stopped("cpu", 3, GENERATE(0, 1)); }
 
 TEST_CASE("a rank that stops while a checkpoint is written is named with it, and what was committed is whole") {

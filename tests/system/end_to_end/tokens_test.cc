@@ -108,3 +108,27 @@ TEST_CASE("a token cache that cannot be written ends the run with its reason, on
   CHECK_THAT(ran.err, Contains("cannot write the token cache: Not a directory"));
   CHECK(work.run({"check", file}).code == 0);  // check tokenizes nothing
 }
+
+TEST_CASE("data that was written anew with its old size and time is tokenized anew") {
+  const Workspace work;
+  const auto data = work.write("d.json", capstan::read_file(source_dir() / "configs/data/mini_squad_train.json"));
+  const auto file = work.write("a.toml", small_config({{"train =", "train = \"d.json\"\ncache = \"tokens\""},
+                                                       {"eval =", ""},
+                                                       {"eval_samples", ""},
+                                                       {"max_steps", "max_steps = 2"}}));
+  const auto caches = [&](const std::string& name) {
+    CHECK(work.run({"run", file, "run.name=" + name}).code == 0);
+    const std::filesystem::directory_iterator all(work.folder() / "tokens");
+    return std::distance(begin(all), end(all));
+  };
+  CHECK(caches("before") == 1);
+  CHECK(caches("again") == 1);
+  const auto time = std::filesystem::last_write_time(data);
+  auto text = capstan::read_file(data);
+  const auto who = text.find("Who");
+  REQUIRE(who != std::string::npos);
+  text.replace(who, 3, "How");
+  work.write("d.json", text);
+  std::filesystem::last_write_time(data, time);
+  CHECK(caches("anew") == 2);
+}

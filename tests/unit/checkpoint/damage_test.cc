@@ -143,9 +143,8 @@ TEST_CASE("what is no manifest is said so") {
   SECTION("a later version") {
     replace_in(path, "\"version\": 1", "\"version\": 2");
     CHECK(opening() == path.string() +
-                           ": its format has version 2, this program reads 1\n    fix: use the Capstan "
-                           "that wrote it (" +
-                           version() + ")");
+                           ": its format has version 2, this program reads 1: a newer Capstan has written it (" +
+                           version() + ")\n    fix: use that Capstan, or name another checkpoint");
   }
   SECTION("cut short") {
     write_file(path, read_file(path).substr(0, 100));

@@ -5,6 +5,7 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
 #include "support/ordinary_user.h"
@@ -115,6 +116,24 @@ TEST_CASE("a disk that fails, links in a circle and a file in the folder's place
     CHECK(found.step == 1);
     CHECK(found.damaged == std::vector<fs::path>{step(scratch, 2)});
   }
+}
+
+TEST_CASE("a checkpoint that a newer Capstan has written is not damaged; one whose version is damaged is") {
+  const Scratch scratch;
+  save_two(scratch);
+  const auto manifest = step(scratch, 2) / "manifest.json";
+  auto text = read_file(manifest);
+  const std::string version = "\"version\": 1";
+  text.replace(text.find(version), version.size(), "\"version\": 2");
+  write_file(manifest, text);
+  const auto found = newest(scratch / "checkpoints", Depth::structure);
+  CHECK(found.step == 1);
+  CHECK(found.damaged == std::vector<fs::path>{step(scratch, 2)});
+  write_file(manifest, sealed(text));
+  check_refused(scratch / "checkpoints",
+                step(scratch, 2).string() + ": this checkpoint cannot be read. It may be whole");
+  check_refused(scratch / "checkpoints",
+                "its format has version 2, this program reads 1: a newer Capstan has written it");
 }
 
 TEST_CASE("retention removes nothing while it cannot see all") {

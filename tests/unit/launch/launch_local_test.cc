@@ -199,6 +199,20 @@ TEST_CASE("local ranks: one that does not end is made to") {
   CHECK_THAT(result.output, Contains("1 rank(s) did not end within 1 s of the failure: sending SIGTERM"));
 }
 
+TEST_CASE("parent: straggler", "[.local]") { as_parent(2, "rank: straggler", milliseconds(500)); }
+TEST_CASE("rank: straggler", "[.local]") {
+  as_rank([](comm::Communicator& c) {
+    everyone(c)->barrier("all is done");
+    if (c.world().rank == 1) (void)raise(SIGSTOP);
+  });
+}
+
+TEST_CASE("local ranks: one that stops where the others have ended well is named and ended, not waited for") {
+  const Result result = run("parent: straggler");
+  CHECK(result.exit_code == static_cast<int>(ExitCode::peer_failed));
+  CHECK_THAT(result.output, Contains("rank 1 did not end within 2.5 s of the first that did\n"));
+}
+
 TEST_CASE("parent: is killed", "[.local]") { as_parent(2, "rank: of a dead parent"); }
 TEST_CASE("rank: of a dead parent", "[.local]") {
   const launch::Launch launch = launch::read_launch(launch::process_environment());

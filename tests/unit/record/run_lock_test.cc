@@ -118,6 +118,17 @@ TEST_CASE("a job that SLURM starts again takes what its first start held; anothe
   CHECK(again.take());
 }
 
+TEST_CASE("a lock that is a link to nothing is refused: nobody would ever answer") {
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  std::filesystem::create_symlink("gone", file);
+  RunLock lock(folder.path(), here(), hasty);
+  CHECK_THROWS_WITH(lock.take(),
+                    Contains(file.string() + ": it is a link that leads nowhere") && Contains("fix: remove it"));
+  std::filesystem::remove(file);
+  CHECK(lock.take());
+}
+
 TEST_CASE("who was taken for dead leaves the file to its new holder") {
   const test::Folder folder;
   const auto file = folder.path() / "running";

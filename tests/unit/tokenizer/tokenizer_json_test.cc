@@ -128,6 +128,8 @@ TEST_CASE("a model and added tokens that are not supported are refused by their 
       {with(bytes, "/model/unk_token", "<unk>"), "model.unk_token is \"<unk>\", which is not in model.vocab\n"},
       {with(bytes, "/model/vocab/a", 1),
        "model.vocab gives \"b\" the id 1, where each needs a whole number of its own, from 0 to 2147483647\n"},
+      {with(with(bytes, "/model/vocab", json::object()), "/model/merges", json::array()),
+       "model.vocab is empty: no text has tokens then\n"},
       {with(bytes, "/model/merges/0", {"b", "x"}),
        "model.merges holds [\"b\",\"x\"], but \"x\" is not in model.vocab\n"},
       {with(bytes, "/model/merges/0", "b c d"), "model.merges holds \"b c d\", which is no pair of tokens\n"},

@@ -262,5 +262,5 @@ TEST_CASE("a lack of host memory for the copy is known before anything is alloca
 TEST_CASE("a run folder that cannot be made is named") {
   const auto file = testing::small_config();
   CHECK_THROWS_WITH(record::RunFolder::reuse(file, "a"),
-                    Contains("cannot make a folder for the run") && Contains(file + "/a"));
+                    Contains("cannot make a folder for the run: Not a directory (ENOTDIR)") && Contains(file + "/a"));
 }

@@ -92,6 +92,25 @@ TEST_CASE("options reach the samples") {
   CHECK_THROWS_WITH(options({{"loss", "answers"}}), Contains("answers") && Contains("answer"));
 }
 
+TEST_CASE("questions that fit no sample are found when the file is opened, the used ones alone") {
+  const Folder folder;
+  const auto path = folder.write("a.json", good);
+  const auto open = [&](std::int64_t most, std::int64_t samples) {
+    const SquadData squad(options({{"train", path}, {"train_samples", samples}}));
+    return squad.open({data::Split::train, std::make_shared<tokenizer::ByteTokenizer>(), most, 258});
+  };
+  // Without their contexts the questions have 37, 54 and 45 tokens.
+  CHECK(open(54, 3)->size() == 3);
+  CHECK(open(37, 1)->size() == 1);
+  CHECK_THROWS_WITH(open(53, 3), path +
+                                     ": question 'q2' needs 54 tokens without any context, max_length is 53\n"
+                                     "    fix: raise max_length to 54 or more, or take the question out");
+  CHECK_THROWS_WITH(open(36, 3),
+                    path +
+                        ": question 'q1' needs 37 tokens without any context, max_length is 36 (and 2 more; the "
+                        "longest needs 54)\n    fix: raise max_length to 54 or more, or take them out");
+}
+
 TEST_CASE("asking for more questions than there are names both numbers") {
   const Folder folder;
   const auto path = folder.write("a.json", good);

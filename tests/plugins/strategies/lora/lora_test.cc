@@ -322,7 +322,9 @@ TEST_CASE("what peft's adapters may be and ours are not is refused by its name")
                                                                   {"use_dora", "true"},
                                                                   {"lora_bias", "true"},
                                                                   {"layer_replication", "[[0,2]]"},
-                                                                  {"peft_type", "\"LOHA\""}};
+                                                                  {"peft_type", "\"LOHA\""},
+                                                                  {"target_modules", "3"},
+                                                                  {"target_modules", "[3]"}};
   for (const auto& [key, value] : features) {
     CHECK_THAT(refusal_of(cat(R"({"r": 3, "lora_alpha": 3, ")", key, "\": ", value, "}")),
                Contains(cat("adapter_config.json: its ", key, " is ", value)) && Contains("merge_and_unload"));
