@@ -39,7 +39,8 @@ std::string against_actual(const assembly::Prediction& prediction, const std::st
   std::vector<std::vector<std::string>> rows{{"largest rank", "predicted", "actual", "ratio"}};
   const auto all = layout::total_bytes(prediction.footprints, device);
   if (device == "cpu") {
-    rows.push_back(memory_row("memory (predicted without activations and the program itself)", all, actual.host));
+    // No ratio: they are of different things.
+    rows.push_back({"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
   } else if (prediction.activations) {
     std::int64_t before = 0;
     for (const auto& part : prediction.footprints) {

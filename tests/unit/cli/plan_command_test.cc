@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::string config(const test::Folder& folder) {
+std::string config_file(const test::Folder& folder) {
   return folder.write("configs/a.toml",
                       "[run]\nhost_memory = 1000\n[model]\nplugin = \"gpt\"\nvocab_size = 50000\nhidden_size = "
                       "1024\nnum_layers = 4\nnum_heads = 16\nseq_length = 512\nattention_dropout = 0.0\n[data]\nplugin "
@@ -27,13 +27,13 @@ std::string config(const test::Folder& folder) {
 TEST_CASE("plan writes a configuration that fits, of the same global batch") {
   const test::Folder folder;
   const auto none = launch::environment({});
-  const auto file = config(folder);
+  const auto file = config_file(folder);
   const auto written = (folder / "best.toml").string();
   cli::PlanArguments arguments{file, {"optimizer.lr=3e-4"}, 4, 1, "h200-141g", 0, written};
   CHECK(cli::plan_command(arguments, none) == 0);
   const auto text = read_file(written);
   CHECK_THAT(text,
-             Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 0.0003"));
+             Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 3e-04"));
   CHECK(cli::check_command({written, {}, 4, {}, "h200-141g"}, none) == 0);
   // A GPU of unknown speed that is just large enough for a part.
   arguments.gpu = "4GiB";
@@ -44,7 +44,7 @@ TEST_CASE("plan writes a configuration that fits, of the same global batch") {
 TEST_CASE("plan says when nothing fits, and refuses what cannot be") {
   const test::Folder folder;
   const auto none = launch::environment({});
-  const auto file = config(folder);
+  const auto file = config_file(folder);
   const auto plan = [&](const cli::PlanArguments& arguments) { return cli::plan_command(arguments, none); };
   CHECK(plan({file, {"model.hidden_size=8192"}, 1, 1, "3GiB"}) == 2);
   CHECK_THROWS_WITH(plan({file, {}, 4, 3, "h100-80g"}), Contains("4 GPUs do not spread evenly"));

@@ -30,7 +30,7 @@ std::optional<session::Job> job_of(const std::string& file, int ranks, bool may_
   return job;
 }
 
-std::string config(const std::string& name) { return cat(CAPSTAN_SOURCE_DIR, "/configs/", name); }
+std::string config_file(const std::string& name) { return cat(CAPSTAN_SOURCE_DIR, "/configs/", name); }
 
 // As on a machine with nothing but the configurations.
 const std::vector<std::string> absent{"data.train=/nowhere/train.json", "data.eval=/nowhere/eval.json"};
@@ -44,7 +44,7 @@ TEST_CASE("models of the workshop are predicted by their presets before they are
         {"workshop/nemo/data_parallel/mixtral_8x7b_lora.toml", "mixtral-8x7b", 2}}) {
     INFO(file);
     std::string faults;
-    const auto job = job_of(config(file), ranks, true, faults, absent);
+    const auto job = job_of(config_file(file), ranks, true, faults, absent);
     INFO(faults);
     REQUIRE(job);
     CHECK(job->prediction.activations);
@@ -58,13 +58,13 @@ TEST_CASE("models of the workshop are predicted by their presets before they are
 
 TEST_CASE("the same files are faults where a run is meant") {
   std::string faults;
-  CHECK(!job_of(config("workshop/baseline.toml"), 1, false, faults, absent));
+  CHECK(!job_of(config_file("workshop/baseline.toml"), 1, false, faults, absent));
   CHECK_THAT(faults, Contains("no model bigscience/bloom-560m") && Contains("hf download bigscience/bloom-560m"));
 }
 
 TEST_CASE("a model that no preset knows is a fault") {
   std::string faults;
-  CHECK(!job_of(config("workshop/baseline.toml"), 1, true, faults, {"model.path=bigscience/bloom-560"}));
+  CHECK(!job_of(config_file("workshop/baseline.toml"), 1, true, faults, {"model.path=bigscience/bloom-560"}));
   CHECK_THAT(faults, Contains("bloom-560"));
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("what is there and wrong stays a fault") {
   const test::Folder folder;
   const auto broken = folder.write("broken.json", "{");
   std::string faults;
-  CHECK(!job_of(config("quickstart.toml"), 1, true, faults, {"data.train=" + broken, "run.device=cuda"}));
+  CHECK(!job_of(config_file("quickstart.toml"), 1, true, faults, {"data.train=" + broken, "run.device=cuda"}));
   CHECK_THAT(faults, Contains("broken.json"));
 }
 

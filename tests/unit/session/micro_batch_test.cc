@@ -95,7 +95,7 @@ TEST_CASE("the run's own configuration has the number, and a run that continues 
 TEST_CASE("auto is refused in words where nothing can be chosen") {
   const test::Folder folder;
   CHECK_THAT(prepare(folder, "global_batch = 8\n", 0, 0, "cpu").faults,
-             Contains("job.toml:16") && Contains("on CPUs") && Contains("give a number"));
+             Contains("job.toml:19") && Contains("on CPUs") && Contains("give a number"));
   CHECK_THAT(prepare(folder, "", mib).faults,
              Contains("without train.global_batch") && Contains("set train.global_batch"));
   CHECK_THAT(prepare(folder, "global_batch = 8\naccumulation = 2\n", mib).faults,
