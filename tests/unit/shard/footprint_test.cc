@@ -104,8 +104,10 @@ TEST_CASE("the engine allocates what its footprint says") {
     std::int64_t held = 0;
     for (const auto& one : rig.engine->held()) {
       held += one.bytes;
-      const bool absent = raw && one.part == "gradients";
-      faults.expect(absent || one.bytes == part(footprint, one.part),
+      if (raw && one.part == "gradients") continue;
+      // Nothing is gathered between steps.
+      const auto said = one.part == "gathered units" ? 0 : part(footprint, one.part);
+      faults.expect(one.bytes == said,
                     one.part + " hold " + std::to_string(one.bytes) + ", not what the footprint says");
     }
     faults.expect(held == live - before, "parts hold " + std::to_string(held) + " together");
