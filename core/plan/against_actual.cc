@@ -40,7 +40,8 @@ std::string against_actual(const assembly::Prediction& prediction, const std::st
   const auto all = layout::total_bytes(prediction.footprints, device);
   if (device == "cpu") {
     // No ratio: they are of different things.
-    rows.push_back({"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
+    rows.push_back(
+        {"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
   } else if (prediction.activations) {
     std::int64_t before = 0;
     for (const auto& part : prediction.footprints) {
