@@ -237,13 +237,13 @@ std::string kernel_kind(const std::string& name) {
 
 TraceReport read_trace(const std::string& text, const std::string& file) {
   const auto json = TraceJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  const Error no_trace("this is no Chrome trace", "give a file of a run's folder traces", file);
-  if (!json.is_object() || !json.contains("traceEvents")) throw no_trace;
+  const auto no_trace = [&] { return Error("this is no Chrome trace", "give a file of a run's folder traces", file); };
+  if (!json.is_object() || !json.contains("traceEvents")) throw no_trace();
   Events events;
   try {
     events = events_of(json);
   } catch (const TraceJson::exception&) {  // a value is of another kind than in a trace
-    throw no_trace;
+    throw no_trace();
   }
   if (events.steps.empty())
     throw Error("this trace has no step of a run", "record some with [monitor.trace], steps = [3, 4]", file);
