@@ -56,8 +56,7 @@ void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& opt
                 Transfers& transfers) {
   const auto size = size_of(options.precision.compute);
   if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];
-  if (bucket.parameters.send_from == shard::SendFrom::host)
-    ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
+  if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
 }
 
 StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,

@@ -33,7 +33,7 @@ bool trusts_writers(const launch::Environment& env) { return env("CAPSTAN_TRUST_
 namespace {
 
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
-                                   plugin::Host& host) {
+                                    plugin::Host& host) {
   if (change.ranks > 0) {
     request.world_size = change.ranks;
     request.ranks_per_node = change.nodes > 0 ? change.ranks / change.nodes : 0;
@@ -117,9 +117,8 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
   const auto global_batch = job.topology.batch.global_batch;
-  const plan::Trials trials{plan::offers_of(host), [&](const plan::Change& change) {
-                              return peak_with(request, change, global_batch, host);
-                            }};
+  const plan::Trials trials{plan::offers_of(host),
+                            [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
   const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
   std::fputs(fit.text.c_str(), stdout);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);

@@ -63,11 +63,10 @@ std::optional<plan::Tried> tried_of(const Plan& plan, const plan::LayoutChoice& 
   plan::Tried tried{layout, job->topology.batch, job->prediction};
   tried.peak = layout::total_bytes(tried.prediction.footprints, "cuda");
   Diagnostics of_host;
-  assembly::check_host_memory(job->config, job->topology, job->prediction,
-                              assembly::told_host_memory(*job->config.run), of_host);
+  assembly::check_host_memory(job->config, job->topology, job->prediction, assembly::told_host_memory(*job->config.run),
+                              of_host);
   tried.fits = tried.peak + tried.peak / 20 <= plan.gpu.room() && of_host.empty();
-  if (plan.figures)
-    tried.time = plan::step_time(*tried.prediction.work, batch.accumulation, *plan.figures, plan.links);
+  if (plan.figures) tried.time = plan::step_time(*tried.prediction.work, batch.accumulation, *plan.figures, plan.links);
   return tried;
 }
 
@@ -78,12 +77,13 @@ std::string table_of(const std::vector<plan::Tried>& all, std::int64_t tokens, i
     const auto& tried = all[i];
     const auto seconds = tried.time.total();
     const auto host = assembly::host_bytes(tried.prediction, "cuda");
-    rows.push_back({tried.fits ? cat(i + 1) : "does not fit",
-                    cat(tried.batch.micro_batch, " x ", tried.batch.accumulation, " x ", tried.batch.data_parallel_size),
-                    gib(tried.peak), host > 0 ? gib(host) : "",
-                    seconds > 0 ? cat(std::fixed, std::setprecision(0), seconds * 1e3) : "not predicted",
-                    seconds > 0 ? thousands(static_cast<std::int64_t>(static_cast<double>(tokens) / seconds / gpus)) : "",
-                    tried.layout.words.empty() ? "none" : tried.layout.words});
+    rows.push_back(
+        {tried.fits ? cat(i + 1) : "does not fit",
+         cat(tried.batch.micro_batch, " x ", tried.batch.accumulation, " x ", tried.batch.data_parallel_size),
+         gib(tried.peak), host > 0 ? gib(host) : "",
+         seconds > 0 ? cat(std::fixed, std::setprecision(0), seconds * 1e3) : "not predicted",
+         seconds > 0 ? thousands(static_cast<std::int64_t>(static_cast<double>(tokens) / seconds / gpus)) : "",
+         tried.layout.words.empty() ? "none" : tried.layout.words});
   }
   return table_text(rows);
 }
@@ -94,8 +94,9 @@ std::string times_text(const Plan& plan, const std::vector<plan::Tried>& all) {
     return cat("no time is predicted: nothing is known of this GPU's speed (", plan.gpu.name,
                "); the least memory comes first\n");
   }
-  std::string text = cat(plan.figures->is_derived ? "times are derived: " : "times are reckoned from measured figures: ",
-                         plan.figures->source, "\n");
+  std::string text =
+      cat(plan.figures->is_derived ? "times are derived: " : "times are reckoned from measured figures: ",
+          plan.figures->source, "\n");
   const auto unknown = std::find_if(all.begin(), all.end(), [](const auto& one) { return !one.time.unknown.empty(); });
   if (unknown != all.end()) {
     text += cat("times that are not predicted: ", unknown->time.unknown,
@@ -113,10 +114,11 @@ std::string file_of(const PlanArguments& arguments, const plan::Tried& best) {
   namespace fs = std::filesystem;
   const auto folder = fs::absolute(arguments.write).parent_path();
   const auto base = fs::proximate(fs::absolute(arguments.config), folder).string();
-  auto text = cat("# capstan plan --gpus ", arguments.gpus, " --nodes ", arguments.nodes, " --gpu ", arguments.gpu,
-                  ": predicted peak ", gib(best.peak), " GiB",
-                  best.time.total() > 0 ? cat(", step ", std::fixed, std::setprecision(3), best.time.total(), " s") : "",
-                  "\nextends = ", config::value_text(base), "\n");
+  auto text =
+      cat("# capstan plan --gpus ", arguments.gpus, " --nodes ", arguments.nodes, " --gpu ", arguments.gpu,
+          ": predicted peak ", gib(best.peak), " GiB",
+          best.time.total() > 0 ? cat(", step ", std::fixed, std::setprecision(3), best.time.total(), " s") : "",
+          "\nextends = ", config::value_text(base), "\n");
   Diagnostics none;
   const auto document = config::load({}, overrides, none);
   const auto add = [&](const config::Section& section) {
@@ -169,13 +171,12 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
   faults.throw_if_any();
   std::string lacking;
   std::int64_t length = 0;
-  const plan::Questions ask{
-      [&](const plan::LayoutChoice& layout) {
-        return session::data_ranks_with(plan.request, layout.overrides, plan.global_batch, host);
-      },
-      [&](const plan::LayoutChoice& layout, const data::BatchShape& batch) {
-        return tried_of(plan, layout, batch, host);
-      }};
+  const plan::Questions ask{[&](const plan::LayoutChoice& layout) {
+                              return session::data_ranks_with(plan.request, layout.overrides, plan.global_batch, host);
+                            },
+                            [&](const plan::LayoutChoice& layout, const data::BatchShape& batch) {
+                              return tried_of(plan, layout, batch, host);
+                            }};
   const auto layouts = plan::layouts_of(plan::choices_of(host, config.document));
   const auto all = plan::search(layouts, plan.global_batch, ask);
   if (all.empty()) refuse(plan, host);

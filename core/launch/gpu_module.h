@@ -21,8 +21,8 @@ struct GpuFacts {
     int major = 0;  ///< compute capability
     int minor = 0;
     std::string uuid;
-    std::string name;  ///< "NVIDIA H200"
-    std::string pci;   ///< "0000:3b:00.0"
+    std::string name;        ///< "NVIDIA H200"
+    std::string pci;         ///< "0000:3b:00.0"
     std::int64_t bytes = 0;  ///< of memory
   };
   bool driver = false;         ///< libcuda.so.1 exists and works

@@ -17,28 +17,27 @@ constexpr auto counting_key = c10::DispatchKey::Fake;  // below autograd; nothin
 
 // How an operator's work follows from its tensors.
 enum class Rule {
-  nothing,         ///< views, empty tensors, what only looks at shapes
-  traffic,         ///< reads its inputs, writes its outputs
-  overwrite,       ///< the same; the tensor that it changes is not read
-  rows,            ///< reads and writes as many rows as its output has
-  product,         ///< of the first two tensors
-  added_product    ///< of the second and third, added to the first
+  nothing,       ///< views, empty tensors, what only looks at shapes
+  traffic,       ///< reads its inputs, writes its outputs
+  overwrite,     ///< the same; the tensor that it changes is not read
+  rows,          ///< reads and writes as many rows as its output has
+  product,       ///< of the first two tensors
+  added_product  ///< of the second and third, added to the first
 };
 
 Rule rule_by_name(std::string_view name) {
-  static const std::unordered_map<std::string_view, Rule> rules{
-      {"aten::mm", Rule::product},
-      {"aten::bmm", Rule::product},
-      {"aten::addmm", Rule::added_product},
-      {"aten::addmm_", Rule::added_product},
-      {"aten::baddbmm", Rule::added_product},
-      {"aten::_grouped_mm", Rule::product},
-      {"aten::copy_", Rule::overwrite},
-      {"aten::fill_", Rule::overwrite},
-      {"aten::zero_", Rule::overwrite},
-      {"aten::embedding", Rule::rows},
-      {"aten::index_select", Rule::rows},
-      {"aten::gather", Rule::rows}};
+  static const std::unordered_map<std::string_view, Rule> rules{{"aten::mm", Rule::product},
+                                                                {"aten::bmm", Rule::product},
+                                                                {"aten::addmm", Rule::added_product},
+                                                                {"aten::addmm_", Rule::added_product},
+                                                                {"aten::baddbmm", Rule::added_product},
+                                                                {"aten::_grouped_mm", Rule::product},
+                                                                {"aten::copy_", Rule::overwrite},
+                                                                {"aten::fill_", Rule::overwrite},
+                                                                {"aten::zero_", Rule::overwrite},
+                                                                {"aten::embedding", Rule::rows},
+                                                                {"aten::index_select", Rule::rows},
+                                                                {"aten::gather", Rule::rows}};
   for (const auto* none : {"aten::empty", "aten::new_empty", "aten::resize", "aten::set_", "aten::detach",
                            "aten::requires_grad_", "aten::is_", "aten::_version", "aten::_has_"}) {
     if (name.starts_with(none)) return Rule::nothing;
@@ -174,8 +173,7 @@ void MetaWork::watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, st
   if (counter) counter->end(call, last(results));
 }
 
-MetaWork::MetaWork()
-    : counter_(std::make_unique<Counter>()), switched_on_(c10::DispatchKeySet(counting_key)) {
+MetaWork::MetaWork() : counter_(std::make_unique<Counter>()), switched_on_(c10::DispatchKeySet(counting_key)) {
   CAPSTAN_ASSERT(Counter::current == nullptr);
   Counter::current = counter_.get();
 }

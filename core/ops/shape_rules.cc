@@ -121,9 +121,9 @@ class Attention : public torch::autograd::Function<Attention> {
   static variable_list backward(AutogradContext* ctx, const variable_list&) {
     const auto saved = ctx->get_saved_variables();
     const auto &q = saved[0], &k = saved[1], &v = saved[2];
-    MetaWork::attend({q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2,
-                      ctx->saved_data["causal"].toBool()},
-                     true);
+    MetaWork::attend(
+        {q.size(0) * q.size(1), q.size(2), k.size(2), (q.size(3) + v.size(3)) / 2, ctx->saved_data["causal"].toBool()},
+        true);
     const auto beside = sums(saved[0]);
     const auto wide_queries = at::empty(saved[0].sizes(), saved[0].options().dtype(wide(saved[0])));
     variable_list gradients;

@@ -40,14 +40,16 @@ std::string against_actual(const assembly::Prediction& prediction, const std::st
   const auto all = layout::total_bytes(prediction.footprints, device);
   if (device == "cpu") {
     // No ratio: they are of different things.
-    rows.push_back({"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
+    rows.push_back(
+        {"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
   } else if (prediction.activations) {
     std::int64_t before = 0;
     for (const auto& part : prediction.footprints) {
       if (part.device == device && is_there_before_steps(part)) before += part.bytes;
     }
     rows.push_back(memory_row("parameters, gradients, buffers", before, actual.setup));
-    rows.push_back(memory_row("optimizer state, activations, gathered units", all - before, actual.device - actual.setup));
+    rows.push_back(
+        memory_row("optimizer state, activations, gathered units", all - before, actual.device - actual.setup));
     rows.push_back(memory_row("peak of the GPU's tensors", all, actual.device));
   } else {
     return {};

@@ -13,15 +13,16 @@ namespace plan {
 
 /// The time of an optimizer step, seconds. The parts add up to total().
 struct StepTime {
-  double products = 0;        ///< matrix products
-  double attention = 0;       ///< fused attention
-  double others = 0;          ///< all other operators of the layers
-  double update = 0;          ///< gradients' sums, their norm, the optimizer
-  double layers_wait = 0;     ///< for layers' own collectives
-  double engine_wait = 0;     ///< for gathers and reductions: what computation loses beside them, and what it does not hide
-  double host_wait = 0;       ///< for the host to launch
-  double offload = 0;         ///< the update in host memory, and copies there that nothing hides
-  std::string unknown;        ///< for people: why there is no time; the parts are 0 then
+  double products = 0;     ///< matrix products
+  double attention = 0;    ///< fused attention
+  double others = 0;       ///< all other operators of the layers
+  double update = 0;       ///< gradients' sums, their norm, the optimizer
+  double layers_wait = 0;  ///< for layers' own collectives
+  double engine_wait =
+      0;                 ///< for gathers and reductions: what computation loses beside them, and what it does not hide
+  double host_wait = 0;  ///< for the host to launch
+  double offload = 0;    ///< the update in host memory, and copies there that nothing hides
+  std::string unknown;   ///< for people: why there is no time; the parts are 0 then
   double total() const {
     return products + attention + others + update + layers_wait + engine_wait + host_wait + offload;
   }

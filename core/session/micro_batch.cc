@@ -115,9 +115,9 @@ void choose_micro_batch(setup::Configuration& config, const setup::LoadedPlugins
   if (!chosen) return;
   const auto room = size_text(config.request.gpu_room);
   settle(chosen->micro_batch,
-         chosen->fits ? cat("the largest whose predicted ", size_text(chosen->peak), " fit into ", room,
-                            " with 5 % to spare")
-                      : cat("and its predicted ", size_text(chosen->peak), " do not fit well into ", room));
+         chosen->fits
+             ? cat("the largest whose predicted ", size_text(chosen->peak), " fit into ", room, " with 5 % to spare")
+             : cat("and its predicted ", size_text(chosen->peak), " do not fit well into ", room));
 }
 
 }  // namespace capstan::session

@@ -37,9 +37,9 @@ struct JobRequest {
   /// Where files of the model, its tokenizer or the data are not there yet, sizes that are known stand in for them: a
   /// preset for a published model, the data's max_length for its samples. What is missing is said. Nothing can run so.
   bool may_lack_files = false;
-  bool sizes_only = false;     ///< of the data their length alone counts: no file of theirs is opened
-  std::int64_t gpu_room = 0;   ///< bytes for tensors on the run's smallest GPU, for an automatic micro-batch; 0: unknown
-  std::string cache;             ///< the environment's folder for run.cache, where that is not set
+  bool sizes_only = false;    ///< of the data their length alone counts: no file of theirs is opened
+  std::int64_t gpu_room = 0;  ///< bytes for tensors on the run's smallest GPU, for an automatic micro-batch; 0: unknown
+  std::string cache;          ///< the environment's folder for run.cache, where that is not set
 };
 
 /// The first stage: what the user wrote, with the host's tables as typed options. An option with a fault has its
@@ -53,9 +53,9 @@ struct Configuration {
   config::Options<CheckpointOptions> checkpoint;
   config::Options<CommOptions> comm;
   config::Options<PreflightOptions> preflight;
-  std::string name;    ///< of the run
-  std::string device;  ///< "cpu" or "cuda"
-  std::string cache;   ///< folder that runs share; empty: none
+  std::string name;               ///< of the run
+  std::string device;             ///< "cpu" or "cuda"
+  std::string cache;              ///< folder that runs share; empty: none
   bool auto_micro_batch = false;  ///< train.micro_batch is "auto": 1 until session::prepare has chosen it
   std::string micro_batch_note;   ///< for people: what was chosen then, and why
 

@@ -65,7 +65,7 @@ struct Plugins {
   config::Options<DataOptions> data_options;
   Made<nn::Model> model;
   nn::ModelFacts model_facts;
-  std::optional<StandIn> stand_in;  ///< model.path is not set then, and model.preset is
+  std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;

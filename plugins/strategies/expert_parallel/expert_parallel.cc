@@ -40,7 +40,8 @@ std::int64_t bytes_of(const std::string& precision) {
 std::vector<plugin::Saving> ExpertParallelOptions::savings() {
   std::vector<plugin::Saving> list;
   for (const int size : {2, 4, 8})
-    list.push_back({plugin::Saving::By::sharding, cat("share the experts among ", size, " ranks"), {cat("size=", size)}});
+    list.push_back(
+        {plugin::Saving::By::sharding, cat("share the experts among ", size, " ranks"), {cat("size=", size)}});
   return list;
 }
 

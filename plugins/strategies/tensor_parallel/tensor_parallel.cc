@@ -15,7 +15,8 @@ using layout::Axis;
 std::vector<plugin::Saving> TensorParallelOptions::savings() {
   std::vector<plugin::Saving> list;
   for (const int size : {2, 4, 8})
-    list.push_back({plugin::Saving::By::sharding, cat("split every matrix over ", size, " ranks"), {cat("size=", size)}});
+    list.push_back(
+        {plugin::Saving::By::sharding, cat("split every matrix over ", size, " ranks"), {cat("size=", size)}});
   return list;
 }
 

@@ -32,8 +32,7 @@ TEST_CASE("plan writes a configuration that fits, of the same global batch") {
   cli::PlanArguments arguments{file, {"optimizer.lr=3e-4"}, 4, 1, "h200-141g", 0, written};
   CHECK(cli::plan_command(arguments, none) == 0);
   const auto text = read_file(written);
-  CHECK_THAT(text,
-             Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 3e-04"));
+  CHECK_THAT(text, Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 3e-04"));
   CHECK(cli::check_command({written, {}, 4, {}, "h200-141g"}, none) == 0);
   // A GPU of unknown speed that is just large enough for a part.
   arguments.gpu = "4GiB";
