@@ -81,9 +81,10 @@ void Watch::judge_silence(Clock::time_point now) {
   if (heartbeat_->unanswered() <= setup_.silence) return;
   if (is_suspended(setup_.store_process)) {
     awake_since_ = now;
-    if (setup_.rank == 0 && !std::exchange(suspension_told_, true))
+    if (setup_.rank == 0 && !std::exchange(suspension_told_, true)) {
       log::warning(cat("process ", setup_.store_process, ", which has started the ranks, is suspended: they wait ",
                        "where they need it (kill -CONT ", setup_.store_process, " continues it)"));
+    }
   }
   if (now - awake_since_ <= setup_.silence) return;
   failure_->fail({-1,
