@@ -51,7 +51,7 @@ TEST_CASE("a key of another program is found however it is typed") {
   CHECK(
       hint("strategy.fsdp.transformer_layer_cls_to_wrap") ==
       "not needed, fsdp_config's fsdp_config.transformer_layer_cls_to_wrap: every block is a unit; strategy.fsdp.wrap "
-      "joins them");
+      "or min_num_params joins them");
   CHECK(hint("zero_optimization.stage") ==
         "did you mean 'strategy.zero.stage'? (DeepSpeed's zero_optimization.stage; absent: 0)");
   CHECK(hint("nproc_per_node") ==
