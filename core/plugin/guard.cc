@@ -37,11 +37,11 @@ void rethrow_with_context(const std::string& context) {
   } catch (const std::logic_error& bug) {
     throw std::logic_error(cat(bug.what(), "\n    while ", context));
   } catch (const std::filesystem::filesystem_error& error) {
-    throw FileError(error.path1(), "use", error.code().value()).add_context(context);
+    throw Error(FileError(error.path1(), "use", error.code().value()).add_context(context));
   } catch (const std::bad_alloc&) {
-    throw Error("the host has no memory left").add_context(context);
+    throw Error(Error("the host has no memory left").add_context(context));
   } catch (const std::exception& other) {
-    throw in_words(other.what()).add_context(context);
+    throw Error(in_words(other.what()).add_context(context));
   }
 }
 

@@ -202,9 +202,10 @@ Ranked ranked(const std::map<std::string, double>& by_name) {
 std::string share_table(const std::string& title, const Ranked& rows, const TraceReport& report) {
   std::vector<std::vector<std::string>> table{{title, "ms a step", "share"}};
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, report.steps));
-  for (const auto& [name, ms] : rows)
+  for (const auto& [name, ms] : rows) {
     table.push_back({name, fixed_number("%.3f", ms / steps),
                      fixed_number("%.1f %%", report.window_ms > 0 ? 100 * ms / report.window_ms : 0.0)});
+  }
   return table_text(table);
 }
 

@@ -85,9 +85,10 @@ std::string Job::arithmetic() const {
   const auto& plan = samples.plan;
   const auto& [footprints, activations, activations_note, work] = prediction;
   auto text = model_summary() + ranks_summary();
-  if (samples.train)
+  if (samples.train) {
     text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
                 thousands(plan.steps), " steps in all\n");
+  }
   if (!footprints.empty()) {
     text +=
         cat("memory of a rank, with", activations ? "" : "out", " activations:\n", layout::footprint_table(footprints));

@@ -1,6 +1,7 @@
 #include "setup/options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/printable.h>

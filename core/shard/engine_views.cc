@@ -4,6 +4,7 @@
 
 #include "shard/boxes.h"
 #include "shard/engine_parts.h"
+#include "shard/footprint.h"
 
 namespace capstan::shard {
 namespace {
