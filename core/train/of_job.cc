@@ -66,7 +66,7 @@ monitor::RunStarted started_of(const session::Job& job, const session::Session& 
   started.global_batch = batch.global_batch;
   started.micro_batch = batch.micro_batch;
   started.accumulation = batch.accumulation;
-  if (!session.device.is_cpu()) started.gpu = session.device.index();
+  if (!session.device.is_cpu()) started.gpu = static_cast<unsigned char>(session.device.index());
   started.precision = job.config.train->precision;
   started.sequence_length = job.samples.length;
   started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);

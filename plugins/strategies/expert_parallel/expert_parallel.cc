@@ -39,9 +39,10 @@ std::int64_t bytes_of(const std::string& precision) {
 // Ranks that share a node, mostly.
 std::vector<plugin::Saving> ExpertParallelOptions::savings() {
   std::vector<plugin::Saving> list;
-  for (const int size : {2, 4, 8})
+  for (const int size : {2, 4, 8}) {
     list.push_back(
         {plugin::Saving::By::sharding, cat("share the experts among ", size, " ranks"), {cat("size=", size)}});
+  }
   return list;
 }
 

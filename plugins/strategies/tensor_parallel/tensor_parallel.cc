@@ -14,9 +14,10 @@ using layout::Axis;
 // Ranks that share a node, mostly.
 std::vector<plugin::Saving> TensorParallelOptions::savings() {
   std::vector<plugin::Saving> list;
-  for (const int size : {2, 4, 8})
+  for (const int size : {2, 4, 8}) {
     list.push_back(
         {plugin::Saving::By::sharding, cat("split every matrix over ", size, " ranks"), {cat("size=", size)}});
+  }
   return list;
 }
 
