@@ -49,6 +49,7 @@ setup::JobRequest request_of(const PlanArguments& arguments, const launch::Envir
   request.ranks_per_node = arguments.gpus / arguments.nodes;
   request.device = "cuda";
   request.gpu_room = gpu.room();
+  request.gpu_capability = gpu.capability;
   request.may_lack_files = request.sizes_only = request.activations = request.any_host_memory = true;
   return request;
 }
