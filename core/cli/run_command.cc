@@ -193,7 +193,7 @@ bool has_lost_results(const launch::Rank& rank, RankState& state) {
 
 // Predicted against actual, of the rank that used most.
 std::string prediction_text(const session::Job& job, const launch::Rank& rank, const train::Loop& loop,
-                            const monitor::RunEnded& ended, const session::Resume& resume) {
+                            const session::Resume& resume) {
   if (!rank.first() || loop.stopped()) return {};
   plan::Actual actual;
   for (const auto& peak : loop.peaks()) {
@@ -202,7 +202,7 @@ std::string prediction_text(const session::Job& job, const launch::Rank& rank, c
     actual.host = std::max(actual.host, peak.host);
   }
   // The time of a run that was resumed is of other machines too.
-  if (!resume.reader && ended.steps > 0) actual.step_s = ended.train_runtime_s / static_cast<double>(ended.steps);
+  if (!resume.reader) actual.step_s = loop.usual_step_s();
   const auto& gpu = rank.device.gpu;
   const auto figures = plan::figures_of_device(gpu.description, gpu.bytes);
   double predicted = 0;
@@ -226,7 +226,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), process), *state.folder, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();
-    std::fputs(prediction_text(job, rank, loop, ended, state.resume).c_str(), stdout);
+    std::fputs(prediction_text(job, rank, loop, state.resume).c_str(), stdout);
     if (rank.first() && !loop.model().empty()) std::printf("%s\n", loop.model().c_str());
     const bool lost = has_lost_results(rank, state);
     if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);

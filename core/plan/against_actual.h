@@ -16,7 +16,7 @@ struct Actual {
   std::int64_t setup = 0;   ///< in tensors on the GPU before the first step
   std::int64_t device = 0;  ///< the most in tensors on the GPU while steps ran
   std::int64_t host = 0;    ///< the largest resident set of the process
-  double step_s = 0;        ///< mean time of a step
+  double step_s = 0;        ///< mean time of a step, the longest left out
 };
 
 /// The figures of a GPU that the driver calls so ("NVIDIA H200"); nothing for one of which nothing is known.

@@ -62,6 +62,12 @@ inference::Wishes Loop::wishes() const {
   return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
 }
 
+double Loop::usual_step_s() const {
+  const auto steps = parts_.saved.plan.steps;
+  if (steps < 2) return 0;
+  return (statistics_.train_runtime_s - pipeline_.longest_step_s()) / static_cast<double>(steps - 1);
+}
+
 double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin_); }
 
 monitor::RunEnded Loop::run() {

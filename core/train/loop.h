@@ -40,6 +40,9 @@ class Loop {
   const inference::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
+  /// Mean time of a step, s, of a run that began at step 0 and is whole; the longest is left out, in which kernels are
+  /// loaded and memory is first taken. 0 where there are fewer than two steps.
+  double usual_step_s() const;
   /// What each rank has used, by rank; empty before the run's end.
   const std::vector<record::PeakMemory>& peaks() const { return peaks_; }
 
