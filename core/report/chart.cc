@@ -62,8 +62,9 @@ std::string tick_text(double value, double step) {
     const int decimals = step >= 1 ? 0 : static_cast<int>(std::ceil(-std::log10(step) - 1e-9));
     return fixed(value, decimals);
   }
+  const auto digits = static_cast<int>(std::floor(std::log10(std::abs(value) / step) + 1e-9)) + 1;
   std::array<char, 32> out{};
-  std::snprintf(out.data(), out.size(), "%.3g", value);
+  std::snprintf(out.data(), out.size(), "%.*g", std::clamp(digits, 3, 12), value);
   return out.data();
 }
 
@@ -79,7 +80,8 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
 
 std::string axes(const Chart& chart, const Scale& scale) {
   std::string out;
-  const auto across = ticks(scale.x.low, scale.x.high, 8);
+  auto across = ticks(scale.x.low, scale.x.high, 8);
+  if (chart.counts) std::erase_if(across, [](double value) { return std::abs(value - std::round(value)) > 1e-6; });
   const auto up = ticks(scale.y.low, scale.y.high, 6);
   for (const double value : up) {
     out += line_of(left, scale.at_y(value), width - right, scale.at_y(value), "grid");
@@ -87,7 +89,8 @@ std::string axes(const Chart& chart, const Scale& scale) {
   }
   for (const double value : across) {
     out += line_of(scale.at_x(value), height - bottom, scale.at_x(value), height - bottom + 4, "axis");
-    out += label(scale.at_x(value), height - bottom + 17, "middle", tick_text(value, across[1] - across[0]));
+    out += label(scale.at_x(value), height - bottom + 17, "middle",
+                 tick_text(value, chart.counts ? 1 : across[1] - across[0]));
   }
   out += line_of(left, height - bottom, width - right, height - bottom, "axis");
   out += label((left + width - right) / 2, height - 6, "middle", chart.x);

@@ -21,6 +21,7 @@ struct Chart {
   std::string y;
   std::vector<Series> series;
   bool from_zero = false;  ///< the y axis begins at 0
+  bool counts = true;      ///< x is a whole number, and so is each tick
 };
 
 /// How many styles there are until they repeat.

@@ -40,7 +40,7 @@ Chart evaluation_loss(const std::vector<Run>& runs) {
 }
 
 Chart memory_over_time(const std::vector<Run>& runs) {
-  Chart chart{"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true};
+  Chart chart{"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Series series{runs[i].name, {}, static_cast<int>(i)};
     if (const auto* samples = runs[i].gpu0()) {
@@ -60,7 +60,7 @@ Chart scaling(const std::vector<Run>& runs) {
   }
   if (rates.size() < 2) return chart;
   Series best{"training samples/s (the best run of each size)", {}, 0};
-  Series ideal{"as many times the smallest run's", {}, 1};
+  Series ideal{"the smallest run's, times the GPUs", {}, 1};
   for (const auto& [ranks, of_size] : rates) {
     best.points.emplace_back(ranks, *std::max_element(of_size.begin(), of_size.end()));
     ideal.points.emplace_back(ranks, best.points.front().second * ranks / best.points.front().first);

@@ -57,6 +57,12 @@ TEST_CASE("a chart has a line, a key and a marker for each run; the same style f
   CHECK(svg.find("nan") == std::string::npos);
 }
 
+TEST_CASE("an axis of counts has whole numbers, and neighbouring ticks differ") {
+  const auto svg = svg_of({"", "step", "loss", {{"a", {{1, 5.5471}, {2, 5.5473}}, 0}}});
+  CHECK_THAT(svg, Contains(">1</text>") && Contains(">2</text>") && !Contains(">1.5</text>"));
+  CHECK_THAT(svg, Contains(">5.5471</text>") && Contains(">5.5472</text>"));
+}
+
 TEST_CASE("a page needs nothing but itself") {
   const test::Folder folder;
   const auto runs = read_runs({make_run(folder, "a")});
