@@ -75,7 +75,7 @@ std::vector<double> some_frequencies(int half) {
 
 // The sum is rounded before the norm: two roundings.
 TEST_CASE("GPU: a sum and its norm, of rows that packs of 16 bytes hold and of others") {
-  for (const std::int64_t columns : {8, 64, 1024, 4096, 4104, 5120, 37}) {
+  for (const std::int64_t columns : {8, 64, 1024, 4096, 4104, 5120, 8192, 32768, 37}) {
     INFO(columns);
     const auto x = numbers({3, 5, columns}, 0.1), y = numbers({3, 5, columns}, 0.5);
     const auto weight = numbers({columns}, 0.9), bias = numbers({columns}, 0.3);
