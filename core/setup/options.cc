@@ -199,6 +199,10 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("ib_hca", &CommOptions::ib_hca).doc("InfiniBand adapters for NCCL (NCCL_IB_HCA), such as mlx5_0,mlx5_1");
   t.add("algorithm", &CommOptions::algorithm)
       .doc("NCCL's algorithms (NCCL_ALGO), such as Ring or Tree; empty: its choice");
+  t.add("peer_copies", &CommOptions::peer_copies)
+      .doc(
+          "ranks on one host whose GPUs read each other's memory gather sharded parameters by the GPUs' copy engines, "
+          "which leave the multiprocessors to products; false: by NCCL, as between hosts");
 }
 
 void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {

@@ -90,6 +90,7 @@ struct CommOptions {
   std::string interface;
   std::string ib_hca;
   std::string algorithm;
+  bool peer_copies = true;
   static void describe(config::OptionTable<CommOptions>& t);
 };
 

@@ -55,6 +55,21 @@ void BucketParameters::allocate() {
     // The masters are the full parameters themselves, viewed with their padding.
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
   }
+  open_to_peers();
+}
+
+// What is sent must stay where it is, in this device's memory.
+void BucketParameters::open_to_peers() {
+  if (!shared_.options.peer_copies || !plan_.gathers() || plan_.on_host || plan_.ranks == 1) return;
+  const bool sends_masters = plan_.parameters.send_from == SendFrom::master;
+  if (sends_masters && plan_.parameters.master != shared_.options.precision.compute) return;
+  peers_ = PeerShards::open(*group_, sends_masters ? masters_ : send_copy_, plan_.name);
+}
+
+void BucketParameters::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) {
+  if (!peers_) return group_->all_gather(out, in, label_);
+  shared_.await_writes(*group_, cat("updates before ", label_));
+  peers_->gather(out, in);
 }
 
 // The full weight's leaf with its own storage, and an alias to write through.
@@ -155,6 +170,7 @@ void BucketParameters::publish(bool copied) {
   if (plan_.gathers()) {
     if (!copied && !plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
     regather_ = at::Tensor();
+    shared_.note_write();
     return;
   }
   if (!masters_.defined() || copied) return;
@@ -245,7 +261,7 @@ void BucketParameters::gather_in_place() {
       in.push_back(mine.narrow(0, planned.shard_offset + shard.in_shard, stride));
     }
   }
-  group_->all_gather(out, in, label_);
+  all_gather(out, in);
   Moves moves;
   used = 0;
   for (const auto i : staged) {
@@ -296,7 +312,7 @@ void BucketParameters::gather_shards(const at::Tensor& all) {
     regather_ = at::Tensor();
     return;
   }
-  group_->all_gather(all, shard_to_send(), label_);
+  all_gather({all}, {shard_to_send()});
 }
 
 at::Tensor BucketParameters::shard_to_send() {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "shard/peer_shards.h"
 #include "shard/shared.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -77,6 +78,8 @@ class BucketParameters {
   at::Tensor padded_leaf(std::size_t i) const;
   void gather_shards(const at::Tensor& all);
   at::Tensor shard_to_send();
+  void open_to_peers();
+  void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
   at::Tensor fill_target(std::size_t i, std::size_t record) const;
 
   const BucketPlan& plan_;
@@ -90,6 +93,7 @@ class BucketParameters {
   at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;
   at::Tensor regather_;
+  std::unique_ptr<PeerShards> peers_;  ///< null: gathers are the group's
   std::function<void()> await_update_;
   Event gathered_;
   Event uploaded_;
