@@ -152,6 +152,10 @@ std::shared_ptr<const Multiplier> Fp8::multiplier(const nn::Layer& layer, nn::We
   made->weight_gradient = options_->backward != "bf16";
   made->fast = options_->accumulate == "fast";
   made->layer = layer.path();
+  if (!weight->trainable()) {
+    made->frozen = std::make_shared<Frozen>();
+    made->frozen_transpose = std::make_shared<Frozen>();
+  }
   made->weight = std::move(weight);
   if (placement.mesh.size(layout::Axis::tp) > 1) made->group = placement.group({layout::Axis::tp});
   return made;

@@ -5,6 +5,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "nn/weights.h"
 #include "plugins/strategies/fp8/numbers.h"
 
 using namespace fp8;
@@ -78,6 +79,39 @@ TEST_CASE("frozen weights and inputs without gradient cost none") {
   const auto of_weight = Multiplier::multiply(multiplier(cases[0]), x, w.clone().requires_grad_());
   CHECK(of_weight.requires_grad());
   CHECK_FALSE(Multiplier::multiply(multiplier(cases[0]), x, w).requires_grad());
+}
+
+TEST_CASE("a frozen weight is rounded once, and again when its values change") {
+  at::manual_seed(6);
+  const auto x = drawn({6, 32}).requires_grad_(), w = drawn({16, 32});
+  const auto how = multiplier(cases[0]), keeping = multiplier(cases[0]);
+  keeping->weight = testing::bound("w", w);
+  auto& record = keeping->weight->records().front();
+  record.trainable = false;
+  keeping->frozen = std::make_shared<Frozen>();
+  keeping->frozen_transpose = std::make_shared<Frozen>();
+  const auto check = [&] {
+    const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
+    CHECK(at::equal(y, expected));
+    const auto g = at::ones_like(y);
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  };
+  check();
+  int made = 0;
+  const auto make = [&] { return ++made, ops::quantise(w, {}); };
+  const auto kept = keeping->frozen->of(*keeping->weight, make).values;
+  CHECK(made == 0);
+  w.mul_(-3);  // its version moves
+  check();
+  w.unsafeGetTensorImpl()->bump_version();  // what the shard engine does when it fills it past autograd
+  keeping->frozen->of(*keeping->weight, make);
+  CHECK(made == 1);
+  keeping->weight->bind(drawn({16, 32}));
+  keeping->frozen->of(*keeping->weight, make);
+  CHECK(made == 2);
+  CHECK(Frozen::keeps(*keeping->weight));
+  record.param.layout = record.compute.with({0, {layout::Axis::dp}});  // gathered for each use
+  CHECK_FALSE(Frozen::keeps(*keeping->weight));
 }
 
 TEST_CASE("experts: each row times its own matrix, with experts that have none") {
