@@ -249,6 +249,12 @@ void row_magnitudes(const QuantiseCall& call, CUstream_st* stream);
 void column_magnitudes(const QuantiseCall& call, CUstream_st* stream);
 /// values [batch, rows, columns], scales [batch, rows] or one.
 void quantise_rows(const QuantiseCall& call, CUstream_st* stream);
+/// Of SwiGLU's result for x [rows, 2 columns] of bfloat16: values [rows, columns], a scale a row.
+void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream);
+/// Of its gradient for x and a gradient [rows, columns]: values [rows, 2 columns].
+void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream);
+/// What both take: a row's halves are kept by a thread block.
+constexpr std::int64_t most_swiglu_columns = 16384;
 /// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Needs magnitudes.
 void quantise_columns(const QuantiseCall& call, CUstream_st* stream);
 

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "ops/operators.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -52,6 +54,15 @@ Both quantise_both_meta(const at::Tensor& x, at::ScalarType format, bool by_row)
   return std::tuple_cat(quantise_meta(x, {}, format, by_row, false), quantise_meta(x, {}, format, by_row, true));
 }
 
+Pair quantise_swiglu_meta(const at::Tensor& x, at::ScalarType format, bool by_row) {
+  const auto inner = x.narrow(-1, 0, x.size(-1) / 2);
+  return quantise_meta(inner, {}, format, by_row, false);
+}
+
+Pair quantise_swiglu_backward_meta(const at::Tensor&, const at::Tensor& x, at::ScalarType format, bool by_row) {
+  return quantise_meta(x, {}, format, by_row, false);
+}
+
 template <class Signature>
 auto operation(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
@@ -62,6 +73,8 @@ auto operation(const char* name) {
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
   m.def("magnitudes(Tensor x, bool by_row, bool transposed) -> Tensor");
   m.def("quantise(Tensor x, Tensor? magnitudes, ScalarType format, bool by_row, bool transposed) -> (Tensor, Tensor)");
+  m.def("quantise_swiglu(Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor)");
+  m.def("quantise_swiglu_backward(Tensor gradient, Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor)");
   m.def("quantise_both(Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 
@@ -69,6 +82,8 @@ TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("magnitudes", &magnitudes_meta);
   m.impl("quantise", &quantise_meta);
   m.impl("quantise_both", &quantise_both_meta);
+  m.impl("quantise_swiglu", &quantise_swiglu_meta);
+  m.impl("quantise_swiglu_backward", &quantise_swiglu_backward_meta);
 }
 
 at::Tensor plain_magnitudes(const at::Tensor& x, bool by_row, bool transposed) {
@@ -95,6 +110,19 @@ Pair plain_quantise(const at::Tensor& x, const at::Tensor& magnitudes, at::Scala
   const auto rows = transposed ? padded_transpose(x) : x;
   const auto scaled = rows.mul(scales.reciprocal().to(x.scalar_type())).clamp_(-top(format), top(format));
   return {scaled.to(format).contiguous(), scales};
+}
+
+Pair plain_quantise_swiglu(const at::Tensor& x, at::ScalarType format, bool by_row) {
+  static const auto op = operation<Swiglu>("capstan::swiglu");
+  const auto made = quantise(op.call(x), {format, by_row});
+  return {made.values, made.scales};
+}
+
+Pair plain_quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format,
+                                    bool by_row) {
+  static const auto op = operation<SwigluBackward>("capstan::swiglu_backward");
+  const auto made = quantise(op.call(gradient, x), {format, by_row});
+  return {made.values, made.scales};
 }
 
 at::Tensor magnitudes(const at::Tensor& x, const Rounding& how) {
@@ -125,6 +153,23 @@ std::pair<Quantised, Quantised> quantise_both(const at::Tensor& x, const Roundin
   static const auto op = operation<Both(const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_both");
   auto [values, scales, transposed, column_scales] = op.call(x, how.format, how.by_row);
   return {{values, scales}, {transposed, column_scales}};
+}
+
+Quantised quantise_swiglu(const at::Tensor& x, const Rounding& how) {
+  CAPSTAN_ASSERT(x.dim() == 2 && x.size(1) % 2 == 0 && !how.transposed);
+  static const auto op = operation<Pair(const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_swiglu");
+  auto [values, scales] =
+      x.is_cpu() ? plain_quantise_swiglu(x, how.format, how.by_row) : op.call(x, how.format, how.by_row);
+  return {values, scales};
+}
+
+Quantised quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, const Rounding& how) {
+  CAPSTAN_ASSERT(x.dim() == 2 && gradient.size(0) == x.size(0) && 2 * gradient.size(1) == x.size(1) && !how.transposed);
+  static const auto op =
+      operation<Pair(const at::Tensor&, const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_swiglu_backward");
+  auto [values, scales] = x.is_cpu() ? plain_quantise_swiglu_backward(gradient, x, how.format, how.by_row)
+                                     : op.call(gradient, x, how.format, how.by_row);
+  return {values, scales};
 }
 
 }  // namespace capstan::ops

@@ -1,40 +1,10 @@
-#include <type_traits>
-
 #include "ops/quantise.cuh"
 
 namespace capstan::ops::cuda {
 namespace {
 
-constexpr int kept = 4;  // packs of a row that a thread holds, so that memory is read once
-constexpr int most_threads = 1024;
-constexpr int warp = 32;
-// Of so many threads, two thread blocks shall fit a multiprocessor, so that one reads while the other writes.
-#if __CUDA_ARCH__ >= 800
-constexpr int wide_blocks = 2;
-#else
-constexpr int wide_blocks = 1;
-#endif
-
-__device__ Word largest_of_warp(Word magnitude) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, magnitude);
-#else
-  for (int distance = warp / 2; distance > 0; distance /= 2)
-    magnitude = max(magnitude, __shfl_xor_sync(~0u, magnitude, distance));
-  return magnitude;
-#endif
-}
-
-/// The largest of all threads' numbers. `turn`: of two calls in a row one has 0 and one 1, so that one wait is enough.
-__device__ Word largest_of_block(Word magnitude, int turn) {
-  __shared__ Word part[2][warp];
-  magnitude = largest_of_warp(magnitude);
-  const int warps = static_cast<int>(blockDim.x) / warp, thread = static_cast<int>(threadIdx.x);
-  if (warps == 1) return magnitude;
-  if (thread % warp == 0) part[turn][thread / warp] = magnitude;
-  __syncthreads();
-  return largest_of_warp(thread % warp < warps ? part[turn][thread % warp] : 0);
-}
+constexpr int most_threads = 512;  // of rows_kernel: two such thread blocks fit a multiprocessor
+constexpr int few = 4, many = 8;   // packs of a row that a thread keeps, so that memory is read once
 
 __device__ void raise(float* magnitude, Word to) {
   if (to != 0) atomicMax(reinterpret_cast<Word*>(magnitude), to);
@@ -44,7 +14,7 @@ __device__ void raise(float* magnitude, Word to) {
 enum class Magnitude { only, found, given };
 
 /// A thread's part of a row: the packs that it keeps, and those beyond, which are read again when they are needed.
-template <class T>
+template <class T, int kept>
 struct RowPart {
   using P = Pack<T>;
   P mine[kept];
@@ -85,12 +55,12 @@ struct RowPart {
 };
 
 /// The largest magnitudes of the columns that a thread's kept packs are of, over rows.
-template <class T>
+template <class T, int kept>
 struct ColumnPart {
   using P = Pack<T>;
   Word largest[kept][4] = {};
 
-  __device__ void add(const RowPart<T>& row) {
+  __device__ void add(const RowPart<T, kept>& row) {
 #pragma unroll
     for (int i = 0; i < kept; ++i)
 #pragma unroll
@@ -108,17 +78,14 @@ struct ColumnPart {
   }
 };
 
-constexpr int threads_at_most(bool wide) { return wide ? most_threads : most_threads / 2; }
-constexpr int blocks_at_least(bool wide, bool columns) { return wide && !columns ? wide_blocks : 1; }
-
-/// A thread block a row at a time; `wide`: of more than half of the threads that a block can have.
-template <class T, bool e5m2, Magnitude magnitude, bool columns, bool wide>
-__global__ void __launch_bounds__(threads_at_most(wide), blocks_at_least(wide, columns))
+/// A thread block a row at a time.
+template <class T, bool e5m2, Magnitude magnitude, bool columns, int kept>
+__global__ void __launch_bounds__(most_threads, columns ? 1 : 2)
     rows_kernel(const __grid_constant__ QuantiseCall call) {
-  ColumnPart<T> of_columns;
+  ColumnPart<T, kept> of_columns;
   int turn = 0;
   for (std::int64_t row = blockIdx.x; row < call.batch * call.rows; row += gridDim.x, turn = 1 - turn) {
-    const RowPart<T> part(call, row);
+    const RowPart<T, kept> part(call, row);
     Word largest;
     if constexpr (magnitude == Magnitude::given) {
       largest = __float_as_uint(call.magnitudes[call.whole ? 0 : row]);
@@ -220,42 +187,23 @@ __global__ void __launch_bounds__(tile_threads) columns_kernel(const __grid_cons
   }
 }
 
-/// body(T{}, e5m2).
-template <class Body>
-void with_types(const QuantiseCall& call, const Body& body) {
-  const auto with_format = [&](auto zero) {
-    if (call.e5m2) {
-      body(zero, std::true_type{});
-    } else {
-      body(zero, std::false_type{});
-    }
-  };
-  if (call.type == FloatType::bfloat16) {
-    with_format(__nv_bfloat16{});
-  } else {
-    with_format(float{});
-  }
-}
-
 /// As few threads as keep a row, in whole warps.
-int threads_for(const QuantiseCall& call) {
-  const auto packs = call.columns / pack_of(call.type);
+int threads_for(std::int64_t packs, int kept) {
   const auto warps = (packs + kept * warp - 1) / (kept * warp);
   return static_cast<int>(warps * warp < most_threads ? warps * warp : most_threads);
 }
 
 template <Magnitude magnitude, bool columns>
 void launch_rows(const QuantiseCall& call, std::int64_t most_blocks, CUstream_st* stream) {
-  const auto rows = call.batch * call.rows;
+  const auto rows = call.batch * call.rows, packs = call.columns / pack_of(call.type);
   const auto blocks = static_cast<unsigned>(rows < most_blocks ? rows : most_blocks);
-  const int threads = threads_for(call);
   with_types(call, [&](auto zero, auto e5m2) {
     using T = decltype(zero);
     constexpr bool is_e5m2 = decltype(e5m2)::value;
-    if (threads > most_threads / 2) {
-      rows_kernel<T, is_e5m2, magnitude, columns, true><<<blocks, threads, 0, stream>>>(call);
+    if (packs > few * most_threads) {
+      rows_kernel<T, is_e5m2, magnitude, columns, many><<<blocks, threads_for(packs, many), 0, stream>>>(call);
     } else {
-      rows_kernel<T, is_e5m2, magnitude, columns, false><<<blocks, threads, 0, stream>>>(call);
+      rows_kernel<T, is_e5m2, magnitude, columns, few><<<blocks, threads_for(packs, few), 0, stream>>>(call);
     }
   });
 }

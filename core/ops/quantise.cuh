@@ -2,6 +2,8 @@
 // Numbers in 8 bits on the device: scales, and what 16 bytes of a matrix become. Bit for bit as quantise.cc.
 #include <cuda_fp8.h>
 
+#include <type_traits>
+
 #include "ops/cuda_float.cuh"
 
 namespace capstan::ops::cuda {
@@ -83,6 +85,46 @@ __device__ void store(const Pack<T>& pack, float inverse, void* values, std::int
     static_cast<uint2*>(values)[i] = {word(0), word(4)};
   } else {
     static_cast<Word*>(values)[i] = word(0);
+  }
+}
+
+constexpr int warp = 32;
+
+__device__ inline Word largest_of_warp(Word magnitude) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, magnitude);
+#else
+  for (int distance = warp / 2; distance > 0; distance /= 2)
+    magnitude = max(magnitude, __shfl_xor_sync(~0u, magnitude, distance));
+  return magnitude;
+#endif
+}
+
+/// The largest of all threads' numbers. `turn`: of two calls in a row one has 0 and one 1, so that one wait is enough.
+__device__ inline Word largest_of_block(Word magnitude, int turn) {
+  __shared__ Word part[2][warp];
+  magnitude = largest_of_warp(magnitude);
+  const int warps = static_cast<int>(blockDim.x) / warp, thread = static_cast<int>(threadIdx.x);
+  if (warps == 1) return magnitude;
+  if (thread % warp == 0) part[turn][thread / warp] = magnitude;
+  __syncthreads();
+  return largest_of_warp(thread % warp < warps ? part[turn][thread % warp] : 0);
+}
+
+/// body(T{}, e5m2) for the type of the call's x and the format of its result.
+template <class Body>
+void with_types(const QuantiseCall& call, const Body& body) {
+  const auto with_format = [&](auto zero) {
+    if (call.e5m2) {
+      body(zero, std::true_type{});
+    } else {
+      body(zero, std::false_type{});
+    }
+  };
+  if (call.type == FloatType::bfloat16) {
+    with_format(__nv_bfloat16{});
+  } else {
+    with_format(float{});
   }
 }
 

@@ -12,5 +12,9 @@ at::Tensor plain_magnitudes(const at::Tensor& x, bool by_row, bool transposed);
 std::tuple<at::Tensor, at::Tensor> plain_quantise(const at::Tensor& x, const at::Tensor& magnitudes,
                                                   at::ScalarType format, bool transposed);
 
+std::tuple<at::Tensor, at::Tensor> plain_quantise_swiglu(const at::Tensor& x, at::ScalarType format, bool by_row);
+std::tuple<at::Tensor, at::Tensor> plain_quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x,
+                                                                  at::ScalarType format, bool by_row);
+
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

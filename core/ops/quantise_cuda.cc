@@ -137,12 +137,55 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> quantise_both_cuda(co
   return std::tuple_cat(std::move(rows), quantised_columns(in, call, format, of_columns));
 }
 
+/// Are a row's halves of x [m, 2 k] kept by a thread block?
+bool takes_swiglu(const at::Tensor& x, bool by_row) {
+  const auto columns = x.size(1) / 2;
+  return by_row && x.scalar_type() == at::kBFloat16 && x.numel() > 0 && columns % quantised_multiple == 0 &&
+         columns <= most_swiglu_columns;
+}
+
+QuantiseCall swiglu_call(const at::Tensor& x, at::ScalarType format, const Pair& out) {
+  auto call = call_for(x, format, true);
+  call.columns /= 2;
+  call.values = std::get<0>(out).data_ptr();
+  call.scales = std::get<1>(out).data_ptr<float>();
+  return call;
+}
+
+Pair rows_for(const at::Tensor& x, std::int64_t columns, at::ScalarType format) {
+  return {matrix_like(x, x.size(0), columns, format), matrix_like(x, x.size(0), 1, at::kFloat)};
+}
+
+Pair quantise_swiglu_cuda(const at::Tensor& x, at::ScalarType format, bool by_row) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  if (!takes_swiglu(x, by_row)) return plain_quantise_swiglu(x, format, by_row);
+  const at::Tensor in = packed(x);
+  auto out = rows_for(in, in.size(1) / 2, format);
+  quantise_swiglu(swiglu_call(in, format, out), quantise_stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+Pair quantise_swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format,
+                                   bool by_row) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  if (!takes_swiglu(x, by_row) || gradient.scalar_type() != x.scalar_type())
+    return plain_quantise_swiglu_backward(gradient, x, format, by_row);
+  const at::Tensor in = packed(x), g = packed(gradient);
+  auto out = rows_for(in, in.size(1), format);
+  quantise_swiglu_backward(swiglu_call(in, format, out), g.const_data_ptr(), quantise_stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("magnitudes", &magnitudes_cuda);
   m.impl("quantise", &quantise_cuda);
   m.impl("quantise_both", &quantise_both_cuda);
+  m.impl("quantise_swiglu", &quantise_swiglu_cuda);
+  m.impl("quantise_swiglu_backward", &quantise_swiglu_backward_cuda);
 }
 
 }  // namespace capstan::ops::cuda

@@ -2,13 +2,16 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/ops/quantise.h>
+#include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
 
 #include "nn/weights.h"
+#include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/scaled.cc"
@@ -145,6 +148,31 @@ TEST_CASE("magnitudes at the ends of the floats' range give the same scales", "[
   }
 }
 
+TEST_CASE("SwiGLU and its gradient are rounded as they are in memory", "[gpu][fp8][kernels]") {
+  const auto swiglu =
+      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<at::Tensor(const at::Tensor&)>();
+  const auto backward = c10::Dispatcher::singleton()
+                            .findSchemaOrThrow("capstan::swiglu_backward", "")
+                            .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
+  for (const std::int64_t columns : {16, 48, 4096, 14336, 16384, 16400}) {
+    for (const auto format : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+      for (const bool by_row : {true, false}) {
+        INFO(columns << " " << format << " " << by_row);
+        auto x = numbers({19, 2 * columns}, 0.3).to(at::kBFloat16).cuda();
+        const auto g = awkward({19, columns}, at::kBFloat16).cuda();
+        x[3][5] = std::numeric_limits<double>::infinity();
+        const Rounding how{format, by_row};
+        const auto made = quantise_swiglu(x, how), in_turn = quantise(swiglu.call(x), how);
+        CHECK(same(made.values, in_turn.values.cpu()));
+        CHECK(same(made.scales, in_turn.scales.cpu()));
+        const auto back = quantise_swiglu_backward(g, x, how), back_in_turn = quantise(backward.call(g, x), how);
+        CHECK(same(back.values, back_in_turn.values.cpu()));
+        CHECK(same(back.scales, back_in_turn.scales.cpu()));
+      }
+    }
+  }
+}
+
 TEST_CASE("what the kernels do not take goes another way to the same end", "[gpu][fp8]") {
   check_all_ways(awkward({5, 40}, at::kBFloat16));       // no multiple of 16
   check_all_ways(awkward({6, 48}, at::kDouble));         // another type
@@ -195,4 +223,34 @@ TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu]
   check();
   w.mul_(-0.3);
   check();
+}
+
+TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
+  const auto frozen = [](const at::Tensor& value) {
+    const auto how = multiplier(true, true, at::kFloat8_e4m3fn);
+    how->weight = capstan::testing::bound("w", value);
+    how->weight->records().front().trainable = false;
+    how->frozen = std::make_shared<Frozen>();
+    how->frozen_transpose = std::make_shared<Frozen>();
+    return how;
+  };
+  for (const bool stacked : {false, true}) {
+    INFO(stacked);
+    const auto x = drawn({64, 96}, 0.2).cuda().set_requires_grad(true);
+    const auto stack = [&](std::int64_t out, std::int64_t in, double seed) {
+      return (stacked ? drawn({2, out, in}, seed) : drawn({out, in}, seed)).cuda();
+    };
+    const auto w_up = stack(64, 96, 0.5), w_down = stack(96, 32, 0.9);
+    const auto ends = stacked ? at::tensor({24, 64}, at::kInt).cuda() : at::Tensor();
+    const FeedForward both{frozen(w_up), frozen(w_down)};
+    CHECK(FeedForward::takes(*both.up, *both.down));
+    const auto multiplied = [&](const auto& how, const at::Tensor& rows, const at::Tensor& w) {
+      return stacked ? Multiplier::multiply_grouped(how, rows, w, ends) : Multiplier::multiply(how, rows, w);
+    };
+    const auto y = both.multiply(x, w_up, w_down, ends);
+    const auto expected = multiplied(both.down, capstan::ops::swiglu(multiplied(both.up, x, w_up)), w_down);
+    CHECK(at::equal(y, expected));
+    const auto g = drawn({64, 96}, 0.4).cuda();
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  }
 }

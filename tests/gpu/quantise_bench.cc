@@ -65,6 +65,16 @@ TEST_CASE("matrices to 8 bits", "[.bench]") {
   }
 }
 
+TEST_CASE("SwiGLU to 8 bits", "[.bench]") {
+  for (const std::int64_t m : {2048, 8192}) {
+    const std::int64_t n = 14336;
+    const auto x = inputs_of(m, 2 * n);
+    const auto g = at::randn({m, n}, x.front().options());
+    line("SwiGLU", m, n, microseconds(x, [](const at::Tensor& t) { quantise_swiglu(t, {}); }), 5);
+    line("its gradient", m, n, microseconds(x, [&](const at::Tensor& t) { quantise_swiglu_backward(g, t, {}); }), 8);
+  }
+}
+
 TEST_CASE("products in 8 bits", "[.bench]") {
   struct Layer {
     const char* name;

@@ -46,5 +46,11 @@ Quantised quantise(const at::Tensor& x, const Rounding& how, const at::Tensor& l
 /// x by row: the first finds the columns' magnitudes too.
 std::pair<Quantised, Quantised> quantise_both(const at::Tensor& x, const Rounding& how);
 
+/// quantise(swiglu(x), how) for x [m, 2 k], and the same of swiglu's gradient for x and a gradient [m, k]: [m, 2 k].
+/// The numbers are those of both in turn, rounded to x's dtype in between; on CUDA bfloat16 by row goes through memory
+/// once (k at most 16384). `how.transposed` is false.
+Quantised quantise_swiglu(const at::Tensor& x, const Rounding& how);
+Quantised quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, const Rounding& how);
+
 }  // namespace ops
 CAPSTAN_END_NAMESPACE
