@@ -241,11 +241,11 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
       return (stacked ? drawn({2, out, in}, seed) : drawn({out, in}, seed)).cuda();
     };
     const auto w_up = stack(64, 96, 0.5), w_down = stack(96, 32, 0.9);
-    const auto ends = stacked ? at::tensor({24, 64}, at::kInt).cuda() : at::Tensor();
+    const auto ends = stacked ? std::optional(at::tensor({24, 64}, at::kInt).cuda()) : std::nullopt;
     const FeedForward both{frozen(w_up), frozen(w_down)};
     CHECK(FeedForward::takes(*both.up, *both.down));
     const auto multiplied = [&](const auto& how, const at::Tensor& rows, const at::Tensor& w) {
-      return stacked ? Multiplier::multiply_grouped(how, rows, w, ends) : Multiplier::multiply(how, rows, w);
+      return ends ? Multiplier::multiply_grouped(how, rows, w, *ends) : Multiplier::multiply(how, rows, w);
     };
     const auto y = both.multiply(x, w_up, w_down, ends);
     const auto expected = multiplied(both.down, capstan::ops::swiglu(multiplied(both.up, x, w_up)), w_down);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <utility>
 
 namespace fp8 {
@@ -13,21 +14,23 @@ using torch::autograd::variable_list;
 
 namespace {
 
+using Ends = std::optional<at::Tensor>;
+
 /// Carries both layers' through an autograd context.
 struct BothHolder : torch::CustomClassHolder {
   explicit BothHolder(FeedForward layers) : both(std::move(layers)) {}
   FeedForward both;
 };
 
-at::Tensor times(const std::vector<ops::Quantised>& operands, const at::Tensor& ends, at::ScalarType dtype, bool fast) {
-  return ends.defined() ? grouped_product(operands[0], operands[1], ends, dtype, fast)
-                        : product(operands[0], operands[1], dtype, fast);
+at::Tensor times(const std::vector<ops::Quantised>& operands, const Ends& ends, at::ScalarType dtype, bool fast) {
+  return ends ? grouped_product(operands[0], operands[1], *ends, dtype, fast)
+              : product(operands[0], operands[1], dtype, fast);
 }
 
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w_up, const at::Tensor& w_down,
-                            const at::Tensor& ends, const FeedForward& layers) {
+                            const Ends& ends, const FeedForward& layers) {
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
     const auto& [up, down] = layers;
     const auto dtype = x.scalar_type();
@@ -40,7 +43,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     if (x.requires_grad()) {
       ctx->saved_data["layers"] = c10::IValue::make_capsule(c10::make_intrusive<BothHolder>(layers));
       ctx->saved_data["shape"] = x.sizes();
-      ctx->save_for_backward({inner, w_up, w_down, ends});
+      ctx->save_for_backward({inner, w_up, w_down, ends.value_or(at::Tensor())});
     }
     return times(of_down, ends, dtype, down->fast).view(shape);
   }
@@ -49,7 +52,8 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto& [up, down] =
         c10::static_intrusive_pointer_cast<BothHolder>(ctx->saved_data["layers"].toCapsule())->both;
     const auto saved = ctx->get_saved_variables();
-    const auto &inner = saved[0], &ends = saved[3];
+    const auto& inner = saved[0];
+    const Ends ends = saved[3].defined() ? Ends(saved[3]) : std::nullopt;
     const auto dtype = inner.scalar_type();
     const auto gradient = gradients[0].reshape({-1, gradients[0].size(-1)});
     const auto of_inner =
@@ -69,7 +73,7 @@ bool FeedForward::takes(const Multiplier& up, const Multiplier& down) {
 }
 
 at::Tensor FeedForward::multiply(const at::Tensor& x, const at::Tensor& w_up, const at::Tensor& w_down,
-                                 const at::Tensor& ends) const {
+                                 const std::optional<at::Tensor>& ends) const {
   return FeedForwardFunction::apply(x, w_up, w_down, ends, *this);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "multiplier.h"
 
@@ -13,9 +14,9 @@ struct FeedForward {
   /// Neither weight is trained, and this rank has all of both.
   static bool takes(const Multiplier& up, const Multiplier& down);
   /// x [..., in], W of gate and up [2 ff, in], W of down [out, ff] -> [..., out]. Of experts: x [R, in] and stacks [E,
-  /// ...], `ends` as in Multiplier::multiply_grouped; else undefined.
+  /// ...], `ends` as in Multiplier::multiply_grouped; else none.
   at::Tensor multiply(const at::Tensor& x, const at::Tensor& w_up, const at::Tensor& w_down,
-                      const at::Tensor& ends = {}) const;
+                      const std::optional<at::Tensor>& ends = {}) const;
 };
 
 }  // namespace fp8
