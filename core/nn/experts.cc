@@ -130,6 +130,8 @@ Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   const auto ends = counts.cumsum(0).to(at::kInt);
+  if (products && !gate_up_adapter && !down_adapter)
+    return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
     return port ? port(x, weight, ends) : ops::grouped_linear(x, weight, ends);
   };

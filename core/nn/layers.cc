@@ -101,7 +101,17 @@ at::Tensor activated(Activation activation, const at::Tensor& x) {
 
 }  // namespace
 
+bool Mlp::is_products_alone() const {
+  return kind_.gated && kind_.activation == Activation::silu && !up_.bias() && !down_.bias() && !up_.adapter &&
+         !down_.adapter && !up_.after && !down_.before;
+}
+
 at::Tensor Mlp::forward(const at::Tensor& x) const {
+  if (products && is_products_alone()) {
+    const auto y = products(up_.before ? up_.before(x) : x, up_.weight()->value().flatten(0, -2),
+                            down_.weight()->value().flatten(0, -2));
+    return down_.after ? down_.after(y) : y;
+  }
   const auto y = up_.forward(x);
   if (!kind_.gated) return down_.forward(activated(kind_.activation, y));
   if (kind_.activation == Activation::silu) return down_.forward(ops::swiglu(y));

@@ -1,4 +1,5 @@
 #include "ops/cuda_float.cuh"
+#include "ops/swiglu.cuh"
 
 namespace capstan::ops::cuda {
 namespace {
@@ -9,12 +10,6 @@ template <class T, int width>
 struct alignas(width * sizeof(T)) Pack {
   T value[width];
 };
-
-template <class Number>
-__device__ Number sigmoid(Number a) {
-  return Number{1} / (Number{1} + exp(-a));
-}
-__device__ float sigmoid(float a) { return 1.0F / (1.0F + __expf(-a)); }
 
 /// A row of thread blocks for each row of x; `columns` packs in a half of it.
 template <class T, int width>
@@ -28,8 +23,8 @@ __global__ void forward(Pack<T, width>* out, const Pack<T, width>* x, std::int64
       Pack<T, width> result;
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const Number a = Float<T>::load(gate.value[i]);
-        result.value[i] = Float<T>::store(a * sigmoid(a) * static_cast<Number>(Float<T>::load(up.value[i])));
+        const Number a = Float<T>::load(gate.value[i]), b = Float<T>::load(up.value[i]);
+        result.value[i] = Float<T>::store(swiglu_of(a, b));
       }
       out[row * columns + c] = result;
     }
@@ -49,9 +44,9 @@ __global__ void backward(Pack<T, width>* out, const Pack<T, width>* gradient, co
 #pragma unroll
       for (int i = 0; i < width; ++i) {
         const Number a = Float<T>::load(gate.value[i]), b = Float<T>::load(up.value[i]);
-        const Number d = Float<T>::load(g.value[i]), s = sigmoid(a);
-        of_gate.value[i] = Float<T>::store(d * b * s * (Number{1} + a * (Number{1} - s)));
-        of_up.value[i] = Float<T>::store(d * a * s);
+        const auto both = swiglu_gradient<Number>(Float<T>::load(g.value[i]), a, b);
+        of_gate.value[i] = Float<T>::store(both.of_gate);
+        of_up.value[i] = Float<T>::store(both.of_up);
       }
       out[begin + c] = of_gate;
       out[begin + columns + c] = of_up;

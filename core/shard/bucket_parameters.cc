@@ -121,8 +121,13 @@ void BucketParameters::fill(layout::Source& source) {
     }
   }
   fill_all(source, tasks);
+  publish_filled();
+}
+
+void BucketParameters::publish_filled() {
   if (plan_.on_host) publish_from_host();
   publish();
+  for (auto& leaf : leaves_) leaf.tensor.unsafeGetTensorImpl()->bump_version();
 }
 
 std::vector<std::string> BucketParameters::fill_from_first(layout::Source& source, comm::Group& everyone) {
@@ -149,8 +154,7 @@ std::vector<std::string> BucketParameters::fill_from_first(layout::Source& sourc
       mine.copy_(theirs);
     }
   }
-  if (plan_.on_host) publish_from_host();
-  publish();
+  publish_filled();
   return differing;
 }
 

@@ -72,6 +72,8 @@ class BucketParameters {
   };
 
   void make_leaf(std::size_t i);
+  // Copies too have the masters' new values; the leaves' versions tell whoever keeps something made of them.
+  void publish_filled();
   void take_memory();
   void gather_in_place();
   void gather_staged(bool keep);

@@ -5,6 +5,16 @@
 #include "train/objective.h"
 
 namespace capstan::train {
+namespace {
+
+// Sums and counts [F, 2]; undefined where nobody counts.
+at::Tensor numbers_of(const std::vector<strategy::Figure>& figures) {
+  std::vector<at::Tensor> all;
+  for (const auto& figure : figures) all.push_back(at::stack({figure.sum, figure.count}));
+  return all.empty() ? at::Tensor() : at::stack(all);
+}
+
+}  // namespace
 
 Step::Step(StepSetting setting, const StepParts& parts)
     : setting_(std::move(setting)),
@@ -36,7 +46,10 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   result.norms = parts_.model.engine.squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
   const auto auxiliary = auxiliary_sum / static_cast<double>(setting_.accumulation);
-  result.numbers = StepNumbers({result.norms.sum(), loss_sum, auxiliary, expert_tokens}, setting_.speaks);
+  const auto figures = parts_.hooks.figures();
+  for (const auto& figure : figures) result.figures.push_back(figure.name);
+  result.numbers =
+      StepNumbers({result.norms.sum(), loss_sum, auxiliary, expert_tokens, numbers_of(figures)}, setting_.speaks);
   result.numbers.sum(parts_.model.sums);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;

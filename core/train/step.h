@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "inference/feed.h"
 #include "record/tracing.h"
@@ -21,8 +23,9 @@ namespace train {
 /// What a step leaves on the device: read when it is needed, so that the host need not wait.
 struct StepResult {
   StepNumbers numbers;
-  bool has_auxiliary = false;      ///< the model has an auxiliary loss
-  std::int64_t expert_layers = 0;  ///< layers of experts
+  bool has_auxiliary = false;        ///< the model has an auxiliary loss
+  std::int64_t expert_layers = 0;    ///< layers of experts
+  std::vector<std::string> figures;  ///< strategies' figures, by name
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };
 

@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <utility>
 
 namespace capstan::train {
 namespace {
 
 // What comes first is one sum of all ranks' numbers; the update's own, zero until then, are the same on all of them.
-enum Slot : std::int64_t { squared_norm, loss_sum, auxiliary, loss_scale, skipped, first_expert };
+enum Slot : std::int64_t { squared_norm, loss_sum, auxiliary, loss_scale, skipped, first_figure };
 
 constexpr const char* label = "all-reduce gradient norm and loss";
 
@@ -23,7 +24,9 @@ StepNumbers::StepNumbers(const StepSums& mine, bool speaks) {
     sums.zero_();
     experts = at::zeros_like(experts);
   }
-  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, experts});
+  const auto figures = mine.figures.defined() ? mine.figures.flatten() : at::empty({0}, mine.loss.options());
+  figures_ = figures.numel() / 2;
+  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, figures, experts});
 }
 
 void StepNumbers::sum(const Sums& ranks) {
@@ -44,13 +47,18 @@ void StepNumbers::set_update(const at::Tensor& scale, const at::Tensor& skip) {
   numbers_[skipped].copy_(skip);
 }
 
-StepMetrics StepNumbers::read(const at::Tensor& host) {
+StepMetrics StepNumbers::read(const at::Tensor& host) const {
   const auto* numbers = host.const_data_ptr<double>();
+  const auto first_expert = first_figure + 2 * figures_;
+  std::vector<double> figures;
+  for (std::int64_t i = first_figure; i < first_expert; i += 2)
+    figures.push_back(numbers[i + 1] == 0 ? 0 : numbers[i] / numbers[i + 1]);
   return {std::sqrt(numbers[squared_norm]),
           numbers[loss_sum],
           numbers[auxiliary],
           numbers[loss_scale],
           numbers[skipped] != 0,
+          std::move(figures),
           host.narrow(0, first_expert, host.numel() - first_expert)};
 }
 

@@ -2,6 +2,9 @@
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "train/loaded_model.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -13,8 +16,9 @@ struct StepMetrics {
   double loss_sum = 0;        ///< over the step's target tokens
   double auxiliary_loss = 0;  ///< mean over micro-steps
   double loss_scale = 1;
-  bool skipped = false;      ///< a number was not finite, so nothing was updated
-  at::Tensor expert_tokens;  ///< [layers · experts] float64 on the CPU: what each computed; empty: no experts
+  bool skipped = false;         ///< a number was not finite, so nothing was updated
+  std::vector<double> figures;  ///< strategies', in their order
+  at::Tensor expert_tokens;     ///< [layers · experts] float64 on the CPU: what each computed; empty: no experts
 };
 
 /// What a rank adds to a step's metrics; 0-dim float64 on the device, but for the last.
@@ -23,6 +27,7 @@ struct StepSums {
   at::Tensor loss;
   at::Tensor auxiliary;
   at::Tensor expert_tokens;  ///< [layers · experts] int64; undefined: no experts
+  at::Tensor figures;        ///< [F, 2] float64: sums and counts, of every rank that speaks or not; undefined: none
 };
 
 /// A step's metrics on their way from the device: one float64 tensor, so that one all-reduce sums them over the ranks
@@ -43,12 +48,13 @@ class StepNumbers {
   /// The tensor that is copied to the host.
   const at::Tensor& tensor() const { return numbers_; }
   /// Reads a copy in host memory.
-  static StepMetrics read(const at::Tensor& host);
+  StepMetrics read(const at::Tensor& host) const;
   /// The same from this one; waits for the device.
   StepMetrics read() const;
 
  private:
   at::Tensor numbers_;
+  std::int64_t figures_ = 0;
 };
 
 }  // namespace train

@@ -86,13 +86,15 @@ void StepPipeline::finish(std::size_t leave) {
 
 void StepPipeline::report(UnderWay& step) {
   if (step.arrived) step.arrived->synchronize();
-  const auto metrics = StepNumbers::read(step.host);
+  const auto metrics = step.result.numbers.read(step.host);
   auto& event = step.event;
   event.grad_norm = metrics.grad_norm;
   event.loss = metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
   if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
   event.skipped = metrics.skipped;
   if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
+  for (std::size_t i = 0; i < metrics.figures.size(); ++i)
+    event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
   add_expert_load(event.values, metrics.expert_tokens, step.result.expert_layers);
   if (event.skipped) {
     nonfinite_.bad(event, step.result, step.input);

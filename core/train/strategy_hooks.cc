@@ -5,6 +5,7 @@
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace capstan::train {
 namespace {
@@ -49,6 +50,16 @@ void StrategyHooks::after_step(std::int64_t number, const at::Tensor& finite) {
   auto step = step_after(number + 1);
   step.finite = finite;
   for (const auto& made : parts_.hooks) call(made, "after_step", &strategy::StepHooks::after_step, step);
+}
+
+std::vector<strategy::Figure> StrategyHooks::figures() {
+  std::vector<strategy::Figure> all;
+  for (const auto& made : parts_.hooks) {
+    plugin::guard(made.plugin, "figures", [&] {
+      for (auto& figure : made.hooks->figures()) all.push_back(std::move(figure));
+    });
+  }
+  return all;
 }
 
 void StrategyHooks::before_save(std::int64_t steps_done) {

@@ -34,6 +34,8 @@ class StrategyHooks {
   void begin(std::int64_t steps_done);
   /// Inside Engine::update(). `finite`: 0-dim bool.
   void after_step(std::int64_t step, const at::Tensor& finite);
+  /// What strategies have counted in this step.
+  std::vector<strategy::Figure> figures();
   /// Before a checkpoint's boxes are taken.
   void before_save(std::int64_t steps_done);
   /// Does evaluation see something else than the parameters?

@@ -2,14 +2,22 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <capstan/ops/quantise.h>
+#include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <limits>
+
 #include "nn/weights.h"
+#include "plugins/strategies/fp8/feed_forward.cc"
+#include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/scaled.cc"
 
 using namespace fp8;
+using namespace capstan::ops;
 using capstan::testing::numbers;
 
 namespace {
@@ -52,20 +60,131 @@ at::Tensor drawn(std::vector<std::int64_t> shape, double seed) {
   return numbers(std::move(shape), seed).to(at::kBFloat16);
 }
 
-}  // namespace
+// Numbers of many magnitudes by row and by column, with the formats' ties, numbers too small for them, zeros of both
+// signs, a row and a column of zeros.
+at::Tensor awkward(const std::vector<std::int64_t>& shape, at::ScalarType type) {
+  at::Tensor x = numbers(shape, 0.7);
+  const auto rows = shape[shape.size() - 2], columns = shape.back();
+  x.mul_(at::arange(rows, at::kDouble).mul(0.9).sin().mul(20).exp2().view({rows, 1}));
+  x.mul_(at::arange(columns, at::kDouble).mul(1.3).sin().mul(8).exp2());
+  x.flatten().slice(0, 0, c10::nullopt, 7).fill_(0.40625).slice(0, 0, c10::nullopt, 3).fill_(-0.0);
+  x.select(-1, columns / 2).zero_();
+  if (rows > 2) x.select(-2, rows - 2).zero_();
+  return x.to(type);
+}
 
-TEST_CASE("operands are rounded alike on GPU and CPU", "[gpu]") {
-  const auto x = drawn({48, 80}, 0.7);
+// The same bits, but for the sign of what is not a number.
+bool same(const at::Tensor& there, const at::Tensor& here) {
+  const at::Tensor a = there.cpu(), b = here;
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const auto bits = a.element_size() == 1 ? at::kByte : at::kInt;
+  const auto nan = b.to(at::kFloat).isnan();
+  return at::equal(a.to(at::kFloat).isnan(), nan) &&
+         at::equal(a.view(bits).masked_fill(nan, 0), b.view(bits).masked_fill(nan, 0));
+}
+
+void check_all_ways(const at::Tensor& x) {
+  const at::Tensor there = x.cuda();
   for (const auto format : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
-    const auto here = quantise(x, scales_for(magnitudes(x, true), format), format);
-    const auto x_there = x.cuda();
-    const auto there = quantise(x_there, scales_for(magnitudes(x_there, true), format), format);
-    CHECK(at::equal(there.scales.cpu(), here.scales));
-    CHECK(at::equal(there.values.cpu().view(at::kByte), here.values.view(at::kByte)));
+    for (const bool by_row : {true, false}) {
+      for (const bool transposed : {false, true}) {
+        INFO(x.sizes() << " " << x.scalar_type() << " " << format << " " << by_row << " " << transposed);
+        const Rounding how{format, by_row, transposed};
+        const auto largest = magnitudes(x, how);
+        CHECK(same(magnitudes(there, how), largest));
+        const auto expected = quantise(x, how), found = quantise(there, how);
+        CHECK(same(found.values, expected.values));
+        CHECK(same(found.scales, expected.scales));
+        const auto wide = largest.mul(3), given = wide.cuda();
+        CHECK(same(quantise(there, how, given).values, quantise(x, how, wide).values));
+      }
+      if (x.dim() != 2) continue;
+      const auto [rows, columns] = quantise_both(there, {format, by_row});
+      CHECK(same(rows.values, quantise(x, {format, by_row}).values));
+      CHECK(same(rows.scales, quantise(x, {format, by_row}).scales));
+      CHECK(same(columns.values, quantise(x, {format, by_row, true}).values));
+      CHECK(same(columns.scales, quantise(x, {format, by_row, true}).scales));
+    }
   }
 }
 
-TEST_CASE("products and gradients of a linear layer equal their emulation", "[gpu]") {
+}  // namespace
+
+TEST_CASE("the kernels round as plain calls of ATen on CPU do, bit for bit", "[gpu][fp8][kernels]") {
+  for (const auto type : {at::kBFloat16, at::kFloat}) {
+    for (const auto& shape : std::vector<std::vector<std::int64_t>>{{1, 16},
+                                                                    {16, 16},
+                                                                    {37, 80},
+                                                                    {128, 64},
+                                                                    {130, 1040},
+                                                                    {300, 4096},
+                                                                    {9, 6144},
+                                                                    {5, 14336},
+                                                                    {3, 40000},
+                                                                    {3, 33, 48},
+                                                                    {2, 130, 144}})
+      check_all_ways(awkward(shape, type));
+  }
+}
+
+TEST_CASE("rows and tensors that are not finite become NaN in the kernels too", "[gpu][fp8][kernels]") {
+  for (const double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                           std::numeric_limits<double>::quiet_NaN()}) {
+    auto x = awkward({40, 96}, at::kBFloat16);
+    x[3][17] = bad;
+    check_all_ways(x);
+    x = awkward({40, 96}, at::kFloat);
+    x[39][95] = bad;
+    check_all_ways(x);
+  }
+}
+
+TEST_CASE("magnitudes at the ends of the floats' range give the same scales", "[gpu][fp8][kernels]") {
+  for (const double largest :
+       {0.0, 1e-45, 1e-40, 1.2e-38, 1e-36, 1e-30, 448.0, 449.0, 57344.0, 57345.0, 1e30, 3.3e38}) {
+    INFO(largest);
+    check_all_ways(numbers({4, 32}, 0.1).div(2).mul(largest).to(at::kFloat));
+    check_all_ways(at::full({2, 16}, largest, at::kBFloat16));
+  }
+}
+
+TEST_CASE("SwiGLU and its gradient are rounded as they are in memory", "[gpu][fp8][kernels]") {
+  const auto swiglu =
+      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<at::Tensor(const at::Tensor&)>();
+  const auto backward = c10::Dispatcher::singleton()
+                            .findSchemaOrThrow("capstan::swiglu_backward", "")
+                            .typed<at::Tensor(const at::Tensor&, const at::Tensor&)>();
+  for (const std::int64_t columns : {16, 48, 4096, 14336, 16384, 16400}) {
+    for (const auto format : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+      for (const bool by_row : {true, false}) {
+        INFO(columns << " " << format << " " << by_row);
+        auto x = numbers({19, 2 * columns}, 0.3).to(at::kBFloat16).cuda();
+        const auto g = awkward({19, columns}, at::kBFloat16).cuda();
+        x[3][5] = std::numeric_limits<double>::infinity();
+        const Rounding how{format, by_row};
+        const auto made = quantise_swiglu(x, how), in_turn = quantise(swiglu.call(x), how);
+        CHECK(same(made.values, in_turn.values.cpu()));
+        CHECK(same(made.scales, in_turn.scales.cpu()));
+        const auto back = quantise_swiglu_backward(g, x, how), back_in_turn = quantise(backward.call(g, x), how);
+        CHECK(same(back.values, back_in_turn.values.cpu()));
+        CHECK(same(back.scales, back_in_turn.scales.cpu()));
+      }
+    }
+  }
+}
+
+TEST_CASE("what the kernels do not take goes another way to the same end", "[gpu][fp8]") {
+  check_all_ways(awkward({5, 40}, at::kBFloat16));       // no multiple of 16
+  check_all_ways(awkward({6, 48}, at::kDouble));         // another type
+  check_all_ways(awkward({48, 32}, at::kBFloat16).t());  // strides
+  check_all_ways(awkward({2, 3, 4, 16}, at::kBFloat16).select(1, 0));
+  const auto x = awkward({1, 161}, at::kBFloat16).view({-1}).narrow(0, 1, 160).view({5, 32});
+  const Rounding how;  // not at whole 16 bytes
+  const auto there = awkward({1, 161}, at::kBFloat16).cuda().view({-1}).narrow(0, 1, 160).view({5, 32});
+  CHECK(same(quantise(there, how).values, quantise(x, how).values));
+}
+
+TEST_CASE("products and gradients of a linear layer equal their emulation", "[gpu][fp8]") {
   for (const bool by_row : {true, false}) {
     for (const bool fast : {true, false}) {
       for (const auto gradient : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
@@ -80,9 +199,58 @@ TEST_CASE("products and gradients of a linear layer equal their emulation", "[gp
   }
 }
 
-TEST_CASE("products and gradients of experts equal their emulation", "[gpu]") {
+TEST_CASE("products and gradients of experts equal their emulation", "[gpu][fp8]") {
   const auto how = multiplier(true, true, at::kFloat8_e4m3fn);
   const auto ends = at::tensor({16, 16, 50, 80}, at::kInt);
   compare([&](const auto& in) { return Multiplier::multiply_grouped(how, in[0], in[1], ends.to(in[0].device())); },
           {drawn({80, 64}, 0.2), drawn({4, 32, 64}, 0.5)}, tolerance(true));
+}
+
+TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu][fp8]") {
+  const auto x = drawn({48, 96}, 0.2).cuda().set_requires_grad(true), w = drawn({32, 96}, 0.5).cuda();
+  const auto how = multiplier(true, true, at::kFloat8_e4m3fn), keeping = multiplier(true, true, at::kFloat8_e4m3fn);
+  keeping->weight = capstan::testing::bound("w", w);
+  keeping->weight->records().front().trainable = false;
+  keeping->frozen = std::make_shared<Frozen>();
+  keeping->frozen_transpose = std::make_shared<Frozen>();
+  const auto check = [&] {
+    const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
+    CHECK(at::equal(y, expected));
+    const auto g = at::ones_like(y);
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  };
+  check();
+  check();
+  w.mul_(-0.3);
+  check();
+}
+
+TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
+  const auto frozen = [](const at::Tensor& value) {
+    const auto how = multiplier(true, true, at::kFloat8_e4m3fn);
+    how->weight = capstan::testing::bound("w", value);
+    how->weight->records().front().trainable = false;
+    how->frozen = std::make_shared<Frozen>();
+    how->frozen_transpose = std::make_shared<Frozen>();
+    return how;
+  };
+  for (const bool stacked : {false, true}) {
+    INFO(stacked);
+    const auto x = drawn({64, 96}, 0.2).cuda().set_requires_grad(true);
+    const auto stack = [&](std::int64_t out, std::int64_t in, double seed) {
+      return (stacked ? drawn({2, out, in}, seed) : drawn({out, in}, seed)).cuda();
+    };
+    const auto w_up = stack(64, 96, 0.5), w_down = stack(96, 32, 0.9);
+    const auto ends = stacked ? std::optional(at::tensor({24, 64}, at::kInt).cuda()) : std::nullopt;
+    const FeedForward both{frozen(w_up), frozen(w_down)};
+    CHECK(FeedForward::takes(*both.up, *both.down));
+    const auto multiplied = [&](const auto& how, const at::Tensor& rows, const at::Tensor& w) {
+      return ends ? Multiplier::multiply_grouped(how, rows, w, *ends) : Multiplier::multiply(how, rows, w);
+    };
+    const auto y = both.multiply(x, w_up, w_down, ends);
+    const auto expected = multiplied(both.down, capstan::ops::swiglu(multiplied(both.up, x, w_up)), w_down);
+    CHECK(at::equal(y, expected));
+    const auto g = drawn({64, 96}, 0.4).cuda();
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  }
 }

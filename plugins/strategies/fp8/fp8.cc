@@ -56,6 +56,12 @@ std::vector<const nn::Unit*> blocks_of(const std::vector<std::unique_ptr<nn::Uni
   return blocks;
 }
 
+// Where the user has set an option, or else the table.
+template <class M>
+std::string place_of(const config::Options<Fp8Options>& options, M Fp8Options::*member) {
+  return options.is_set(member) ? options.where(member) : options.section().origin.text();
+}
+
 std::string counted(const std::map<std::string, std::int64_t>& counts) {
   std::vector<std::string> parts;
   for (const auto& [name, count] : counts) parts.push_back(cat(count, " ", name));
@@ -68,116 +74,144 @@ void Fp8::claim(strategy::Claims& claims) const { claims.exclusive("matrix produ
 
 void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
   if (facts.precision == "fp16") {
-    faults.add(options_.where(&Fp8Options::recipe),
+    faults.add(place_of(options_, &Fp8Options::recipe),
                "strategy.fp8 multiplies for bf16, and train.precision is \"fp16\", whose losses are scaled",
                "set train.precision = \"bf16\"");
   }
   if (facts.device == "cpu") return;
   if (facts.precision != "bf16" && facts.precision != "bf16_pure" && facts.precision != "fp16") {
-    faults.add(options_.where(&Fp8Options::recipe),
+    faults.add(place_of(options_, &Fp8Options::recipe),
                cat("FP8 products of a GPU are for bf16, and train.precision is \"", facts.precision, "\""),
                "set train.precision = \"bf16\", or remove strategy.fp8");
   }
   if (facts.gpu_capability > 0 && facts.gpu_capability < 90) {
-    faults.add(options_.where(&Fp8Options::recipe),
+    faults.add(place_of(options_, &Fp8Options::recipe),
                cat("strategy.fp8 needs GPUs of compute capability 9.0 (H100, H200), and these have ",
                    facts.gpu_capability / 10, ".", facts.gpu_capability % 10, ", which cannot multiply in FP8 by row"),
                "remove strategy.fp8: these GPUs compute in bf16");
   }
 }
 
-bool Fp8::is_target(const std::string& role) const {
-  return contains(options_->targets, role) || contains(options_->targets, everything);
-}
-
 void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
   const auto known = roles_of(units);
   for (const auto& name : options_->targets) {
     if (contains(known, name)) continue;
-    faults.add(options_.where(&Fp8Options::targets),
+    faults.add(place_of(options_, &Fp8Options::targets),
                cat(options_.name(&Fp8Options::targets), " names \"", name, "\", but the model has: ", join(known)),
                suggestion(name, known));
   }
 }
 
-bool Fp8::take(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
-  if (!is_target(role)) return false;
+void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
+  if (!contains(options_->targets, role) && !contains(options_->targets, everything)) return;
   const auto sizes = sizes_of(*weight, dynamic_cast<const nn::Experts*>(&layer) != nullptr);
   if (!sizes.fit()) {
     ++odd_[cat(role, " [", sizes.out, " x ", sizes.in, "]")];
-    return false;
+    return;
   }
   ++taken_[role];
-  return true;
+  chosen_.insert(weight);
 }
 
 void Fp8::structure(Units& units) {
   Diagnostics faults;
   refuse_unknown(units, faults);
   faults.throw_if_any();
-  auto blocks = blocks_of(units);
+  const auto blocks = blocks_of(units);
   const auto all = static_cast<std::int64_t>(blocks.size());
   const auto first = std::min(options_->skip_first, all), last = std::max(first, all - options_->skip_last);
-  blocks_.assign(blocks.begin() + first, blocks.begin() + last);
-  for (const auto* unit : blocks_) {
-    unit->each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) take(linear, linear.name(), linear.weight());
+  for (auto block = first; block < last; ++block) {
+    const auto& unit = *blocks[static_cast<std::size_t>(block)];
+    unit.each<nn::Linear>([&](const nn::Linear& linear) {
+      if (!is_router(linear)) choose(linear, linear.name(), linear.weight());
     });
-    unit->each<nn::Experts>([&](const nn::Experts& experts) {
-      take(experts, "experts", experts.gate_up());
-      take(experts, "experts", experts.down());
+    unit.each<nn::Experts>([&](const nn::Experts& experts) {
+      choose(experts, "experts", experts.gate_up());
+      choose(experts, "experts", experts.down());
     });
   }
-  say_what_was_taken(blocks.size());
+  say_what_was_taken(last - first, all);
 }
 
-void Fp8::say_what_was_taken(std::size_t blocks) {
+void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
   if (taken_.empty()) {
     throw Error(cat("strategy.fp8 leaves nothing to multiply in 8 bits",
                     odd_.empty() ? std::string() : cat(": no multiples of 16 are the sizes of ", counted(odd_))),
                 "change strategy.fp8.targets, skip_first or skip_last, or remove strategy.fp8",
-                options_.where(&Fp8Options::targets));
+                place_of(options_, &Fp8Options::targets));
   }
-  notes_ = {cat("fp8: products of ", counted(taken_), " in ", blocks_.size(), " of ", blocks, " blocks, ",
-                options_->recipe, "; all others in train.precision")};
+  notes_ = {cat("fp8: products of ", counted(taken_), " in ", blocks, " of ", all, " blocks, ", options_->recipe,
+                "; all others in train.precision")};
   if (!odd_.empty())
     notes_.push_back(cat("fp8: in train.precision, since sizes are no multiples of 16: ", counted(odd_)));
 }
 
-std::shared_ptr<const Multiplier> Fp8::multiplier(const nn::Layer& layer, nn::WeightPtr weight,
-                                                  const strategy::Placement& placement) const {
-  auto made = std::make_shared<Multiplier>();
-  made->by_row = options_->recipe == "rowwise" || dynamic_cast<const nn::Experts*>(&layer) != nullptr;
-  made->gradient = options_->backward == "e5m2" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;
-  made->weight_gradient = options_->backward != "bf16";
-  made->fast = options_->accumulate == "fast";
-  made->layer = layer.path();
-  made->weight = std::move(weight);
-  if (placement.mesh.size(layout::Axis::tp) > 1) made->group = placement.group({layout::Axis::tp});
-  return made;
+Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, const strategy::Placement& placement) {
+  if (chosen_.count(weight) == 0) return nullptr;
+  auto& made = multipliers_[weight];
+  if (made) return made;
+  auto how = std::make_shared<Multiplier>();
+  how->by_row = options_->recipe == "rowwise" || dynamic_cast<const nn::Experts*>(&layer) != nullptr;
+  how->gradient = options_->backward == "e5m2" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;
+  how->weight_gradient = options_->backward != "bf16";
+  how->fast = options_->accumulate == "fast";
+  how->layer = layer.path();
+  how->weight = weight;
+  if (!weight->trainable()) {
+    how->frozen = std::make_shared<Frozen>();
+    how->frozen_transpose = std::make_shared<Frozen>();
+  }
+  if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
+  return made = std::move(how);
+}
+
+void Fp8::place_linear(nn::Linear& linear, const strategy::Placement& placement) {
+  const auto how = multiplier(linear, linear.weight(), placement);
+  if (!how) return;
+  linear.multiply.fill(
+      owner, [how](const at::Tensor& x, const at::Tensor& weight) { return Multiplier::multiply(how, x, weight); });
+}
+
+void Fp8::place_experts(nn::Experts& experts, const strategy::Placement& placement) {
+  const auto up = multiplier(experts, experts.gate_up(), placement),
+             down = multiplier(experts, experts.down(), placement);
+  const auto fill = [&](nn::Experts::MultiplyPort& port, const How& how) {
+    if (!how) return;
+    port.fill(owner, [how](const auto& rows, const auto& matrices, const auto& ends) {
+      return Multiplier::multiply_grouped(how, rows, matrices, ends);
+    });
+  };
+  fill(experts.gate_up_multiply, up);
+  fill(experts.down_multiply, down);
+  if (!up || !down || !FeedForward::takes(*up, *down)) return;
+  experts.products.fill(
+      owner, [both = FeedForward{up, down}](const auto& rows, const auto& w_up, const auto& w_down, const auto& ends) {
+        return both.multiply(rows, w_up, w_down, ends);
+      });
 }
 
 void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
-  if (std::find(blocks_.begin(), blocks_.end(), &unit) == blocks_.end()) return;
-  unit.each<nn::Linear>([&](nn::Linear& linear) {
-    if (is_router(linear) || !is_target(linear.name()) || !sizes_of(*linear.weight(), false).fit()) return;
-    linear.multiply.fill(
-        owner, [how = multiplier(linear, linear.weight(), placement)](const at::Tensor& x, const at::Tensor& weight) {
-          return Multiplier::multiply(how, x, weight);
-        });
+  unit.each<nn::Linear>([&](nn::Linear& linear) { place_linear(linear, placement); });
+  unit.each<nn::Experts>([&](nn::Experts& experts) { place_experts(experts, placement); });
+  unit.each<nn::Mlp>([&](nn::Mlp& mlp) {
+    const auto up = multiplier(mlp.up(), mlp.up().weight(), placement);
+    const auto down = multiplier(mlp.down(), mlp.down().weight(), placement);
+    if (!up || !down || !FeedForward::takes(*up, *down)) return;
+    mlp.products.fill(owner, [both = FeedForward{up, down}](const auto& x, const auto& w_up, const auto& w_down) {
+      return both.multiply(x, w_up, w_down);
+    });
   });
-  unit.each<nn::Experts>([&](nn::Experts& experts) {
-    if (!is_target("experts")) return;
-    const auto fill = [&](nn::Experts::MultiplyPort& port, const nn::WeightPtr& weight) {
-      if (!sizes_of(*weight, true).fit()) return;
-      port.fill(owner, [how = multiplier(experts, weight, placement)](const auto& rows, const auto& matrices,
-                                                                      const auto& ends) {
-        return Multiplier::multiply_grouped(how, rows, matrices, ends);
-      });
-    };
-    fill(experts.gate_up_multiply, experts.gate_up());
-    fill(experts.down_multiply, experts.down());
-  });
+}
+
+std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
+  std::int64_t bytes = 0;  // an element in two orientations; the scales are less than a thousandth of it
+  for (const auto& weight : chosen_) {
+    if (!Frozen::keeps(*weight)) continue;
+    for (const auto& record : weight->records())
+      bytes += 2 * record.compute.box(record.shape, facts.mesh, facts.rank).numel();
+  }
+  if (bytes == 0) return {};
+  return {{"frozen weights in 8 bits", bytes, facts.device, "always"}};
 }
 
 }  // namespace fp8

@@ -1,12 +1,15 @@
 #pragma once
 #include <capstan/strategy.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "feed_forward.h"
 #include "multiplier.h"
 #include "options.h"
 
@@ -23,20 +26,26 @@ class Fp8 : public capstan::strategy::Strategy {
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
+  /// Of frozen weights, which are kept in 8 bits too.
+  std::vector<capstan::layout::Footprint> footprint(const capstan::strategy::Facts& facts) const override;
 
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
-  bool is_target(const std::string& role) const;
+  using How = std::shared_ptr<const Multiplier>;
   void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
-  bool take(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
-  std::shared_ptr<const Multiplier> multiplier(const capstan::nn::Layer& layer, capstan::nn::WeightPtr weight,
-                                               const capstan::strategy::Placement& placement) const;
-  void say_what_was_taken(std::size_t blocks);
+  void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
+  void say_what_was_taken(std::int64_t blocks, std::int64_t all);
+  /// The same one for a weight each time; null where it was not chosen.
+  How multiplier(const capstan::nn::Layer& layer, const capstan::nn::WeightPtr& weight,
+                 const capstan::strategy::Placement& placement);
+  void place_linear(capstan::nn::Linear& linear, const capstan::strategy::Placement& placement);
+  void place_experts(capstan::nn::Experts& experts, const capstan::strategy::Placement& placement);
 
   capstan::config::Options<Fp8Options> options_;
-  std::vector<const capstan::nn::Unit*> blocks_;  ///< whose layers are looked at
-  std::map<std::string, std::int64_t> taken_;     ///< how many of each role
-  std::map<std::string, std::int64_t> odd_;       ///< "linear_fc1 [37 x 12]", whose sizes are no multiples of 16
+  std::set<capstan::nn::WeightPtr> chosen_;            ///< whose products are in 8 bits
+  std::map<capstan::nn::WeightPtr, How> multipliers_;  ///< theirs, once they are placed
+  std::map<std::string, std::int64_t> taken_;          ///< how many of each role
+  std::map<std::string, std::int64_t> odd_;            ///< "linear_fc1 [37 x 12]", whose sizes are no multiples of 16
   std::vector<std::string> notes_;
 };
 

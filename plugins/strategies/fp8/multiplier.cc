@@ -18,6 +18,7 @@ namespace {
 
 constexpr auto e4m3 = at::kFloat8_e4m3fn;
 
+using Operand = Multiplier::Operand;
 using How = std::shared_ptr<const Multiplier>;
 
 /// Carries the layer's through an autograd context.
@@ -33,12 +34,6 @@ const How& how_of(AutogradContext* ctx) {
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// Tokens are what the weight's gradient sums over: rows of zeros add nothing.
-at::Tensor padded(const at::Tensor& rows) {
-  const auto rest = rows.is_cpu() ? 0 : rows.size(0) % multiple;
-  return rest == 0 ? rows : at::constant_pad_nd(rows, {0, 0, 0, multiple - rest});
-}
-
 void check_pieces(const Multiplier& how, const at::Tensor& weight) {
   const auto out = weight.size(-2), in = weight.size(-1);
   if (out % multiple == 0 && in % multiple == 0) return;
@@ -53,45 +48,41 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
     ctx->saved_data["how"] = capsule(how);
     ctx->saved_data["shape"] = x.sizes();
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
-    const bool in = how->cuts_inputs(), out = how->cuts_outputs();
     const auto rows = rows_of(x);
-    keep(ctx, rows, x.requires_grad() ? weight : at::Tensor(), weight.requires_grad(), *how);
-    const auto both = how->scaled({{rows, e4m3, in, false}, {weight, e4m3, in, out}});
+    const bool in = how->cuts_inputs(), columns = weight.requires_grad() && how->weight_gradient;
+    std::vector<Operand> wanted{{rows, e4m3, false, in}};
+    if (columns) wanted.push_back({rows, e4m3, true, false, in});
+    const auto all = how->with_weight(wanted, weight, false);
+    const at::Tensor for_x = x.requires_grad() ? weight : at::Tensor();
+    if (columns) {  // what the weight's gradient needs of x, kept as it will be multiplied: a byte an element
+      ctx->save_for_backward({for_x, all[1].values, all[1].scales});
+    } else {
+      ctx->save_for_backward({for_x, weight.requires_grad() ? rows : at::Tensor(), at::Tensor()});
+    }
     auto shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    return product(both[0], both[1], x.scalar_type(), how->fast).view(shape);
+    return product(all.front(), all.back(), x.scalar_type(), how->fast).view(shape);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto& how = *how_of(ctx);
     const auto saved = ctx->get_saved_variables();
-    const bool in = how.cuts_inputs(), out = how.cuts_outputs();
     const auto gradient = rows_of(gradients[0]);
     const auto dtype = gradient.scalar_type();
+    const bool out = how.cuts_outputs(), of_weight = ctx->needs_input_grad(1), in_8_bits = how.weight_gradient;
+    std::vector<Operand> wanted;
+    if (ctx->needs_input_grad(0)) wanted.push_back({gradient, how.gradient, false, out});
+    if (of_weight && in_8_bits) wanted.push_back({gradient, how.gradient, true, false, out});
     variable_list result(3);
-    if (ctx->needs_input_grad(0)) {
-      const auto both = how.scaled({{gradient, how.gradient, out, false}, {saved[0].t(), e4m3, out, in}});
-      result[0] = product(both[0], both[1], dtype, how.fast).view(ctx->saved_data["shape"].toIntVector());
+    if (of_weight && !in_8_bits) result[1] = at::mm(gradient.t(), saved[1]);
+    if (!ctx->needs_input_grad(0)) {
+      if (of_weight && in_8_bits) result[1] = product(how.quantised(wanted)[0], {saved[1], saved[2]}, dtype, how.fast);
+      return result;
     }
-    if (ctx->needs_input_grad(1)) result[1] = weight_gradient(how, gradient, saved[1], saved[2]);
+    const auto all = how.with_weight(wanted, saved[0], true);
+    result[0] = product(all.front(), all.back(), dtype, how.fast).view(ctx->saved_data["shape"].toIntVector());
+    if (of_weight && in_8_bits) result[1] = product(all[1], {saved[1], saved[2]}, dtype, how.fast);
     return result;
-  }
-
- private:
-  // What the weight's gradient needs of x is kept as it will be multiplied: a byte an element.
-  static void keep(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& weight, bool trained,
-                   const Multiplier& how) {
-    if (!trained) return ctx->save_for_backward({weight, at::Tensor(), at::Tensor()});
-    if (!how.weight_gradient) return ctx->save_for_backward({weight, rows, at::Tensor()});
-    const auto columns = how.scaled({{padded(rows).t(), e4m3, false, how.cuts_inputs()}}).front();
-    ctx->save_for_backward({weight, columns.values, columns.scales});
-  }
-
-  static at::Tensor weight_gradient(const Multiplier& how, const at::Tensor& gradient, const at::Tensor& x,
-                                    const at::Tensor& scales) {
-    if (!scales.defined()) return at::mm(gradient.t(), x);
-    const auto columns = how.scaled({{padded(gradient).t(), how.gradient, false, how.cuts_outputs()}}).front();
-    return product(columns, {x, scales}, gradient.scalar_type(), how.fast);
   }
 };
 
@@ -101,26 +92,30 @@ class GroupedProductFunction : public torch::autograd::Function<GroupedProductFu
                             const How& how) {
     ctx->saved_data["how"] = capsule(how);
     ctx->save_for_backward({weight.requires_grad() ? x : at::Tensor(), weight, ends});
-    const bool in = how->cuts_inputs();
-    const auto both = how->scaled({{x, e4m3, in, false}, {weight, e4m3, in, false}});
+    const auto both = how->with_weight({{x, e4m3, false, how->cuts_inputs()}}, weight, false);
     return grouped_product(both[0], both[1], ends, x.scalar_type(), how->fast);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto& how = *how_of(ctx);
     const auto saved = ctx->get_saved_variables();
-    const bool out = how.cuts_outputs();
     const at::Tensor gradient = gradients[0].contiguous();
     variable_list result(4);
     if (ctx->needs_input_grad(0)) {
-      const auto both =
-          how.scaled({{gradient, how.gradient, out, false}, {saved[1].transpose(1, 2), e4m3, out, false}});
+      const auto both = how.with_weight({{gradient, how.gradient, false, how.cuts_outputs()}}, saved[1], true);
       result[0] = grouped_product(both[0], both[1], saved[2], gradient.scalar_type(), how.fast);
     }
     if (ctx->needs_input_grad(1)) result[1] = ops::grouped_outer(gradient, saved[0], saved[2]);
     return result;
   }
 };
+
+// As large as the kept ones, without memory: a dry run counts those apart.
+ops::Quantised planned(const at::Tensor& weight, bool transposed) {
+  const auto rows = transposed ? weight.transpose(-1, -2) : weight;
+  const auto one = [&](at::ScalarType type) { return at::empty({1}, weight.options().dtype(type)); };
+  return {one(e4m3).expand(rows.sizes()), one(at::kFloat).expand(rows.sizes()).narrow(-1, 0, 1)};
+}
 
 bool cuts(const nn::Weight& weight, bool last) {
   const auto& record = weight.records().front();
@@ -136,17 +131,40 @@ bool cuts(const nn::Weight& weight, bool last) {
 bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
 
-std::vector<Scaled> Multiplier::scaled(const std::vector<Operand>& operands) const {
+std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& operands) const {
+  const auto how = [&](const Operand& of) { return ops::Rounding{of.format, by_row, of.transposed}; };
+  const auto shared = [&](const Operand& of) { return of.cut || (!by_row && of.rows_cut); };
   std::vector<at::Tensor> largest;
-  std::vector<at::Tensor> shared;
-  for (const auto& operand : operands) {
-    largest.push_back(magnitudes(operand.matrix, by_row));
-    if (operand.cut || (!by_row && operand.rows_cut)) shared.push_back(largest.back());
+  for (const auto& operand : operands)
+    if (shared(operand)) largest.push_back(ops::magnitudes(operand.matrix, how(operand)));
+  if (!largest.empty()) take_maximum(largest);
+  std::vector<ops::Quantised> all;
+  auto next = largest.begin();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto& one = operands[i];
+    const bool both = i + 1 < operands.size() && operands[i + 1].matrix.is_same(one.matrix);
+    if (both && !shared(one) && !shared(operands[i + 1])) {  // it, and then its transpose
+      auto [rows, columns] = ops::quantise_both(one.matrix, how(one));
+      all.insert(all.end(), {rows, columns});
+      ++i;
+    } else {
+      all.push_back(ops::quantise(one.matrix, how(one), shared(one) ? *next++ : at::Tensor()));
+    }
   }
-  if (!shared.empty()) take_maximum(shared);
-  std::vector<Scaled> all;
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    all.push_back(quantise(operands[i].matrix, scales_for(largest[i], operands[i].format), operands[i].format));
+  return all;
+}
+
+std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
+                                                    bool transposed) const {
+  const bool in = cuts_inputs(), out = cuts_outputs();
+  const Operand itself{of, e4m3, transposed, transposed ? out : in, transposed ? in : out};
+  if (!frozen || !Frozen::keeps(*weight)) {
+    operands.push_back(itself);
+    return quantised(operands);
+  }
+  auto all = quantised(operands);
+  const auto make = [&] { return quantised({itself}).front(); };
+  all.push_back(of.is_meta() ? planned(of, transposed) : (transposed ? frozen_transpose : frozen)->of(*weight, make));
   return all;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/ops/quantise.h>
 #include <capstan/strategy.h>
 
 #include <cstdint>
@@ -6,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "frozen.h"
 #include "scaled.h"
 
 namespace fp8 {
 
 /// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
-constexpr std::int64_t multiple = 16;
+constexpr std::int64_t multiple = capstan::ops::quantised_multiple;
 
 /// A layer's products y = x W^T in 8 bits, and those of its backward. What the ports of Linear and Experts call.
 ///
@@ -27,6 +29,8 @@ struct Multiplier {
   std::string layer;  ///< for labels and messages: "blocks.0/mlp/linear_fc1"
   capstan::nn::WeightPtr weight;
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
+  /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
+  std::shared_ptr<Frozen> frozen, frozen_transpose;
 
   /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
   /// multiples of 16.
@@ -39,15 +43,19 @@ struct Multiplier {
 
   bool cuts_inputs() const;
   bool cuts_outputs() const;
-  /// A matrix [..., k] whose rows are scaled, and whether ranks hold pieces of k, or of the other dimension.
+  /// A matrix [..., m, k] and what is multiplied of it: it, or its transpose.
   struct Operand {
     at::Tensor matrix;
-    at::ScalarType format;
-    bool cut = false;
-    bool rows_cut = false;
+    at::ScalarType format = at::kFloat8_e4m3fn;
+    bool transposed = false;
+    bool cut = false;       ///< ranks hold pieces of each row (of the transpose where that is meant)
+    bool rows_cut = false;  ///< … of the other dimension
   };
-  /// One collective at most.
-  std::vector<Scaled> scaled(const std::vector<Operand>& operands) const;
+  /// One collective at most. A matrix and then its transpose are found in one go.
+  std::vector<capstan::ops::Quantised> quantised(const std::vector<Operand>& operands) const;
+  /// These, and then the weight or its transpose, which is kept where it is frozen.
+  std::vector<capstan::ops::Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of,
+                                                   bool transposed) const;
 
  private:
   void take_maximum(const std::vector<at::Tensor>& magnitudes) const;

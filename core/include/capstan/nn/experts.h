@@ -106,6 +106,10 @@ class Experts : public Layer {
   using MultiplyPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
   MultiplyPort gate_up_multiply{*this, "gate_up_multiply"};
   MultiplyPort down_multiply{*this, "down_multiply"};
+  /// Takes the place of both and of what is between them, where no adapter is: (rows [R, hidden], W of gate and up [E,
+  /// 2 ff, hidden], W of down [E, hidden, ff], ends) -> [R, hidden].
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this,
+                                                                                                        "products"};
   /// Beside each product of the experts at hand: (its input rows [R, in], its result [R, out], ends [E] int32, the row
   /// after each expert's last, row_ids [R]) -> what replaces the result.
   using AdapterPort = Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&)>;

@@ -119,7 +119,15 @@ class Mlp : public Layer {
   /// [..., hidden] -> [..., hidden].
   at::Tensor forward(const at::Tensor& x) const;
 
+  const Linear& up() const { return up_; }
+  const Linear& down() const { return down_; }
+
+  /// Takes the place of both products and the gated SiLU between them, where nothing else is there (biases, adapters,
+  /// communication): (x [..., hidden], W of gate and up [2 ff, hidden], W of down [hidden, ff]) -> [..., hidden].
+  Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> products{*this, "products"};
+
  private:
+  bool is_products_alone() const;
   Kind kind_;
   Linear up_;
   Linear down_;

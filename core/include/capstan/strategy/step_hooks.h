@@ -78,6 +78,13 @@ struct Step {
   State* state = nullptr;
 };
 
+/// A number of each step, for metrics.jsonl and monitors.
+struct Figure {
+  std::string name;  ///< "fp8_underflow"
+  at::Tensor sum;    ///< 0-dim float64 on the run's device: this rank's, of the step. The ranks' are added up …
+  at::Tensor count;  ///< … and divided by the sum of these; where that is 0 the figure is
+};
+
 /// What a strategy does once a bucket or once a step. One object a rank and run. All but reduce() are called on the
 /// training thread, on all ranks alike, so that each may make collectives.
 class StepHooks {
@@ -90,6 +97,10 @@ class StepHooks {
   /// Once, before the first step: masters are filled, or with moments and state restored from a checkpoint. Masters may
   /// be written.
   virtual void begin(Step& /*step*/) {}
+  /// Asked once a step, when its micro-steps are queued on the device: what has been counted there since the last time.
+  /// The same names on all ranks and in all steps. Nothing may wait for the device: the numbers travel with the step's
+  /// own.
+  virtual std::vector<Figure> figures() { return {}; }
   /// After the update, before compute copies are made from the masters, which may be written.
   virtual void after_step(Step& /*step*/) {}
   /// Before a checkpoint takes masters, moments and state: what is under way is waited for and put into the state. A

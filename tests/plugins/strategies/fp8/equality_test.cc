@@ -94,6 +94,15 @@ TEST_CASE("float64: adapters next to frozen layers of 8 bits", "[matrix]") {
   check("mixtral", "[strategy.fp8]\n" + lora, {{2, tensor2}, {2, "[strategy.expert_parallel]\nsize = 2\n"}});
 }
 
+// Where no adapter is, the base's feed-forward layer is one step of autograd's; not where it is split.
+TEST_CASE("float64: a frozen feed-forward layer without adapters", "[matrix]") {
+  const std::string attention = "[strategy.lora]\ntargets = [\"linear_qkv\"]\ninit = \"random\"\n";
+  for (const std::string table : {"[strategy.fp8]\n", "[strategy.fp8]\nrecipe = \"tensorwise\"\n"})
+    check("llama", table + attention, {{2, tensor2}, {4, tensor4 + sequence}, {1, "[strategy.recompute]\n"}});
+  check("llama", "[strategy.fp8]\n" + attention, {{2, "[strategy.fsdp]\nmode = \"full_shard\"\n"}});
+  check("mixtral", "[strategy.fp8]\n" + attention, {{2, tensor2}, {2, "[strategy.expert_parallel]\nsize = 2\n"}});
+}
+
 TEST_CASE("a resumed run continues bit for bit") {
   Setting setting{.world = 2, .steps = steps};
   setting.config = family_config({"llama", llama}) + "[strategy.fp8]\n" + tensor2;

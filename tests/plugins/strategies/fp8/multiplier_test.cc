@@ -2,9 +2,12 @@
 #include "plugins/strategies/fp8/multiplier.h"
 
 #include <ATen/ATen.h>
+#include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "nn/weights.h"
+#include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/numbers.h"
 
 using namespace fp8;
@@ -80,6 +83,39 @@ TEST_CASE("frozen weights and inputs without gradient cost none") {
   CHECK_FALSE(Multiplier::multiply(multiplier(cases[0]), x, w).requires_grad());
 }
 
+TEST_CASE("a frozen weight is rounded once, and again when its values change") {
+  at::manual_seed(6);
+  const auto x = drawn({6, 32}).requires_grad_(), w = drawn({16, 32});
+  const auto how = multiplier(cases[0]), keeping = multiplier(cases[0]);
+  keeping->weight = testing::bound("w", w);
+  auto& record = keeping->weight->records().front();
+  record.trainable = false;
+  keeping->frozen = std::make_shared<Frozen>();
+  keeping->frozen_transpose = std::make_shared<Frozen>();
+  const auto check = [&] {
+    const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
+    CHECK(at::equal(y, expected));
+    const auto g = at::ones_like(y);
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  };
+  check();
+  int made = 0;
+  const auto make = [&] { return ++made, ops::quantise(w, {}); };
+  const auto kept = keeping->frozen->of(*keeping->weight, make).values;
+  CHECK(made == 0);
+  w.mul_(-3);  // its version moves
+  check();
+  w.unsafeGetTensorImpl()->bump_version();  // what the shard engine does when it fills it past autograd
+  keeping->frozen->of(*keeping->weight, make);
+  CHECK(made == 1);
+  keeping->weight->bind(drawn({16, 32}));
+  keeping->frozen->of(*keeping->weight, make);
+  CHECK(made == 2);
+  CHECK(Frozen::keeps(*keeping->weight));
+  record.param.layout = record.compute.with({0, {layout::Axis::dp}});  // gathered for each use
+  CHECK_FALSE(Frozen::keeps(*keeping->weight));
+}
+
 TEST_CASE("experts: each row times its own matrix, with experts that have none") {
   at::manual_seed(4);
   const auto x = drawn({9, 32}).requires_grad_(), w = drawn({4, 16, 32}).requires_grad_();
@@ -106,6 +142,39 @@ TEST_CASE("experts: each row times its own matrix, with experts that have none")
   }
   const auto none = Multiplier::multiply_grouped(multiplier(cases[0]), x.narrow(0, 0, 0), w, at::zeros({4}, at::kInt));
   CHECK(none.sizes() == at::IntArrayRef{0, 16});
+}
+
+TEST_CASE("a frozen feed-forward layer is its parts in turn") {
+  at::manual_seed(7);
+  const auto frozen = [](const at::Tensor& value) {
+    const auto how = multiplier(cases[1]);
+    how->weight = testing::bound("w", value);
+    how->weight->records().front().trainable = false;
+    how->frozen = std::make_shared<Frozen>();
+    how->frozen_transpose = std::make_shared<Frozen>();
+    return how;
+  };
+  const auto check = [](const at::Tensor& x, const at::Tensor& y, const at::Tensor& expected) {
+    CHECK(at::equal(y, expected));
+    const auto g = drawn(y.sizes());
+    CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  };
+  const auto x = drawn({3, 5, 32}).requires_grad_(), w_up = drawn({96, 32}), w_down = drawn({32, 48});
+  const FeedForward one{frozen(w_up), frozen(w_down)};
+  CHECK(FeedForward::takes(*one.up, *one.down));
+  check(x, one.multiply(x, w_up, w_down),
+        Multiplier::multiply(one.down, ops::swiglu(Multiplier::multiply(one.up, x, w_up)), w_down));
+  CHECK_FALSE(one.multiply(x.detach(), w_up, w_down).requires_grad());
+
+  const auto rows = drawn({9, 32}).requires_grad_(), stack_up = drawn({2, 96, 32}), stack_down = drawn({2, 32, 48});
+  const auto ends = at::tensor({4, 9}, at::kInt);
+  const FeedForward experts{frozen(stack_up), frozen(stack_down)};
+  const auto inner = ops::swiglu(Multiplier::multiply_grouped(experts.up, rows, stack_up, ends));
+  check(rows, experts.multiply(rows, stack_up, stack_down, ends),
+        Multiplier::multiply_grouped(experts.down, inner, stack_down, ends));
+
+  one.up->weight->records().front().trainable = true;
+  CHECK_FALSE(FeedForward::takes(*one.up, *one.down));
 }
 
 TEST_CASE("a product is near the one it stands for") {

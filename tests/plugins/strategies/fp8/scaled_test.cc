@@ -6,6 +6,7 @@
 #include "plugins/strategies/fp8/numbers.h"
 
 using namespace fp8;
+using namespace capstan::ops;
 using fp8_test::e4m3;
 using fp8_test::e5m2;
 
@@ -27,7 +28,8 @@ void check_rounding(at::ScalarType dtype, const fp8_test::Format& format) {
       tried.push_back(x);
   }
   const auto x = at::tensor(tried, at::kDouble).view({1, -1});
-  const auto values = quantise(x.to(at::kFloat), at::ones({1, 1}), dtype).values.to(at::kDouble);
+  const auto largest = at::full({1, 1}, format.largest, at::kFloat);  // whose scale is 1
+  const auto values = quantise(x.to(at::kFloat), {dtype}, largest).values.to(at::kDouble);
   for (std::size_t i = 0; i < tried.size(); ++i) {
     INFO(tried[i]);
     CHECK(values[0][static_cast<std::int64_t>(i)].item<double>() == fp8_test::rounded(tried[i], format));
@@ -57,11 +59,11 @@ TEST_CASE("what is not finite stays so: a run stops where its numbers do") {
   for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     auto x = at::ones({2, 16});
     x[1][3] = bad;
-    const auto by_row = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+    const auto by_row = quantise(x, {});
     const auto y = product(by_row, by_row, at::kFloat, true);
     CHECK(y[0][0].item<float>() == 16);
     CHECK(y[1][0].isnan().item<bool>());
-    const auto whole = quantise(x, scales_for(magnitudes(x, false), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+    const auto whole = quantise(x, {.by_row = false});
     CHECK(product(whole, whole, at::kFloat, true).isnan().all().item<bool>());
   }
 }
@@ -69,7 +71,7 @@ TEST_CASE("what is not finite stays so: a run stops where its numbers do") {
 TEST_CASE("zeros stay zeros, and a row of them does not disturb others") {
   auto x = at::randn({3, 16});
   x[1].zero_();
-  const auto scaled = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+  const auto scaled = quantise(x, {});
   const auto y = product(scaled, scaled, at::kFloat, true);
   CHECK(y[1].eq(0).all().item<bool>());
   CHECK(y.isfinite().all().item<bool>());
@@ -77,7 +79,7 @@ TEST_CASE("zeros stay zeros, and a row of them does not disturb others") {
 
 TEST_CASE("meta tensors get shapes and dtypes") {
   const auto x = at::empty({5, 32}, at::TensorOptions().dtype(at::kBFloat16).device(at::kMeta));
-  const auto scaled = quantise(x, scales_for(magnitudes(x, true), at::kFloat8_e4m3fn), at::kFloat8_e4m3fn);
+  const auto scaled = quantise(x, {});
   CHECK(scaled.values.scalar_type() == at::kFloat8_e4m3fn);
   CHECK(scaled.scales.sizes() == at::IntArrayRef{5, 1});
   const auto y = product(scaled, scaled, at::kBFloat16, true);

@@ -1,0 +1,117 @@
+#include "ops/quantise.cuh"
+#include "ops/swiglu.cuh"
+
+namespace capstan::ops::cuda {
+namespace {
+
+constexpr int kept = 4;  // packs of each half that a thread keeps
+constexpr int most_threads = 512;
+
+using T = __nv_bfloat16;
+using P = Pack<T>;
+
+/// Two numbers, rounded to 16 bits.
+__device__ Word two(float low, float high) {
+  const __nv_bfloat162 both(Float<T>::store(low), Float<T>::store(high));
+  return *reinterpret_cast<const Word*>(&both);
+}
+
+__device__ P swiglu_pack(const P& gate, const P& up) {
+  P out;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    out.bits[i] = two(swiglu_of(gate[2 * i], up[2 * i]), swiglu_of(gate[2 * i + 1], up[2 * i + 1]));
+  return out;
+}
+
+/// A thread block a row: x [rows, 2 columns], values [rows, columns].
+template <bool e5m2>
+__global__ void __launch_bounds__(most_threads, 2) forward(const __grid_constant__ QuantiseCall call) {
+  const std::int64_t row = blockIdx.x;
+  const int packs = static_cast<int>(call.columns / P::width);
+  const uint4* const x = static_cast<const uint4*>(call.x) + row * 2 * packs;
+  P mine[kept] = {};
+  Word largest = 0;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    const int p = static_cast<int>(threadIdx.x + i * blockDim.x);
+    if (p < packs) mine[i] = swiglu_pack(load<T>(x, p), load<T>(x, packs + p));
+    enlarge(largest, mine[i]);
+  }
+  const Scale scale = scale_for<e5m2>(largest_of_block(P::largest(largest), 0));
+  if (threadIdx.x == 0) call.scales[row] = scale.value;
+  char* const values = static_cast<char*>(call.values) + row * call.columns;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    const int p = static_cast<int>(threadIdx.x + i * blockDim.x);
+    if (p < packs) store<e5m2>(mine[i], scale.inverse, values, p);
+  }
+}
+
+__device__ void gradient_packs(P& of_gate, P& of_up, const P& gradient, const P& gate, const P& up) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const auto low = swiglu_gradient(gradient[2 * i], gate[2 * i], up[2 * i]);
+    const auto high = swiglu_gradient(gradient[2 * i + 1], gate[2 * i + 1], up[2 * i + 1]);
+    of_gate.bits[i] = two(low.of_gate, high.of_gate);
+    of_up.bits[i] = two(low.of_up, high.of_up);
+  }
+}
+
+/// A thread block a row: x and values [rows, 2 columns], gradient [rows, columns].
+template <bool e5m2>
+__global__ void __launch_bounds__(most_threads, 2)
+    backward(const __grid_constant__ QuantiseCall call, const void* gradient) {
+  const std::int64_t row = blockIdx.x;
+  const int packs = static_cast<int>(call.columns / P::width);
+  const uint4* const x = static_cast<const uint4*>(call.x) + row * 2 * packs;
+  const uint4* const g = static_cast<const uint4*>(gradient) + row * packs;
+  P of_gate[kept] = {}, of_up[kept] = {};
+  Word largest = 0;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    const int p = static_cast<int>(threadIdx.x + i * blockDim.x);
+    if (p < packs) gradient_packs(of_gate[i], of_up[i], load<T>(g, p), load<T>(x, p), load<T>(x, packs + p));
+    enlarge(largest, of_gate[i]);
+    enlarge(largest, of_up[i]);
+  }
+  const Scale scale = scale_for<e5m2>(largest_of_block(P::largest(largest), 0));
+  if (threadIdx.x == 0) call.scales[row] = scale.value;
+  char* const values = static_cast<char*>(call.values) + row * 2 * call.columns;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    const int p = static_cast<int>(threadIdx.x + i * blockDim.x);
+    if (p >= packs) continue;
+    store<e5m2>(of_gate[i], scale.inverse, values, p);
+    store<e5m2>(of_up[i], scale.inverse, values, packs + p);
+  }
+}
+
+int threads_for_half(const QuantiseCall& call) {
+  const auto packs = call.columns / P::width;
+  return static_cast<int>((packs + kept * warp - 1) / (kept * warp)) * warp;
+}
+
+}  // namespace
+
+void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream) {
+  const auto blocks = static_cast<unsigned>(call.rows);
+  const int threads = threads_for_half(call);
+  if (call.e5m2) {
+    forward<true><<<blocks, threads, 0, stream>>>(call);
+  } else {
+    forward<false><<<blocks, threads, 0, stream>>>(call);
+  }
+}
+
+void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream) {
+  const auto blocks = static_cast<unsigned>(call.rows);
+  const int threads = threads_for_half(call);
+  if (call.e5m2) {
+    backward<true><<<blocks, threads, 0, stream>>>(call, gradient);
+  } else {
+    backward<false><<<blocks, threads, 0, stream>>>(call, gradient);
+  }
+}
+
+}  // namespace capstan::ops::cuda
