@@ -66,7 +66,7 @@ TEST_CASE("four bits change what is learnt, and little") {
 TEST_CASE("float64: the same on every layout", "[matrix]") {
   check("llama", llama,
         {"[strategy.fsdp]\n", "[strategy.fsdp]\nmode = \"no_shard\"\n", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n",
-         "[strategy.zero]\nstage = 2\n", "[strategy.zero]\nstage = 3\noffload_param = \"cpu\"\n",
+         "[strategy.zero]\nstage = 2\n", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n",
          "[strategy.fsdp]\n[strategy.recompute]\n"});
   check("mixtral", experts4, {"[strategy.fsdp]\n", "[strategy.expert_parallel]\nsize = 2\n"});
   check("mixtral", experts3, {"[strategy.fsdp]\n"});
