@@ -103,8 +103,8 @@ void BucketParameters::fill(layout::Source& source) {
 
 void BucketParameters::read_values(layout::Source& source) {
   if (plan_.packs()) {
-    masters_ = at::zeros({plan_.shard_elements},
-                         at::TensorOptions().dtype(plan_.parameters.master).device(shared_.device()));
+    masters_ =
+        at::zeros({plan_.shard_elements}, at::TensorOptions().dtype(plan_.parameters.master).device(shared_.device()));
   }
   std::vector<FillTask> tasks;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {

@@ -151,7 +151,8 @@ void refuse_packing(const BucketPlan& bucket, const PlannedWeight& planned, std:
   bool whole = true;
   for (auto d = codec.stacked(); d < local.size(); ++d) whole = whole && local[d] == record.shape[d];
   auto why = codec.refusal(extent);
-  if (!whole) why = "a rank computes with a part of each of its matrices, which would be encoded otherwise than the whole";
+  if (!whole)
+    why = "a rank computes with a part of each of its matrices, which would be encoded otherwise than the whole";
   if (!even) why = cat(bucket.ranks, " ranks cannot share it evenly");
   if (why.empty()) return;
   throw Error(cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),

@@ -41,8 +41,8 @@ struct PackedShard {
 struct PlannedWeight {
   nn::WeightPtr weight;
   WeightSharding sharding;
-  std::int64_t shard_offset = 0;  ///< of its shard in the bucket's shard
-  std::int64_t full_offset = 0;   ///< of the full weight among the bucket's full weights
+  std::int64_t shard_offset = 0;    ///< of its shard in the bucket's shard
+  std::int64_t full_offset = 0;     ///< of the full weight among the bucket's full weights
   std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
 };
 

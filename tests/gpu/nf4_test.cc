@@ -12,15 +12,15 @@
 #include "nn/weights.h"
 #include "plugins/strategies/nf4/codec.cc"
 
-using nf4::Codec;
 using capstan::testing::numbers;
+using nf4::Codec;
 
 namespace {
 
 // The operator is the plugin's, its kernel that of the plugin's GPU module.
 void open_plugin() {
-  const auto folder = std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() /
-                      "lib/capstan/plugins/strategy";
+  const auto folder =
+      std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib/capstan/plugins/strategy";
   for (const auto* name : {"nf4.so", "nf4_cuda.so"}) {
     const bool open = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
     INFO(name << ": " << (open ? "" : dlerror()));

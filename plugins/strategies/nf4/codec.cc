@@ -92,7 +92,8 @@ at::Tensor magnitude_map() {
   for (int i = 0; i < powers; ++i) {
     const auto edges = at::linspace(0.1, 1, (1 << i) + 1, at::kFloat);
     const auto count = edges.size(0) - 1;
-    const at::Tensor means = (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2.0 * std::pow(10.0, i + 1 - powers);
+    const at::Tensor means =
+        (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2.0 * std::pow(10.0, i + 1 - powers);
     for (std::int64_t j = 0; j < count; ++j) {
       const auto mean = means[j].item<float>();
       all.insert(all.end(), {mean, -mean});

@@ -7,8 +7,8 @@ namespace nf4 {
 namespace {
 
 constexpr int threads = 256;
-constexpr int width = 8;    // elements that a thread writes at once
-constexpr int rounds = 4;   // … and how often
+constexpr int width = 8;   // elements that a thread writes at once
+constexpr int rounds = 4;  // … and how often
 constexpr int tile = threads * width * rounds;
 constexpr int block = 64;
 constexpr int shared_by = 64 * 256;  // elements that share a nested magnitude

@@ -11,9 +11,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
-/// Keeps the values of a frozen weight in fewer bytes. A strategy sets one on the weight in structure(); the shard engine
-/// then holds, shards and gathers bytes, and decodes them into the weight that a unit computes with, shortly before it
-/// does.
+/// Keeps the values of a frozen weight in fewer bytes. A strategy sets one on the weight in structure(); the shard
+/// engine then holds, shards and gathers bytes, and decodes them into the weight that a unit computes with, shortly
+/// before it does.
 ///
 /// A rank's shard of a record is encoded on its own, and stands for the values that it would stand for as part of the
 /// whole record: what is learnt does not depend on how many ranks share it.
@@ -41,7 +41,8 @@ class Codec {
   virtual std::int64_t bytes(const Extent& extent) const = 0;
   /// `values` [matrices, elements], contiguous, of a floating-point dtype, to `bytes` [bytes(extent)] uint8 on the same
   /// device. Calls `sum` the same number of times on all ranks, and only where the extent is a part.
-  virtual void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const = 0;
+  virtual void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes,
+                      const Sum& sum) const = 0;
   /// The way back, to `values` [matrices, elements] whose rows are contiguous. Queued on the current stream.
   virtual void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const = 0;
 };

@@ -12,8 +12,8 @@
 
 using namespace capstan;
 using capstan::testing::numbers;
-using nf4::Codec;
 using Catch::Matchers::Contains;
+using nf4::Codec;
 
 namespace {
 
@@ -159,9 +159,8 @@ TEST_CASE("a rank's part is encoded as in the whole, on any number of ranks") {
     for (std::int64_t r = 0; r < ranks; ++r)
       encoded(codec, part, mine(r), [&](const at::Tensor& sum) { sums.push_back(sum.clone()); });
     for (std::int64_t r = 0; r < ranks; ++r) {
-      const auto bytes = encoded(codec, part, mine(r), [&](const at::Tensor& sum) {
-        sum.copy_(at::stack(sums).sum(0));
-      });
+      const auto bytes =
+          encoded(codec, part, mine(r), [&](const at::Tensor& sum) { sum.copy_(at::stack(sums).sum(0)); });
       CHECK(at::equal(decoded(codec, part, bytes, at::kBFloat16).view({-1}),
                       expected.narrow(0, r * part.elements, part.elements)));
     }

@@ -66,7 +66,8 @@ TEST_CASE("four bits change what is learnt, and little") {
 TEST_CASE("float64: the same on every layout", "[matrix]") {
   check("llama", llama,
         {"[strategy.fsdp]\n", "[strategy.fsdp]\nmode = \"no_shard\"\n", "[strategy.fsdp]\nmode = \"shard_grad_op\"\n",
-         "[strategy.zero]\nstage = 2\n", "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n",
+         "[strategy.zero]\nstage = 2\n",
+         "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n",
          "[strategy.fsdp]\n[strategy.recompute]\n"});
   check("mixtral", experts4, {"[strategy.fsdp]\n", "[strategy.expert_parallel]\nsize = 2\n"});
   check("mixtral", experts3, {"[strategy.fsdp]\n"});
@@ -82,9 +83,9 @@ TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
 }
 
 TEST_CASE("what cannot be is refused in words") {
-  CHECK_THAT(error_of(configured("llama", llama, nf4)),
-             Contains("strategy.nf4 keeps model.layers.0") && Contains("would be trained") &&
-                 Contains("add strategy.lora"));
+  CHECK_THAT(error_of(configured("llama", llama, nf4)), Contains("strategy.nf4 keeps model.layers.0") &&
+                                                            Contains("would be trained") &&
+                                                            Contains("add strategy.lora"));
   CHECK_THAT(error_of(configured("llama", llama, "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n" + nf4)),
              Contains("strategy.nf4 keeps model.layers.0.mlp") && Contains("would be trained"));
   CHECK_THAT(error_of(configured("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_qvk\"]\n")),
