@@ -55,6 +55,11 @@ int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
 void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
                 Transfers& transfers) {
   const auto size = size_of(options.precision.compute);
+  if (bucket.packs()) {
+    if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.packed_bytes * bucket.ranks)];
+    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.packed_bytes}];
+    return;
+  }
   if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];
   if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
 }

@@ -1,11 +1,14 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/codec.h>
 #include <capstan/nn/weight.h>
 
 #include <algorithm>
 #include <numeric>
 
 namespace capstan::nn {
+
+Codec::~Codec() = default;
 
 Weight::Weight(std::vector<layout::Param> records) : records_(std::move(records)) {
   CAPSTAN_ASSERT(!records_.empty());

@@ -13,6 +13,7 @@
 #include "checkpoint/hf_export.h"
 #include "comm/agree.h"
 #include "session/adapter_folder.h"
+#include "session/decoded_source.h"
 #include "setup/model_file.h"
 #include "setup/precision.h"
 
@@ -185,7 +186,8 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
     original = std::make_unique<checkpoint::FolderSource>(*model.plugins.model_options->path, weights.map);
   weights.values = &values;
   weights.original = original.get();
-  auto& base = original ? static_cast<layout::Source&>(*original) : values;
+  const auto compute = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).compute;
+  DecodedSource base(original ? static_cast<layout::Source&>(*original) : values, units, compute);
   checkpoint::MergedSource merged(base, values, adapters_of(units));
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);

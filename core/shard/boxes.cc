@@ -50,6 +50,10 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
   std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
+    if (bucket.packs()) {
+      for (const auto& planned : bucket.weights) before += planned.weight->numel();
+      continue;
+    }
     const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
     const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {

@@ -24,7 +24,7 @@ struct HeldBox {
 enum class Of { parameters, gradients };
 
 /// Calls visit for every record of which options.rank holds elements: of the parameters (the optimizer's state has the
-/// same layout) or of the summed gradients.
+/// same layout) or of the summed gradients. What a codec keeps is left out: bytes have no boxes.
 void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
               const std::function<void(const HeldBox&)>& visit);
 

@@ -47,11 +47,12 @@ void BucketParameters::allocate() {
     return buffer ? shard::allocate(*buffer, shared_.device()) : at::Tensor();
   };
   masters_ = allocated(Purpose::master);
+  packed_ = allocated(Purpose::packed);
   host_send_ = allocated(Purpose::send_on_host);
   send_copy_ = allocated(Purpose::send_on_device);
   if (plan_.parameters.send_from == SendFrom::host) send_copy_ = host_send_.defined() ? host_send_ : masters_;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) make_leaf(i);
-  if (!masters_.defined()) {
+  if (!masters_.defined() && !plan_.packs()) {
     // The masters are the full parameters themselves, viewed with their padding.
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
   }
@@ -61,6 +62,10 @@ void BucketParameters::allocate() {
 // What is sent must stay where it is, in this device's memory.
 void BucketParameters::open_to_peers() {
   if (!shared_.options.peer_copies || !plan_.gathers() || plan_.on_host || plan_.ranks == 1) return;
+  if (plan_.packs()) {
+    peers_ = PeerShards::open(*group_, packed_, plan_.name);
+    return;
+  }
   const bool sends_masters = plan_.parameters.send_from == SendFrom::master;
   if (sends_masters && plan_.parameters.master != shared_.options.precision.compute) return;
   peers_ = PeerShards::open(*group_, sends_masters ? masters_ : send_copy_, plan_.name);
@@ -109,29 +114,63 @@ at::Tensor BucketParameters::fill_target(std::size_t i, std::size_t record) cons
 }
 
 void BucketParameters::fill(layout::Source& source) {
+  read_values(source);
+  publish_filled();
+}
+
+void BucketParameters::read_values(layout::Source& source) {
+  if (plan_.packs()) {
+    masters_ =
+        at::zeros({plan_.shard_elements}, at::TensorOptions().dtype(plan_.parameters.master).device(shared_.device()));
+  }
   std::vector<FillTask> tasks;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
-      const auto layout = plan_.gathers() ? record.sharded(shared_.options.mesh) : record.compute;
+      const auto layout = plan_.gathers() && plan_.ranks > 1 ? record.sharded(shared_.options.mesh) : record.compute;
       auto out = fill_target(i, j);
       if (out.numel() == 0) continue;
       tasks.push_back({&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
     }
   }
   fill_all(source, tasks);
-  publish_filled();
 }
 
 void BucketParameters::publish_filled() {
-  if (plan_.on_host) publish_from_host();
-  publish();
+  if (plan_.packs()) {
+    encode();
+    shared_.note_write();
+  } else {
+    if (plan_.on_host) publish_from_host();
+    publish();
+  }
   for (auto& leaf : leaves_) leaf.tensor.unsafeGetTensorImpl()->bump_version();
 }
 
+// A unit's values are in memory together for the moment in which they are encoded, as while it computes.
+void BucketParameters::encode() {
+  const auto on_device = packed_.device() == shared_.device() ? packed_ : at::empty_like(packed_, shared_.device());
+  const auto sum = [&](const at::Tensor& of_rank) { group_->all_reduce(of_rank, comm::ReduceOp::sum, label_); };
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
+      const auto& [extent, begin, bytes] = plan_.weights[i].packed[j];
+      if (extent.numel() == 0) continue;
+      weight(i).codec()->encode(extent, fill_target(i, j).view({extent.matrices, extent.elements}),
+                                on_device.narrow(0, begin, bytes), sum);
+    }
+  }
+  if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
+  masters_ = at::Tensor();
+}
+
+at::Tensor BucketParameters::packed_slice(std::size_t i) const {
+  const auto& records = plan_.weights[i].packed;
+  return packed_.narrow(0, records.front().begin, records.back().begin + records.back().bytes - records.front().begin);
+}
+
 std::vector<std::string> BucketParameters::fill_from_first(layout::Source& source, comm::Group& everyone) {
-  fill(source);
+  read_values(source);
   std::vector<std::string> differing;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& records = plan_.weights[i].weight->records();
@@ -232,12 +271,38 @@ void BucketParameters::prefetch(bool keep) {
     shared_.updated.wait(shared_.device());
     take_memory();
   }
-  if (plan_.parameters.in_place) {
+  if (plan_.packs()) {
+    gather_packed();
+  } else if (plan_.parameters.in_place) {
     gather_in_place();
   } else {
     gather_staged(keep);
   }
   gathered_.record(shared_.device());
+}
+
+// Bytes of all ranks, decoded to their place.
+void BucketParameters::gather_packed() {
+  auto all = packed_.to(shared_.device(), /*non_blocking=*/true);
+  if (plan_.ranks > 1) {
+    const auto mine = all;
+    all = at::empty({plan_.packed_bytes * plan_.ranks}, mine.options());
+    all_gather({all}, {mine});
+  }
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    for (int r = 0; r < plan_.ranks; ++r) {
+      for (std::size_t j = 0; j < planned.packed.size(); ++j) {
+        const auto& [extent, begin, bytes] = planned.packed[j];
+        if (extent.numel() == 0) continue;
+        const auto& shard = plan_.shards(planned, r)[j];
+        const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;
+        const auto values = leaves_[i].alias.as_strided({extent.matrices, extent.elements}, {apart, 1},
+                                                        leaves_[i].alias.storage_offset() + shard.in_full);
+        weight(i).codec()->decode(extent, all.narrow(0, r * plan_.packed_bytes + begin, bytes), values);
+      }
+    }
+  }
 }
 
 // Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
@@ -282,6 +347,7 @@ void BucketParameters::gather_in_place() {
 void BucketParameters::visit_held(const VisitHeld& visit) const {
   const auto* master = plan_.buffer(Purpose::master);
   visit(Purpose::master, masters_, master && master->is_on_host());
+  visit(Purpose::packed, packed_, plan_.packs() && plan_.on_host);
   visit(Purpose::send_on_host, host_send_, true);
   visit(Purpose::send_on_device, send_copy_, false);
   visit(Purpose::regather, regather_, false);

@@ -31,6 +31,8 @@ class BucketParameters {
   void allocate();
   /// Reads this rank's boxes of every record into the masters.
   void fill(layout::Source& source);
+  /// The bytes of a weight that a codec keeps, on this rank.
+  at::Tensor packed_slice(std::size_t i) const;
   /// Scatters the first rank's values to every rank of `everyone`. Returns the names of weights of which this rank had
   /// other values before.
   std::vector<std::string> fill_from_first(layout::Source& source, comm::Group& everyone);
@@ -74,6 +76,9 @@ class BucketParameters {
   void make_leaf(std::size_t i);
   // Copies too have the masters' new values; the leaves' versions tell whoever keeps something made of them.
   void publish_filled();
+  void read_values(layout::Source& source);
+  void encode();
+  void gather_packed();
   void take_memory();
   void gather_in_place();
   void gather_staged(bool keep);
@@ -91,7 +96,8 @@ class BucketParameters {
   std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
   std::vector<Leaf> leaves_;
   // The plan's buffers; undefined if it has none.
-  at::Tensor masters_;
+  at::Tensor masters_;  ///< of packed weights: their values in the compute dtype, only while they are filled
+  at::Tensor packed_;
   at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;
   at::Tensor regather_;

@@ -14,6 +14,8 @@ namespace shard {
 enum class Purpose {
   full_parameters,    ///< a weight that forward and backward compute with
   master,             ///< the values that the rule updates; of a frozen weight: its values
+  packed,             ///< a frozen weight's values as its codec keeps them
+  packed_gathered,    ///< all ranks' packed shards, for one all-gather
   send_on_host,       ///< the shard in the compute dtype, cast from masters in host memory
   send_on_device,     ///< the shard in the compute dtype, made once an update
   send_temporary,     ///< the shard in the compute dtype, made for one all-gather

@@ -25,7 +25,8 @@ struct StoredBox {
   int copy = 0;                      ///< position on the record's local axes, along which values differ
 };
 
-/// A weight as the model computes with it, which a rank keeps between steps besides its masters.
+/// A weight as the model computes with it, which a rank keeps between steps besides its masters; or the bytes in which
+/// a codec keeps it, read as numbers.
 struct ComputeCopy {
   const nn::Weight* weight = nullptr;
   std::vector<layout::Box> boxes;  ///< by record
@@ -82,7 +83,7 @@ class Engine {
   /// update that still runs.
   void write_masters(const std::function<void()>& write);
 
-  /// This rank's boxes of all parameters: views of the masters.
+  /// This rank's boxes of all parameters but those that a codec keeps: views of the masters.
   std::vector<StoredBox> stored_boxes();
   /// Each of the rule's `states`, as this rank's boxes of trainable records: views of the current state, zero before
   /// the first update. Waits for an update that still runs.

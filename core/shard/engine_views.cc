@@ -95,6 +95,14 @@ std::vector<ComputeCopy> Engine::compute_copies() {
   const auto& options = parts_->shared.options;
   for (std::size_t b = 0; b < parts_->parameters.size(); ++b) {
     const auto& bucket = parts_->plan(b);
+    for (std::size_t w = 0; bucket.packs() && bucket.ranks == 1 && w < bucket.weights.size(); ++w) {
+      // Checksums are of bits; a pair of bytes is read as one number.
+      const auto& weight = *bucket.weights[w].weight;
+      ComputeCopy copy{&weight, {}, parts_->parameters[b]->packed_slice(w).view(at::kBFloat16), 0};
+      for (const auto& record : weight.records())
+        copy.boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
+      copies.push_back(std::move(copy));
+    }
     if (bucket.shards_param || bucket.on_host || !bucket.buffer(Purpose::master)) continue;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& weight = *bucket.weights[w].weight;

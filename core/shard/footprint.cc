@@ -19,6 +19,8 @@ Part part_of(Purpose purpose) {
   switch (purpose) {
     case Purpose::full_parameters:
     case Purpose::master:
+    case Purpose::packed:
+    case Purpose::packed_gathered:
     case Purpose::send_on_host:
     case Purpose::send_on_device:
     case Purpose::send_temporary:

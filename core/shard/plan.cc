@@ -36,6 +36,8 @@ std::int64_t parameters_of(const nn::Unit& unit) {
   return sum;
 }
 
+bool is_packed(const nn::Weight& weight) { return weight.codec() && !weight.trainable(); }
+
 // Neighbouring units, as many as the policy wants together.
 std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
   std::vector<Run> runs;
@@ -51,7 +53,7 @@ std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::
       runs.back().last = i;
       elements += more;
     } else {
-      runs.push_back({i, i, true, {}});
+      runs.push_back({i, i, true, {}, false});
       elements = more;
     }
   }
@@ -95,14 +97,16 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   BucketPlan bucket;
   bucket.name = std::move(name);
   bucket.runs = std::move(runs);
-  bucket.axes = record.shard_axes();
+  const bool packed = is_packed(weight);
+  if (!packed || policy.shard_param) bucket.axes = record.shard_axes();
   bucket.ranks = options.mesh.size(bucket.axes);
   const bool sums_copies =
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
   // On one rank sharding saves nothing, but offloaded data moves in shards nevertheless.
-  bucket.shards_param = policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim);
+  bucket.shards_param =
+      packed || (policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim));
   bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
   bucket.on_host =
       bucket.trainable ? bucket.shards_optim && policy.offload_optim : bucket.shards_param && policy.offload_param;
@@ -123,12 +127,63 @@ void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
   }
 }
 
+// What a codec makes of a record's shard. Matrices that are not whole here are so by dimension 0, or each of a stack by
+// its own rows.
+nn::Codec::Extent extent_of(const layout::Shape& local, const RecordShard& shard, std::size_t stacked, int ranks) {
+  std::int64_t matrices = 1;
+  for (std::size_t d = 0; d < stacked; ++d) matrices *= local[d];
+  const auto elements = matrices == 0 ? 0 : layout::numel(local) / matrices;
+  if (ranks == 1) return {matrices, elements, false};
+  if (shard.blocks > 1) return {shard.blocks, shard.numel / shard.blocks, true};
+  if (stacked > 0 && elements > 0 && shard.numel % elements == 0) return {shard.numel / elements, elements, false};
+  return {1, shard.numel, true};
+}
+
+// A rank's shard of a record must stand for what it would as part of the whole.
+void refuse_packing(const BucketPlan& bucket, const PlannedWeight& planned, std::size_t r,
+                    const nn::Codec::Extent& extent, const EngineOptions& options) {
+  const auto& record = planned.weight->records()[r];
+  const auto& codec = *planned.weight->codec();
+  const auto local = record.compute.box(record.shape, options.mesh, options.rank).size;
+  const auto numel = planned.sharding.shards.front()[r].numel;
+  const bool even = std::all_of(planned.sharding.shards.begin(), planned.sharding.shards.end(),
+                                [&](const auto& shards) { return shards[r].numel == numel; });
+  bool whole = true;
+  for (auto d = codec.stacked(); d < local.size(); ++d) whole = whole && local[d] == record.shape[d];
+  auto why = codec.refusal(extent);
+  if (!whole)
+    why = "a rank computes with a part of each of its matrices, which would be encoded otherwise than the whole";
+  if (!even) why = cat(bucket.ranks, " ranks cannot share it evenly");
+  if (why.empty()) return;
+  throw Error(cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),
+                  "': ", why),
+              cat("leave its layer out of strategy.", codec.name(),
+                  ".targets, or let other numbers of ranks split or share it"));
+}
+
+// Where the bytes of a weight's records are in the bucket's packed shard.
+void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& options) {
+  const auto& codec = *planned.weight->codec();
+  const auto& records = planned.weight->records();
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    const auto local = records[r].compute.box(records[r].shape, options.mesh, options.rank).size;
+    PackedShard packed;
+    packed.extent = extent_of(local, planned.sharding.shards.front()[r], codec.stacked(), bucket.ranks);
+    refuse_packing(bucket, planned, r, packed.extent, options);
+    packed.begin = bucket.packed_bytes;
+    packed.bytes = codec.bytes(packed.extent);
+    bucket.packed_bytes += packed.bytes;
+    planned.packed.push_back(packed);
+  }
+}
+
 void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& options) {
   PlannedWeight planned;
   planned.sharding = shard_weight(*weight, options.mesh, options.rank, bucket.ranks);
   planned.weight = std::move(weight);
   planned.shard_offset = bucket.shard_elements;
   planned.full_offset = bucket.full_elements;
+  if (is_packed(*planned.weight)) pack(bucket, planned, options);
   bucket.shard_elements += planned.sharding.shard_elements;
   bucket.full_elements += planned.sharding.full_elements;
   bucket.weights.push_back(std::move(planned));
@@ -171,7 +226,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
   }
-  using Key = std::tuple<std::size_t, bool, std::vector<Axis>>;
+  using Key = std::tuple<std::size_t, bool, bool, std::vector<Axis>>;
   std::map<Key, std::size_t> own;
   for (auto& use : uses_of(units, plan.run_of_unit)) {
     for (auto& record : use.weight->records()) set_roles(record, options);
@@ -180,7 +235,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     if (use.runs.size() > 1) {
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
     } else {
-      const Key key{run, !use.weight->trainable(), use.weight->records().front().shard_axes()};
+      const Key key{run, !use.weight->trainable(), is_packed(*use.weight), use.weight->records().front().shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);
       if (is_new) plan.buckets.push_back(start_bucket(run_name(units, plan.runs[run]), *use.weight, use.runs, options));
       index = found->second;
@@ -188,7 +243,10 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     add_weight(plan.buckets[index], use.weight, options);
   }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    for (const auto run : plan.buckets[b].runs) plan.runs[run].buckets.push_back(b);
+    for (const auto run : plan.buckets[b].runs) {
+      plan.runs[run].buckets.push_back(b);
+      plan.runs[run].packs = plan.runs[run].packs || plan.buckets[b].packs();
+    }
   }
   keep_on_device(plan, options);
   for (auto& bucket : plan.buckets) resolve(bucket, options);

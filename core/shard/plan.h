@@ -16,6 +16,7 @@
 //   Run           the neighbouring units that are gathered and reduced together; a tied weight's bucket has several
 //   Buffer        memory that the engine allocates for one purpose (shard/buffer.h)
 #include <capstan/base/export.h>
+#include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 
 #include <cstdint>
@@ -29,12 +30,20 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
+/// A record's shard as a codec keeps it: the same on each rank of the bucket's group.
+struct PackedShard {
+  nn::Codec::Extent extent;
+  std::int64_t begin = 0;  ///< of its bytes in the rank's packed shard of the bucket
+  std::int64_t bytes = 0;
+};
+
 /// A weight in a bucket.
 struct PlannedWeight {
   nn::WeightPtr weight;
   WeightSharding sharding;
-  std::int64_t shard_offset = 0;  ///< of its shard in the bucket's shard
-  std::int64_t full_offset = 0;   ///< of the full weight among the bucket's full weights
+  std::int64_t shard_offset = 0;    ///< of its shard in the bucket's shard
+  std::int64_t full_offset = 0;     ///< of the full weight among the bucket's full weights
+  std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
 };
 
 /// A record whose gradient on this rank is a partial sum over ranks along other axes than data's.
@@ -96,8 +105,8 @@ struct GradientPlan {
   }
 };
 
-/// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained or frozen,
-/// on the same data axes), or one weight that several runs use.
+/// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained, frozen, or
+/// frozen and packed by a codec; on the same data axes), or one weight that several runs use.
 struct BucketPlan {
   std::string name;
   std::vector<PlannedWeight> weights;
@@ -111,11 +120,15 @@ struct BucketPlan {
   bool on_host = false;             ///< masters and optimizer state (of a frozen weight: its shard) are in host memory
   std::int64_t shard_elements = 0;  ///< of a rank's shard, padded; also if nothing is sharded
   std::int64_t full_elements = 0;   ///< of all full weights, each padded
+  /// Of a rank's shard where codecs keep it. Then the full weights exist only while a unit computes with them, decoded
+  /// from what has been gathered, even if no other rank has a part of them.
+  std::int64_t packed_bytes = 0;
   ParameterPlan parameters;
   GradientPlan gradients;
   Buffers buffers;
 
   bool is_tied() const { return runs.size() > 1; }
+  bool packs() const { return packed_bytes > 0; }
   /// Full parameters are made from shards by an all-gather.
   bool gathers() const { return shards_param || shards_optim; }
   /// Gradients are summed with other ranks, or at least moved into a shard.
@@ -135,6 +148,7 @@ struct Run {
   std::size_t last = 0;
   bool trainable = true;             ///< backward runs here: it or an earlier run has something to train
   std::vector<std::size_t> buckets;  ///< that it uses, own and tied
+  bool packs = false;                ///< a codec keeps some of its weights
 };
 
 struct ShardPlan {

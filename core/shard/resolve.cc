@@ -15,6 +15,7 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
   } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
     plan.send_from = SendFrom::device_copy;  // parameters gathered twice a micro-step are cast once an update
   }
+  if (bucket.packs()) return plan;
   const auto part = policy.reshard_size;
   if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
     plan.reshard_ranks = static_cast<int>(part);
@@ -48,6 +49,26 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   plan.adding_dtype = precision.master;
 }
 
+void list_full_parameters(BucketPlan& bucket, c10::ScalarType compute) {
+  for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
+    bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements, compute,
+                              Memory::device, bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
+  }
+}
+
+// Bytes, which a gather brings to the device and those of all ranks together, where they are not there already.
+void list_packed(BucketPlan& bucket, const EngineOptions& options) {
+  const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
+  const auto bytes = bucket.packed_bytes;
+  bucket.buffers.push_back({Purpose::packed, bytes, c10::ScalarType::Byte, bucket.on_host ? pinned : Memory::device});
+  const auto arriving = (bucket.on_host ? bytes : 0) + (bucket.ranks > 1 ? bytes * bucket.ranks : 0);
+  if (arriving > 0) {
+    bucket.buffers.push_back(
+        {Purpose::packed_gathered, arriving, c10::ScalarType::Byte, Memory::device, Lifetime::gathering});
+  }
+  list_full_parameters(bucket, options.precision.compute);
+}
+
 // Masters on the host are sent directly if they are in the compute dtype, else from a cast copy.
 void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
   const auto compute = options.precision.compute;
@@ -71,10 +92,7 @@ void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
     const auto elements = bucket.shard_elements * (bucket.ranks / reshard_ranks);
     bucket.buffers.push_back({Purpose::regather, elements, compute, Memory::device, Lifetime::regather});
   }
-  for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
-    bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements, compute,
-                              Memory::device, bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
-  }
+  list_full_parameters(bucket, compute);
 }
 
 // Gradients are accumulated in full buffers unless they are summed at once or read as they are.
@@ -106,7 +124,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
 }
 
 std::int64_t gather_elements(const BucketPlan& bucket) {
-  if (!bucket.gathers()) return 0;
+  if (!bucket.gathers() || bucket.packs()) return 0;
   if (!bucket.parameters.in_place) return bucket.shard_elements * bucket.ranks;
   std::int64_t sum = 0;
   for (const auto& planned : bucket.weights)
@@ -187,7 +205,11 @@ void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, B
 void resolve(BucketPlan& bucket, const EngineOptions& options) {
   bucket.parameters = resolve_parameters(bucket, options);
   resolve_gradients(bucket, options);
-  list_parameters(bucket, options);
+  if (bucket.packs()) {
+    list_packed(bucket, options);
+  } else {
+    list_parameters(bucket, options);
+  }
   if (bucket.trainable) list_gradients(bucket, options);
 }
 

@@ -25,7 +25,8 @@ std::optional<std::size_t> Schedule::prefetch_after_backward(std::size_t run) co
 
 bool Schedule::stays_gathered(std::size_t run, bool with_grad) const {
   if (!with_grad || !runs_[run].trainable) return false;
-  return run + 1 == runs_.size() || !policy_.reshard_after_forward;
+  // What a codec keeps is decoded for one run at a time, whatever stays gathered.
+  return run + 1 == runs_.size() || (!policy_.reshard_after_forward && !runs_[run].packs);
 }
 
 }  // namespace capstan::shard

@@ -8,8 +8,8 @@ warm-up. A case is MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
   models.py llama-8b+tp4+sp@4 mixtral-8l+tp2+ep2+full_shard@4 llama-8b+full_shard@4:train.micro_batch=4
   models.py bloom-560m peer:bloom-full:seq=512,mb=4,acc=4,compile=1 --peer hf_peer.py
 
-MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, recompute, and one of
-fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
+MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, recompute, nf4 (with a
+-lora MODEL), and one of fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
 One JSON line a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the
 largest rank), setup_gib (the same before the first step), host_gib, parameters, last_loss, seconds (the whole run).
 """
@@ -43,7 +43,7 @@ MODELS = {
     'mixtral-8x7b': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 1),
     'mixtral-8x7b-lora': sizes('mixtral', 'mixtral-8x7b', 2048, 1, 2, lora=True),
 }
-WORDS = r'tp(\d+)|ep(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]'
+WORDS = r'tp(\d+)|ep(\d+)|sp|recompute|full_shard|shard_grad_op|hybrid_shard|no_shard|zero[0-3]|nf4'
 CASE = re.compile(rf'(?P<model>[\w-]+?)(?P<words>(\+({WORDS}))*)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 PEER = re.compile(r'peer:(?P<name>[\w-]+)(@(?P<gpus>\d+))?(:(?P<options>.*))?')
 
@@ -52,7 +52,7 @@ def strategies(words, lora):
     """The strategy tables that a case's words ask for, and over how many ranks one sample is spread."""
     tables, spread = {}, 1
     for word in words:
-        kind, count = re.fullmatch(r'([a-z_]+)(\d*)', word).groups()
+        kind, count = (word, '') if word == 'nf4' else re.fullmatch(r'([a-z_]+)(\d*)', word).groups()
         if kind == 'tp':
             tables.setdefault('tensor_parallel', {})['size'] = int(count)
             spread *= int(count)
@@ -62,6 +62,8 @@ def strategies(words, lora):
             tables['expert_parallel'] = {'size': int(count)}
         elif kind == 'zero':
             tables['zero'] = {'stage': int(count)}
+        elif kind == 'nf4':
+            tables['nf4'] = {}
         elif kind == 'recompute':
             tables['recompute'] = {'every': 1}
         else:

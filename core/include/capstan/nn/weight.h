@@ -12,6 +12,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
+class Codec;
+
 /// One matrix or vector as a layer uses it: one parameter record, or a fused group of records (q, k, v) that lie
 /// side by side along dimension 0 and are used as one. A weight that two units share (a tied head) is one object.
 ///
@@ -30,12 +32,18 @@ class Weight {
   /// Elements of all records (logical).
   std::int64_t numel() const;
 
+  /// How the shard engine keeps its values, if not in the compute dtype: of a frozen weight. Null: as they are.
+  const std::shared_ptr<const Codec>& codec() const { return codec_; }
+  /// A strategy's in structure().
+  void set_codec(std::shared_ptr<const Codec> codec) { codec_ = std::move(codec); }
+
   const at::Tensor& value() const;
   void bind(at::Tensor leaf) { value_ = std::move(leaf); }
   bool is_bound() const { return value_.defined(); }
 
  private:
   std::vector<layout::Param> records_;
+  std::shared_ptr<const Codec> codec_;
   at::Tensor value_;
 };
 

@@ -1,0 +1,51 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace nn {
+
+/// Keeps the values of a frozen weight in fewer bytes. A strategy sets one on the weight in structure(); the shard
+/// engine then holds, shards and gathers bytes, and decodes them into the weight that a unit computes with, shortly
+/// before it does.
+///
+/// A rank's shard of a record is encoded on its own, and stands for the values that it would stand for as part of the
+/// whole record: what is learnt does not depend on how many ranks share it.
+class Codec {
+ public:
+  virtual ~Codec();
+
+  /// A rank's shard of a record: `matrices`, or equal parts of so many, of `elements` each, in row-major order.
+  struct Extent {
+    std::int64_t matrices = 1;
+    std::int64_t elements = 0;
+    bool is_part = false;  ///< other ranks hold the rest of each matrix
+    std::int64_t numel() const { return matrices * elements; }
+  };
+  /// Adds up a tensor (float64, on the values' device) over the ranks that share the record, in place.
+  using Sum = std::function<void(const at::Tensor&)>;
+
+  /// For messages: "nf4".
+  virtual std::string name() const = 0;
+  /// Leading dimensions of the record that count matrices (experts), each of which is encoded on its own.
+  virtual std::size_t stacked() const = 0;
+  /// Why this cannot be encoded, as the end of a sentence; empty: it can.
+  virtual std::string refusal(const Extent& extent) const = 0;
+  /// Of the encoded extent; a multiple of 16.
+  virtual std::int64_t bytes(const Extent& extent) const = 0;
+  /// `values` [matrices, elements], contiguous, of a floating-point dtype, to `bytes` [bytes(extent)] uint8 on the same
+  /// device. Calls `sum` the same number of times on all ranks, and only where the extent is a part.
+  virtual void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes,
+                      const Sum& sum) const = 0;
+  /// The way back, to `values` [matrices, elements] whose rows are contiguous. Queued on the current stream.
+  virtual void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const = 0;
+};
+
+}  // namespace nn
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,32 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/source.h>
+#include <capstan/nn/codec.h>
+#include <capstan/nn/model.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// Values as a run computes with them: those of a frozen weight that a codec keeps are rounded to the run's compute
+/// dtype, encoded and decoded.
+class DecodedSource : public layout::Source {
+ public:
+  /// `values` and the units outlive it.
+  DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute);
+
+  bool has(const layout::Param& param) const override { return values_.has(param); }
+  /// Of what a codec keeps only whole matrices can be asked for. Throws Error for such a record that `values` lacks.
+  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+
+ private:
+  layout::Source& values_;
+  c10::ScalarType compute_;
+  std::map<std::string, const nn::Codec*> codecs_;  // by record
+};
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

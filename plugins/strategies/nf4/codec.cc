@@ -1,0 +1,169 @@
+#include "codec.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace nf4 {
+
+using namespace capstan;
+
+namespace {
+
+constexpr std::int64_t map_size = 256;
+constexpr std::int64_t at_once = std::int64_t{1} << 24;  // elements whose float32 values are in memory together
+static_assert(at_once % shared == 0);
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+std::int64_t groups_of(std::int64_t elements) { return (elements + shared - 1) / shared; }
+
+at::Tensor constants(at::ArrayRef<float> list, c10::Device device) { return at::tensor(list).to(device); }
+
+// 1 / x, and 0 for 0: what is all zeros has the code of 0.
+at::Tensor inverse_of(const at::Tensor& x) { return x.reciprocal().masked_fill_(x == 0, 0); }
+
+// Of rows of 64: their largest magnitudes [rows], and codes to `out` [rows * 32].
+at::Tensor encode_blocks(const at::Tensor& rows, const at::Tensor& out) {
+  const auto magnitudes = rows.abs().amax(1);
+  const auto codes =
+      at::bucketize(rows * inverse_of(magnitudes).unsqueeze(1), constants(borders, rows.device()), /*out_int32=*/true)
+          .view({-1, 2});
+  out.copy_(codes.select(1, 0).mul(16).add_(codes.select(1, 1)));
+  return magnitudes;
+}
+
+// The mean of each matrix's magnitudes. They are added up as multiples of 2^-24, exactly: in any order, on any number
+// of ranks.
+at::Tensor mean_magnitudes(const at::Tensor& magnitudes, bool is_part, const nn::Codec::Sum& sum) {
+  const double scale = std::ldexp(1, 24);
+  auto sums = magnitudes.to(at::kDouble).mul_(scale).round_().sum(1);
+  sums = at::cat({sums, at::full({1}, magnitudes.size(1), sums.options())});
+  if (is_part) sum(sums);
+  const auto last = sums.size(0) - 1;
+  return (sums.narrow(0, 0, last) / sums.narrow(0, last, 1) / scale).to(at::kFloat);
+}
+
+void encode_magnitudes(const at::Tensor& magnitudes, const Parts& parts) {
+  const auto from_mean = magnitudes - parts.offsets.unsqueeze(1);
+  const auto count = magnitudes.size(1), groups = parts.nested.size(1);
+  const auto in_groups =
+      at::constant_pad_nd(from_mean, {0, groups * group - count}).view({magnitudes.size(0), groups, group});
+  parts.nested.copy_(in_groups.abs().amax(-1));
+  const auto middles = (parts.map.narrow(0, 0, map_size - 1) + parts.map.narrow(0, 1, map_size - 1)).mul_(0.5);
+  const auto codes = at::bucketize(in_groups * inverse_of(parts.nested).unsqueeze(-1), middles, /*out_int32=*/true);
+  parts.magnitudes.copy_(codes.view({magnitudes.size(0), -1}).narrow(1, 0, count));
+}
+
+template <class T>
+void decode_matrix(const Parts& parts, std::int64_t matrix, T* out) {
+  const auto elements = 2 * parts.codes.size(1);
+  const auto* codes = parts.codes[matrix].const_data_ptr<std::uint8_t>();
+  const auto* magnitudes = parts.magnitudes[matrix].const_data_ptr<std::uint8_t>();
+  const auto* nested = parts.nested[matrix].const_data_ptr<float>();
+  const auto* map = parts.map.const_data_ptr<float>();
+  const float offset = parts.offsets.const_data_ptr<float>()[matrix];
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const float distance = map[magnitudes[i / block]] * nested[i / shared];
+    const float magnitude = distance + offset;
+    const auto code = i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
+    out[i] = static_cast<T>(numbers[static_cast<std::size_t>(code)] * magnitude);
+  }
+}
+
+void decode_on_cpu(const Parts& parts, const at::Tensor& values) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, values.scalar_type(), "nf4 decode", [&] {
+    for (std::int64_t m = 0; m < values.size(0); ++m) decode_matrix(parts, m, values[m].data_ptr<scalar_t>());
+  });
+}
+
+}  // namespace
+
+// 7 bits for a magnitude and its sign: a power of ten, and the more fractions of it the higher it is (Dettmers et al.
+// 2022, "8-bit optimizers via block-wise quantization", section 1.3). In ATen's own steps, for the same bits.
+at::Tensor magnitude_map() {
+  constexpr int powers = 7;
+  std::vector<float> all{0, 1};
+  for (int i = 0; i < powers; ++i) {
+    const auto edges = at::linspace(0.1, 1, (1 << i) + 1, at::kFloat);
+    const auto count = edges.size(0) - 1;
+    const at::Tensor means =
+        (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2.0 * std::pow(10.0, i + 1 - powers);
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto mean = means[j].item<float>();
+      all.insert(all.end(), {mean, -mean});
+    }
+  }
+  CAPSTAN_ASSERT(all.size() == static_cast<std::size_t>(map_size));
+  std::sort(all.begin(), all.end());
+  return at::tensor(all);
+}
+
+Parts parts_of(const nn::Codec::Extent& extent, const at::Tensor& bytes) {
+  std::int64_t begin = 0;
+  const auto next = [&](std::int64_t size, at::ScalarType type, at::IntArrayRef shape) {
+    const auto part = bytes.narrow(0, begin, size).view(type).view(shape);
+    begin += aligned(size);
+    return part;
+  };
+  const auto [matrices, elements, is_part] = extent;
+  const auto groups = groups_of(elements);
+  constexpr std::int64_t number = sizeof(float);
+  Parts parts;
+  parts.map = next(map_size * number, at::kFloat, {map_size});
+  parts.codes = next(matrices * elements / 2, at::kByte, {matrices, elements / 2});
+  parts.magnitudes = next(matrices * elements / block, at::kByte, {matrices, elements / block});
+  parts.nested = next(matrices * groups * number, at::kFloat, {matrices, groups});
+  parts.offsets = next(matrices * number, at::kFloat, {matrices});
+  return parts;
+}
+
+std::string Codec::refusal(const Extent& extent) const {
+  if (extent.elements % block != 0)
+    return cat("a matrix on this rank has ", thousands(extent.elements), " elements, which is no multiple of ", block);
+  if (extent.is_part && extent.elements % shared != 0) {
+    return cat("a rank's shard of a matrix has ", thousands(extent.elements), " elements, which is no multiple of ",
+               thousands(shared), ": what shares a magnitude would be divided");
+  }
+  return {};
+}
+
+std::int64_t Codec::bytes(const Extent& extent) const {
+  const auto [matrices, elements, is_part] = extent;
+  constexpr std::int64_t number = sizeof(float);
+  return map_size * number + aligned(matrices * elements / 2) + aligned(matrices * elements / block) +
+         aligned(matrices * groups_of(elements) * number) + aligned(matrices * number);
+}
+
+void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const {
+  bytes.zero_();
+  const auto parts = parts_of(extent, bytes);
+  parts.map.copy_(magnitude_map());
+  const auto all = values.view({-1}), codes = parts.codes.view({-1});
+  std::vector<at::Tensor> magnitudes;
+  for (std::int64_t begin = 0; begin < all.numel(); begin += at_once) {
+    const auto count = std::min(at_once, all.numel() - begin);
+    const auto rows = all.narrow(0, begin, count).to(at::kFloat).view({-1, block});
+    magnitudes.push_back(encode_blocks(rows, codes.narrow(0, begin / 2, count / 2)));
+  }
+  const auto of_blocks = at::cat(magnitudes).view({extent.matrices, -1});
+  parts.offsets.copy_(mean_magnitudes(of_blocks, extent.is_part, sum));
+  encode_magnitudes(of_blocks, parts);
+}
+
+void Codec::decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const {
+  CAPSTAN_ASSERT(values.dim() == 2 && values.stride(1) == 1 && values.size(1) == extent.elements);
+  if (!values.is_cuda()) return decode_on_cpu(parts_of(extent, bytes), values);
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("capstan::nf4_decode", "")
+                             .typed<void(const at::Tensor&, at::TensorList)>();
+  const auto [map, codes, magnitudes, nested, offsets] = parts_of(extent, bytes);
+  op.call(values, {map, codes, magnitudes, nested, offsets});
+}
+
+}  // namespace nf4

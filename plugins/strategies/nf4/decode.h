@@ -1,0 +1,26 @@
+#pragma once
+// The decoding kernel's launcher: raw pointers, sizes and a stream.
+#include <cstdint>
+
+struct CUstream_st;  // what cudaStream_t points to
+
+namespace nf4 {
+
+enum class FloatType : int { float64, float32, bfloat16, half };
+
+/// Matrices of `elements` each, a multiple of 64; the parts are codec.h's. `out` and `codes` begin at whole 16 bytes.
+struct DecodeCall {
+  void* out;  ///< of `type`, each matrix `apart` elements after the one before
+  FloatType type;
+  std::int64_t matrices, elements, apart;
+  const float* map;
+  const std::uint8_t* codes;
+  const std::uint8_t* magnitudes;
+  const float* nested;
+  const float* offsets;
+};
+
+/// Queues and returns; a failed launch is seen by cudaGetLastError.
+void decode(const DecodeCall& call, CUstream_st* stream);
+
+}  // namespace nf4

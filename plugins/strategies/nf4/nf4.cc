@@ -1,0 +1,111 @@
+#include "nf4.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+#include "codec.h"
+
+namespace nf4 {
+
+using namespace capstan;
+
+namespace {
+
+constexpr const char* everything = "all-linear";
+
+bool is_router(const nn::Linear& linear) { return dynamic_cast<const nn::Router*>(linear.parent()) != nullptr; }
+
+bool contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+}  // namespace
+
+// Who multiplies in another format reads the weights otherwise.
+void Nf4::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
+
+void Nf4::check(const strategy::Facts& facts, Diagnostics& faults) const {
+  if (facts.mesh.size(layout::Axis::tp) == 1) return;
+  faults.add(options_.where(&Nf4Options::targets),
+             "strategy.nf4 keeps whole matrices, and strategy.tensor_parallel splits them",
+             "remove strategy.tensor_parallel (strategy.fsdp shares the 4 bits between ranks), or strategy.nf4");
+}
+
+bool Nf4::is_target(const std::string& role) const {
+  return contains(options_->targets, role) || contains(options_->targets, everything);
+}
+
+void Nf4::refuse_unknown(const Units& units) const {
+  std::vector<std::string> known{everything};
+  const auto add = [&](const std::string& role) {
+    if (!contains(known, role)) known.push_back(role);
+  };
+  for (const auto& unit : units) {
+    unit->each<nn::Linear>([&](const nn::Linear& linear) {
+      if (!is_router(linear)) add(linear.name());
+    });
+    unit->each<nn::Experts>([&](const nn::Experts&) { add("experts"); });
+  }
+  Diagnostics faults;
+  for (const auto& name : options_->targets) {
+    if (contains(known, name)) continue;
+    faults.add(options_.where(&Nf4Options::targets),
+               cat(options_.name(&Nf4Options::targets), " names \"", name, "\", but the model has: ", join(known)),
+               suggestion(name, known));
+  }
+  faults.throw_if_any();
+}
+
+void Nf4::take(const std::string& role, nn::Weight& weight, std::size_t stacked) {
+  if (!is_target(role)) return;
+  const auto codec = std::make_shared<const Codec>(stacked);
+  for (const auto& record : weight.records()) {
+    nn::Codec::Extent whole;
+    for (std::size_t d = 0; d < stacked; ++d) whole.matrices *= record.shape[d];
+    whole.elements = record.numel() / whole.matrices;
+    elements_ += whole.numel();
+    bytes_ += codec->bytes(whole);
+  }
+  weight.set_codec(codec);
+  ++taken_[role];
+}
+
+void Nf4::structure(Units& units) {
+  refuse_unknown(units);
+  for (const auto& unit : units) {
+    unit->each<nn::Linear>([&](const nn::Linear& linear) {
+      if (!is_router(linear)) take(linear.name(), *linear.weight(), 0);
+    });
+    // A matrix as Hugging Face's modules have it: gate, up and down of each expert.
+    unit->each<nn::Experts>([&](const nn::Experts& experts) {
+      for (const auto& weight : {experts.gate_up(), experts.down()})
+        take("experts", *weight, weight->records().front().shape.size() - 2);
+    });
+  }
+  say_what_was_taken();
+}
+
+void Nf4::say_what_was_taken() {
+  if (taken_.empty()) {
+    throw Error("strategy.nf4 finds nothing to keep in 4 bits", "name layers in strategy.nf4.targets, or remove it",
+                options_.where(&Nf4Options::targets));
+  }
+  std::vector<std::string> roles;
+  for (const auto& [role, count] : taken_) roles.push_back(cat(count, " ", role));
+  notes_ = {cat("nf4: ", join(roles), " in 4 bits: ", thousands(elements_), " elements in ",
+                bytes_text(static_cast<double>(bytes_)), "; no checkpoint holds them: a run that resumes encodes them ",
+                "again, from model.path or run.seed")};
+}
+
+void Nf4::place(nn::Unit& unit, const strategy::Placement& /*placement*/) {
+  for (const auto& weight : unit.weights()) {
+    if (!weight->codec() || !weight->trainable()) continue;
+    throw Error(cat("strategy.nf4 keeps ", weight->name(), " in 4 bits, and it would be trained"),
+                "add strategy.lora, which freezes it and trains adapters next to it, and leave it out of "
+                "strategy.lora.modules_to_save; or leave its layer out of strategy.nf4.targets",
+                options_.where(&Nf4Options::targets));
+  }
+}
+
+}  // namespace nf4

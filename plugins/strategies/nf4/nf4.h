@@ -1,0 +1,41 @@
+#pragma once
+#include <capstan/strategy.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "options.h"
+
+namespace nf4 {
+
+/// Keeps chosen layers' frozen weights in 4 bits an element (Dettmers et al. 2023, "QLoRA"), with magnitudes in 8. The
+/// products are what they were, with the decoded weights.
+class Nf4 : public capstan::strategy::Strategy {
+ public:
+  explicit Nf4(capstan::config::Options<Nf4Options> options) : options_(std::move(options)) {}
+  void claim(capstan::strategy::Claims& claims) const override;
+  void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& faults) const override;
+  /// Throws Error for targets that no block has.
+  void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  /// Throws Error for a weight that is trained: other strategies' structure() has said by now.
+  void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
+  std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
+  bool is_target(const std::string& role) const;
+  void refuse_unknown(const Units& units) const;
+  void take(const std::string& role, capstan::nn::Weight& weight, std::size_t stacked);
+  void say_what_was_taken();
+
+  capstan::config::Options<Nf4Options> options_;
+  std::map<std::string, std::int64_t> taken_;  ///< weights of each role
+  std::int64_t elements_ = 0;
+  std::int64_t bytes_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace nf4
