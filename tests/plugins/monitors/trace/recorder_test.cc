@@ -73,3 +73,9 @@ TEST_CASE("a folder that cannot be made ends the recording, not the run") {
   recorder.finish();
   CHECK(recorder.files().empty());
 }
+
+TEST_CASE("units are followed unless they are not asked for: CUDA graphs may then run") {
+  const test::Folder folder;
+  CHECK(Recorder({{0}}, folder / "traces", "rank-0", -1).units());
+  CHECK_FALSE(Recorder({{0}, {0}, false}, folder / "traces", "rank-0", -1).units());
+}
