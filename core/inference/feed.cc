@@ -1,5 +1,8 @@
 #include "inference/feed.h"
 
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -97,25 +100,42 @@ Places places_of(const data::HostBatch& host) {
 
 }  // namespace
 
+at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned) {
+  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths};
+  std::size_t count = 1;
+  for (const auto* part : all) count += part->size();
+  auto numbers =
+      at::empty({static_cast<std::int64_t>(count)}, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+  auto* to = numbers.data_ptr<std::int64_t>();
+  for (const auto* part : all) to = std::copy(part->begin(), part->end(), to);
+  *to = step;
+  return numbers;
+}
+
+nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t cols) {
+  CAPSTAN_ASSERT(numbers.numel() == 2 * rows * cols + 2 * rows + 1);
+  const auto parts = numbers.split_with_sizes({rows * cols, rows * cols, rows, rows, 1});
+  nn::Batch batch;
+  batch.tokens = parts[0].view({rows, cols});
+  batch.labels = parts[1].view({rows, cols});
+  batch.sample_ids = parts[2];
+  batch.positions = at::arange(cols, numbers.options()).expand({rows, cols});
+  batch.real = batch.positions < parts[3].unsqueeze(1);
+  return batch;
+}
+
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   // From pageable memory the copy would wait for everything queued before it.
+  const bool on_cpu = device.is_cpu();
+  const auto numbers = numbers_of(host, 0, !on_cpu);
+  auto batch = batch_of(on_cpu ? numbers : numbers.to(device, /*non_blocking=*/true), host.rows, host.cols);
+  if (host.documents.empty()) return batch;
   const auto vector = [&](const std::vector<std::int64_t>& values) {
     const auto tensor = at::tensor(values, at::kLong);
-    return device.is_cpu() ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+    return on_cpu ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
   };
-  const auto matrix = [&](const std::vector<std::int64_t>& values) {
-    return vector(values).view({host.rows, host.cols});
-  };
-  nn::Batch batch;
-  batch.tokens = matrix(host.tokens);
-  batch.labels = matrix(host.labels);
-  batch.sample_ids = vector(host.sample_ids);
-  batch.positions =
-      at::arange(host.cols, at::TensorOptions().dtype(at::kLong).device(device)).expand({host.rows, host.cols});
-  batch.real = batch.positions < vector(host.lengths).unsqueeze(1);
-  if (host.documents.empty()) return batch;
   const auto places = places_of(host);
-  batch.positions = matrix(places.positions);
+  batch.positions = vector(places.positions).view({host.rows, host.cols});
   batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
                                   static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
   return batch;

@@ -1,11 +1,11 @@
 #include <capstan/nn/layers.h>
+#include <capstan/ops/gelu.h>
+#include <capstan/ops/linear.h>
 #include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 #include <capstan/ops/swiglu.h>
 
 #include <utility>
-
-#include "ops/linear.h"
 
 namespace capstan::nn {
 
@@ -96,7 +96,7 @@ namespace {
 
 at::Tensor activated(Activation activation, const at::Tensor& x) {
   if (activation == Activation::silu) return at::silu(x);
-  return at::gelu(x, activation == Activation::gelu ? "none" : "tanh");
+  return ops::gelu(x, activation == Activation::gelu_tanh);
 }
 
 }  // namespace
@@ -125,6 +125,7 @@ ops::DropoutKey key_of(std::uint64_t site, const Batch& batch) {
   ops::DropoutKey key;
   key.seed = batch.seed;
   key.step = batch.step;
+  key.device_step = batch.device_step;
   key.site = site;
   key.sample_ids = batch.sample_ids;
   return key;

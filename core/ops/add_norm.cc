@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "ops/again.h"
 #include "ops/column_sums.h"
 
 namespace capstan::ops {
@@ -54,14 +55,11 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const Maybe& y,
                                const Maybe& bias, double epsilon) {
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::add_norm", "")
-            .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
-    const auto [sum, normed, mean, rstd] = op.call(x, y, weight, bias, epsilon);
+    const auto [sum, normed, mean, rstd] = call(x, y, weight, bias, epsilon);
     const at::Tensor& added = y ? sum : x;
-    ctx->save_for_backward({added, mean, rstd, weight});
+    ctx->save_for_backward({added, mean, rstd, weight, bias.value_or(at::Tensor())});
     ctx->saved_data["has_y"] = y.has_value();
+    ctx->saved_data["epsilon"] = epsilon;
     ctx->set_materialize_grads(false);
     return {added, normed};
   }
@@ -89,9 +87,27 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
     }
     return out;
   }
+
+  // The norm is one of the rounded sum, which is there.
+  static at::Tensor again(AutogradContext* ctx) {
+    const auto saved = ctx->get_saved_variables();
+    return std::get<1>(call(saved[0], std::nullopt, saved[3], maybe(saved[4]), ctx->saved_data["epsilon"].toDouble()));
+  }
+
+ private:
+  static Results call(const at::Tensor& x, const Maybe& y, const at::Tensor& weight, const Maybe& bias,
+                      double epsilon) {
+    static const auto op =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow("capstan::add_norm", "")
+            .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
+    return op.call(x, y, weight, bias, epsilon);
+  }
 };
 
 }  // namespace
+
+const Again normed_again = again_of<AddNormFunction, 1>();
 
 Results plain_add_norm(const at::Tensor& x, const Maybe& y, const at::Tensor& weight, const Maybe& bias,
                        double epsilon) {

@@ -1,9 +1,10 @@
-#include "ops/linear.h"
+#include <capstan/ops/linear.h>
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/again.h"
 #include "ops/column_sums.h"
 
 namespace capstan::ops {
@@ -17,7 +18,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias) {
     ctx->saved_data["shape"] = x.sizes();
     ctx->saved_data["has_bias"] = bias.has_value();
-    ctx->save_for_backward({weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
+    const InputForBackward input(*ctx, weight.requires_grad() ? x : at::Tensor());
+    ctx->save_for_backward({input.saved(), x.requires_grad() ? weight : at::Tensor()});
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
     auto shape = x.sizes().vec();
     shape.back() = weight.size(0);
@@ -31,7 +33,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const at::Tensor gradient = rows_of(gradients[0]);
     torch::autograd::variable_list result(3);
     if (ctx->needs_input_grad(0)) result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
-    if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(saved[0]));
+    if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(InputForBackward::of(*ctx, saved[0])));
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
     return result;
   }

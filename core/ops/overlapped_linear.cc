@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "ops/again.h"
 #include "ops/pieces.h"
 
 namespace capstan::ops {
@@ -61,7 +62,8 @@ class OverlappedFunction : public torch::autograd::Function<OverlappedFunction> 
     const auto& bound = *entry->bound;
     const auto input = entry->dim ? gather(*bound.group, x, *entry->dim, entry->full, bound.forward) : x;
     ctx->saved_data["shape"] = input.sizes();
-    ctx->save_for_backward({weight.requires_grad() ? input : at::Tensor(), weight});
+    const InputForBackward kept(*ctx, weight.requires_grad() ? input : at::Tensor());
+    ctx->save_for_backward({kept.saved(), weight});
     return at::linear(input, weight, bias);
   }
 
@@ -69,7 +71,7 @@ class OverlappedFunction : public torch::autograd::Function<OverlappedFunction> 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto entry = c10::static_intrusive_pointer_cast<Entry>(ctx->saved_data["entry"].toCapsule());
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &input = saved[0], &weight = saved[1];
+    const at::Tensor& weight = saved[1];
     const bool of_input = ctx->needs_input_grad(0), of_weight = ctx->needs_input_grad(1);
     const bool of_bias = entry->has_bias && ctx->needs_input_grad(2);
     const at::Tensor gradient = as_rows(gradients[0]);
@@ -78,7 +80,7 @@ class OverlappedFunction : public torch::autograd::Function<OverlappedFunction> 
     if (of_input) on_its_way.emplace(*entry, at::mm(gradient, weight).view(ctx->saved_data["shape"].toIntVector()));
 
     variable_list result(4);
-    if (of_weight) result[1] = at::mm(gradient.t(), as_rows(input));
+    if (of_weight) result[1] = at::mm(gradient.t(), as_rows(InputForBackward::of(*ctx, saved[0])));
     if (of_bias) result[2] = gradient.sum(0);
     if (of_input) result[0] = on_its_way->wait();
     return result;

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include "ops/again.h"
 #include "ops/operators.h"
 
 namespace capstan::ops {
@@ -35,8 +36,7 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
     ctx->save_for_backward({x});
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<Swiglu>();
-    return op.call(x);
+    return product(x);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
@@ -44,9 +44,18 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
         c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu_backward", "").typed<SwigluBackward>();
     return {op.call(gradients[0], ctx->get_saved_variables()[0])};
   }
+  static at::Tensor again(torch::autograd::AutogradContext* ctx) { return product(ctx->get_saved_variables()[0]); }
+
+ private:
+  static at::Tensor product(const at::Tensor& x) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<Swiglu>();
+    return op.call(x);
+  }
 };
 
 }  // namespace
+
+const Again swiglu_again = again_of<SwigluFunction>();
 
 TORCH_LIBRARY_IMPL(capstan, CPU, m) {
   m.impl("swiglu", &swiglu_cpu);

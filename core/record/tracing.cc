@@ -1,5 +1,7 @@
 #include "record/tracing.h"
 
+#include <algorithm>
+
 namespace capstan::record {
 namespace {
 
@@ -25,6 +27,10 @@ void Tracers::begin(monitor::Span kind, std::string_view name) noexcept {
 
 void Tracers::end(monitor::Span kind, std::string_view name) noexcept {
   for (const auto& tracer : all_) tracer->end(kind, name);
+}
+
+bool Tracers::units() const {
+  return std::any_of(all_.begin(), all_.end(), [](const auto& tracer) { return tracer->units(); });
 }
 
 void trace_units(strategy::UnitRunner& runner, const std::shared_ptr<monitor::Tracer>& tracer) {

@@ -16,6 +16,7 @@ class Tracers final : public monitor::Tracer {
   explicit Tracers(std::vector<std::shared_ptr<monitor::Tracer>> all) : all_(std::move(all)) {}
   void begin(monitor::Span kind, std::string_view name) noexcept override;
   void end(monitor::Span kind, std::string_view name) noexcept override;
+  bool units() const override;
 
  private:
   std::vector<std::shared_ptr<monitor::Tracer>> all_;

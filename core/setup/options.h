@@ -53,6 +53,7 @@ struct TrainOptions {
   double loss_scale_min = 1;
   std::string on_nonfinite = "stop";
   std::string reduce = "auto";
+  std::string cuda_graphs = "auto";
   bool shuffle = true;
   bool drop_last = false;
   std::int64_t pad_to_multiple = 8;

@@ -85,6 +85,14 @@ void Engine::begin_micro_step(std::int64_t index) {
   parts_->shared.offload.begin_micro_step(index);
 }
 
+bool Engine::is_local(std::int64_t micro_step) const { return parts_->protocol.is_local(micro_step); }
+
+void Engine::drop_gradients() {
+  for (const auto& bucket : parts_->parameters) {
+    for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) bucket->leaf(i).mutable_grad().reset();
+  }
+}
+
 std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states, bool copies) {
   std::vector<strategy::Slice> slices;
   for (std::size_t t = 0; t < trained.size(); ++t) {

@@ -64,6 +64,11 @@ class Engine {
 
   /// Says which micro-step of the step the next forward and backward belong to.
   void begin_micro_step(std::int64_t index);
+  /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
+  /// it could be recorded as a device graph.
+  bool is_local(std::int64_t micro_step) const;
+  /// Forgets the gradients that a backward has left for reductions that never came.
+  void drop_gradients();
   /// Sum of squares of each trainable weight's gradient, of the elements that this rank counts: [weights] float64
   /// on the device, in weight order. Call after the step's last backward.
   at::Tensor squared_grad_norms();

@@ -52,16 +52,32 @@ void GatherProtocol::release(std::size_t run) {
   }
 }
 
-void GatherProtocol::reduce(std::size_t bucket) {
+Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step) const {
   const auto& gradients = plan_.buckets[bucket].gradients;
   Reduction how;
-  how.micro_step = micro_step_;
-  how.first = micro_step_ == 0;
-  how.last = micro_step_ + 1 == accumulation_;
+  how.micro_step = micro_step;
+  how.first = micro_step == 0;
+  how.last = micro_step + 1 == accumulation_;
   how.accumulates = gradients.accumulates;
   how.sums = plan_.buckets[bucket].reduces() && (!gradients.accumulates || how.last);
   how.offloads = how.sums && gradients.on_host;
-  executor_.reduce(bucket, how);
+  return how;
+}
+
+void GatherProtocol::reduce(std::size_t bucket) { executor_.reduce(bucket, reduction(bucket, micro_step_)); }
+
+bool GatherProtocol::is_local(std::int64_t micro_step) const {
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const auto& bucket = plan_.buckets[b];
+    if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
+      return false;
+    if (!bucket.trainable) continue;
+    const auto how = reduction(b, micro_step);
+    const bool sums_parts = how.last && !bucket.gradients.partials.empty();
+    // Autograd's own gradients are other memory in each micro-step.
+    if (!how.accumulates || how.sums || sums_parts || bucket.gradients.autograd) return false;
+  }
+  return true;
 }
 
 void GatherProtocol::before_forward(std::size_t run, bool with_grad) {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "strategy/recompute.h"
@@ -93,6 +94,19 @@ void UnitRunner::add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks) {
 }
 
 void UnitRunner::set_recompute(std::size_t unit, bool recompute) { links_.at(unit)->recompute = recompute; }
+
+std::size_t UnitRunner::hooks() const {
+  return std::accumulate(links_.begin(), links_.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& link) { return sum + link->hooks.size(); });
+}
+
+bool UnitRunner::recomputes() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) {
+    const auto regions = link->unit->template all<nn::Region>();
+    return link->recompute ||
+           std::any_of(regions.begin(), regions.end(), [](const auto* r) { return bool(r->around); });
+  });
+}
 
 nn::Hidden UnitRunner::forward(const nn::Batch& batch, nn::KVCache* cache, const Seen& seen) {
   nn::Hidden hidden;

@@ -38,10 +38,26 @@ inference::FeedSource feed_source(const session::Job& job) {
           job.plugins.data_options->packing};
 }
 
-StepSetting step_setting(const session::Job& job) {
+// What a micro-step of the longest samples has at its peak, beyond what is always there; 0: nobody has asked.
+std::int64_t work_bytes(const assembly::Prediction& prediction) {
+  std::int64_t bytes = 0;
+  for (const auto& part : prediction.footprints) bytes += part.when.starts_with("peak: ") ? part.bytes : 0;
+  return bytes;
+}
+
+// Layers' collectives are between ranks of other axes than data's.
+bool may_record(const session::Job& job) {
+  const auto& mesh = job.topology.mesh;
+  const bool splits = mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
+  return job.config.train->cuda_graphs == "auto" && !splits;
+}
+
+StepSetting step_setting(const session::Job& job, const session::Session& session) {
   const auto& config = job.config;
-  return {*config.optimizer, setup::loss_scaling_of(*config.train).value(), job.topology.batch.accumulation,
-          seed_of(job), job.topology.speaks_for_coordinate()};
+  MicroStepSetting micro{job.topology.batch.accumulation, seed_of(job)};
+  if (may_record(job)) micro.graphs = {ops::graph_recorder(session.device), work_bytes(job.prediction)};
+  return {*config.optimizer, setup::loss_scaling_of(*config.train).value(), std::move(micro),
+          job.topology.speaks_for_coordinate()};
 }
 
 StepParts step_parts(const session::Job& job, session::Session& session) {
@@ -111,7 +127,7 @@ LoadedModel loaded_model(session::Session& session) {
 }
 
 Step step_of(const session::Job& job, session::Session& session) {
-  return {step_setting(job), step_parts(job, session)};
+  return {step_setting(job, session), step_parts(job, session)};
 }
 
 SavedRun saved_run(const session::Job& job, session::Session& session, std::filesystem::path folder) {
@@ -156,7 +172,7 @@ LoopParts loop_parts(const session::Job& job, session::Session& session, const s
   return {{job.samples.plan,
            *job.config.optimizer,
            feed_source(job),
-           step_setting(job),
+           step_setting(job, session),
            step_parts(job, session),
            {train.on_nonfinite, train.precision, seed_of(job), folder},
            *session.communicator,

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "train/objective.h"
-
 namespace capstan::train {
 namespace {
 
@@ -19,37 +17,25 @@ at::Tensor numbers_of(const std::vector<strategy::Figure>& figures) {
 Step::Step(StepSetting setting, const StepParts& parts)
     : setting_(std::move(setting)),
       parts_(parts),
-      updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device) {}
+      updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device),
+      micro_steps_(setting_.micro, parts_.model) {}
 
 StepResult Step::gradients(const inference::StepInput& input, std::int64_t target_tokens) {
-  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(parts_.model.device);
-  auto loss_sum = at::zeros({}, doubles);
-  at::Tensor expert_tokens;
-  auto auxiliary_sum = at::zeros({}, doubles);
-  StepResult result;
   // A step without any target still runs: its gradients are zero.
-  const double divisor = static_cast<double>(std::max<std::int64_t>(1, divisor_of(input, target_tokens)));
-  for (std::size_t i = 0; i < input.micro.size(); ++i) {
-    parts_.model.engine.begin_micro_step(static_cast<std::int64_t>(i));
-    const auto batch = inference::training_batch(input.micro[i], setting_.seed, input.step, parts_.model.device);
-    const auto hidden = parts_.model.runner.forward(batch);
-    const auto& loss = hidden.states;
-    backward_from(parts_.model.runner, hidden, divisor, setting_.accumulation, updates_.loss_scale());
-    loss_sum += loss.detach().to(at::kDouble);
-    for (const auto& auxiliary : hidden.sums) auxiliary_sum += auxiliary.detach().to(at::kDouble);
-    result.has_auxiliary = !hidden.sums.empty();
-    if (hidden.expert_tokens.empty()) continue;
-    result.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
-    const auto tokens = at::cat(hidden.expert_tokens);
-    expert_tokens = expert_tokens.defined() ? expert_tokens + tokens : tokens;
-  }
+  const auto divisor = std::max<std::int64_t>(1, divisor_of(input, target_tokens));
+  micro_steps_.begin(static_cast<double>(divisor), updates_.loss_scale());
+  for (std::size_t i = 0; i < input.micro.size(); ++i) micro_steps_.run(input, i);
+  const auto& sums = micro_steps_.sums();
+  StepResult result;
+  result.has_auxiliary = sums.has_auxiliary;
+  result.expert_layers = sums.expert_layers;
   result.norms = parts_.model.engine.squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
-  const auto auxiliary = auxiliary_sum / static_cast<double>(setting_.accumulation);
+  const auto auxiliary = sums.auxiliary / static_cast<double>(setting_.micro.accumulation);
   const auto figures = parts_.hooks.figures();
   for (const auto& figure : figures) result.figures.push_back(figure.name);
   result.numbers =
-      StepNumbers({result.norms.sum(), loss_sum, auxiliary, expert_tokens, numbers_of(figures)}, setting_.speaks);
+      StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)}, setting_.speaks);
   result.numbers.sum(parts_.model.sums);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;
@@ -80,7 +66,7 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
 
 void Step::trace(std::shared_ptr<monitor::Tracer> tracer) {
   tracer_ = std::move(tracer);
-  record::trace_units(parts_.model.runner, tracer_);
+  if (tracer_->units()) record::trace_units(parts_.model.runner, tracer_);
 }
 
 void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {

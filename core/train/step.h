@@ -13,6 +13,7 @@
 #include "record/tracing.h"
 #include "setup/options.h"
 #include "train/loaded_model.h"
+#include "train/micro_steps.h"
 #include "train/step_metrics.h"
 #include "train/strategy_hooks.h"
 #include "train/updates.h"
@@ -40,9 +41,8 @@ struct StepParts {
 struct StepSetting {
   setup::OptimizerOptions optimizer;
   setup::LossScaling loss_scaling;
-  std::int64_t accumulation = 1;
-  std::uint64_t seed = 0;  ///< of dropout
-  bool speaks = true;      ///< for its data coordinate
+  MicroStepSetting micro;
+  bool speaks = true;  ///< for its data coordinate
 };
 
 /// Forward and backward of one step's micro-batches and the optimizer's update.
@@ -72,6 +72,7 @@ class Step {
   StepSetting setting_;
   StepParts parts_;
   Updates updates_;
+  MicroSteps micro_steps_;
   std::function<void()> before_update_;
   std::shared_ptr<monitor::Tracer> tracer_;
 };

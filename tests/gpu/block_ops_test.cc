@@ -8,13 +8,13 @@
 
 #include <cmath>
 
+#include <capstan/ops/linear.h>
 #include "nn/weights.h"
 #include "ops/adamw_lists.h"
 #include "ops/add_norm.h"
 #include "ops/alibi_heads.h"
 #include "ops/column_sums.h"
 #include "ops/combine_rows.h"
-#include "ops/linear.h"
 #include "ops/scaled.h"
 
 using namespace capstan::ops;

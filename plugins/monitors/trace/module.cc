@@ -20,7 +20,7 @@ class Trace final : public monitor::Monitor {
     prints_ = run.rank == 0;
     const bool records = std::find(options_.ranks.begin(), options_.ranks.end(), run.rank) != options_.ranks.end();
     if (!records) return;
-    recorder_ = std::make_shared<Recorder>(options_.steps, std::filesystem::path(run.folder) / "traces",
+    recorder_ = std::make_shared<Recorder>(options_, std::filesystem::path(run.folder) / "traces",
                                            cat("rank-", run.rank), run.gpu);
   }
   std::shared_ptr<monitor::Tracer> tracer() override { return recorder_; }

@@ -32,6 +32,10 @@ std::set<impl::ActivityType> activities(int gpu) {
 void TraceOptions::describe(config::OptionTable<TraceOptions>& t) {
   t.add("steps", &TraceOptions::steps).doc("steps to record, from 0; those that follow one another share a file");
   t.add("ranks", &TraceOptions::ranks).doc("ranks that record");
+  t.add("units", &TraceOptions::units)
+      .doc(
+          "record each unit's forward and backward, for which micro-steps do not run as CUDA graphs; false: they may, "
+          "and kernels belong to no unit");
 }
 
 std::string span_text(Span kind, std::string_view name) {
@@ -52,8 +56,12 @@ std::string span_text(Span kind, std::string_view name) {
   return std::string(name);
 }
 
-Recorder::Recorder(std::vector<std::int64_t> steps, std::filesystem::path folder, std::string name, int gpu)
-    : steps_(std::move(steps)), folder_(std::move(folder)), name_(std::move(name)), gpu_(gpu) {}
+Recorder::Recorder(TraceOptions options, std::filesystem::path folder, std::string name, int gpu)
+    : steps_(std::move(options.steps)),
+      units_(options.units),
+      folder_(std::move(folder)),
+      name_(std::move(name)),
+      gpu_(gpu) {}
 
 Recorder::~Recorder() {
   try {

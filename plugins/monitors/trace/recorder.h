@@ -17,6 +17,7 @@ namespace trace {
 struct TraceOptions {
   std::vector<std::int64_t> steps = {3, 4};
   std::vector<std::int64_t> ranks = {0};
+  bool units = true;
 
   static void describe(capstan::config::OptionTable<TraceOptions>& t);
 };
@@ -27,10 +28,11 @@ struct TraceOptions {
 class Recorder final : public capstan::monitor::Tracer {
  public:
   /// Files are <folder>/<name>-step-<first>.json. `gpu`: below 0 for none.
-  Recorder(std::vector<std::int64_t> steps, std::filesystem::path folder, std::string name, int gpu);
+  Recorder(TraceOptions options, std::filesystem::path folder, std::string name, int gpu);
   ~Recorder() override;
   void begin(capstan::monitor::Span kind, std::string_view name) noexcept override;
   void end(capstan::monitor::Span kind, std::string_view name) noexcept override;
+  bool units() const override { return units_; }
   /// Ends what is being recorded and writes it. Throws Error where that fails.
   void finish();
   /// Those that were written.
@@ -42,6 +44,7 @@ class Recorder final : public capstan::monitor::Tracer {
   void step_begins(std::string_view name);
 
   std::vector<std::int64_t> steps_;
+  bool units_;
   std::filesystem::path folder_;
   std::string name_;
   int gpu_;

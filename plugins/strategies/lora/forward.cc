@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
+#include <capstan/ops/linear.h>
 #include <capstan/ops/low_rank.h>
 #include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
@@ -24,6 +25,7 @@ ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
   ops::DropoutKey key;
   key.seed = batch.seed;
   key.step = batch.step;
+  key.device_step = batch.device_step;
   key.site = ops::stable_hash(adapter().module + ".lora_dropout");
   key.row_shape = positions;
   key.row_shape.push_back(down.shape.back());
@@ -76,7 +78,9 @@ at::Tensor Beside::of_tokens() const {
 }
 
 at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
-  const auto inner = at::linear(dropped(x), adapter().down->value()).flatten(0, -2);
+  const auto input = dropped(x);
+  const auto& down = adapter().down->value();
+  const auto inner = (x.is_cpu() ? at::linear(input, down) : ops::linear(input, down, {})).flatten(0, -2);
   const auto up = adapter().up->value().flatten(0, -2);
   std::int64_t begin = 0;
   if (!adapter().covers_base()) {

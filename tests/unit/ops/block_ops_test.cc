@@ -6,11 +6,11 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <capstan/ops/linear.h>
 #include "ops/alibi_heads.h"
 #include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/jacobian.h"
-#include "ops/linear.h"
 
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;

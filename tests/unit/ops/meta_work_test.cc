@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
-#include "ops/linear.h"
+#include <capstan/ops/linear.h>
 
 using namespace capstan;
 

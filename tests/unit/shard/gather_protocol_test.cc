@@ -164,3 +164,45 @@ TEST_CASE("hooks inside a run of several units do nothing") {
   test.backward();
   CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "reduce 0", "release 0"});
 }
+
+TEST_CASE("a micro-step is local where its hooks move nothing: before the sums, and once parameters are gathered") {
+  const auto accumulates = [](shard::EngineOptions& options) { options.accumulation = 3; };
+  const auto local = [](const Case& test) {
+    std::vector<bool> list;
+    for (int i = 0; i < 3; ++i) list.push_back(test.protocol.is_local(i));
+    return list;
+  };
+  using Local = std::vector<bool>;
+  CHECK(local(Case(0, 0, accumulates)) == Local{true, true, false});
+  CHECK(local(Case(0, 0, [&](auto& options) {
+          accumulates(options);
+          options.reduce = shard::ReduceWhen::micro_step;
+        })) == Local{false, false, false});
+  CHECK(local(Case(0, 0, [&](auto& options) {
+          accumulates(options);
+          options.mesh = layout::Mesh();
+        })) == Local{true, true, true});
+  Case optimizer(1, 0, accumulates);
+  CHECK(local(optimizer) == Local{false, false, false});
+  optimizer.forward();
+  CHECK(local(optimizer) == Local{true, true, false});
+  optimizer.protocol.invalidate(1);
+  CHECK(local(optimizer) == Local{false, false, false});
+  Case all(3, 0, accumulates);
+  all.forward();
+  CHECK(local(all) == Local{false, false, false});
+  Case offloaded(1, 1, accumulates);
+  offloaded.forward();
+  CHECK(local(offloaded) == Local{false, false, false});
+}
+
+TEST_CASE("gradients that stay autograd's are not the same memory twice: such a micro-step is not local") {
+  const auto alone = [](c10::ScalarType master) {
+    return Case(0, 0, [=](shard::EngineOptions& options) {
+      options.mesh = layout::Mesh();
+      options.precision.master = master;
+    });
+  };
+  CHECK_FALSE(alone(at::kFloat).protocol.is_local(0));
+  CHECK(alone(at::kDouble).protocol.is_local(0));
+}

@@ -19,6 +19,9 @@ class Tracer {
   virtual ~Tracer();
   virtual void begin(Span kind, std::string_view name) noexcept = 0;
   virtual void end(Span kind, std::string_view name) noexcept = 0;
+  /// Are units' forward and backward to be told of too? A micro-step that is replayed as a CUDA graph enters no unit,
+  /// so that where one tracer wants them, none is.
+  virtual bool units() const { return true; }
 };
 
 }  // namespace monitor

@@ -51,6 +51,8 @@ struct Batch {
   std::optional<Documents> documents;  ///< of packed rows; none: a row is one sample
   std::uint64_t seed = 0;
   std::int64_t step = 0;
+  /// [1] int64: the step, for dropout, in place of `step` where a forward is recorded once and run in many steps.
+  at::Tensor device_step;
   bool training = false;  ///< dropout acts
   /// What this forward of the unit keeps for when it is run again in backward. Null: it runs once.
   std::shared_ptr<RecomputeContext> kept;

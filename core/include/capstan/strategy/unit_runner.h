@@ -29,6 +29,10 @@ class UnitRunner {
   void add_hooks(std::size_t unit, std::unique_ptr<UnitHooks> hooks);
   /// The unit keeps its inputs only and is run again in backward (Chen et al. 2016), inside all hooks.
   void set_recompute(std::size_t unit, bool recompute);
+  /// Hooks that were added, over all units.
+  std::size_t hooks() const;
+  /// A unit, or a region of one, is run again in backward.
+  bool recomputes() const;
 
   /// Called with the output of each unit, in order.
   using Seen = std::function<void(std::size_t unit, const nn::Hidden& output)>;

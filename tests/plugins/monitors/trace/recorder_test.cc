@@ -40,7 +40,7 @@ std::set<std::string> spans_of(const std::filesystem::path& file) {
 
 TEST_CASE("chosen steps alone are recorded, and those that follow one another share a file") {
   const test::Folder folder;
-  Recorder recorder({1, 2, 5}, folder / "traces", "rank-0", -1);
+  Recorder recorder({{1, 2, 5}}, folder / "traces", "rank-0", -1);
   for (int step = 0; step < 7; ++step) make_step(recorder, std::to_string(step));
   recorder.finish();
   REQUIRE(recorder.files().size() == 2);
@@ -53,7 +53,7 @@ TEST_CASE("chosen steps alone are recorded, and those that follow one another sh
 
 TEST_CASE("an evaluation ends what is recorded, and so does the run") {
   const test::Folder folder;
-  Recorder recorder({0, 1}, folder / "traces", "rank-3", -1);
+  Recorder recorder({{0, 1}}, folder / "traces", "rank-3", -1);
   make_step(recorder, "0");
   recorder.begin(Span::evaluation, "evaluation");
   recorder.end(Span::evaluation, "evaluation");
@@ -67,9 +67,15 @@ TEST_CASE("an evaluation ends what is recorded, and so does the run") {
 TEST_CASE("a folder that cannot be made ends the recording, not the run") {
   const test::Folder folder;
   folder.write("file", "");
-  Recorder recorder({0, 1}, folder / "file" / "traces", "rank-0", -1);
+  Recorder recorder({{0, 1}}, folder / "file" / "traces", "rank-0", -1);
   make_step(recorder, "0");
   make_step(recorder, "1");
   recorder.finish();
   CHECK(recorder.files().empty());
+}
+
+TEST_CASE("units are followed unless they are not asked for: CUDA graphs may then run") {
+  const test::Folder folder;
+  CHECK(Recorder({{0}}, folder / "traces", "rank-0", -1).units());
+  CHECK_FALSE(Recorder({{0}, {0}, false}, folder / "traces", "rank-0", -1).units());
 }

@@ -1,0 +1,76 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "data/collate.h"
+#include "ops/device_graph.h"
+#include "train/loaded_model.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// What micro-steps are recorded with.
+struct GraphSetting {
+  std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
+  std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
+};
+
+/// A micro-batch, and when it is trained on.
+struct MicroStepOf {
+  const data::HostBatch& batch;
+  std::uint64_t seed;  ///< of dropout
+  std::int64_t step;
+  std::int64_t index;  ///< in the step
+};
+
+/// Micro-steps as device graphs, one for each shape: rows, columns, and whether gradients are written or added. A shape
+/// runs eagerly first, then is recorded and from then on replayed: the host queues one piece of work in place of some
+/// thousand, and the results are the same bit for bit. What differs between steps (tokens, the step that keys dropout,
+/// what backward starts from) is read from memory that stays.
+///
+/// Others run eagerly: packed rows, whose shapes hardly ever come again; micro-steps that need other ranks or move
+/// parameters (Engine::is_local); all, where units run again in backward, where strategies or monitors follow units, or
+/// where the device has no room for a second set of activations: a graph keeps its memory, which eager micro-steps of
+/// other shapes cannot use. A recording that fails changes nothing; the log says why, once.
+class MicroGraphs {
+ public:
+  /// Forward, backward and sums, from the batch's memory and memory that stays.
+  using Body = std::function<void(const nn::Batch&)>;
+
+  MicroGraphs(GraphSetting setting, const LoadedModel& model);
+  /// False: this one has to run eagerly.
+  bool run(const MicroStepOf& micro, const Body& body);
+  /// Nothing is recorded from now on; logs why if that is new.
+  void refuse(const std::string& why);
+  /// So many are there.
+  std::size_t recorded() const;
+
+ private:
+  struct Shape {
+    std::int64_t rows;
+    std::int64_t columns;
+    bool adds;
+    auto operator<=>(const Shape&) const = default;
+  };
+  struct Recorded {
+    int seen = 0;
+    at::Tensor numbers;  ///< what the graph reads: inference::numbers_of
+    std::unique_ptr<ops::DeviceGraph> graph;
+  };
+  std::string obstacle() const;
+  bool record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
+
+  GraphSetting setting_;
+  LoadedModel model_;
+  std::map<Shape, Recorded> shapes_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,60 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "inference/feed.h"
+#include "train/loaded_model.h"
+#include "train/loss_scale.h"
+#include "train/micro_graphs.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// How micro-steps are made.
+struct MicroStepSetting {
+  std::int64_t accumulation = 1;
+  std::uint64_t seed = 0;  ///< of dropout
+  GraphSetting graphs = {};
+};
+
+/// What a step's micro-steps add up on the device.
+struct MicroStepSums {
+  at::Tensor loss;                 ///< 0-dim float64
+  at::Tensor auxiliary;            ///< 0-dim float64
+  at::Tensor expert_tokens;        ///< [layers x experts] float64; undefined: no layer has experts
+  bool has_auxiliary = false;      ///< the model has an auxiliary loss
+  std::int64_t expert_layers = 0;  ///< layers of experts
+};
+
+/// Forward and backward of micro-batches. What a micro-step is trained on: its loss sum divided by the step's target
+/// tokens, and its auxiliary losses (Hidden::sums after the head), of which each rank has its share, divided by the
+/// step's micro-steps. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
+class MicroSteps {
+ public:
+  MicroSteps(MicroStepSetting setting, const LoadedModel& model);
+  /// Before a step's first: sums are zero. `scale` must outlive the step.
+  void begin(double target_tokens, const LossScale& scale);
+  /// The step's micro-step `index`: its gradients are in the engine.
+  void run(const inference::StepInput& input, std::size_t index);
+  /// Their memory is that of the next step's too.
+  const MicroStepSums& sums() const { return sums_; }
+
+ private:
+  void run_eagerly(const nn::Batch& batch);
+  void run_recorded(const nn::Batch& batch);
+  void backward_from(const nn::Hidden& hidden);
+
+  MicroStepSetting setting_;
+  LoadedModel model_;
+  MicroGraphs graphs_;
+  MicroStepSums sums_;
+  double target_tokens_ = 1;
+  const LossScale* scale_ = nullptr;
+  at::Tensor seed_;  ///< what a recorded backward starts from: the loss's dtype, once that is known
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

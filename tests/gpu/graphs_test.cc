@@ -1,0 +1,199 @@
+// Micro-steps as CUDA graphs learn what eager ones learn, bit for bit, where the GPU itself is deterministic.
+#include <ATen/ATen.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan/comm/connect.h>
+#include <capstan_catch.h>
+#include <capstan_places.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "checkpoint/checkpoint.h"
+#include "ops/device_graph.h"
+#include "session/session.h"
+#include "support/folder.h"
+#include "train/of_job.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+using namespace capstan;
+using Tensors = std::map<std::string, at::Tensor>;
+
+namespace {
+
+const char* const bloom =
+    "[model]\nplugin = \"bloom\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nseq_length = "
+    "130\n"
+    "dropout = 0.1\n";
+const char* const llama =
+    "[model]\nplugin = \"llama\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
+    "1\n"
+    "ff_dim = 192\nseq_length = 130\n";
+const char* const lora =
+    "[strategy.lora]\nrank = 8\ndropout = 0.1\ninit = \"random\"\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";
+
+session::Job job_of(const test::Folder& folder, const std::string& model, const std::vector<std::string>& overrides) {
+  const auto file = folder.path() / "job.toml";
+  std::ofstream(file) << "[run]\nseed = 3\ndevice = \"cuda\"\ndeterministic = true\n"
+                      << model
+                      << "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+                         "/configs/data/mini_squad_train.json\"\ntrain_samples = 70\nmax_length = 97\n"
+                         "[train]\nmax_steps = 12\nmicro_batch = 2\naccumulation = 4\npad_to_multiple = 4\n"
+                         "[optimizer]\nlr = 1e-2\nwarmup_steps = 3\nschedule = \"cosine\"\nclip = 1.0\n";
+  static plugin::Host host;
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = file.string();
+  request.overrides = overrides;
+  auto job = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*job);
+}
+
+/// What steps [begin, end) learnt.
+struct Learnt {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  Tensors gradients;  ///< of the last step
+  Tensors weights;
+  int graphs = 0;  ///< recorded
+};
+
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 12;
+  std::filesystem::path from = {};  ///< a checkpoint; empty: none
+  std::filesystem::path to = {};
+};
+
+Tensors copies(const std::vector<shard::StoredBox>& boxes) {
+  Tensors tensors;
+  for (const auto& stored : boxes) tensors[stored.record->name] = stored.value.cpu();
+  return tensors;
+}
+
+void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt) {
+  const auto alone = comm::connect({});
+  std::unique_ptr<checkpoint::Reader> reader;
+  if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
+  auto session = session::materialise(job, *alone, {}, reader.get());
+  auto feed = train::feed_of(job);
+  auto step = train::step_of(job, session);
+  const auto saved = train::saved_run(job, session);
+  if (reader) train::resume_from(*reader, saved, step.updates());
+  step.hooks().begin(stretch.begin);
+  for (auto s = stretch.begin; s < stretch.end; ++s) {
+    const auto input = feed.draw(s);
+    const auto lr = train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
+    const auto metrics = step.run(input, input.target_tokens, lr).numbers.read();
+    learnt.losses.push_back(metrics.loss_sum);
+    learnt.norms.push_back(metrics.grad_norm);
+  }
+  learnt.gradients = copies(session.engine->gradient_boxes());
+  learnt.weights = copies(session.engine->stored_boxes());
+  if (stretch.to.empty()) return;
+  step.hooks().before_save(stretch.end);
+  auto meta = train::meta_of(saved, stretch.end);
+  meta.sections = train::sections_of(saved, step.updates(), {}, stretch.end);
+  checkpoint::save(stretch.to, *session.world_host, meta, saved.boxes());
+}
+
+Learnt learn(const std::string& model, std::vector<std::string> overrides, const Stretch& stretch = {}) {
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);  // what `capstan run` does under run.deterministic
+  const test::Folder folder;
+  const auto log_file = folder.path() / "log";
+  log::configure(log_file.string(), log::Level::warning, 0);
+  Learnt learnt;
+  train_steps(job_of(folder, model, overrides), stretch, learnt);
+  log::configure("", log::Level::warning, 0);
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  const auto log = read_file(log_file);
+  INFO(log);
+  CHECK(log.find("do not run as CUDA graphs") == std::string::npos);
+  for (std::size_t at = 0; (at = log.find("run as a CUDA graph", at)) != std::string::npos; ++at) ++learnt.graphs;
+  return learnt;
+}
+
+void check_same(const Tensors& got, const Tensors& expected) {
+  REQUIRE(got.size() == expected.size());
+  for (const auto& [name, tensor] : expected) {
+    INFO(name);
+    CHECK(at::equal(got.at(name), tensor));
+  }
+}
+
+void check_same(const Learnt& got, const Learnt& expected) {
+  CHECK(got.losses == expected.losses);
+  CHECK(got.norms == expected.norms);
+  check_same(got.gradients, expected.gradients);
+  check_same(got.weights, expected.weights);
+}
+
+}  // namespace
+
+TEST_CASE("GPU: a graph is replayed with what its tensors hold then, and a failed recording leaves no trace",
+          "[graphs]") {
+  const c10::Device gpu(c10::kCUDA, 0);
+  const auto recorder = ops::graph_recorder(gpu);
+  REQUIRE(recorder);
+  const auto x = at::ones({1000, 1000}, at::TensorOptions(gpu)), sum = at::zeros({}, at::TensorOptions(gpu));
+  const auto add = [&] { sum.add_((x + 1).mul_(2).sum()); };
+  const auto first = recorder->record(add);
+  CHECK(sum.item<float>() == 0);
+  first->replay();
+  CHECK(sum.item<float>() == 4e6F);
+  x.fill_(2);
+  first->replay();
+  CHECK(sum.item<float>() == 1e7F);
+  CHECK_THROWS(recorder->record([&] {
+    add();
+    (void)sum.item<float>();
+  }));
+  CHECK_THROWS_AS(recorder->record([&] { throw std::runtime_error("in the midst"); }), std::runtime_error);
+  add();
+  CHECK(sum.item<float>() == 1.6e7F);
+  const auto second = recorder->record(add);
+  second->replay();
+  first->replay();
+  CHECK(sum.item<float>() == 2.8e7F);
+  const auto room = recorder->make_room();
+  CHECK(room.free > 0);
+  CHECK(room.spare >= 0);
+}
+
+TEST_CASE("GPU: losses, norms, gradients and weights are those of eager micro-steps", "[graphs]") {
+  const std::string precision = GENERATE("bf16", "fp32", "fp16");
+  const std::string accumulation = GENERATE("4", "1");
+  const std::vector<std::string> overrides{"train.precision=" + precision, "train.accumulation=" + accumulation};
+  auto off = overrides;
+  off.push_back("train.cuda_graphs=off");
+  INFO(precision << ", accumulation " << accumulation);
+  const auto got = learn(bloom, overrides), expected = learn(bloom, off);
+  CHECK(got.graphs >= (accumulation == "4" ? 3 : 1));  // of more than one shape
+  CHECK(expected.graphs == 0);
+  check_same(got, expected);
+}
+
+TEST_CASE("GPU: the same with adapters and their dropout", "[graphs]") {
+  const std::string model = std::string(llama) + lora;
+  const auto got = learn(model, {"train.precision=bf16"});
+  CHECK(got.graphs >= 3);
+  check_same(got, learn(model, {"train.precision=bf16", "train.cuda_graphs=off"}));
+}
+
+TEST_CASE("GPU: a run that is saved and resumed with graphs ends as one without either", "[graphs]") {
+  const test::Folder folder;
+  const auto saved = folder.path() / "saved";
+  const std::vector<std::string> overrides{"train.precision=bf16"};
+  const auto begin = learn(bloom, overrides, {0, 7, {}, saved});
+  const auto end = learn(bloom, overrides, {7, 12, saved, {}});
+  const auto whole = learn(bloom, {"train.precision=bf16", "train.cuda_graphs=off"});
+  CHECK(begin.graphs > 0);
+  CHECK(end.graphs > 0);
+  CHECK(std::equal(begin.losses.begin(), begin.losses.end(), whole.losses.begin()));
+  CHECK(std::equal(end.losses.begin(), end.losses.end(), whole.losses.begin() + 7));
+  check_same(end.gradients, whole.gradients);
+  check_same(end.weights, whole.weights);
+}

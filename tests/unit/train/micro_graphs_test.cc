@@ -1,0 +1,189 @@
+// Micro-steps that are recorded and replayed: when, and that nothing is learnt that eager ones would not learn. A
+// recorder that runs the work again in place of replaying it stands in for the GPU's; tests/gpu/graphs_test.cc has
+// that.
+#include "train/micro_graphs.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/log.h>
+#include <capstan_catch.h>
+
+#include "record/tracing.h"
+#include "support/small_run.h"
+#include "train/micro_steps.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+
+namespace {
+
+class Again final : public ops::DeviceGraph {
+ public:
+  Again(std::function<void()> work, int& replays) : work_(std::move(work)), replays_(replays) {}
+  void replay() override {
+    ++replays_;
+    work_();
+  }
+
+ private:
+  std::function<void()> work_;
+  int& replays_;
+};
+
+class AgainRecorder final : public ops::GraphRecorder {
+ public:
+  Room make_room() override { return room; }
+  std::unique_ptr<ops::DeviceGraph> record(const std::function<void()>& work) override {
+    ++records;
+    if (!on_failure) return std::make_unique<Again>(work, replays);
+    on_failure();
+    throw Error("a CUDA graph cannot be recorded: the host reads\na result", "none");
+  }
+  Room room{100, 10};
+  std::function<void()> on_failure;
+  int records = 0;
+  int replays = 0;
+};
+
+struct Learnt {
+  std::vector<double> losses;
+  std::vector<std::map<std::string, at::Tensor>> gradients;  // by step
+};
+
+using Prepare = std::function<void(session::Session&)>;
+
+Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::vector<std::string>& overrides,
+                    const std::string& more = {}, const Prepare& prepare = {}) {
+  at::set_num_threads(1);
+  const auto file = testing::small_config(more);
+  Learnt learnt;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    const auto job = testing::prepare_small(file, overrides, 1, 0);
+    auto session = session::materialise(job, communicator);
+    if (prepare) prepare(session);
+    auto feed = train::feed_of(job);
+    const train::LossScale scale({}, session.device);
+    train::MicroSteps steps({job.topology.batch.accumulation, 7, {recorder, 20}}, train::loaded_model(session));
+    for (std::int64_t s = 0; s < 5; ++s) {
+      const auto input = feed.draw(s);
+      steps.begin(static_cast<double>(input.target_tokens), scale);
+      for (std::size_t i = 0; i < input.micro.size(); ++i) steps.run(input, i);
+      learnt.losses.push_back(steps.sums().loss.item<double>());
+      auto& gradients = learnt.gradients.emplace_back();
+      for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();
+    }
+  });
+  return learnt;
+}
+
+void check_same(const Learnt& got, const Learnt& expected) {
+  CHECK(got.losses == expected.losses);
+  REQUIRE(got.gradients.size() == expected.gradients.size());
+  for (std::size_t s = 0; s < expected.gradients.size(); ++s) {
+    REQUIRE(got.gradients[s].size() == expected.gradients[s].size());
+    for (const auto& [name, gradient] : expected.gradients[s]) {
+      INFO(name << " of step " << s);
+      CHECK(at::equal(got.gradients[s].at(name), gradient));
+    }
+  }
+}
+
+// Four micro-steps of 12 rows; all are padded to one length, so that there is one shape.
+const std::vector<std::string> one_shape{"train.accumulation=4", "train.global_batch=48", "train.pad_to_multiple=128",
+                                         "model.dropout=0.2"};
+
+std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
+  overrides.push_back(more);
+  return overrides;
+}
+
+std::string log_of(const std::function<void()>& work) {
+  const auto file = std::filesystem::temp_directory_path() / ("capstan-graphs-" + std::to_string(::getpid()) + ".log");
+  log::configure(file.string(), log::Level::error, 0);
+  work();
+  log::configure("", log::Level::warning, 0);
+  auto text = read_file(file);
+  std::filesystem::remove(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a shape is replayed from its third micro-step on, and learns the same bits, dropout included") {
+  const std::string precision = GENERATE("fp32", "bf16");
+  const auto overrides = with(one_shape, "train.precision=" + precision);
+  const auto recorder = std::make_shared<AgainRecorder>();
+  check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
+  // A step's first micro-step writes gradients, the others add: 5 and 15 of them, 2 of each first run eagerly.
+  CHECK(recorder->records == 2);
+  CHECK(recorder->replays == 5 + 15 - 2 * 2);
+}
+
+TEST_CASE("each shape has a graph, and shapes that are rare have none") {
+  const std::vector<std::string> overrides{"train.accumulation=4", "train.global_batch=4", "train.pad_to_multiple=8",
+                                           "model.dropout=0.2", "train.precision=fp32"};
+  const auto recorder = std::make_shared<AgainRecorder>();
+  check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
+  CHECK(recorder->records >= 2);
+  CHECK(recorder->replays > 0);
+  CHECK(recorder->replays <= 20 - 2 * recorder->records);
+}
+
+TEST_CASE("a recording that fails leaves no trace but one line of the log, and none is tried again") {
+  const auto recorder = std::make_shared<AgainRecorder>();
+  // Gradients are left where reductions, which were only recorded, did not take them.
+  const Prepare prepare = [&](session::Session& session) {
+    recorder->on_failure = [&session] {
+      for (const auto& weight : session.units[1]->weights())
+        weight->value().mutable_grad() = at::ones_like(weight->value());
+    };
+  };
+  const auto overrides = with(one_shape, "train.precision=fp32");
+  Learnt got;
+  const auto log = log_of([&] { got = gradients_of(recorder, overrides, {}, prepare); });
+  CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: a CUDA graph cannot be recorded: the host reads\n"));
+  check_same(got, gradients_of(nullptr, overrides));
+  CHECK(recorder->records == 1);
+}
+
+TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
+  const auto recorder = std::make_shared<AgainRecorder>();
+  const auto overrides = with(one_shape, "train.precision=fp32");
+  std::string more, why;
+  Prepare prepare;
+  SECTION("units that run again in backward") {
+    more = "[strategy.recompute]\nevery = 1\n";
+    why = "units are computed again in backward";
+  }
+  SECTION("regions that do") {
+    prepare = [](session::Session& session) {
+      session.units[1]->all<nn::Region>().front()->around.fill("test",
+                                                               [](const auto& body, const auto& x) { return body(x); });
+    };
+    why = "units are computed again in backward";
+  }
+  SECTION("units that a monitor follows") {
+    prepare = [](session::Session& session) {
+      record::trace_units(*session.runner,
+                          std::make_shared<record::Tracers>(std::vector<std::shared_ptr<monitor::Tracer>>{}));
+    };
+    why = "a strategy or a monitor follows the units";
+  }
+  SECTION("no room for a second set of activations") {
+    recorder->room = {39, 10};  // 2 x 20 are predicted
+    why = "of which 39 B are free";
+  }
+  Learnt got;
+  const auto log = log_of([&] { got = gradients_of(recorder, overrides, more, prepare); });
+  CHECK_THAT(log, Contains(why));
+  CHECK(recorder->records == 0);
+  check_same(got, gradients_of(nullptr, overrides, more, prepare));
+}
+
+TEST_CASE("packed rows run eagerly: their shapes hardly come again") {
+  const auto recorder = std::make_shared<AgainRecorder>();
+  auto overrides = with(with(one_shape, "train.precision=fp32"), "data.packing=true");
+  overrides.push_back("data.train_samples=240");  // no step is filled up with empty rows
+  check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
+  CHECK(recorder->records == 0);
+}
