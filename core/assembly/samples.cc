@@ -3,6 +3,7 @@
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -135,6 +136,24 @@ class SamplesOpener {
       });
     });
     if (samples_.train) take_part();
+    const auto& train = *config_.train;
+    const bool is_asked = config_.request.purpose == setup::Purpose::evaluate;
+    if (samples_.eval) judge_questions(*samples_.eval, is_asked ? -1 : train.generate_samples);
+    if (samples_.train && config_.trains()) judge_questions(*samples_.train, train.generate_train_samples);
+  }
+
+  // A question that leaves no room for an answer would end a run when it is asked, maybe after its last step. Where a
+  // whole sample leaves room, open() has judged them all.
+  void judge_questions(const data::DataSource& source, std::int64_t wanted) {
+    constexpr std::int64_t most_named = 10;
+    if (samples_.longest_prompt >= samples_.length) return;
+    const auto size = plugin::guard(samples_.plugin, "size", [&] { return source.size(); });
+    std::int64_t faults = 0;
+    for (std::int64_t i = 0; i < (wanted < 0 ? size : std::min(wanted, size)) && faults < most_named; ++i) {
+      const auto before = faults_.size();
+      setup::collect(faults_, [&] { samples_.question(source, i); });
+      if (faults_.size() > before) ++faults;
+    }
   }
 
   // Of training, as many samples as the ranks are to have.

@@ -64,7 +64,7 @@ class Commit {
     const auto pieces = write();
     finish(pieces);
     const std::chrono::duration<double> write_s = std::chrono::steady_clock::now() - begin_;
-    if (is_first() && order_.in_series) apply_retention(order_.target, order_.keep, order_.at_point);
+    if (order_.in_series) retain();
     return {order_.target, order_.meta.step, total_, bytes_of(boxes_), 0, write_s.count()};
   }
 
@@ -74,16 +74,21 @@ class Commit {
     if (order_.at_point) order_.at_point(static_cast<int>(point));
   }
 
-  // Does this rank's part; what it throws is reported at the next agreement.
+  // Does this rank's part, and returns the results of all. However slow its disk is, the others wait.
   template <class Part>
-  std::exception_ptr attempt(const Part& part) const {
+  std::vector<std::string> all(const char* label, const Part& part) {
+    const auto work = [&]() -> std::string {
+      try {
+        return part();
+      } catch (const DiskFull& error) {
+        throw with_need(error);
+      }
+    };
     try {
-      part();
-      return nullptr;
-    } catch (const DiskFull& error) {
-      return std::make_exception_ptr(with_need(error));
-    } catch (...) {
-      return std::current_exception();
+      return comm::agree(group_, doing_, label, work);
+    } catch (comm::PeerFailed& error) {  // a rank without a heartbeat
+      error.add_context(renamed_ ? doing_ : doing_ + ", which is not saved now; what was committed before is whole");
+      throw;
     }
   }
 
@@ -99,51 +104,46 @@ class Commit {
     return Error(std::move(faults));
   }
 
-  std::vector<std::string> all(const std::string& mine, const std::exception_ptr& failure, const char* label) {
-    try {
-      return comm::agree(group_, mine, failure, doing_, label);
-    } catch (comm::PeerFailed& error) {  // a rank without a heartbeat
-      error.add_context(renamed_ ? doing_ : doing_ + ", which is not saved now; what was committed before is whole");
-      throw;
-    }
-  }
-
   void add_sizes() {
-    for (const auto& text : all(std::to_string(bytes_of(boxes_)), order_.failure, "checkpoint sizes")) {
-      total_ += std::stoll(text);
-    }
+    const auto sizes = all("checkpoint sizes", [&] {
+      if (order_.failure) std::rethrow_exception(order_.failure);
+      return std::to_string(bytes_of(boxes_));
+    });
+    for (const auto& text : sizes) total_ += std::stoll(text);
   }
 
   void begin() {
-    const auto failure = attempt([&] {
-      if (!is_first()) return;
-      sweep(order_.target);
-      make_empty(temporary_);
-      check_space(temporary_, total_);
-      point(CommitPoint::begun);
-    });
+    const auto make = [&] {
+      if (is_first()) {
+        sweep(order_.target);
+        make_empty(temporary_);
+        check_space(temporary_, total_);
+        point(CommitPoint::begun);
+      }
+      return temporary_.string();
+    };
     // Rank 0's name for the attempt is used.
-    temporary_ = cleaned([&] { return all(temporary_.string(), failure, "checkpoint folder"); }).front();
+    temporary_ = cleaned([&] { return all("checkpoint folder", make); }).front();
   }
 
   std::vector<std::string> write() {
-    std::string piece;
-    const auto failure = attempt([&] {
+    const auto write = [&] {
       point(CommitPoint::writing);
       if (!is_there(temporary_)) {
         throw Error("rank 0 has made this folder, but it cannot be seen from here",
                     "save to a file system that all hosts share", temporary_.string());
       }
-      piece = piece_text(write_file_of_rank(temporary_, group_.rank(), group_.size(), boxes_));
+      auto piece = piece_text(write_file_of_rank(temporary_, group_.rank(), group_.size(), boxes_));
       sync_folder(temporary_);
       point(CommitPoint::written);
-    });
-    return cleaned([&] { return all(piece, failure, "checkpoint files"); });
+      return piece;
+    };
+    return cleaned([&] { return all("checkpoint files", write); });
   }
 
   void finish(const std::vector<std::string>& pieces) {
-    const auto failure = attempt([&] {
-      if (!is_first()) return;
+    const auto name = [&]() -> std::string {
+      if (!is_first()) return {};
       point(CommitPoint::agreed);
       Manifest manifest{order_.meta, merge_pieces(pieces)};
       manifest.meta.version = version();
@@ -154,9 +154,18 @@ class Commit {
       rename_into_place(temporary_, order_.target, order_.at_point);
       point(CommitPoint::committed);
       if (order_.in_series) name_as_latest();
-    });
+      return {};
+    };
     renamed_ = true;  // perhaps: only rank 0 knows
-    cleaned([&] { return all({}, failure, "checkpoint commit"); });
+    cleaned([&] { return all("checkpoint commit", name); });
+  }
+
+  // Removes what is not kept, which takes its time; the others would wait for it in their next step.
+  void retain() {
+    all("checkpoint retention", [&]() -> std::string {
+      if (is_first()) apply_retention(order_.target, order_.keep, order_.at_point);
+      return {};
+    });
   }
 
   // `latest` is a hint: a checkpoint is valid without it.

@@ -3,12 +3,17 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <capstan/base/error.h>
+#include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 namespace capstan::comm {
 namespace {
@@ -26,6 +31,8 @@ Json report_of(const std::string& mine, const std::exception_ptr& failure) {
     return {{"faults", std::move(faults)}, {"context", error.context()}};
   } catch (const std::exception& error) {
     return {{"bug", error.what()}};
+  } catch (...) {
+    return {{"bug", "an exception that is no std::exception"}};
   }
 }
 
@@ -70,6 +77,91 @@ std::vector<std::string> results_of(const std::vector<std::string>& reports, con
   return texts;
 }
 
+// What ranks say of their work, each second, until it has ended on all of them: so none waits long in one call, and
+// that a disk is slow on one of them is no hang.
+class Pace {
+ public:
+  using Exchange = std::function<std::vector<std::string>(const std::string&)>;
+  Pace(Exchange exchange, std::vector<int> ranks, bool tells, std::string doing)
+      : exchange_(std::move(exchange)), ranks_(std::move(ranks)), tells_(tells), doing_(std::move(doing)) {
+    if (ranks_.size() > 1) thread_ = std::thread([this] { run(); });
+  }
+  Pace(const Pace&) = delete;
+  Pace& operator=(const Pace&) = delete;
+
+  /// This rank's work has ended, with this report; returns the results of all.
+  std::vector<std::string> finish(std::string report) {
+    if (!thread_.joinable()) return results_of({report}, ranks_, doing_);
+    {
+      const std::scoped_lock lock(mutex_);
+      mine_ = std::move(report);
+      changed_.notify_all();
+    }
+    thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+    return results_of(reports_, ranks_, doing_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run() {
+    try {
+      const auto begin = Clock::now();
+      auto told = begin;
+      do {
+        reports_ = exchange_(mine());
+        if (tells_ && Clock::now() - told >= std::chrono::seconds(60)) {
+          told = Clock::now();
+          tell(std::chrono::duration_cast<std::chrono::seconds>(told - begin).count());
+        }
+      } while (std::any_of(reports_.begin(), reports_.end(), [](const auto& text) { return text.empty(); }));
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  // Nothing while it works.
+  std::string mine() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !mine_.empty(); });
+    return mine_;
+  }
+
+  void tell(std::int64_t seconds) const {
+    std::vector<std::string> busy;
+    for (std::size_t i = 0; i < reports_.size(); ++i) {
+      if (reports_[i].empty()) busy.push_back(std::to_string(ranks_[i]));
+    }
+    if (busy.empty()) return;
+    const auto who =
+        busy.size() == ranks_.size() ? "all ranks" : cat(busy.size() == 1 ? "rank " : "ranks ", join(busy));
+    log::info(cat(doing_, ": ", who, " at it for ", seconds, " s; if that is long, the file system is slow"));
+  }
+
+  const Exchange exchange_;
+  const std::vector<int> ranks_;
+  const bool tells_;
+  const std::string doing_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string mine_;
+  std::vector<std::string> reports_;
+  std::exception_ptr failure_;
+  std::thread thread_;  // last: it uses all of the others
+};
+
+std::vector<std::string> results_at(Pace& pace, const std::function<std::string()>& work) {
+  std::string mine;
+  std::exception_ptr failure;
+  try {
+    mine = work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  return pace.finish(dump(report_of(mine, failure)));
+}
+
 }  // namespace
 
 std::vector<std::string> exchange_texts(Group& group, const std::string& mine, std::string_view label) {
@@ -97,18 +189,20 @@ std::vector<std::string> agree(Group& group, const std::string& mine, const std:
   return results_of(exchange_texts(group, dump(report_of(mine, failure)), label), group.ranks(), doing);
 }
 
+std::vector<std::string> agree(Group& group, const std::string& doing, std::string_view label,
+                               const std::function<std::string()>& work) {
+  const auto exchange = [&](const std::string& mine) { return exchange_texts(group, mine, label); };
+  Pace pace(exchange, group.ranks(), group.rank() == 0, doing);
+  return results_at(pace, work);
+}
+
 std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
                                const std::function<std::string()>& work) {
-  std::string mine;
-  std::exception_ptr failure;
-  try {
-    mine = work();
-  } catch (const Error&) {
-    failure = std::current_exception();
-  }
   std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return results_of(communicator.exchange(dump(report_of(mine, failure))), ranks, doing);
+  const auto exchange = [&](const std::string& mine) { return communicator.exchange(mine); };
+  Pace pace(exchange, std::move(ranks), communicator.world().rank == 0, doing);
+  return results_at(pace, work);
 }
 
 std::string from_first_rank(Communicator& communicator, const std::string& doing,

@@ -21,8 +21,14 @@ std::vector<std::string> exchange_texts(comm::Group& group, const std::string& m
 std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
                                const std::string& doing, std::string_view label);
 
-/// Runs `work` on this rank, and returns all ranks' results by rank; throws on all of them as above where it throws on
-/// any. Collective over the world. `doing`: "making the run's folder".
+/// Runs `work` on this rank, and returns all ranks' results by their place in the group (on CPU); throws on all of them
+/// as above where it throws on any. A collective, but no time limit holds for the work: ranks tell each other, from
+/// a thread of their own, that they are at it, and after each minute the first one says which are. So `work` uses
+/// neither the group nor, below, the communicator.
+std::vector<std::string> agree(comm::Group& group, const std::string& doing, std::string_view label,
+                               const std::function<std::string()>& work);
+
+/// The same for all ranks. `doing`: "making the run's folder".
 std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
                                const std::function<std::string()>& work);
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
@@ -95,7 +96,8 @@ std::string name_of(const LockHolder& holder) {
 }
 
 [[noreturn]] void refuse(const fs::path& file, const LockHolder& holder) {
-  const auto ago = holder.since > 0 ? cat(", for ", duration_text(static_cast<double>(now_s() - holder.since))) : "";
+  const auto age = now_s() - holder.since;  // below zero where the clock was set back meanwhile
+  const auto ago = holder.since > 0 && age >= 0 ? cat(", for ", duration_text(static_cast<double>(age))) : "";
   throw Error(cat("another run is writing to this folder: ", name_of(holder), ago),
               "wait for its end, or stop it; with another run.name this run gets a folder of its own",
               file.parent_path().string());
@@ -192,13 +194,15 @@ bool RunLock::is_silent(const Look& now) {
     struct stat info {};
     const bool known = ::stat(probe.c_str(), &info) == 0;
     ::unlink(probe.c_str());
-    if (known && std::chrono::seconds(info.st_mtim.tv_sec) - now.touched > patience_.long_gone) return true;
+    // Unless that clock has just jumped: then a holder that lives touches the file at its next beat.
+    const bool old = known && std::chrono::seconds(info.st_mtim.tv_sec) - now.touched > patience_.long_gone;
+    waits_ = old ? std::min(patience_.silence, 2 * patience_.beat) : patience_.silence;
     log::warning(cat(file_.parent_path().string(), " was being written by ", name_of(holder_in(now.text)),
-                     ", which may be gone: waiting up to ", patience_.silence.count() / 1000,
+                     ", which may be gone: waiting up to ", (waits_.count() + 999) / 1000,
                      " s for a sign of life from it"));
   }
   if (*seen_ != now) refuse(file_, holder_in(now.text));
-  return Clock::now() - seen_at_ > patience_.silence;
+  return Clock::now() - seen_at_ > waits_;
 }
 
 bool RunLock::take() {

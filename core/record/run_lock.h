@@ -36,7 +36,7 @@ class RunLock {
     std::chrono::milliseconds beat{5000};
     /// On another host, without a beat for so long: gone.
     std::chrono::milliseconds silence{60000};
-    /// The same by the clock that stamps files, which need not be this host's: known at first sight.
+    /// The same by the clock that stamps files, which need not be this host's: two beats suffice then.
     std::chrono::milliseconds long_gone{300000};
   };
   /// `me`: who would hold it; this_process() but for tests.
@@ -74,6 +74,7 @@ class RunLock {
   const Patience patience_;
   std::optional<Look> seen_;  ///< of another's
   Clock::time_point seen_at_;
+  std::chrono::milliseconds waits_{};  ///< for a sign of life
   std::mutex mutex_;
   std::condition_variable ended_;
   bool ends_ = false;

@@ -4,6 +4,9 @@
 
 #include <capstan/base/text.h>
 
+#include <algorithm>
+#include <map>
+
 namespace jsonl {
 
 using namespace capstan;
@@ -11,6 +14,63 @@ using namespace capstan;
 namespace {
 
 data::FileKind json_lines() { return {"lines", "a file of JSON lines", "name a file of JSON lines"}; }
+
+// Few texts have more tokens than bytes. Templates add theirs to each message.
+std::size_t most_tokens(std::string_view line, std::size_t bytes_of_turn) {
+  std::size_t messages = 0;
+  constexpr std::string_view role = R"("role")";
+  for (auto at = line.find(role); bytes_of_turn > 0 && at != std::string_view::npos; at = line.find(role, at + 1))
+    ++messages;
+  return line.size() + messages * bytes_of_turn;
+}
+
+std::size_t longest_turn(const Turns& turns) {
+  auto most = turns.any.size();
+  for (const auto& turn : {turns.system, turns.user, turns.assistant}) most = std::max(most, turn.value_or("").size());
+  return most;
+}
+
+// The lines that may be too long, those of most bytes first.
+std::vector<std::int64_t> long_lines(const LineFile& file, std::int64_t lines, const Turns& turns, std::int64_t most) {
+  std::vector<std::pair<std::size_t, std::int64_t>> found;
+  const auto bytes_of_turn = longest_turn(turns);
+  for (std::int64_t i = 0; i < lines; ++i) {
+    const auto tokens = most_tokens(file.line(i), bytes_of_turn);
+    if (static_cast<std::int64_t>(tokens) > most) found.emplace_back(tokens, i);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::int64_t> order;
+  for (const auto& [tokens, line] : found) order.push_back(line);
+  return order;
+}
+
+// A line that is too long would end a run at the step that meets it: those that may be are looked at before the first
+// one, the longest first, and of a file of very many no more than takes some ten seconds.
+void refuse_too_long(const LineFile& file, const JsonlSource& source, const Turns& turns, std::int64_t most) {
+  constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  constexpr std::size_t most_named = 10;
+  std::map<std::int64_t, Diagnostic> faults;
+  std::size_t bytes = 0;
+  for (const auto line : long_lines(file, source.size(), turns, most)) {
+    if (bytes > most_bytes) break;
+    bytes += file.line(line).size();
+    try {
+      source.get(line);
+    } catch (const Error& error) {
+      const auto& first = error.diagnostics().front();
+      if (first.where != file.where(line)) throw;  // a tokenizer's
+      faults.emplace(line, first);
+    }
+  }
+  if (faults.empty()) return;
+  std::vector<Diagnostic> named;
+  for (const auto& [line, fault] : faults) {
+    if (named.size() < most_named) named.push_back(fault);
+  }
+  if (faults.size() > named.size())
+    named.back().what += cat(" (and ", faults.size() - named.size(), " more such lines)");
+  throw Error(std::move(named));
+}
 
 }  // namespace
 
@@ -24,7 +84,7 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("too_long", &JsonlOptions::too_long)
       .choices({"error", "cut"})
       .doc(
-          "a line of more tokens than max_length. error: the run ends and names it; cut: a text loses its end, a "
+          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, a "
           "prompt "
           "or a conversation its beginning, never the last answer");
   t.add("loss", &JsonlOptions::loss)
@@ -96,8 +156,10 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::OpenRequest& reque
   const auto file = read(chosen, diagnostics);
   diagnostics.throw_if_any();
   if (!file) return nullptr;
-  return std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
-                                       SampleOptions{options_->loss == "sequence", options_->too_long == "cut"});
+  auto source = std::make_shared<JsonlSource>(file, chosen.samples.value_or(file->size()), written, request,
+                                              SampleOptions{options_->loss == "sequence", options_->too_long == "cut"});
+  refuse_too_long(*file, *source, written, request.max_length);
+  return source;
 }
 
 }  // namespace jsonl

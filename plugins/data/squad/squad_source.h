@@ -22,6 +22,8 @@ class SquadSource final : public capstan::data::DataSource {
   std::size_t answer_end(std::string_view text) const override { return text.find('\n'); }
 
  private:
+  template <class Make>
+  capstan::data::Sample made(const Make& make) const;
   SquadFile file_;
   capstan::data::OpenRequest request_;
   Loss loss_;

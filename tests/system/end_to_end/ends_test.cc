@@ -97,7 +97,7 @@ TEST_CASE("a bug on one rank ends all of them with the code of a bug") {
   CHECK_THAT(ended.err, Contains("this is a bug, please report it") && Contains("wrong in after_step"));
 }
 
-TEST_CASE("a sample that only one rank reads, and that does not fit, ends all of them") {
+TEST_CASE("lines that do not fit are found before the first step, by check as by run") {
   const Workspace work;
   work.write("long.jsonl", lines_with_a_long_one(7));
   const auto file = work.write("a.toml", small_config({{"plugin = \"squad\"", "plugin = \"jsonl\""},
@@ -105,13 +105,25 @@ TEST_CASE("a sample that only one rank reads, and that does not fit, ends all of
                                                        {"train_samples", ""},
                                                        {"eval =", ""},
                                                        {"eval_samples", ""}}));
-  // One step reads all twelve lines, four on each rank.
-  Program program(work.folder(), {"run", file, "-n", "3", "train.shuffle=false"});
-  const auto ended = program.wait(limit);
-  INFO(ended.err);
-  REQUIRE_FALSE(ended.timed_out);
-  CHECK(ended.code == static_cast<int>(ExitCode::failure));
-  CHECK_THAT(ended.err, Contains("long.jsonl:8: the line has ") && Contains("max_length"));
+  const auto checked = work.run({"check", file, "-n", "3"});
+  CHECK(checked.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(checked.err, Contains("long.jsonl:8: the line has ") && Contains("max_length"));
+  CHECK(work.run({"run", file, "-n", "3"}).err == checked.err);
+}
+
+TEST_CASE("questions that leave no room for an answer are found before the first step, by check as by run and eval") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}));
+  // 130 positions, of which a sample has 97.
+  const std::vector<std::string> settings{"train.max_new_tokens=100", "train.generate_samples=-1"};
+  const auto checked = work.run({"check", file, settings[0], settings[1]});
+  CHECK(checked.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(checked.err, Contains("mini_squad_eval.json: question '") &&
+                              Contains(" tokens without any context; beside an answer there is room for 30\n") &&
+                              Contains("fix: lower train.max_new_tokens"));
+  CHECK(work.run({"run", file, settings[0], settings[1]}).err == checked.err);
+  CHECK(work.run({"check", file, settings[0]}).code == 0);  // nothing is asked
+  CHECK(work.run({"eval", file, settings[0]}).code == static_cast<int>(ExitCode::usage));
 }
 
 TEST_CASE("questions that do not fit are found before the first step, by check as by run") {
