@@ -39,7 +39,7 @@ void copy_pieces_cpu(at::TensorList to, at::TensorList from) {
 }
 
 template <class Signature>
-auto operation(const char* name) {
+auto peer_operation(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
@@ -57,7 +57,7 @@ TORCH_LIBRARY_IMPL(capstan, CPU, m) {
 }
 
 at::Tensor peer_address(const at::Tensor& memory) {
-  static const auto op = operation<PeerAddress>("capstan::peer_address");
+  static const auto op = peer_operation<PeerAddress>("capstan::peer_address");
   return op.call(memory);
 }
 
@@ -67,14 +67,14 @@ at::Tensor peer_tensor(const at::Tensor& address, const at::Tensor& like) {
     auto tensor = peer_tensor_cpu(address, like);
     return tensor.numel() == like.numel() ? tensor : at::Tensor();
   }
-  static const auto op = operation<PeerTensor>("capstan::peer_tensor");
+  static const auto op = peer_operation<PeerTensor>("capstan::peer_tensor");
   auto tensor = op.redispatch(c10::DispatchKeySet(c10::DispatchKey::CUDA), address, like);
   return tensor.numel() == like.numel() ? tensor : at::Tensor();
 }
 
 void copy_pieces(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
   if (to.empty()) return;
-  static const auto op = operation<CopyPieces>("capstan::copy_pieces");
+  static const auto op = peer_operation<CopyPieces>("capstan::copy_pieces");
   op.call(to, from);
 }
 
