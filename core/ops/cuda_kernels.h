@@ -239,6 +239,7 @@ struct QuantiseCall {
   void* values;
   float* scales;
   std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
+  std::int64_t* counts;      ///< see Rounding::counts: of rows, by quantise_rows and the two of SwiGLU; null: none
   float* column_magnitudes;  ///< quantise_rows finds them as it reads, for a batch of one; null: it does not
 };
 /// Columns of which quantise_rows can find the magnitudes.

@@ -41,7 +41,8 @@ at::Tensor magnitudes_meta(const at::Tensor& x, bool by_row, bool transposed) {
   return at::empty(shape, x.options().dtype(at::kFloat));
 }
 
-Pair quantise_meta(const at::Tensor& x, const Maybe&, at::ScalarType format, bool by_row, bool transposed) {
+Pair quantise_meta(const at::Tensor& x, const Maybe&, at::ScalarType format, bool by_row, bool transposed,
+                   const Maybe& /*counts*/) {
   auto shape = x.sizes().vec();
   if (transposed) {
     std::swap(shape[shape.size() - 2], shape.back());
@@ -50,18 +51,31 @@ Pair quantise_meta(const at::Tensor& x, const Maybe&, at::ScalarType format, boo
   return {at::empty(shape, x.options().dtype(format)), magnitudes_meta(x, by_row, transposed)};
 }
 
-Both quantise_both_meta(const at::Tensor& x, at::ScalarType format, bool by_row) {
-  return std::tuple_cat(quantise_meta(x, {}, format, by_row, false), quantise_meta(x, {}, format, by_row, true));
+Both quantise_both_meta(const at::Tensor& x, at::ScalarType format, bool by_row, const Maybe& /*counts*/) {
+  return std::tuple_cat(quantise_meta(x, {}, format, by_row, false, {}),
+                        quantise_meta(x, {}, format, by_row, true, {}));
 }
 
-Pair quantise_swiglu_meta(const at::Tensor& x, at::ScalarType format, bool by_row) {
+Pair quantise_swiglu_meta(const at::Tensor& x, at::ScalarType format, bool by_row, const Maybe&) {
   const auto inner = x.narrow(-1, 0, x.size(-1) / 2);
-  return quantise_meta(inner, {}, format, by_row, false);
+  return quantise_meta(inner, {}, format, by_row, false, {});
 }
 
-Pair quantise_swiglu_backward_meta(const at::Tensor&, const at::Tensor& x, at::ScalarType format, bool by_row) {
-  return quantise_meta(x, {}, format, by_row, false);
+Pair quantise_swiglu_backward_meta(const at::Tensor&, const at::Tensor& x, at::ScalarType format, bool by_row,
+                                   const Maybe&) {
+  return quantise_meta(x, {}, format, by_row, false, {});
 }
+
+void add_counts(const at::Tensor& counts, const at::Tensor& x, const at::Tensor& values) {
+  constexpr std::int64_t counted_rows = 16;
+  const auto rows = [](const at::Tensor& all) { return all.flatten(0, -2).slice(0, 0, c10::nullopt, counted_rows); };
+  const auto some = rows(x).ne(0), zeroed = rows(values).to(at::kFloat).eq(0).logical_and(some);
+  const auto bad = values.flatten(0, -2).narrow(1, 0, 1).to(at::kFloat).isnan();
+  const auto all = at::full({}, bad.numel(), counts.options());
+  counts.add_(at::stack({zeroed.sum(), some.sum(), bad.sum(), all}));
+}
+
+Maybe maybe(const at::Tensor& x) { return x.defined() ? Maybe(x) : std::nullopt; }
 
 template <class Signature>
 auto operation(const char* name) {
@@ -72,10 +86,16 @@ auto operation(const char* name) {
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
   m.def("magnitudes(Tensor x, bool by_row, bool transposed) -> Tensor");
-  m.def("quantise(Tensor x, Tensor? magnitudes, ScalarType format, bool by_row, bool transposed) -> (Tensor, Tensor)");
-  m.def("quantise_swiglu(Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor)");
-  m.def("quantise_swiglu_backward(Tensor gradient, Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor)");
-  m.def("quantise_both(Tensor x, ScalarType format, bool by_row) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def(
+      "quantise(Tensor x, Tensor? magnitudes, ScalarType format, bool by_row, bool transposed, Tensor(a!)? counts) -> "
+      "(Tensor, Tensor)");
+  m.def(
+      "quantise_both(Tensor x, ScalarType format, bool by_row, Tensor(a!)? counts) -> (Tensor, Tensor, Tensor, "
+      "Tensor)");
+  m.def("quantise_swiglu(Tensor x, ScalarType format, bool by_row, Tensor(a!)? counts) -> (Tensor, Tensor)");
+  m.def(
+      "quantise_swiglu_backward(Tensor gradient, Tensor x, ScalarType format, bool by_row, Tensor(a!)? counts) -> "
+      "(Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
@@ -105,23 +125,26 @@ at::Tensor scales_for(const at::Tensor& magnitudes, at::ScalarType format) {
   return scales.masked_fill(magnitudes.isfinite().logical_not(), std::numeric_limits<float>::quiet_NaN());
 }
 
-Pair plain_quantise(const at::Tensor& x, const at::Tensor& magnitudes, at::ScalarType format, bool transposed) {
+Pair plain_quantise(const at::Tensor& x, const at::Tensor& magnitudes, at::ScalarType format, bool transposed,
+                    const Maybe& counts) {
   const auto scales = scales_for(magnitudes, format);
   const auto rows = transposed ? padded_transpose(x) : x;
   const auto scaled = rows.mul(scales.reciprocal().to(x.scalar_type())).clamp_(-top(format), top(format));
-  return {scaled.to(format).contiguous(), scales};
+  const at::Tensor values = scaled.to(format).contiguous();
+  if (counts && !transposed) add_counts(*counts, x, values);
+  return {values, scales};
 }
 
-Pair plain_quantise_swiglu(const at::Tensor& x, at::ScalarType format, bool by_row) {
+Pair plain_quantise_swiglu(const at::Tensor& x, at::ScalarType format, bool by_row, const Maybe& counts) {
   static const auto op = operation<Swiglu>("capstan::swiglu");
-  const auto made = quantise(op.call(x), {format, by_row});
+  const auto made = quantise(op.call(x), {format, by_row, false, counts.value_or(at::Tensor())});
   return {made.values, made.scales};
 }
 
-Pair plain_quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format,
-                                    bool by_row) {
+Pair plain_quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format, bool by_row,
+                                    const Maybe& counts) {
   static const auto op = operation<SwigluBackward>("capstan::swiglu_backward");
-  const auto made = quantise(op.call(gradient, x), {format, by_row});
+  const auto made = quantise(op.call(gradient, x), {format, by_row, false, counts.value_or(at::Tensor())});
   return {made.values, made.scales};
 }
 
@@ -136,39 +159,43 @@ Quantised quantise(const at::Tensor& x, const Rounding& how, const at::Tensor& l
   CAPSTAN_ASSERT(x.dim() >= 2);
   CAPSTAN_ASSERT(how.format == at::kFloat8_e4m3fn || how.format == at::kFloat8_e5m2);
   if (x.is_cpu()) {
-    auto [values, scales] =
-        plain_quantise(x, largest.defined() ? largest : magnitudes(x, how), how.format, how.transposed);
+    auto [values, scales] = plain_quantise(x, largest.defined() ? largest : magnitudes(x, how), how.format,
+                                           how.transposed, maybe(how.counts));
     return {values, scales};
   }
   static const auto op =
-      operation<Pair(const at::Tensor&, const Maybe&, at::ScalarType, bool, bool)>("capstan::quantise");
-  auto [values, scales] =
-      op.call(x, largest.defined() ? Maybe(largest) : std::nullopt, how.format, how.by_row, how.transposed);
+      operation<Pair(const at::Tensor&, const Maybe&, at::ScalarType, bool, bool, const Maybe&)>("capstan::quantise");
+  auto [values, scales] = op.call(x, maybe(largest), how.format, how.by_row, how.transposed, maybe(how.counts));
   return {values, scales};
 }
 
 std::pair<Quantised, Quantised> quantise_both(const at::Tensor& x, const Rounding& how) {
   CAPSTAN_ASSERT(x.dim() == 2);
-  if (x.is_cpu()) return {quantise(x, {how.format, how.by_row, false}), quantise(x, {how.format, how.by_row, true})};
-  static const auto op = operation<Both(const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_both");
-  auto [values, scales, transposed, column_scales] = op.call(x, how.format, how.by_row);
+  if (x.is_cpu())
+    return {quantise(x, {how.format, how.by_row, false, how.counts}), quantise(x, {how.format, how.by_row, true})};
+  static const auto op =
+      operation<Both(const at::Tensor&, at::ScalarType, bool, const Maybe&)>("capstan::quantise_both");
+  auto [values, scales, transposed, column_scales] = op.call(x, how.format, how.by_row, maybe(how.counts));
   return {{values, scales}, {transposed, column_scales}};
 }
 
 Quantised quantise_swiglu(const at::Tensor& x, const Rounding& how) {
   CAPSTAN_ASSERT(x.dim() == 2 && x.size(1) % 2 == 0 && !how.transposed);
-  static const auto op = operation<Pair(const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_swiglu");
-  auto [values, scales] =
-      x.is_cpu() ? plain_quantise_swiglu(x, how.format, how.by_row) : op.call(x, how.format, how.by_row);
+  static const auto op =
+      operation<Pair(const at::Tensor&, at::ScalarType, bool, const Maybe&)>("capstan::quantise_swiglu");
+  const auto counts = maybe(how.counts);
+  auto [values, scales] = x.is_cpu() ? plain_quantise_swiglu(x, how.format, how.by_row, counts)
+                                     : op.call(x, how.format, how.by_row, counts);
   return {values, scales};
 }
 
 Quantised quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, const Rounding& how) {
   CAPSTAN_ASSERT(x.dim() == 2 && gradient.size(0) == x.size(0) && 2 * gradient.size(1) == x.size(1) && !how.transposed);
-  static const auto op =
-      operation<Pair(const at::Tensor&, const at::Tensor&, at::ScalarType, bool)>("capstan::quantise_swiglu_backward");
-  auto [values, scales] = x.is_cpu() ? plain_quantise_swiglu_backward(gradient, x, how.format, how.by_row)
-                                     : op.call(gradient, x, how.format, how.by_row);
+  static const auto op = operation<Pair(const at::Tensor&, const at::Tensor&, at::ScalarType, bool, const Maybe&)>(
+      "capstan::quantise_swiglu_backward");
+  const auto counts = maybe(how.counts);
+  auto [values, scales] = x.is_cpu() ? plain_quantise_swiglu_backward(gradient, x, how.format, how.by_row, counts)
+                                     : op.call(gradient, x, how.format, how.by_row, counts);
   return {values, scales};
 }
 

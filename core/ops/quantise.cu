@@ -48,6 +48,16 @@ struct RowPart {
     return P::largest(largest);
   }
   template <bool e5m2>
+  __device__ void count(const QuantiseCall& call, std::int64_t row, float inverse) const {
+    if (call.counts == nullptr) return;
+    ZeroCount zeros;
+    if (row % counted_rows == 0) {
+      each_kept([&](int i, int) { zeros.add<e5m2>(mine[i], inverse); });
+      each_beyond([&](int p) { zeros.add<e5m2>(load<T>(x, p), inverse); });
+    }
+    add_row(call.counts, row, call.batch * call.rows, inverse, zeros);
+  }
+  template <bool e5m2>
   __device__ void write(void* values, float inverse) const {
     each_kept([&](int i, int p) { store<e5m2>(mine[i], inverse, values, p); });
     each_beyond([&](int p) { store<e5m2>(load<T>(x, p), inverse, values, p); });
@@ -99,6 +109,7 @@ __global__ void __launch_bounds__(most_threads, columns ? 1 : 2)
       const Scale scale = scale_for<e5m2>(largest);
       if (writes) call.scales[row] = scale.value;
       part.template write<e5m2>(static_cast<char*>(call.values) + row * call.columns, scale.inverse);
+      part.template count<e5m2>(call, row, scale.inverse);
     }
     if constexpr (columns) of_columns.add(part);
   }

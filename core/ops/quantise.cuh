@@ -88,7 +88,52 @@ __device__ void store(const Pack<T>& pack, float inverse, void* values, std::int
   }
 }
 
+template <bool e5m2>
+constexpr float largest_zero =
+    e5m2 ? 0x1p-17F : 0x1p-10F;  // half of the format's smallest number: a tie, and 0 is even
+
+/// A thread's numbers that are not zero, and those of them that become zero.
+struct ZeroCount {
+  Word zeroed = 0, all = 0;
+  template <bool e5m2, class T>
+  __device__ void add(const Pack<T>& pack, float inverse) {
+#pragma unroll
+    for (int j = 0; j < Pack<T>::width; ++j) {
+      all += pack[j] != 0 ? 1 : 0;
+      zeroed += pack[j] != 0 && fabsf(pack[j] * inverse) <= largest_zero<e5m2> ? 1 : 0;
+    }
+  }
+};
+
 constexpr int warp = 32;
+
+__device__ inline Word sum_of_warp(Word number) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(~0u, number);
+#else
+  for (int distance = warp / 2; distance > 0; distance /= 2) number += __shfl_xor_sync(~0u, number, distance);
+  return number;
+#endif
+}
+
+__device__ inline void add_count(std::int64_t* to, std::int64_t number) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(number));
+}
+
+/// Of every how manyth row the numbers are counted.
+constexpr int counted_rows = 16;
+
+/// What a row's threads have counted. `counts` as Rounding's.
+__device__ inline void add_row(std::int64_t* counts, std::int64_t row, std::int64_t rows, float inverse,
+                               const ZeroCount& mine) {
+  if (threadIdx.x == 0 && row == 0) add_count(counts + 3, rows);
+  if (threadIdx.x == 0 && isnan(inverse)) add_count(counts + 2, 1);
+  if (row % counted_rows != 0) return;
+  const Word zeroed = sum_of_warp(mine.zeroed), all = sum_of_warp(mine.all);
+  if (threadIdx.x % warp != 0) return;
+  add_count(counts, zeroed);
+  add_count(counts + 1, all);
+}
 
 __device__ inline Word largest_of_warp(Word magnitude) {
 #if __CUDA_ARCH__ >= 800

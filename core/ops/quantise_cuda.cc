@@ -37,6 +37,8 @@ at::Tensor packed(const at::Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(in.const_data_ptr()) % pack == 0 ? in : in.clone();
 }
 
+std::int64_t* numbers_of(const Maybe& counts) { return counts ? counts->data_ptr<std::int64_t>() : nullptr; }
+
 QuantiseCall call_for(const at::Tensor& x, at::ScalarType format, bool by_row) {
   QuantiseCall call{};
   call.x = x.const_data_ptr();
@@ -104,28 +106,32 @@ Pair quantised_columns(const at::Tensor& x, QuantiseCall call, at::ScalarType fo
   return {values, scales};
 }
 
-Pair quantise_cuda(const at::Tensor& x, const Maybe& given, at::ScalarType format, bool by_row, bool transposed) {
+Pair quantise_cuda(const at::Tensor& x, const Maybe& given, at::ScalarType format, bool by_row, bool transposed,
+                   const Maybe& counts) {
   const c10::cuda::CUDAGuard guard(x.device());
   if (!kernels_take(x))
-    return plain_quantise(x, given ? *given : plain_magnitudes(x, by_row, transposed), format, transposed);
+    return plain_quantise(x, given ? *given : plain_magnitudes(x, by_row, transposed), format, transposed, counts);
   const at::Tensor in = packed(x);
-  const auto call = call_for(in, format, by_row);
+  auto call = call_for(in, format, by_row);
+  call.counts = numbers_of(counts);
   at::Tensor largest = given ? given->contiguous() : at::Tensor();
   if (!given && (transposed || call.whole)) largest = found_magnitudes(in, call, transposed);
   return transposed ? quantised_columns(in, call, format, largest) : quantised_rows(in, call, format, largest);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> quantise_both_cuda(const at::Tensor& x,
-                                                                              at::ScalarType format, bool by_row) {
+                                                                              at::ScalarType format, bool by_row,
+                                                                              const Maybe& counts) {
   const c10::cuda::CUDAGuard guard(x.device());
   if (!kernels_take(x)) {
     const auto one = [&](bool transposed) {
-      return plain_quantise(x, plain_magnitudes(x, by_row, transposed), format, transposed);
+      return plain_quantise(x, plain_magnitudes(x, by_row, transposed), format, transposed, counts);
     };
     return std::tuple_cat(one(false), one(true));
   }
   const at::Tensor in = packed(x);
   auto call = call_for(in, format, by_row);
+  call.counts = numbers_of(counts);
   if (call.whole || in.dim() == 3 || call.columns > most_fused_columns(call.type)) {
     const at::Tensor all = call.whole ? found_magnitudes(in, call, false) : at::Tensor();
     const at::Tensor of_columns = call.whole ? all : found_magnitudes(in, call, true);
@@ -144,8 +150,9 @@ bool takes_swiglu(const at::Tensor& x, bool by_row) {
          columns <= most_swiglu_columns;
 }
 
-QuantiseCall swiglu_call(const at::Tensor& x, at::ScalarType format, const Pair& out) {
+QuantiseCall swiglu_call(const at::Tensor& x, at::ScalarType format, const Pair& out, const Maybe& counts) {
   auto call = call_for(x, format, true);
+  call.counts = numbers_of(counts);
   call.columns /= 2;
   call.values = std::get<0>(out).data_ptr();
   call.scales = std::get<1>(out).data_ptr<float>();
@@ -156,24 +163,24 @@ Pair rows_for(const at::Tensor& x, std::int64_t columns, at::ScalarType format) 
   return {matrix_like(x, x.size(0), columns, format), matrix_like(x, x.size(0), 1, at::kFloat)};
 }
 
-Pair quantise_swiglu_cuda(const at::Tensor& x, at::ScalarType format, bool by_row) {
+Pair quantise_swiglu_cuda(const at::Tensor& x, at::ScalarType format, bool by_row, const Maybe& counts) {
   const c10::cuda::CUDAGuard guard(x.device());
-  if (!takes_swiglu(x, by_row)) return plain_quantise_swiglu(x, format, by_row);
+  if (!takes_swiglu(x, by_row)) return plain_quantise_swiglu(x, format, by_row, counts);
   const at::Tensor in = packed(x);
   auto out = rows_for(in, in.size(1) / 2, format);
-  quantise_swiglu(swiglu_call(in, format, out), quantise_stream());
+  quantise_swiglu(swiglu_call(in, format, out, counts), quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
-Pair quantise_swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format,
-                                   bool by_row) {
+Pair quantise_swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, at::ScalarType format, bool by_row,
+                                   const Maybe& counts) {
   const c10::cuda::CUDAGuard guard(x.device());
   if (!takes_swiglu(x, by_row) || gradient.scalar_type() != x.scalar_type())
-    return plain_quantise_swiglu_backward(gradient, x, format, by_row);
+    return plain_quantise_swiglu_backward(gradient, x, format, by_row, counts);
   const at::Tensor in = packed(x), g = packed(gradient);
   auto out = rows_for(in, in.size(1), format);
-  quantise_swiglu_backward(swiglu_call(in, format, out), g.const_data_ptr(), quantise_stream());
+  quantise_swiglu_backward(swiglu_call(in, format, out, counts), g.const_data_ptr(), quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

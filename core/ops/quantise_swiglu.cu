@@ -46,6 +46,11 @@ __global__ void __launch_bounds__(most_threads, 2) forward(const __grid_constant
     const int p = static_cast<int>(threadIdx.x + i * blockDim.x);
     if (p < packs) store<e5m2>(mine[i], scale.inverse, values, p);
   }
+  if (call.counts == nullptr) return;
+  ZeroCount zeros;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) zeros.add<e5m2>(mine[i], scale.inverse);
+  add_row(call.counts, row, call.rows, scale.inverse, zeros);
 }
 
 __device__ void gradient_packs(P& of_gate, P& of_up, const P& gradient, const P& gate, const P& up) {
@@ -85,6 +90,14 @@ __global__ void __launch_bounds__(most_threads, 2)
     store<e5m2>(of_gate[i], scale.inverse, values, p);
     store<e5m2>(of_up[i], scale.inverse, values, packs + p);
   }
+  if (call.counts == nullptr) return;
+  ZeroCount zeros;
+#pragma unroll
+  for (int i = 0; i < kept; ++i) {
+    zeros.add<e5m2>(of_gate[i], scale.inverse);
+    zeros.add<e5m2>(of_up[i], scale.inverse);
+  }
+  add_row(call.counts, row, call.rows, scale.inverse, zeros);
 }
 
 int threads_for_half(const QuantiseCall& call) {

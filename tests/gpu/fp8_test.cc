@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "nn/weights.h"
+#include "plugins/strategies/fp8/counts.cc"
 #include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/multiplier.cc"
@@ -98,7 +99,13 @@ void check_all_ways(const at::Tensor& x) {
         const auto wide = largest.mul(3), given = wide.cuda();
         CHECK(same(quantise(there, how, given).values, quantise(x, how, wide).values));
       }
+      const auto counts = at::zeros({4}, at::kLong), counted = counts.cuda();
+      (void)quantise(x, {format, by_row, false, counts});
+      (void)quantise(there, {format, by_row, false, counted});
+      CHECK(at::equal(counted.cpu(), counts));
       if (x.dim() != 2) continue;
+      (void)quantise_both(there, {format, by_row, false, counted});
+      CHECK(at::equal(counted.cpu(), counts * 2));
       const auto [rows, columns] = quantise_both(there, {format, by_row});
       CHECK(same(rows.values, quantise(x, {format, by_row}).values));
       CHECK(same(rows.scales, quantise(x, {format, by_row}).scales));
@@ -161,11 +168,15 @@ TEST_CASE("SwiGLU and its gradient are rounded as they are in memory", "[gpu][fp
         auto x = numbers({19, 2 * columns}, 0.3).to(at::kBFloat16).cuda();
         const auto g = awkward({19, columns}, at::kBFloat16).cuda();
         x[3][5] = std::numeric_limits<double>::infinity();
-        const Rounding how{format, by_row};
-        const auto made = quantise_swiglu(x, how), in_turn = quantise(swiglu.call(x), how);
+        const auto some = [] { return at::zeros({4}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA)); };
+        const auto counts = some(), counts_in_turn = some();
+        const Rounding how{format, by_row, false, counts}, how_in_turn{format, by_row, false, counts_in_turn};
+        const auto made = quantise_swiglu(x, how), in_turn = quantise(swiglu.call(x), how_in_turn);
         CHECK(same(made.values, in_turn.values.cpu()));
         CHECK(same(made.scales, in_turn.scales.cpu()));
-        const auto back = quantise_swiglu_backward(g, x, how), back_in_turn = quantise(backward.call(g, x), how);
+        const auto back = quantise_swiglu_backward(g, x, how);
+        const auto back_in_turn = quantise(backward.call(g, x), how_in_turn);
+        CHECK(at::equal(counts, counts_in_turn));
         CHECK(same(back.values, back_in_turn.values.cpu()));
         CHECK(same(back.scales, back_in_turn.scales.cpu()));
       }

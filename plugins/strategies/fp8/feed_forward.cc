@@ -37,7 +37,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto of_up = up->with_weight({{x.reshape({-1, x.size(-1)})}}, w_up, false);
     const auto inner = times(of_up, ends, dtype, up->fast);
     auto of_down = down->with_weight({}, w_down, false);
-    of_down.insert(of_down.begin(), ops::quantise_swiglu(inner, {at::kFloat8_e4m3fn, down->by_row}));
+    of_down.insert(of_down.begin(), ops::quantise_swiglu(inner, down->rounding(inner, at::kFloat8_e4m3fn)));
     auto shape = x.sizes().vec();
     shape.back() = w_down.size(-2);
     if (x.requires_grad()) {
@@ -59,7 +59,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto of_inner =
         times(down->with_weight({{gradient, down->gradient}}, saved[2], true), ends, dtype, down->fast);
     auto of_up = up->with_weight({}, saved[1], true);
-    of_up.insert(of_up.begin(), ops::quantise_swiglu_backward(of_inner, inner, {up->gradient, up->by_row}));
+    of_up.insert(of_up.begin(), ops::quantise_swiglu_backward(of_inner, inner, up->rounding(inner, up->gradient)));
     variable_list result(5);
     result[0] = times(of_up, ends, dtype, up->fast).view(ctx->saved_data["shape"].toIntVector());
     return result;

@@ -155,6 +155,7 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->gradient = options_->backward == "e5m2" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;
   how->weight_gradient = options_->backward != "bf16";
   how->fast = options_->accumulate == "fast";
+  how->counts = counts_;
   how->layer = layer.path();
   how->weight = weight;
   if (!weight->trainable()) {

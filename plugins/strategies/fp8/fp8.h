@@ -26,6 +26,7 @@ class Fp8 : public capstan::strategy::Strategy {
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
+  std::unique_ptr<capstan::strategy::StepHooks> step() override { return std::make_unique<CountsOfSteps>(counts_); }
   /// Of frozen weights, which are kept in 8 bits too.
   std::vector<capstan::layout::Footprint> footprint(const capstan::strategy::Facts& facts) const override;
 
@@ -42,6 +43,7 @@ class Fp8 : public capstan::strategy::Strategy {
   void place_experts(capstan::nn::Experts& experts, const capstan::strategy::Placement& placement);
 
   capstan::config::Options<Fp8Options> options_;
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
   std::set<capstan::nn::WeightPtr> chosen_;            ///< whose products are in 8 bits
   std::map<capstan::nn::WeightPtr, How> multipliers_;  ///< theirs, once they are placed
   std::map<std::string, std::int64_t> taken_;          ///< how many of each role

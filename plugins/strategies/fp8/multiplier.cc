@@ -131,8 +131,16 @@ bool cuts(const nn::Weight& weight, bool last) {
 bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
 
+ops::Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
+  return {format, by_row, false, counts ? counts->on(of.device()) : at::Tensor()};
+}
+
 std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& operands) const {
-  const auto how = [&](const Operand& of) { return ops::Rounding{of.format, by_row, of.transposed}; };
+  const auto how = [&](const Operand& of) {
+    auto rounded = of.is_weight ? ops::Rounding{of.format, by_row} : rounding(of.matrix, of.format);
+    rounded.transposed = of.transposed;
+    return rounded;
+  };
   const auto shared = [&](const Operand& of) { return of.cut || (!by_row && of.rows_cut); };
   std::vector<at::Tensor> largest;
   for (const auto& operand : operands)
@@ -157,7 +165,7 @@ std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& op
 std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                     bool transposed) const {
   const bool in = cuts_inputs(), out = cuts_outputs();
-  const Operand itself{of, e4m3, transposed, transposed ? out : in, transposed ? in : out};
+  const Operand itself{of, e4m3, transposed, transposed ? out : in, transposed ? in : out, true};
   if (!frozen || !Frozen::keeps(*weight)) {
     operands.push_back(itself);
     return quantised(operands);

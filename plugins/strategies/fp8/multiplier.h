@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "counts.h"
 #include "frozen.h"
 #include "scaled.h"
 
@@ -29,6 +30,7 @@ struct Multiplier {
   std::string layer;  ///< for labels and messages: "blocks.0/mlp/linear_fc1"
   capstan::nn::WeightPtr weight;
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
+  std::shared_ptr<Counts> counts;               ///< of all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
 
@@ -50,7 +52,10 @@ struct Multiplier {
     bool transposed = false;
     bool cut = false;       ///< ranks hold pieces of each row (of the transpose where that is meant)
     bool rows_cut = false;  ///< … of the other dimension
+    bool is_weight = false;
   };
+  /// How an operand is rounded, and where it is counted: x and gradients are.
+  capstan::ops::Rounding rounding(const at::Tensor& of, at::ScalarType format) const;
   /// One collective at most. A matrix and then its transpose are found in one go.
   std::vector<capstan::ops::Quantised> quantised(const std::vector<Operand>& operands) const;
   /// These, and then the weight or its transpose, which is kept where it is frozen.

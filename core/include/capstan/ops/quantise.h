@@ -19,6 +19,10 @@ struct Rounding {
   at::ScalarType format = at::kFloat8_e4m3fn;  ///< or at::kFloat8_e5m2
   bool by_row = true;                          ///< a scale for each row of the result, or one for all of it
   bool transposed = false;                     ///< the result is the transpose: rows of k, a multiple of 16 of them
+  /// [4] int64 on x's device, to which is added how many of x's numbers are not zero and become zero, how many are not
+  /// zero (both of every 16th row), how many rows become NaN, and how many there are. Undefined: nothing is counted. Of
+  /// transposed results alone nothing is.
+  at::Tensor counts = {};
 };
 
 /// What a transposed result's rows are padded to, with zeros: what products in 8 bits sum over.

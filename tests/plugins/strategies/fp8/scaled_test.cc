@@ -3,6 +3,8 @@
 
 #include <capstan_catch.h>
 
+#include <limits>
+
 #include "plugins/strategies/fp8/numbers.h"
 
 using namespace fp8;
@@ -75,6 +77,38 @@ TEST_CASE("zeros stay zeros, and a row of them does not disturb others") {
   const auto y = product(scaled, scaled, at::kFloat, true);
   CHECK(y[1].eq(0).all().item<bool>());
   CHECK(y.isfinite().all().item<bool>());
+}
+
+TEST_CASE("the transpose has rows of its own scales, padded with zeros; both ways at once are each way") {
+  const auto x = at::randn({21, 32}).mul(at::arange(32).exp2().mul(1e-6));
+  const auto columns = quantise(x, {.transposed = true}), alone = quantise(x.t().contiguous(), {});
+  CHECK(columns.values.sizes() == at::IntArrayRef{32, 32});
+  CHECK(at::equal(columns.values.narrow(1, 0, 21).to(at::kFloat), alone.values.to(at::kFloat)));
+  CHECK(columns.values.narrow(1, 21, 11).to(at::kFloat).eq(0).all().item<bool>());
+  CHECK(at::equal(columns.scales, alone.scales));
+  for (const bool by_row : {true, false}) {
+    const auto [rows, transposed] = quantise_both(x, {at::kFloat8_e5m2, by_row});
+    CHECK(at::equal(rows.values.to(at::kFloat), quantise(x, {at::kFloat8_e5m2, by_row}).values.to(at::kFloat)));
+    CHECK(at::equal(transposed.scales, quantise(x, {at::kFloat8_e5m2, by_row, true}).scales));
+  }
+  const auto empty = quantise(x.narrow(0, 0, 0), {.transposed = true});
+  CHECK(empty.values.sizes() == at::IntArrayRef{32, 0});
+}
+
+TEST_CASE("what becomes zero and what is not finite is counted") {
+  const auto x = at::zeros({40, 16});
+  x[0][0] = 448.0;
+  x[0][1] = 0x1p-10;  // a tie between 0 and the smallest number
+  x[0][2] = 0x1.8p-10;
+  x[1][3] = 0x1p-30;  // no row that is counted
+  x[1][4] = 1;
+  x[5][0] = std::numeric_limits<double>::infinity();
+  x[16].fill_(1);
+  const auto counts = at::zeros({4}, at::kLong);
+  for (int i = 0; i < 2; ++i) (void)quantise(x, {.counts = counts});
+  CHECK(at::equal(counts, at::tensor({2, 38, 2, 80}, at::kLong)));
+  (void)quantise(x, {.transposed = true, .counts = counts});
+  CHECK(at::equal(counts, at::tensor({2, 38, 2, 80}, at::kLong)));
 }
 
 TEST_CASE("meta tensors get shapes and dtypes") {
