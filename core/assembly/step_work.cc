@@ -56,8 +56,8 @@ void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& opt
                 Transfers& transfers) {
   const auto size = size_of(options.precision.compute);
   if (bucket.packs()) {
-    if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.packed_bytes * bucket.ranks)];
-    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.packed_bytes}];
+    if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.packed_bytes() * bucket.ranks)];
+    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.packed_bytes()}];
     return;
   }
   if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];

@@ -50,11 +50,8 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
   std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
-    if (bucket.packs()) {
-      for (const auto& planned : bucket.weights) before += planned.weight->numel();
-      continue;
-    }
     const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
+    const bool left_out = bucket.packs() || (only_trainable && !bucket.trainable);
     const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& planned = bucket.weights[w];
@@ -63,7 +60,7 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
         const auto& record = records[r];
         const double place = static_cast<double>(before) / all;
         before += record.numel();
-        if (only_trainable && !bucket.trainable) continue;
+        if (left_out) continue;
         auto layout = sharded ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;

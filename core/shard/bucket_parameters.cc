@@ -148,27 +148,6 @@ void BucketParameters::publish_filled() {
   for (auto& leaf : leaves_) leaf.tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-// A unit's values are in memory together for the moment in which they are encoded, as while it computes.
-void BucketParameters::encode() {
-  const auto on_device = packed_.device() == shared_.device() ? packed_ : at::empty_like(packed_, shared_.device());
-  const auto sum = [&](const at::Tensor& of_rank) { group_->all_reduce(of_rank, comm::ReduceOp::sum, label_); };
-  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-    for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
-      const auto& [extent, begin, bytes] = plan_.weights[i].packed[j];
-      if (extent.numel() == 0) continue;
-      weight(i).codec()->encode(extent, fill_target(i, j).view({extent.matrices, extent.elements}),
-                                on_device.narrow(0, begin, bytes), sum);
-    }
-  }
-  if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
-  masters_ = at::Tensor();
-}
-
-at::Tensor BucketParameters::packed_slice(std::size_t i) const {
-  const auto& records = plan_.weights[i].packed;
-  return packed_.narrow(0, records.front().begin, records.back().begin + records.back().bytes - records.front().begin);
-}
-
 std::vector<std::string> BucketParameters::fill_from_first(layout::Source& source, comm::Group& everyone) {
   read_values(source);
   std::vector<std::string> differing;
@@ -279,30 +258,6 @@ void BucketParameters::prefetch(bool keep) {
     gather_staged(keep);
   }
   gathered_.record(shared_.device());
-}
-
-// Bytes of all ranks, decoded to their place.
-void BucketParameters::gather_packed() {
-  auto all = packed_.to(shared_.device(), /*non_blocking=*/true);
-  if (plan_.ranks > 1) {
-    const auto mine = all;
-    all = at::empty({plan_.packed_bytes * plan_.ranks}, mine.options());
-    all_gather({all}, {mine});
-  }
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const auto& planned = plan_.weights[i];
-    for (int r = 0; r < plan_.ranks; ++r) {
-      for (std::size_t j = 0; j < planned.packed.size(); ++j) {
-        const auto& [extent, begin, bytes] = planned.packed[j];
-        if (extent.numel() == 0) continue;
-        const auto& shard = plan_.shards(planned, r)[j];
-        const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;
-        const auto values = leaves_[i].alias.as_strided({extent.matrices, extent.elements}, {apart, 1},
-                                                        leaves_[i].alias.storage_offset() + shard.in_full);
-        weight(i).codec()->decode(extent, all.narrow(0, r * plan_.packed_bytes + begin, bytes), values);
-      }
-    }
-  }
 }
 
 // Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.

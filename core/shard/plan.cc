@@ -90,6 +90,16 @@ std::string run_name(const std::vector<nn::Unit*>& units, const Run& run) {
                                : cat(units[run.first]->name(), " to ", units[run.last]->name());
 }
 
+// Which roles are kept in shards, and where.
+void set_sharding(BucketPlan& bucket, bool packed, const strategy::ShardPolicy& policy) {
+  const bool offloads = policy.offload_param || policy.offload_optim;
+  // On one rank sharding saves nothing, but offloaded data moves in shards nevertheless.
+  bucket.shards_param = packed || (policy.shard_param && (bucket.ranks > 1 || offloads));
+  bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
+  bucket.on_host =
+      bucket.trainable ? bucket.shards_optim && policy.offload_optim : bucket.shards_param && policy.offload_param;
+}
+
 BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<std::size_t> runs,
                         const EngineOptions& options) {
   const auto& record = weight.records().front();
@@ -98,18 +108,14 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   bucket.name = std::move(name);
   bucket.runs = std::move(runs);
   const bool packed = is_packed(weight);
-  if (!packed || policy.shard_param) bucket.axes = record.shard_axes();
+  const bool shares = policy.shard_param || !packed;
+  if (shares) bucket.axes = record.shard_axes();
   bucket.ranks = options.mesh.size(bucket.axes);
   const bool sums_copies =
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
-  // On one rank sharding saves nothing, but offloaded data moves in shards nevertheless.
-  bucket.shards_param =
-      packed || (policy.shard_param && (bucket.ranks > 1 || policy.offload_param || policy.offload_optim));
-  bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
-  bucket.on_host =
-      bucket.trainable ? bucket.shards_optim && policy.offload_optim : bucket.shards_param && policy.offload_param;
+  set_sharding(bucket, packed, policy);
   return bucket;
 }
 
@@ -134,6 +140,7 @@ nn::Codec::Extent extent_of(const layout::Shape& local, const RecordShard& shard
   for (std::size_t d = 0; d < stacked; ++d) matrices *= local[d];
   const auto elements = matrices == 0 ? 0 : layout::numel(local) / matrices;
   if (ranks == 1) return {matrices, elements, false};
+  CAPSTAN_ASSERT(shard.blocks == 1 || shard.blocks == matrices);
   if (shard.blocks > 1) return {shard.blocks, shard.numel / shard.blocks, true};
   if (stacked > 0 && elements > 0 && shard.numel % elements == 0) return {shard.numel / elements, elements, false};
   return {1, shard.numel, true};
@@ -165,14 +172,15 @@ void refuse_packing(const BucketPlan& bucket, const PlannedWeight& planned, std:
 void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& options) {
   const auto& codec = *planned.weight->codec();
   const auto& records = planned.weight->records();
+  auto begin = bucket.packed_bytes();
   for (std::size_t r = 0; r < records.size(); ++r) {
     const auto local = records[r].compute.box(records[r].shape, options.mesh, options.rank).size;
     PackedShard packed;
     packed.extent = extent_of(local, planned.sharding.shards.front()[r], codec.stacked(), bucket.ranks);
     refuse_packing(bucket, planned, r, packed.extent, options);
-    packed.begin = bucket.packed_bytes;
+    packed.begin = begin;
     packed.bytes = codec.bytes(packed.extent);
-    bucket.packed_bytes += packed.bytes;
+    begin += packed.bytes;
     planned.packed.push_back(packed);
   }
 }

@@ -120,15 +120,18 @@ struct BucketPlan {
   bool on_host = false;             ///< masters and optimizer state (of a frozen weight: its shard) are in host memory
   std::int64_t shard_elements = 0;  ///< of a rank's shard, padded; also if nothing is sharded
   std::int64_t full_elements = 0;   ///< of all full weights, each padded
-  /// Of a rank's shard where codecs keep it. Then the full weights exist only while a unit computes with them, decoded
-  /// from what has been gathered, even if no other rank has a part of them.
-  std::int64_t packed_bytes = 0;
   ParameterPlan parameters;
   GradientPlan gradients;
   Buffers buffers;
 
   bool is_tied() const { return runs.size() > 1; }
-  bool packs() const { return packed_bytes > 0; }
+  /// Codecs keep its weights. Then the full ones exist only while a unit computes with them, decoded from what has been
+  /// gathered, even if no other rank has a part of them.
+  bool packs() const { return !weights.empty() && !weights.front().packed.empty(); }
+  /// Of a rank's shard in a codec's form.
+  std::int64_t packed_bytes() const {
+    return packs() ? weights.back().packed.back().begin + weights.back().packed.back().bytes : 0;
+  }
   /// Full parameters are made from shards by an all-gather.
   bool gathers() const { return shards_param || shards_optim; }
   /// Gradients are summed with other ranks, or at least moved into a shard.

@@ -59,7 +59,7 @@ void list_full_parameters(BucketPlan& bucket, c10::ScalarType compute) {
 // Bytes, which a gather brings to the device and those of all ranks together, where they are not there already.
 void list_packed(BucketPlan& bucket, const EngineOptions& options) {
   const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
-  const auto bytes = bucket.packed_bytes;
+  const auto bytes = bucket.packed_bytes();
   bucket.buffers.push_back({Purpose::packed, bytes, c10::ScalarType::Byte, bucket.on_host ? pinned : Memory::device});
   const auto arriving = (bucket.on_host ? bytes : 0) + (bucket.ranks > 1 ? bytes * bucket.ranks : 0);
   if (arriving > 0) {

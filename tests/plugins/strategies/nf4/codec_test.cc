@@ -137,6 +137,28 @@ TEST_CASE("what is decoded is what the definition says, to the bit") {
   }
 }
 
+// What bitsandbytes 0.50.2 makes of the same matrix: quantize_4bit(w, blocksize=64, compress_statistics=True,
+// quant_type="nf4") on CPU, and dequantize_4bit of that.
+TEST_CASE("codes, magnitudes and decoded values are bitsandbytes'") {
+  const Codec codec(0);
+  const Codec::Extent extent{1, 2 * 16384, false};
+  const auto place = at::arange(extent.elements, at::kLong);
+  const auto block = place.div(64, "floor");
+  const auto scale = (block * 37).remainder(64).add(1).to(at::kDouble) / 64 * 0.05;
+  const auto values = ((place * 7919).remainder(2003).sub(1001).to(at::kDouble) / 1001 * scale).to(at::kBFloat16);
+  const auto bytes = encoded(codec, extent, values);
+  const auto parts = nf4::parts_of(extent, bytes);
+  const auto digest = [](const at::Tensor& x) {
+    const at::Tensor flat = x.reshape({-1}).to(at::kLong);
+    return (flat * at::arange(flat.numel(), at::kLong).remainder(251).add(1)).sum().item<std::int64_t>();
+  };
+  CHECK(digest(parts.codes) == 255364588);
+  CHECK(digest(parts.magnitudes) == 8070584);
+  CHECK(list_of(parts.nested) == std::vector<float>{0.024660922586917877F, 0.024905063211917877F});
+  CHECK(list_of(parts.offsets) == std::vector<float>{0.025143764913082123F});
+  CHECK(digest(decoded(codec, extent, bytes, at::kBFloat16).view(at::kShort)) == -3912262815);
+}
+
 TEST_CASE("four bits are near the values") {
   const Codec codec(0);
   const Codec::Extent extent{1, 65536, false};
