@@ -42,8 +42,8 @@ std::size_t MicroGraphs::recorded() const {
       std::count_if(shapes_.begin(), shapes_.end(), [](const auto& shape) { return shape.second.graph != nullptr; }));
 }
 
+// Nothing is recorded from now on.
 void MicroGraphs::refuse(const std::string& why) {
-  if (!setting_.recorder) return;
   setting_.recorder = nullptr;
   log::info(cat(recorded() == 0 ? "micro-steps" : "further micro-steps", " do not run as CUDA graphs: ", why));
 }

@@ -47,10 +47,6 @@ class MicroGraphs {
   MicroGraphs(GraphSetting setting, const LoadedModel& model);
   /// False: this one has to run eagerly.
   bool run(const MicroStepOf& micro, const Body& body);
-  /// Nothing is recorded from now on; logs why if that is new.
-  void refuse(const std::string& why);
-  /// So many are there.
-  std::size_t recorded() const;
 
  private:
   struct Shape {
@@ -64,7 +60,9 @@ class MicroGraphs {
     at::Tensor numbers;  ///< what the graph reads: inference::numbers_of
     std::unique_ptr<ops::DeviceGraph> graph;
   };
+  std::size_t recorded() const;
   std::string obstacle() const;
+  void refuse(const std::string& why);
   bool record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
 
   GraphSetting setting_;

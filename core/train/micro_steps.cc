@@ -18,8 +18,19 @@ void MicroSteps::begin(double target_tokens, const LossScale& scale) {
   scale_ = &scale;
   sums_.loss.zero_();
   sums_.auxiliary.zero_();
-  sums_.expert_tokens = at::Tensor();
-  if (seed_.defined()) seed_.copy_(scale.seed(target_tokens, seed_.options()));
+  if (sums_.expert_tokens.defined()) sums_.expert_tokens.zero_();
+  if (seed_.defined()) fill_seeds();
+}
+
+// By the operations of backward_from().
+void MicroSteps::fill_seeds() {
+  if (!sums_.has_auxiliary) {
+    seed_.copy_(scale_->seed(target_tokens_, seed_.options()));
+    return;
+  }
+  const auto one = scale_->seed(1.0, seed_.options());
+  seed_.copy_(one / target_tokens_);
+  auxiliary_seed_.copy_(one / setting_.accumulation);
 }
 
 void MicroSteps::run(const inference::StepInput& input, std::size_t index) {
@@ -37,19 +48,32 @@ void MicroSteps::run_eagerly(const nn::Batch& batch) {
   sums_.loss += loss.detach().to(at::kDouble);
   for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
   sums_.has_auxiliary = !hidden.sums.empty();
-  if (!seed_.defined()) seed_ = scale_->seed(target_tokens_, loss.options()).clone();
-  if (!hidden.sums.empty() || !hidden.expert_tokens.empty()) graphs_.refuse("the model routes tokens to experts");
-  if (hidden.expert_tokens.empty()) return;
-  sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
-  const auto tokens = at::cat(hidden.expert_tokens);
-  sums_.expert_tokens = sums_.expert_tokens.defined() ? sums_.expert_tokens + tokens : tokens;
+  if (!hidden.expert_tokens.empty()) {
+    sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
+    const auto tokens = at::cat(hidden.expert_tokens);
+    if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
+    sums_.expert_tokens += tokens;
+  }
+  if (seed_.defined()) return;
+  seed_ = at::empty({}, loss.options());
+  auxiliary_seed_ = at::empty({}, loss.options());
+  fill_seeds();
 }
 
-// What run_eagerly() does without auxiliary losses, with nothing that the host knows of the step.
+// What run_eagerly() does, with nothing that the host knows of the step: where backward starts is in memory.
 void MicroSteps::run_recorded(const nn::Batch& batch) {
   const auto hidden = model_.runner.forward(batch);
-  model_.runner.backward(hidden.states, seed_);
-  sums_.loss += hidden.states.detach().to(at::kDouble);
+  const auto& loss = hidden.states;
+  if (hidden.sums.empty()) {
+    model_.runner.backward(loss, seed_);
+  } else {
+    auto objective = loss * seed_;
+    for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary * auxiliary_seed_;
+    model_.runner.backward(objective, at::ones({}, objective.options()));
+  }
+  sums_.loss += loss.detach().to(at::kDouble);
+  for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
+  if (!hidden.expert_tokens.empty()) sums_.expert_tokens += at::cat(hidden.expert_tokens);
 }
 
 void MicroSteps::backward_from(const nn::Hidden& hidden) {

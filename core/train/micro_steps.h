@@ -46,6 +46,7 @@ class MicroSteps {
   void run_eagerly(const nn::Batch& batch);
   void run_recorded(const nn::Batch& batch);
   void backward_from(const nn::Hidden& hidden);
+  void fill_seeds();
 
   MicroStepSetting setting_;
   LoadedModel model_;
@@ -53,7 +54,10 @@ class MicroSteps {
   MicroStepSums sums_;
   double target_tokens_ = 1;
   const LossScale* scale_ = nullptr;
-  at::Tensor seed_;  ///< what a recorded backward starts from: the loss's dtype, once that is known
+  // What a recorded backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
+  // of auxiliary losses.
+  at::Tensor seed_;
+  at::Tensor auxiliary_seed_;
 };
 
 }  // namespace train

@@ -31,6 +31,10 @@ const char* const llama =
     "[model]\nplugin = \"llama\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
     "1\n"
     "ff_dim = 192\nseq_length = 130\n";
+const char* const mixtral =
+    "[model]\nplugin = \"mixtral\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
+    "1\n"
+    "ff_dim = 192\nseq_length = 130\nnum_experts = 4\nrouter_aux_loss = true\n";
 const char* const lora =
     "[strategy.lora]\nrank = 8\ndropout = 0.1\ninit = \"random\"\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";
 
@@ -181,6 +185,12 @@ TEST_CASE("GPU: the same with adapters and their dropout", "[graphs]") {
   const auto got = learn(model, {"train.precision=bf16"});
   CHECK(got.graphs >= 3);
   check_same(got, learn(model, {"train.precision=bf16", "train.cuda_graphs=off"}));
+}
+
+TEST_CASE("GPU: the same with experts and their auxiliary loss, where products take groups of any size", "[graphs]") {
+  const auto got = learn(mixtral, {"train.precision=bf16"});
+  CHECK(got.graphs >= 3);
+  check_same(got, learn(mixtral, {"train.precision=bf16", "train.cuda_graphs=off"}));
 }
 
 TEST_CASE("GPU: a run that is saved and resumed with graphs ends as one without either", "[graphs]") {

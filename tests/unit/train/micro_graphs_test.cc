@@ -9,6 +9,7 @@
 #include <capstan_catch.h>
 
 #include "record/tracing.h"
+#include "support/folder.h"
 #include "support/small_run.h"
 #include "train/micro_steps.h"
 
@@ -47,15 +48,16 @@ class AgainRecorder final : public ops::GraphRecorder {
 
 struct Learnt {
   std::vector<double> losses;
+  std::vector<double> auxiliary;
+  std::vector<double> expert_tokens;                         // of the first expert
   std::vector<std::map<std::string, at::Tensor>> gradients;  // by step
 };
 
 using Prepare = std::function<void(session::Session&)>;
 
 Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::vector<std::string>& overrides,
-                    const std::string& more = {}, const Prepare& prepare = {}) {
+                    const std::string& file = testing::small_config(), const Prepare& prepare = {}) {
   at::set_num_threads(1);
-  const auto file = testing::small_config(more);
   Learnt learnt;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, overrides, 1, 0);
@@ -68,7 +70,10 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
       const auto input = feed.draw(s);
       steps.begin(static_cast<double>(input.target_tokens), scale);
       for (std::size_t i = 0; i < input.micro.size(); ++i) steps.run(input, i);
-      learnt.losses.push_back(steps.sums().loss.item<double>());
+      const auto& sums = steps.sums();
+      learnt.losses.push_back(sums.loss.item<double>());
+      learnt.auxiliary.push_back(sums.auxiliary.item<double>());
+      if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0].item<double>());
       auto& gradients = learnt.gradients.emplace_back();
       for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();
     }
@@ -140,7 +145,7 @@ TEST_CASE("a recording that fails leaves no trace but one line of the log, and n
   };
   const auto overrides = with(one_shape, "train.precision=fp32");
   Learnt got;
-  const auto log = log_of([&] { got = gradients_of(recorder, overrides, {}, prepare); });
+  const auto log = log_of([&] { got = gradients_of(recorder, overrides, testing::small_config(), prepare); });
   CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: a CUDA graph cannot be recorded: the host reads\n"));
   check_same(got, gradients_of(nullptr, overrides));
   CHECK(recorder->records == 1);
@@ -149,10 +154,11 @@ TEST_CASE("a recording that fails leaves no trace but one line of the log, and n
 TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
   const auto recorder = std::make_shared<AgainRecorder>();
   const auto overrides = with(one_shape, "train.precision=fp32");
-  std::string more, why;
+  auto file = testing::small_config();
+  std::string why;
   Prepare prepare;
   SECTION("units that run again in backward") {
-    more = "[strategy.recompute]\nevery = 1\n";
+    file = testing::small_config("[strategy.recompute]\nevery = 1\n");
     why = "units are computed again in backward";
   }
   SECTION("regions that do") {
@@ -174,10 +180,10 @@ TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
     why = "of which 39 B are free";
   }
   Learnt got;
-  const auto log = log_of([&] { got = gradients_of(recorder, overrides, more, prepare); });
+  const auto log = log_of([&] { got = gradients_of(recorder, overrides, file, prepare); });
   CHECK_THAT(log, Contains(why));
   CHECK(recorder->records == 0);
-  check_same(got, gradients_of(nullptr, overrides, more, prepare));
+  check_same(got, gradients_of(nullptr, overrides, file, prepare));
 }
 
 TEST_CASE("packed rows run eagerly: their shapes hardly come again") {
@@ -186,4 +192,24 @@ TEST_CASE("packed rows run eagerly: their shapes hardly come again") {
   overrides.push_back("data.train_samples=240");  // no step is filled up with empty rows
   check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
   CHECK(recorder->records == 0);
+}
+
+TEST_CASE("experts and their auxiliary loss: gradients, sums and counts are those of eager micro-steps") {
+  const test::Folder folder;
+  const auto file = folder.write(
+      "experts.toml",
+      "[run]\nseed = 3\ndevice = \"cpu\"\n"
+      "[model]\nplugin = \"mixtral\"\nvocab_size = 261\nhidden_size = 16\nnum_layers = 2\nnum_heads = 2\n"
+      "num_kv_heads = 1\nff_dim = 24\nnum_experts = 4\nseq_length = 130\nrouter_aux_loss = true\n"
+      "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
+      "/configs/data/mini_squad_train.json\"\nmax_length = 97\n"
+      "[train]\nmax_steps = 20\nglobal_batch = 12\naccumulation = 3\nprecision = \"fp32\"\npad_to_multiple = 128\n");
+  const auto recorder = std::make_shared<AgainRecorder>();
+  const auto got = gradients_of(recorder, {}, file), expected = gradients_of(nullptr, {}, file);
+  check_same(got, expected);
+  CHECK(got.auxiliary == expected.auxiliary);
+  CHECK(got.expert_tokens == expected.expert_tokens);
+  CHECK(got.auxiliary.back() > 0);
+  CHECK(got.expert_tokens.back() > 0);
+  CHECK(recorder->replays == 5 + 10 - 2 * 2);
 }
