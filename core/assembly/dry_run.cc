@@ -128,6 +128,7 @@ MicroStepMemory dry_run(const DryRunOf& what) {
       backward(runner, hidden);
     });
   }
+  result.computed.recomputes = runner.recomputes();
   result.work = memory.peak() - result.gathered;
   return result;
 }

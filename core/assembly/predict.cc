@@ -73,6 +73,7 @@ Prediction predict(const setup::Configuration& config, const setup::Plugins& plu
   if (config.request.activations && config.device == "cuda") {
     auto micro = add_micro_step({config, plugins, topology, samples, options}, config.device, prediction);
     if (prediction.activations) prediction.work = step_work(std::move(micro), plan, options, topology, states);
+    if (prediction.work && config.train->cuda_graphs == "off") prediction.work->replayed = 0;
   }
   return prediction;
 }

@@ -44,6 +44,20 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   work.update_bytes += static_cast<double>(times * bucket.full_elements * per_element);
 }
 
+// See train::MicroGraphs, which decides: micro-steps in which this rank is alone. Of those that add gradients up all but
+// the last are, where ranks sum them.
+std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  bool sums = false;
+  for (const auto& bucket : plan.buckets) {
+    if (bucket.on_host || bucket.shards_param) return 0;
+    if (!bucket.trainable) continue;
+    if (!bucket.gradients.accumulates || bucket.gradients.autograd) return 0;
+    sums = sums || bucket.reduces();
+  }
+  if (micro.recomputes || !micro.waited.empty()) return 0;
+  return options.accumulation - (sums ? 1 : 0);
+}
+
 }  // namespace
 
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
@@ -67,6 +81,7 @@ void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& opt
 StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
                    const Topology& topology, std::size_t states) {
   StepWork work;
+  work.replayed = replayed(micro, plan, options);
   work.micro = std::move(micro);
   const auto compute = size_of(options.precision.compute), master = size_of(options.precision.master);
   for (const auto& bucket : plan.buckets) {

@@ -30,6 +30,7 @@ struct MicroStepWork {
   Transfers waited;         ///< of layers: computation needs their result
   Transfers gathers;        ///< of the engine, beside computation; in a step's first micro-step
   Transfers later_gathers;  ///< the same in each of the others
+  bool recomputes = false;  ///< units run again in backward
 };
 
 /// What a step makes a rank do.
@@ -39,6 +40,7 @@ struct StepWork {
   double update_bytes = 0;   ///< of the GPU's memory that adding gradients, their norm and the optimizer read and write
   std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
   double host_elements = 0;  ///< parameters that are updated in host memory
+  std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };
 
 /// On how many nodes these ranks are, `ranks_per_node` neighbours on each.

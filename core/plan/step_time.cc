@@ -91,7 +91,8 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   time.layers_wait = times * seconds(micro.waited, figures, links);
   time.update = work.update_bytes / figures.update_bytes_per_second;
   const auto on_gpu = time.products + time.attention + time.others + time.layers_wait;
-  time.host_wait = std::max(0.0, times * launches * figures.host_kernel_seconds - on_gpu);
+  const auto eager = (times - static_cast<double>(work.replayed)) / times;
+  time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
   const auto beside = seconds(micro.gathers, figures, links) +
                       (times - 1) * seconds(micro.later_gathers, figures, links) +
                       seconds(work.reductions, figures, links);
