@@ -240,10 +240,8 @@ struct QuantiseCall {
   float* scales;
   std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
   std::int64_t* counts;      ///< see Rounding::counts: of rows, by quantise_rows and the two of SwiGLU; null: none
-  float* column_magnitudes;  ///< quantise_rows finds them as it reads, for a batch of one; null: it does not
+  float* column_magnitudes;  ///< of column_magnitudes
 };
-/// Columns of which quantise_rows can find the magnitudes.
-constexpr std::int64_t most_fused_columns(FloatType type) { return std::int64_t{4096} * pack_of(type); }
 /// The largest magnitude of each row to `scales` instead of scales; of nothing else.
 void row_magnitudes(const QuantiseCall& call, CUstream_st* stream);
 /// Of each column, or `whole`, to column_magnitudes: zeros before.

@@ -4,7 +4,8 @@ namespace capstan::ops::cuda {
 namespace {
 
 constexpr int most_threads = 512;  // of rows_kernel: two such thread blocks fit a multiprocessor
-constexpr int few = 4, many = 8;   // packs of a row that a thread keeps, so that memory is read once
+constexpr std::int64_t most_blocks = 1 << 30;
+constexpr int few = 4, many = 8;  // packs of a row that a thread keeps, so that memory is read once
 
 __device__ void raise(float* magnitude, Word to) {
   if (to != 0) atomicMax(reinterpret_cast<Word*>(magnitude), to);
@@ -64,35 +65,9 @@ struct RowPart {
   }
 };
 
-/// The largest magnitudes of the columns that a thread's kept packs are of, over rows.
-template <class T, int kept>
-struct ColumnPart {
-  using P = Pack<T>;
-  Word largest[kept][4] = {};
-
-  __device__ void add(const RowPart<T, kept>& row) {
-#pragma unroll
-    for (int i = 0; i < kept; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) largest[i][j] = P::larger(largest[i][j], row.mine[i].magnitudes(j));
-  }
-  __device__ void raise_all(const QuantiseCall& call) const {
-#pragma unroll
-    for (int i = 0; i < kept; ++i) {
-      const std::int64_t first = std::int64_t{P::width} * (threadIdx.x + i * blockDim.x);
-      if (first >= call.columns) continue;
-#pragma unroll
-      for (int j = 0; j < P::width; ++j)
-        raise(call.column_magnitudes + first + j, P::magnitude(largest[i][j * 4 / P::width], j));
-    }
-  }
-};
-
 /// A thread block a row at a time.
-template <class T, bool e5m2, Magnitude magnitude, bool columns, int kept>
-__global__ void __launch_bounds__(most_threads, columns ? 1 : 2)
-    rows_kernel(const __grid_constant__ QuantiseCall call) {
-  ColumnPart<T, kept> of_columns;
+template <class T, bool e5m2, Magnitude magnitude, int kept>
+__global__ void __launch_bounds__(most_threads, 2) rows_kernel(const __grid_constant__ QuantiseCall call) {
   int turn = 0;
   for (std::int64_t row = blockIdx.x; row < call.batch * call.rows; row += gridDim.x, turn = 1 - turn) {
     const RowPart<T, kept> part(call, row);
@@ -111,9 +86,7 @@ __global__ void __launch_bounds__(most_threads, columns ? 1 : 2)
       part.template write<e5m2>(static_cast<char*>(call.values) + row * call.columns, scale.inverse);
       part.template count<e5m2>(call, row, scale.inverse);
     }
-    if constexpr (columns) of_columns.add(part);
   }
-  if constexpr (columns) of_columns.raise_all(call);
 }
 
 constexpr int across = 32;  // packs of a thread block of column_kernel
@@ -204,36 +177,33 @@ int threads_for(std::int64_t packs, int kept) {
   return static_cast<int>(warps * warp < most_threads ? warps * warp : most_threads);
 }
 
-template <Magnitude magnitude, bool columns>
-void launch_rows(const QuantiseCall& call, std::int64_t most_blocks, CUstream_st* stream) {
+template <Magnitude magnitude>
+void launch_rows(const QuantiseCall& call, CUstream_st* stream) {
   const auto rows = call.batch * call.rows, packs = call.columns / pack_of(call.type);
   const auto blocks = static_cast<unsigned>(rows < most_blocks ? rows : most_blocks);
   with_types(call, [&](auto zero, auto e5m2) {
     using T = decltype(zero);
     constexpr bool is_e5m2 = decltype(e5m2)::value;
     if (packs > few * most_threads) {
-      rows_kernel<T, is_e5m2, magnitude, columns, many><<<blocks, threads_for(packs, many), 0, stream>>>(call);
+      rows_kernel<T, is_e5m2, magnitude, many><<<blocks, threads_for(packs, many), 0, stream>>>(call);
     } else {
-      rows_kernel<T, is_e5m2, magnitude, columns, few><<<blocks, threads_for(packs, few), 0, stream>>>(call);
+      rows_kernel<T, is_e5m2, magnitude, few><<<blocks, threads_for(packs, few), 0, stream>>>(call);
     }
   });
 }
 
-constexpr std::int64_t no_limit = 1 << 30;
 unsigned parts(std::int64_t all, std::int64_t part) { return static_cast<unsigned>((all + part - 1) / part); }
 
 }  // namespace
 
-void row_magnitudes(const QuantiseCall& call, CUstream_st* stream) {
-  launch_rows<Magnitude::only, false>(call, no_limit, stream);
-}
+void row_magnitudes(const QuantiseCall& call, CUstream_st* stream) { launch_rows<Magnitude::only>(call, stream); }
 
 void quantise_rows(const QuantiseCall& call, CUstream_st* stream) {
-  if (call.magnitudes != nullptr) return launch_rows<Magnitude::given, false>(call, no_limit, stream);
-  if (call.column_magnitudes == nullptr) return launch_rows<Magnitude::found, false>(call, no_limit, stream);
-  // Each thread block adds its columns' magnitudes to those of all: an atomic operation for each of some rows.
-  constexpr int rows_a_block = 8;
-  launch_rows<Magnitude::found, true>(call, parts(call.rows, rows_a_block), stream);
+  if (call.magnitudes != nullptr) {
+    launch_rows<Magnitude::given>(call, stream);
+  } else {
+    launch_rows<Magnitude::found>(call, stream);
+  }
 }
 
 void column_magnitudes(const QuantiseCall& call, CUstream_st* stream) {

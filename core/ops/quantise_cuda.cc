@@ -132,15 +132,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> quantise_both_cuda(co
   const at::Tensor in = packed(x);
   auto call = call_for(in, format, by_row);
   call.counts = numbers_of(counts);
-  if (call.whole || in.dim() == 3 || call.columns > most_fused_columns(call.type)) {
-    const at::Tensor all = call.whole ? found_magnitudes(in, call, false) : at::Tensor();
-    const at::Tensor of_columns = call.whole ? all : found_magnitudes(in, call, true);
-    return std::tuple_cat(quantised_rows(in, call, format, all), quantised_columns(in, call, format, of_columns));
-  }
-  const at::Tensor of_columns = numbers_for(in, call, true).zero_();
-  call.column_magnitudes = of_columns.data_ptr<float>();
-  auto rows = quantised_rows(in, call, format, {});
-  return std::tuple_cat(std::move(rows), quantised_columns(in, call, format, of_columns));
+  const at::Tensor all = call.whole ? found_magnitudes(in, call, false) : at::Tensor();
+  const at::Tensor of_columns = call.whole ? all : found_magnitudes(in, call, true);
+  return std::tuple_cat(quantised_rows(in, call, format, all), quantised_columns(in, call, format, of_columns));
 }
 
 /// Are a row's halves of x [m, 2 k] kept by a thread block?

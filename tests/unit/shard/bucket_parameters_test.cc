@@ -61,6 +61,19 @@ TEST_CASE("progress goes up to the number of parameters") {
   });
 }
 
+TEST_CASE("filling moves every leaf's version: who keeps something made of a weight makes it anew") {
+  run_in_process(1, [&](Communicator& communicator) {
+    const Rig rig(communicator, {.layer2_trains = false});
+    std::vector<std::int64_t> before;
+    for (const auto& weight : all_weights(rig.chain)) before.push_back(weight->value()._version());
+    nn::InitSource source(5);
+    rig.engine->fill(source);
+    std::size_t i = 0;
+    for (const auto& weight : all_weights(rig.chain)) CHECK(weight->value()._version() > before[i++]);
+    CHECK(i > 0);
+  });
+}
+
 TEST_CASE("sharded leaves hold memory only around their unit's forward and backward, with the right values") {
   const int world = GENERATE(2, 4, 7);
   const bool reshard = GENERATE(true, false);

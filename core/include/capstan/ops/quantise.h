@@ -46,8 +46,8 @@ at::Tensor scales_for(const at::Tensor& magnitudes, at::ScalarType format);
 /// `largest`: the magnitudes by which it is scaled, as magnitudes() gives them; undefined: x's own.
 Quantised quantise(const at::Tensor& x, const Rounding& how, const at::Tensor& largest = {});
 
-/// x [m, k] as it is and transposed, for a product that sums over k and one that sums over m. On CUDA two passes over
-/// x by row: the first finds the columns' magnitudes too.
+/// x [m, k] as it is and transposed, for a product that sums over k and one that sums over m; the magnitude of all is
+/// found once.
 std::pair<Quantised, Quantised> quantise_both(const at::Tensor& x, const Rounding& how);
 
 /// quantise(swiglu(x), how) for x [m, 2 k], and the same of swiglu's gradient for x and a gradient [m, k]: [m, 2 k].
