@@ -30,11 +30,11 @@ const char* const bloom =
 const char* const llama =
     "[model]\nplugin = \"llama\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
     "1\n"
-    "ff_dim = 192\nseq_length = 130\n";
+    "ff_dim = 192\nseq_length = 200\n";
 const char* const mixtral =
     "[model]\nplugin = \"mixtral\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
     "1\n"
-    "ff_dim = 192\nseq_length = 130\nnum_experts = 4\nrouter_aux_loss = true\n";
+    "ff_dim = 192\nseq_length = 200\nnum_experts = 4\nrouter_aux_loss = true\n";
 const char* const lora =
     "[strategy.lora]\nrank = 8\ndropout = 0.1\ninit = \"random\"\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";
 
@@ -43,8 +43,8 @@ session::Job job_of(const test::Folder& folder, const std::string& model, const 
   std::ofstream(file) << "[run]\nseed = 3\ndevice = \"cuda\"\ndeterministic = true\n"
                       << model
                       << "[data]\nplugin = \"squad\"\ntrain = \"" CAPSTAN_SOURCE_DIR
-                         "/configs/data/mini_squad_train.json\"\ntrain_samples = 70\nmax_length = 97\n"
-                         "[train]\nmax_steps = 12\nmicro_batch = 2\naccumulation = 4\npad_to_multiple = 4\n"
+                         "/configs/data/mini_squad_train.json\"\ntrain_samples = 70\nmax_length = 200\n"
+                         "[train]\nmax_steps = 12\nmicro_batch = 1\naccumulation = 4\npad_to_multiple = 8\n"
                          "[optimizer]\nlr = 1e-2\nwarmup_steps = 3\nschedule = \"cosine\"\nclip = 1.0\n";
   static plugin::Host host;
   Diagnostics diagnostics;

@@ -126,10 +126,11 @@ TEST_CASE("a shape is replayed from its third micro-step on, and learns the same
 
 TEST_CASE("each shape has a graph, and shapes that are rare have none") {
   const std::vector<std::string> overrides{"train.accumulation=4", "train.global_batch=4", "train.pad_to_multiple=8",
-                                           "model.dropout=0.2", "train.precision=fp32"};
+                                           "data.max_length=200",  "model.seq_length=200", "model.dropout=0.2",
+                                           "train.precision=fp32"};
   const auto recorder = std::make_shared<AgainRecorder>();
   check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
-  CHECK(recorder->records >= 2);
+  CHECK(recorder->records >= 3);  // the first micro-step of a step has a graph of its own
   CHECK(recorder->replays > 0);
   CHECK(recorder->replays <= 20 - 2 * recorder->records);
 }
