@@ -182,7 +182,9 @@ int load(const launch::RunArguments& arguments, const launch::Environment& env, 
 // by each rank.
 bool has_lost_results(const launch::Rank& rank, RankState& state) {
   constexpr std::chrono::milliseconds patience{5000};
-  const auto missing = rank.communicator->exchange(state.folder->finish(patience)).front();
+  const auto missing = comm::agree(*rank.communicator, "writing the run's last lines", [&] {
+                         return state.folder->finish(patience);
+                       }).front();
   if (rank.first() && !missing.empty()) {
     log::error(cat("not all of the run's results could be written:\n", missing,
                    "\n    fix: free space there; what the run has saved as checkpoints and weights is whole"));

@@ -108,12 +108,12 @@ class Pace {
   void run() {
     try {
       const auto begin = Clock::now();
-      auto told = begin;
+      auto next = begin + std::chrono::seconds(40);
       do {
         reports_ = exchange_(mine());
-        if (tells_ && Clock::now() - told >= std::chrono::seconds(60)) {
-          told = Clock::now();
-          tell(std::chrono::duration_cast<std::chrono::seconds>(told - begin).count());
+        if (tells_ && Clock::now() >= next) {
+          next = Clock::now() + std::chrono::seconds(60);
+          tell(std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count());
         }
       } while (std::any_of(reports_.begin(), reports_.end(), [](const auto& text) { return text.empty(); }));
     } catch (...) {
@@ -136,7 +136,8 @@ class Pace {
     if (busy.empty()) return;
     const auto who =
         busy.size() == ranks_.size() ? "all ranks" : cat(busy.size() == 1 ? "rank " : "ranks ", join(busy));
-    log::info(cat(doing_, ": ", who, " at it for ", seconds, " s; if that is long, the file system is slow"));
+    log::warning(cat(doing_, ": ", who, busy.size() == 1 ? " has" : " have", " been at it for ", seconds,
+                     " s; if that is long, the file system is slow"));
   }
 
   const Exchange exchange_;

@@ -23,8 +23,8 @@ std::vector<std::string> agree(comm::Group& group, const std::string& mine, cons
 
 /// Runs `work` on this rank, and returns all ranks' results by their place in the group (on CPU); throws on all of them
 /// as above where it throws on any. A collective, but no time limit holds for the work: ranks tell each other, from
-/// a thread of their own, that they are at it, and after each minute the first one says which are. So `work` uses
-/// neither the group nor, below, the communicator.
+/// a thread of their own, that they are at it, and the first one says after 40 s, and then each minute, which still
+/// are. So `work` uses neither the group nor, below, the communicator.
 std::vector<std::string> agree(comm::Group& group, const std::string& doing, std::string_view label,
                                const std::function<std::string()>& work);
 
