@@ -114,10 +114,8 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   ops::MetaMemory memory;  // the weights' own shapes are made
   counted = &memory;
   MicroStepMemory result;
-  memory.set_on_peak([&] {
-    result.gathered = gathered;
-    result.peak = at;
-  });
+  result.computed.recomputes = runner.recomputes();
+  memory.set_on_peak([&] { result.gathered = gathered, result.peak = at; });
   // What is held from one micro-step to the next is there in the second.
   const int micro_steps = topology.batch.accumulation > 1 ? 2 : 1;
   for (int i = 0; i < micro_steps; ++i) {
@@ -128,7 +126,6 @@ MicroStepMemory dry_run(const DryRunOf& what) {
       backward(runner, hidden);
     });
   }
-  result.computed.recomputes = runner.recomputes();
   result.work = memory.peak() - result.gathered;
   return result;
 }
