@@ -15,13 +15,8 @@ using namespace capstan;
 
 namespace {
 
-constexpr std::int64_t map_size = 256;
 constexpr std::int64_t at_once = std::int64_t{1} << 24;  // elements whose float32 values are in memory together
 static_assert(at_once % shared == 0);
-
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
-
-std::int64_t groups_of(std::int64_t elements) { return (elements + shared - 1) / shared; }
 
 at::Tensor constants(at::ArrayRef<float> list, c10::Device device) { return at::tensor(list).to(device); }
 
@@ -105,22 +100,16 @@ at::Tensor magnitude_map() {
 }
 
 Parts parts_of(const nn::Codec::Extent& extent, const at::Tensor& bytes) {
-  std::int64_t begin = 0;
-  const auto next = [&](std::int64_t size, at::ScalarType type, at::IntArrayRef shape) {
-    const auto part = bytes.narrow(0, begin, size).view(type).view(shape);
-    begin += aligned(size);
-    return part;
-  };
   const auto [matrices, elements, is_part] = extent;
-  const auto groups = groups_of(elements);
-  constexpr std::int64_t number = sizeof(float);
-  Parts parts;
-  parts.map = next(map_size * number, at::kFloat, {map_size});
-  parts.codes = next(matrices * elements / 2, at::kByte, {matrices, elements / 2});
-  parts.magnitudes = next(matrices * elements / block, at::kByte, {matrices, elements / block});
-  parts.nested = next(matrices * groups * number, at::kFloat, {matrices, groups});
-  parts.offsets = next(matrices * number, at::kFloat, {matrices});
-  return parts;
+  const auto at = places_of(matrices, elements);
+  const auto part = [&](std::int64_t begin, std::int64_t columns, at::ScalarType type) {
+    const auto size = matrices * columns * static_cast<std::int64_t>(c10::elementSize(type));
+    return bytes.narrow(0, begin, size).view(type).view({matrices, columns});
+  };
+  constexpr std::int64_t map_bytes = map_size * static_cast<std::int64_t>(sizeof(float));
+  return {bytes.narrow(0, 0, map_bytes).view(at::kFloat), part(at.codes, elements / 2, at::kByte),
+          part(at.magnitudes, elements / block, at::kByte), part(at.nested, groups_of(elements), at::kFloat),
+          part(at.offsets, 1, at::kFloat).view({matrices})};
 }
 
 std::string Codec::refusal(const Extent& extent) const {
@@ -133,12 +122,7 @@ std::string Codec::refusal(const Extent& extent) const {
   return {};
 }
 
-std::int64_t Codec::bytes(const Extent& extent) const {
-  const auto [matrices, elements, is_part] = extent;
-  constexpr std::int64_t number = sizeof(float);
-  return map_size * number + aligned(matrices * elements / 2) + aligned(matrices * elements / block) +
-         aligned(matrices * groups_of(elements) * number) + aligned(matrices * number);
-}
+std::int64_t Codec::bytes(const Extent& extent) const { return places_of(extent.matrices, extent.elements).end; }
 
 void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const {
   bytes.zero_();
@@ -161,9 +145,8 @@ void Codec::decode(const Extent& extent, const at::Tensor& bytes, const at::Tens
   if (!values.is_cuda()) return decode_on_cpu(parts_of(extent, bytes), values);
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("capstan::nf4_decode", "")
-                             .typed<void(const at::Tensor&, at::TensorList)>();
-  const auto [map, codes, magnitudes, nested, offsets] = parts_of(extent, bytes);
-  op.call(values, {map, codes, magnitudes, nested, offsets});
+                             .typed<void(const at::Tensor&, const at::Tensor&)>();
+  op.call(values, bytes);
 }
 
 }  // namespace nf4

@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <string>
 
-namespace nf4 {
+#include "places.h"
 
-inline constexpr std::int64_t block = 64;   ///< elements that share a magnitude
-inline constexpr std::int64_t group = 256;  ///< magnitudes that share one of their own
-inline constexpr std::int64_t shared = block * group;
+namespace nf4 {
 
 /// The 16 numbers (Dettmers et al. 2023, appendix E), ascending; a code is a place in it.
 inline constexpr std::array<float, 16> numbers{-1.0F,

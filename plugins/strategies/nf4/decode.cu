@@ -31,15 +31,28 @@ __constant__ float numbers[16] = {-1.0F,
                                   0.7229568362236023F,
                                   1.0F};
 
-__device__ void store(double& to, float x) { to = x; }
-__device__ void store(float& to, float x) { to = x; }
-__device__ void store(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
-__device__ void store(__half& to, float x) { to = __float2half_rn(x); }
-
 template <class T>
 struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
   T value[width];
 };
+
+// Two numbers at a time, which for 16 bits is one instruction.
+__device__ void store(double* to, float a, float b) {
+  to[0] = a;
+  to[1] = b;
+}
+__device__ void store(float* to, float a, float b) {
+  to[0] = a;
+  to[1] = b;
+}
+__device__ void store(__nv_bfloat16* to, float a, float b) {
+  *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(a, b);
+}
+__device__ void store(__half* to, float a, float b) { *reinterpret_cast<__half2*>(to) = __floats2half2_rn(a, b); }
+
+__device__ float number_at(const float* numbers_here, std::uint32_t byte) {
+  return *reinterpret_cast<const float*>(reinterpret_cast<const char*>(numbers_here) + byte);
+}
 
 // A thread block decodes a tile of one matrix. Sums and products are rounded one by one, as on CPU.
 template <class T>
@@ -70,9 +83,11 @@ __global__ void __launch_bounds__(threads) decode_tiles(T* out, DecodeCall call)
     const float by = magnitude[in_tile / block];
     Pack<T> result;
 #pragma unroll
-    for (int k = 0; k < width; ++k) {
-      const int shift = 8 * (k / 2) + (k % 2 == 0 ? 4 : 0);
-      store(result.value[k], __fmul_rn(number[packed[j] >> shift & 15U], by));
+    for (int k = 0; k < width; k += 2) {
+      // The first of a byte's two elements is in its higher bits. A code is shifted to where it is a place in bytes.
+      const std::uint32_t pair = packed[j] >> (4 * k);
+      const float first_of = number_at(number, pair >> 2 & 60U), second_of = number_at(number, pair << 2 & 60U);
+      store(result.value + k, __fmul_rn(first_of, by), __fmul_rn(second_of, by));
     }
     *reinterpret_cast<Pack<T>*>(out + matrix * call.apart + begin + in_tile) = result;
   }

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "decode.h"
+#include "places.h"
 
 namespace nf4 {
 namespace {
@@ -24,21 +25,25 @@ FloatType type_of(const at::Tensor& x) {
   }
 }
 
-// `parts`: map, codes, magnitudes, nested, offsets, as Codec::decode has them.
-void decode_cuda(const at::Tensor& values, at::TensorList parts) {
+// `bytes` of the extent that `values` [matrices, elements] has, as Codec::decode gets them.
+void decode_cuda(const at::Tensor& values, const at::Tensor& bytes) {
   const c10::cuda::CUDAGuard guard(values.device());
   if (values.numel() == 0) return;
+  const auto at = places_of(values.size(0), values.size(1));
+  TORCH_CHECK(bytes.is_contiguous() && bytes.numel() == at.end, "nf4 decodes all bytes of an extent");
+  const auto* begin = bytes.const_data_ptr<std::uint8_t>();
+  const auto numbers_at = [&](std::int64_t place) { return reinterpret_cast<const float*>(begin + place); };
   DecodeCall call{};
   call.out = values.data_ptr();
   call.type = type_of(values);
   call.matrices = values.size(0);
   call.elements = values.size(1);
   call.apart = values.stride(0);
-  call.map = parts[0].const_data_ptr<float>();
-  call.codes = parts[1].const_data_ptr<std::uint8_t>();
-  call.magnitudes = parts[2].const_data_ptr<std::uint8_t>();
-  call.nested = parts[3].const_data_ptr<float>();
-  call.offsets = parts[4].const_data_ptr<float>();
+  call.map = numbers_at(0);
+  call.codes = begin + at.codes;
+  call.magnitudes = begin + at.magnitudes;
+  call.nested = numbers_at(at.nested);
+  call.offsets = numbers_at(at.offsets);
   decode(call, c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
