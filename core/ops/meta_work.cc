@@ -116,6 +116,7 @@ class MetaWork::Counter {
       call.bytes += (rereads && kind.writes[i] ? 2 : 1) * bytes_of(inputs[i]);
     call.returns_new = kind.returns_new;
     if (kind.rule == Rule::product) multiply(call, tensor_at(inputs, 0), tensor_at(inputs, 1));
+    call.product.grouped = schema.name() == "aten::_grouped_mm";
     if (kind.rule == Rule::added_product) multiply(call, tensor_at(inputs, 1), tensor_at(inputs, 2));
     return call;
   }

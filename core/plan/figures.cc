@@ -20,8 +20,9 @@ struct Rate {
   double Figures::*value;
 };
 
-const std::array<Rate, 17>& rates() {
-  static const std::array<Rate, 17> all{{{"product_flops", &Figures::product_flops},
+const std::array<Rate, 18>& rates() {
+  static const std::array<Rate, 18> all{{{"product_flops", &Figures::product_flops},
+                                         {"grouped_product_flops", &Figures::grouped_product_flops},
                                          {"product_seconds", &Figures::product_seconds},
                                          {"attention_flops", &Figures::attention_flops},
                                          {"attention_backward_flops", &Figures::attention_backward_flops},

@@ -12,8 +12,9 @@ struct Figures {
   std::string gpu;
   std::string source;  ///< for people: what was measured, or from what it is derived
   bool is_derived = false;
-  double product_flops = 0;    ///< of large 16-bit matrix products, FLOP/s
-  double product_seconds = 0;  ///< that each product takes besides
+  double product_flops = 0;          ///< of large 16-bit matrix products, FLOP/s
+  double grouped_product_flops = 0;  ///< of experts' products, FLOP/s
+  double product_seconds = 0;        ///< that each product takes besides
   double attention_flops = 0;
   double attention_backward_flops = 0;
   double attention_seconds = 0;

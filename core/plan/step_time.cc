@@ -45,21 +45,27 @@ bool crosses_nodes(const Transfers& transfers) {
 double products_of(const ops::Work& work, const Figures& figures) {
   double sum = 0;
   for (const auto& [product, times] : work.products) {
-    const auto computed = product.flops() / figures.product_flops;
+    const auto computed = product.flops() / (product.grouped ? figures.grouped_product_flops : figures.product_flops);
     const auto moved = static_cast<double>(product.bytes) / figures.bytes_per_second;
     sum += static_cast<double>(times) * (figures.product_seconds + std::max(computed, moved));
   }
   return sum;
 }
 
+// cuDNN's kernels compute heads of whole tiles: ALiBi's of 72 columns take as long as 128.
+double computed_flops(const ops::AttentionShape& shape) {
+  constexpr std::int64_t tile = 64;
+  return shape.flops() * static_cast<double>((shape.width + tile - 1) / tile * tile) / static_cast<double>(shape.width);
+}
+
 double attention_of(const ops::Work& work, const Figures& figures) {
   constexpr double backward_flops = 2.5;  // five products, where forward has two
   double sum = 0;
   for (const auto& [shape, times] : work.attention)
-    sum += static_cast<double>(times) * (figures.attention_seconds + shape.flops() / figures.attention_flops);
+    sum += static_cast<double>(times) * (figures.attention_seconds + computed_flops(shape) / figures.attention_flops);
   for (const auto& [shape, times] : work.attention_backward) {
     sum += static_cast<double>(times) *
-           (figures.attention_seconds + backward_flops * shape.flops() / figures.attention_backward_flops);
+           (figures.attention_seconds + backward_flops * computed_flops(shape) / figures.attention_backward_flops);
   }
   return sum;
 }

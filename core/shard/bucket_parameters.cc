@@ -59,24 +59,6 @@ void BucketParameters::allocate() {
   open_to_peers();
 }
 
-// What is sent must stay where it is, in this device's memory.
-void BucketParameters::open_to_peers() {
-  if (!shared_.options.peer_copies || !plan_.gathers() || plan_.on_host || plan_.ranks == 1) return;
-  if (plan_.packs()) {
-    peers_ = PeerShards::open(*group_, packed_, plan_.name);
-    return;
-  }
-  const bool sends_masters = plan_.parameters.send_from == SendFrom::master;
-  if (sends_masters && plan_.parameters.master != shared_.options.precision.compute) return;
-  peers_ = PeerShards::open(*group_, sends_masters ? masters_ : send_copy_, plan_.name);
-}
-
-void BucketParameters::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) {
-  if (!peers_) return group_->all_gather(out, in, label_);
-  shared_.await_writes(*group_, cat("updates before ", label_));
-  peers_->gather(out, in);
-}
-
 // The full weight's leaf with its own storage, and an alias to write through.
 void BucketParameters::make_leaf(std::size_t i) {
   const auto& sharding = plan_.weights[i].sharding;
@@ -142,7 +124,11 @@ void BucketParameters::publish_filled() {
     encode();
     shared_.note_write();
   } else {
-    if (plan_.on_host) publish_from_host();
+    if (plan_.on_host) {
+      // The copy on the device has been allocated as zeros on this stream, which the copying stream does not wait for.
+      { const SideStream::Use after_zeros(shared_.streams.transfer); }
+      publish_from_host();
+    }
     publish();
   }
   for (auto& leaf : leaves_) leaf.tensor.unsafeGetTensorImpl()->bump_version();

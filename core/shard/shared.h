@@ -32,6 +32,10 @@ struct Shared {
     offload.allocate();
   }
 
+  /// Once some bucket's shards are read by peers.
+  void prepare_to_await() {
+    if (!flag.defined()) flag = allocate({Purpose::gather_staging, 1, c10::ScalarType::Int}, device());
+  }
   /// To be called after shards that peers may read have changed.
   void note_write() { ++writes; }
   /// On the gather stream, before peers' shards are read: waits until all ranks of the group are past their last
@@ -40,7 +44,6 @@ struct Shared {
   void await_writes(comm::Group& group, const std::string& label) {
     auto& seen = writes_seen[&group];
     if (seen == writes) return;
-    if (!flag.defined()) flag = allocate({Purpose::gather_staging, 1, c10::ScalarType::Int}, device());
     group.all_reduce(flag, comm::ReduceOp::max, label);
     seen = writes;
   }

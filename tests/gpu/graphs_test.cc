@@ -25,7 +25,7 @@ namespace {
 
 const char* const bloom =
     "[model]\nplugin = \"bloom\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nseq_length = "
-    "130\n"
+    "200\n"
     "dropout = 0.1\n";
 const char* const llama =
     "[model]\nplugin = \"llama\"\nvocab_size = 512\nhidden_size = 128\nnum_layers = 2\nnum_heads = 2\nnum_kv_heads = "
