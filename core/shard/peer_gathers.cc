@@ -15,7 +15,6 @@ void BucketParameters::open_to_peers() {
     if (sends_masters && plan_.parameters.master != shared_.options.precision.compute) return;
     peers_ = PeerShards::open(*group_, sends_masters ? masters_ : send_copy_, plan_.name);
   }
-  if (peers_) shared_.prepare_to_await();
 }
 
 void BucketParameters::all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) {

@@ -22,8 +22,9 @@ bool reads_back(const at::Tensor& shard, int rank) {
 
 bool all_agree(comm::Group& group, bool mine, const std::string& label) {
   const auto flag = at::full({1}, mine ? 1 : 0, at::TensorOptions(group.device()).dtype(at::kInt));
-  group.all_reduce(flag, comm::ReduceOp::min, label);
-  return flag.item<int>() == 1;
+  const auto flags = at::empty({group.size()}, flag.options());
+  group.all_gather(flags, flag, label);
+  return flags.eq(1).all().item<bool>();
 }
 
 }  // namespace

@@ -32,10 +32,6 @@ struct Shared {
     offload.allocate();
   }
 
-  /// Once some bucket's shards are read by peers.
-  void prepare_to_await() {
-    if (!flag.defined()) flag = allocate({Purpose::gather_staging, 1, c10::ScalarType::Int}, device());
-  }
   /// To be called after shards that peers may read have changed.
   void note_write() { ++writes; }
   /// On the gather stream, before peers' shards are read: waits until all ranks of the group are past their last
@@ -44,7 +40,10 @@ struct Shared {
   void await_writes(comm::Group& group, const std::string& label) {
     auto& seen = writes_seen[&group];
     if (seen == writes) return;
-    group.all_reduce(flag, comm::ReduceOp::max, label);
+    const auto number = [&](std::int64_t count) {
+      return allocate({Purpose::gather_staging, count, c10::ScalarType::Int}, device());
+    };
+    group.all_gather(number(group.size()), number(1), label);
     seen = writes;
   }
 
@@ -59,7 +58,6 @@ struct Shared {
   at::Tensor partial_staging;
   std::uint64_t writes = 1;  ///< of shards, so far: the same number on all ranks
   std::map<const comm::Group*, std::uint64_t> writes_seen;
-  at::Tensor flag;
   Event updated;  ///< masters on the device are as the last update left them
 };
 
