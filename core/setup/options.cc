@@ -209,7 +209,7 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("peer_copies", &CommOptions::peer_copies)
       .doc(
           "ranks on one host whose GPUs read each other's memory gather sharded parameters by the GPUs' copy engines, "
-          "which leave the multiprocessors to products; false: by NCCL, as between hosts");
+          "which leave the multiprocessors to products, and not by NCCL");
 }
 
 void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {

@@ -91,7 +91,7 @@ struct CommOptions {
   std::string interface;
   std::string ib_hca;
   std::string algorithm;
-  bool peer_copies = true;
+  bool peer_copies = false;
   static void describe(config::OptionTable<CommOptions>& t);
 };
 
