@@ -56,6 +56,10 @@ void BucketParameters::allocate() {
     // The masters are the full parameters themselves, viewed with their padding.
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
   }
+  // Buffers on the device are zeros by work of this stream, which the stream of copies to them does not wait for later.
+  if (plan_.on_host) {
+    const SideStream::Use after_zeros(shared_.streams.transfer);
+  }
   open_to_peers();
 }
 
@@ -124,11 +128,7 @@ void BucketParameters::publish_filled() {
     encode();
     shared_.note_write();
   } else {
-    if (plan_.on_host) {
-      // The copy on the device has been allocated as zeros on this stream, which the copying stream does not wait for.
-      { const SideStream::Use after_zeros(shared_.streams.transfer); }
-      publish_from_host();
-    }
+    if (plan_.on_host) publish_from_host();
     publish();
   }
   for (auto& leaf : leaves_) leaf.tensor.unsafeGetTensorImpl()->bump_version();
