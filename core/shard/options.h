@@ -44,7 +44,7 @@ struct EngineOptions {
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
-  bool peer_copies = true;       ///< gathers by copies, where ranks reach each other's memory
+  bool peer_copies = true;        ///< gathers by copies, where ranks reach each other's memory
   bool coalesce = false;          ///< collectives take lists of tensors at no cost: full weights in place
   /// By axis; a prediction knows only which axes have one, and stores empty functions.
   std::map<layout::Axis, ReduceOverride> reduce_overrides;

@@ -2,8 +2,8 @@
 #include "shard/peer_shards.h"
 
 #include <ATen/ATen.h>
-#include <capstan_catch.h>
 #include <capstan/comm/communicator.h>
+#include <capstan_catch.h>
 
 #include <numeric>
 
