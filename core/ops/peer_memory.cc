@@ -21,7 +21,7 @@ struct LocalAddress {
 
 at::Tensor peer_address_cpu(const at::Tensor& memory) {
   const LocalAddress address{::getpid(), memory.unsafeGetTensorImpl()};
-  const at::Tensor bytes = at::empty({sizeof(address)}, at::kByte);
+  at::Tensor bytes = at::empty({sizeof(address)}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), &address, sizeof(address));
   return bytes;
 }

@@ -50,7 +50,7 @@ at::Tensor peer_address_cuda(const at::Tensor& memory) {
   } catch (const std::exception&) {  // memory that other processes cannot open: said by the length
     (void)cudaGetLastError();
   }
-  const at::Tensor bytes = at::empty({sizeof(address)}, at::kByte);
+  at::Tensor bytes = at::empty({sizeof(address)}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), &address, sizeof(address));
   return bytes;
 }

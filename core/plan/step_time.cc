@@ -55,7 +55,8 @@ double products_of(const ops::Work& work, const Figures& figures) {
 // cuDNN's kernels compute heads of whole tiles: ALiBi's of 72 columns take as long as 128.
 double computed_flops(const ops::AttentionShape& shape) {
   constexpr std::int64_t tile = 64;
-  return shape.flops() * static_cast<double>((shape.width + tile - 1) / tile * tile) / static_cast<double>(shape.width);
+  const auto padded = (shape.width + tile - 1) / tile * tile;
+  return shape.flops() * static_cast<double>(padded) / static_cast<double>(shape.width);
 }
 
 double attention_of(const ops::Work& work, const Figures& figures) {

@@ -104,9 +104,9 @@ std::string marker(int style, double x, double y) {
   const auto at = [&](double dx, double dy) { return cat(place(x + dx), ",", place(y + dy), " "); };
   switch (style % 4) {
     case 0:
-      return cat("<circle cx=\"", place(x), "\" cy=\"", place(y), "\" r=\"3.5\"/>");
+      return cat("<circle cx=\"", place(x), "\" cy=\"", place(y), R"(" r="3.5"/>)");
     case 1:
-      return cat("<rect x=\"", place(x - 3), "\" y=\"", place(y - 3), "\" width=\"6\" height=\"6\"/>");
+      return cat("<rect x=\"", place(x - 3), "\" y=\"", place(y - 3), R"(" width="6" height="6"/>)");
     case 2:
       return cat("<polygon points=\"", at(0, -4), at(4, 3), at(-4, 3), "\"/>");
     default:
@@ -177,15 +177,15 @@ std::string svg_of(const Chart& chart) {
   const double margin = 0.04 * (scale.y.high - scale.y.low);
   scale.y.high += margin;
   if (!chart.from_zero || scale.y.low < 0) scale.y.low -= margin;
-  auto out = cat("<svg viewBox=\"0 0 ", width, " ", height, "\" role=\"img\" aria-label=\"", html_text(chart.title),
+  auto out = cat("<svg viewBox=\"0 0 ", width, " ", height, R"(" role="img" aria-label=")", html_text(chart.title),
                  "\">\n", axes(chart, scale));
   for (const auto& series : chart.series) out += drawn(series, scale);
   return out + "</svg>\n";
 }
 
 std::string svg_key(int style) {
-  return cat("<svg class=\"key\" viewBox=\"0 0 44 12\" aria-hidden=\"true\"><g class=\"s", style % style_count,
-             "\"><polyline points=\"1,6 43,6\"/>", marker(style, 22, 6), "</g></svg>");
+  return cat(R"(<svg class="key" viewBox="0 0 44 12" aria-hidden="true"><g class="s)", style % style_count,
+             R"("><polyline points="1,6 43,6"/>)", marker(style, 22, 6), "</g></svg>");
 }
 
 }  // namespace capstan::report
