@@ -13,7 +13,7 @@ namespace shard {
 /// The shards of a group's ranks in each other's reach: all ranks on one host, whose GPUs read each other's memory, or
 /// threads of one process. A gather is then copies, which a GPU's copy engines make while its multiprocessors compute;
 /// a collective's kernels would take some of them from the products. No kernel of NCCL runs, and no rank waits for
-/// another: whoever writes a shard must let all ranks know (see Shared::tell_of_writes).
+/// another: whoever writes a shard must let all ranks know (Shared::note_write, await_writes).
 class PeerShards {
  public:
   /// A collective over `group`. `shard`: contiguous, its memory is kept for this object's life, and what is in it is
