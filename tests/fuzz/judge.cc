@@ -74,8 +74,9 @@ std::string fault_of_message(const std::string& message, const std::string& file
   // A limit says what to do by itself.
   if (message.find("    fix: ") == std::string::npos && message.find("must be ") == std::string::npos)
     return "the message does not say what to do: " + message;
-  for (const char* raw : {"exception", "syntax error", "parse error", "std::", "basic_string", "vector::", "toml::",
-                          "filesystem error", "stoi", "stod", "nlohmann", "bad_alloc", "assertion", "type must be"}) {
+  for (const char* raw :
+       {"exception", "syntax error", "parse error", "std::", "basic_string", "vector::", "toml::", "filesystem error",
+        "Error while", "TOML_", "stoi", "stod", "nlohmann", "bad_alloc", "assertion", "type must be"}) {
     if (message.find(raw) != std::string::npos && input.find(raw) == std::string::npos)
       return cat("the message has words of a library (", raw, "): ", message);
   }
