@@ -142,6 +142,7 @@ class Session:
                 self.keep('checkpoint', name, {'not_run': 'no time was left'})
                 continue
             words = ['fsdp-full_shard', '--gpus', str(first), '--resume-on', str(second), *self.common()]
+            words += ['--layers', str(self.arguments.layers)] if self.arguments.layers and not self.arguments.cpu else []
             if self.arguments.cpu:
                 words += [word for option in [*SMALL[1:-1], *SMALL_OF['llama']] for word in ('--set', option)]
                 words += ['--seq', '32', '--tolerance', '1e-4']
@@ -199,6 +200,7 @@ def parse(words):
     parser.add_argument('--gpu', default=GPU, help=f'what plan plans for (default {GPU})')
     parser.add_argument('--steps', type=int, default=8, help='measured steps (default 8)')
     parser.add_argument('--warmup', type=int, default=4, help='steps before them (default 4)')
+    parser.add_argument('--layers', type=int, help="of the checkpoint's Llama (default: all, 48 GB; its disk must hold them)")
     parser.add_argument('--seconds', type=float, default=3600, help='nothing begins later (default 3600)')
     parser.add_argument('--timeout', type=float, default=300, help='seconds a row may take (default 300)')
     parser.add_argument('--capstan', type=pathlib.Path)
