@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/disk_wait.h"
 #include "base/mapped_files.h"
 
 namespace capstan {
@@ -76,6 +77,7 @@ MappedFiles& mapped_files() {
 }  // namespace
 
 std::string read_file(const fs::path& path) {
+  const DiskWait at_disk("reading", path);
   constexpr std::size_t part = 1 << 16;
   const Descriptor file(path, O_RDONLY | O_NONBLOCK, "read");
   refuse_endless(file, path);
@@ -92,6 +94,7 @@ std::string read_file(const fs::path& path) {
 }
 
 void write_file(const fs::path& path, std::string_view content) {
+  const DiskWait at_disk("writing", path);
   auto temporary = path;
   temporary += ".tmp" + std::to_string(::getpid());
   try {

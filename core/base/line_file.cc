@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/disk_wait.h"
+
 namespace capstan {
 namespace {
 
@@ -75,6 +77,7 @@ void LineFile::add(std::string_view line) {
 
 // Writes all or nothing, as far as the file shows.
 bool LineFile::write_held() {
+  const DiskWait at_disk("writing", path_);
   const auto before = held_.empty() ? 0 : size_of(fd_);
   std::size_t done = 0;
   while (done < held_.size()) {
@@ -142,6 +145,7 @@ std::string LineFile::missing() const {
 std::string LineFile::finish(std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds between{100};
   if (fd_ < 0) return {};
+  const DiskWait at_disk("writing", path_);
   const auto until = Clock::now() + patience;
   while (!write_held() && Clock::now() < until) std::this_thread::sleep_for(between);
   auto text = missing();

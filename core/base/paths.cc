@@ -100,7 +100,10 @@ std::string fix_for(int error_number) {
 }
 
 FileError::FileError(const fs::path& path, std::string_view verb, int error_number)
-    : Error("cannot " + std::string(verb) + " it: " + meaning_of(error_number), fix_for(error_number), path.string()),
+    : Error("cannot " + std::string(verb) + " it: " + meaning_of(error_number),
+            error_number == ENOENT && verb == "write" ? "make its folder first, or name another file"
+                                                      : fix_for(error_number),
+            path.string()),
       number_(error_number) {}
 FileError::~FileError() = default;
 bool FileError::absent() const { return is_absent(number_); }

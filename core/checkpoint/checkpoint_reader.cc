@@ -1,6 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
 
+#include "base/disk_wait.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/manifest.h"
@@ -53,6 +54,7 @@ class Reader::Impl {
   }
 
   void read(const std::string& name, const Box& box, const at::Tensor& out) {
+    const DiskWait at_disk("reading", path_);
     const auto& tensor = entry(name);
     CAPSTAN_ASSERT(box.fits(tensor.shape) && out.is_contiguous() && out.numel() == box.numel());
     const auto target = out.view(box.size);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/disk_wait.h"
+
 namespace capstan::checkpoint {
 
 DiskFull::~DiskFull() = default;
@@ -48,6 +50,7 @@ DurableFile::~DurableFile() {
 void DurableFile::fail(const char* verb) const { throw_file_error(path_, verb, errno); }
 
 void DurableFile::write(const void* data, std::size_t size) {
+  const DiskWait at_disk("writing", path_);
   const auto* next = static_cast<const char*>(data);
   while (size > 0) {
     // Linux writes at most 2 GiB a call.
@@ -60,6 +63,7 @@ void DurableFile::write(const void* data, std::size_t size) {
 }
 
 void DurableFile::finish() {
+  const DiskWait at_disk("syncing", path_);
   if (::fsync(fd_) != 0) fail("sync");
   // Some file systems (NFS) report only here that the disk is full.
   const int fd = fd_;
@@ -79,6 +83,7 @@ void write_durable(const std::filesystem::path& path, const std::string& text) {
 }
 
 void sync_folder(const std::filesystem::path& folder) {
+  const DiskWait at_disk("syncing", folder);
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw_file_error(folder, "open", errno);
   const int result = ::fsync(fd);

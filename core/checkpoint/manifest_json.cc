@@ -25,8 +25,8 @@ BoxEntry box_from(const std::string& name, const TensorEntry& tensor, const Json
                  json.at("file").get<std::string>(),
                  json.at("xxh64").get<std::vector<std::string>>()};
   if (!entry.box.fits(tensor.shape)) {
-    throw Error(
-        cat("tensor '", name, "' has shape ", layout::shape_text(tensor.shape), ", but a box ", entry.box.text()));
+    throw Error(cat("tensor '", name, "' has shape ", layout::shape_text(tensor.shape), ", but a box of ",
+                    layout::shape_text(entry.box.size), " at ", layout::shape_text(entry.box.offset)));
   }
   const auto pieces = (tensor.bytes(entry) + hashed_bytes - 1) / hashed_bytes;
   if (static_cast<std::int64_t>(entry.xxh64.size()) != pieces) {
@@ -45,6 +45,12 @@ TensorEntry tensor_from(const std::string& name, const Json& json) {
   const auto dtype = dtype_of(json.at("dtype").get<std::string>());
   if (!dtype) throw Error(cat("tensor '", name, "' has dtype ", json.at("dtype").dump(), ", none of ", dtype_names()));
   tensor.dtype = *dtype;
+  auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+  for (const auto size : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes))
+      throw Error(
+          cat("tensor '", name, "' has shape ", layout::shape_text(tensor.shape), ", more than any file holds"));
+  }
   for (const auto& box : json.at("boxes")) tensor.boxes.push_back(box_from(name, tensor, box));
   return tensor;
 }

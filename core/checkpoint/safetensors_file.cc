@@ -1,6 +1,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
+#include "base/disk_wait.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace capstan::checkpoint {
@@ -41,6 +42,7 @@ void SafetensorsFile::read(const std::string& name, const layout::Box& box, cons
 
 void SafetensorsFile::read(const std::string& name, const layout::Shape& shape, const layout::Box& box,
                            const at::Tensor& out) const {
+  const DiskWait at_disk("reading", path_);
   const auto& tensor = info(name);
   CAPSTAN_ASSERT(layout::numel(shape) == layout::numel(tensor.shape));
   CAPSTAN_ASSERT(box.fits(shape) && out.sizes() == at::IntArrayRef(box.size));

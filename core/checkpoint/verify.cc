@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/disk_wait.h"
 #include "base/xxh64.h"
 #include "checkpoint/dtype.h"
 #include "comm/agree.h"
@@ -120,6 +121,7 @@ struct Finding {
 // One rank's part of the work, without the others.
 Finding verify_share(const fs::path& path, Depth depth, int rank, int ranks, const Progress& progress) {
   Finding found;
+  const DiskWait at_disk("reading", path);
   try {
     const auto manifest = open_manifest(path);
     check_files(path, manifest, found.faults);

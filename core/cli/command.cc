@@ -5,9 +5,7 @@
 namespace capstan::cli {
 
 void add_config_arguments(CLI::App& command, const ConfigArguments& arguments, const std::string& ranks_help) {
-  command.add_option("config", arguments.config, "configuration file (TOML)")
-      ->required()
-      ->check([](const std::string& name) { return name.empty() ? "the name of the configuration is empty" : ""; });
+  command.add_option("config", arguments.config, "configuration file (TOML)")->required();
   command.add_option("overrides", arguments.overrides,
                      "options that win over the file: train.max_steps=250 strategy.fsdp.mode=no_shard");
   if (arguments.ranks) command.add_option("-n,--ranks", *arguments.ranks, ranks_help)->check(CLI::Range(1, 1000000));

@@ -50,9 +50,13 @@ std::string memory_block(const fs::path& file, const MemoryChoice& choice, bool 
     const auto samples = monitor::read_cpu_memory_log(text, file.string());
     return block + (samples.empty() ? "   no sample" : monitor::cpu_memory_lines(monitor::memory_use(samples))) + "\n";
   }
-  for (const auto& [gpu, samples] : monitor::read_gpu_memory_log(text, file.string()))
-    block += monitor::gpu_memory_line(gpu, monitor::memory_use(samples)) + "\n";
-  return block;
+  const auto samples = monitor::read_gpu_memory_log(text, file.string());
+  if (samples.empty() && text.find("memory.used") == std::string::npos) {
+    throw Error("it holds no sample of memory, and no line that says which columns it has",
+                "give a run's folder, or a log of nvidia-smi or psrecord", file.string());
+  }
+  for (const auto& [gpu, of_gpu] : samples) block += monitor::gpu_memory_line(gpu, monitor::memory_use(of_gpu)) + "\n";
+  return samples.empty() ? block + "   no sample\n" : block;
 }
 
 int print_memory(const MemoryChoice& choice) {

@@ -122,6 +122,19 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_top_command(app, chosen);
 }
 
+// A name that a script's variable left empty: it would be the current folder, or be ignored. A prompt may be empty.
+void refuse_empty_names(CLI::App& app) {
+  const auto fault = [](const std::string& text) {
+    return text.empty() ? std::string("it is empty: name something, or leave it out") : std::string();
+  };
+  for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    refuse_empty_names(*command);
+    for (auto* option : command->get_options()) {
+      if (option->get_type_size() != 0 && option->get_name() != "prompts") option->check(fault);
+    }
+  }
+}
+
 }  // namespace
 
 int program(int argc, char** argv) {
@@ -134,6 +147,7 @@ int program(int argc, char** argv) {
   app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
   Chosen chosen;
   add_commands(app, chosen);
+  refuse_empty_names(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -4,6 +4,7 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/failure.h"
@@ -76,6 +77,11 @@ std::vector<Call> CallLog::in_flight() {
     if (slot.state != State::free) calls.push_back(slot.call);
   }
   return calls;
+}
+
+bool CallLog::is_running() const {
+  const std::scoped_lock lock(mutex_);
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.state == State::running; });
 }
 
 std::optional<Call> CallLog::last() const {

@@ -45,6 +45,8 @@ class CallLog {
   void end(std::uint64_t ticket, c10::Device device);
   /// Calls in flight, oldest first. Polls the events of those that were queued.
   std::vector<Call> in_flight();
+  /// Is a thread inside a call now? One that is queued on a device does not count.
+  bool is_running() const;
   /// Calls are spans of this tracer from now on; null: of none.
   void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// The call that began last.

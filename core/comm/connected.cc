@@ -145,7 +145,7 @@ class Connected final : public Communicator {
       const auto lost = [weak = std::weak_ptr(heartbeat_)](const std::string& reason) {
         if (const auto heartbeat = weak.lock()) heartbeat->find_failure(reason);
       };
-      // Gloo's own limit only ends threads that no caller waits for any more: the hang report comes first.
+      // Gloo's own limit counts only while its group is made.
       return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout}, *store_,
                              log_, failure_, lost);
     }
@@ -190,7 +190,8 @@ class Connected final : public Communicator {
 
   void await(const std::vector<std::string>& keys, const std::string& what) {
     const std::uint64_t ticket = log_->begin("store", "world", what, exchanges_);
-    if (!wait_for(*store_, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
+    while (!wait_for(*store_, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
+      if (heartbeat_->excuses()) continue;
       throw Error(cat(what, ": not all ranks came within the time limit"),
                   "look for a rank that ended or stands still; comm.timeout_s lets the others wait longer");
     }

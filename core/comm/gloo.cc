@@ -68,6 +68,8 @@ class GlooGroup final : public Group {
       return c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, size(), std::move(gloo));
     };
     backend_ = guarded(make);
+    // From here on the heartbeat judges what hangs: it knows of ranks that wait for a disk.
+    backend_->setTimeout(std::chrono::hours(24 * 365));
   }
 
   ~GlooGroup() override {

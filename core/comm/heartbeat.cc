@@ -16,6 +16,7 @@
 #include "comm/failure.h"
 #include "comm/failure_note.h"
 #include "comm/hang_report.h"
+#include "comm/patience.h"
 #include "store/store.h"
 
 namespace capstan::comm {
@@ -44,6 +45,7 @@ class Heartbeat::Loop {
         store_(std::move(store)),
         log_(std::move(log)),
         failure_(std::move(failure)),
+        patience_(setup_.world.rank, setup_.hosts, setup_.timeout),
         peers_(setup_.hosts.size()) {}
 
   void run() {
@@ -81,6 +83,7 @@ class Heartbeat::Loop {
     if (!suspicious_since_) suspicious_since_ = Clock::now();
     changed_.notify_all();
   }
+  Patience& patience() { return patience_; }
   /// Where all ranks were when this one noticed the problem; empty when that is not known.
   std::string known_positions() const {
     const std::scoped_lock lock(mutex_);
@@ -111,8 +114,9 @@ class Heartbeat::Loop {
     forgive_own_sleep(now);
     exchange_failure();
     if (now - last_beat_ >= beat) {
-      store_->set(alive_key(setup_.world.rank), std::to_string(++beats_));
+      store_->set(alive_key(setup_.world.rank), Patience::heartbeat(++beats_, *log_));
       last_beat_ = now;
+      patience_.look(*store_, log_->in_flight(), now);
       if (watches_peers()) look_at_peers(now);
     }
     watch_for_hangs();
@@ -150,6 +154,7 @@ class Heartbeat::Loop {
     keys.reserve(peers_.size());
     for (int rank = 0; rank < setup_.world.size; ++rank) keys.push_back(alive_key(rank));
     const auto values = store_->get(keys);
+    if (setup_.world.rank == 0) patience_.pass_on(*store_, values);
     const auto since = suspicious_since();
     for (int rank = 0; rank < setup_.world.size; ++rank) {
       Peer& peer = peers_[static_cast<std::size_t>(rank)];
@@ -178,7 +183,7 @@ class Heartbeat::Loop {
     const auto now = Clock::now();
     if (!hung_ && !failure_->failure()) {
       const auto calls = log_->in_flight();
-      hung_ = !calls.empty() && now - calls.front().start > setup_.timeout;
+      hung_ = !calls.empty() && patience_.ends(calls.front(), now);
     }
     if (!asked_ && (hung_ || suspicious_since())) {
       store_->set("where are you", "");
@@ -235,6 +240,7 @@ class Heartbeat::Loop {
   std::unique_ptr<store::Store> store_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
+  Patience patience_;
 
   // The thread's own.
   std::vector<Peer> peers_;
@@ -285,6 +291,10 @@ void Heartbeat::find_failure(const std::string& reason) {
       {me.rank, me.host,
        cat("it lost the connection to a peer: ", reason, positions.empty() ? "" : "\n  ", positions)});
 }
+
+std::optional<std::string> Heartbeat::news() { return loop_->patience().news(); }
+
+bool Heartbeat::excuses() const { return loop_->patience().excuses(); }
 
 std::chrono::milliseconds Heartbeat::unanswered() const { return loop_->unanswered(); }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,7 +33,8 @@ struct HeartbeatSetup {
 
 /// The thread that talks to the store: sends a heartbeat each second, publishes and receives the first failure,
 /// detects peers without a heartbeat (rank 0 watches all, rank 1 watches rank 0, all ranks watch all others after a
-/// connection broke) and asks all ranks where they are when a collective does not end.
+/// connection broke) and asks all ranks where they are when a collective does not end,
+/// unless it waits for a disk (Patience).
 class Heartbeat {
  public:
   Heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
@@ -48,6 +50,9 @@ class Heartbeat {
   /// A connection broke: returns when the run's failure is known; silent peers get 3 s. If no rank turns out to be at
   /// fault, this rank fails with `reason` and where all ranks were.
   void find_failure(const std::string& reason);
+  /// Patience's.
+  std::optional<std::string> news();
+  bool excuses() const;
   /// Time since the store last answered.
   std::chrono::milliseconds unanswered() const;
 

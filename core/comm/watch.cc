@@ -35,7 +35,7 @@ bool is_suspended(int process) {
 
 }  // namespace
 
-Watch::Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
+Watch::Watch(WatchSetup setup, std::shared_ptr<Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
              std::shared_ptr<FailureState> failure)
     : setup_(std::move(setup)), heartbeat_(std::move(heartbeat)), log_(std::move(log)), failure_(std::move(failure)) {
   thread_ = std::thread([this] { run(); });
@@ -61,6 +61,7 @@ void Watch::run() {
     if (now - last_look > std::chrono::seconds(2)) awake_since_ = now;  // this process itself was stopped
     last_look = now;
     if (!failed) judge_silence(now);
+    if (const auto news = heartbeat_->news()) log::warning(*news);
     const auto failure = failure_->failure();
     if (!failure) continue;
     if (!failed) {

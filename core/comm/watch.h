@@ -28,10 +28,11 @@ struct WatchSetup {
 
 /// The thread that acts on a failure. It never communicates, so nothing can block it: it logs the first error (in full
 /// on one rank, else its first line) and what this rank was doing, and calls on_stuck if the main thread does not
-/// react. It also detects that the store itself stopped answering, unless its process is only suspended.
+/// react. It logs the heartbeat's news too, and detects that the store itself stopped answering, unless its process is
+/// only suspended.
 class Watch {
  public:
-  Watch(WatchSetup setup, std::shared_ptr<const Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
+  Watch(WatchSetup setup, std::shared_ptr<Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
         std::shared_ptr<FailureState> failure);
   ~Watch();
   Watch(const Watch&) = delete;
@@ -45,7 +46,7 @@ class Watch {
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
   const WatchSetup setup_;
-  std::shared_ptr<const Heartbeat> heartbeat_;
+  std::shared_ptr<Heartbeat> heartbeat_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;
   std::mutex mutex_;

@@ -172,13 +172,24 @@ std::vector<std::string> strings_in(const Value& value) {
   return {};
 }
 
+// No count, size or number of steps is larger, and sums and products of smaller ones still fit into 64 bits. Options
+// that mean something else have a limit of their own.
+constexpr std::int64_t most_of_anything = 1'000'000'000'000'000;
+
+// What a number must be; nothing when it is fine.
+std::optional<std::string> number_fault(const OptionSpec& spec, double number) {
+  const bool is_count = spec.type == Type::integer || spec.type == Type::integers;
+  if (is_count && !spec.max && number > static_cast<double>(most_of_anything))
+    return cat("must be at most ", most_of_anything);
+  if (in_range(spec, number)) return std::nullopt;
+  const auto limits = limits_text(spec);
+  return "must be " + (std::isfinite(number) && !limits.empty() ? limits : "a finite number");
+}
+
 // What is wrong with a value of the right type: ("must be …", fix); nothing when it is fine.
 std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec& spec, const Value& value) {
   for (const double number : numbers_in(value)) {
-    if (in_range(spec, number)) continue;
-    const auto limits = limits_text(spec);
-    return std::pair{"must be " + (std::isfinite(number) && !limits.empty() ? limits : "a finite number"),
-                     std::string()};
+    if (auto fault = number_fault(spec, number)) return std::pair(std::move(*fault), std::string());
   }
   for (const auto& text : spec.is_path ? strings_in(value) : std::vector<std::string>{}) {
     if (text.find('\0') != std::string::npos) return std::pair("must be a path, which has no zero byte", std::string());

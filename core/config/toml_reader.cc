@@ -114,6 +114,16 @@ std::string nearest_file(const std::filesystem::path& file) {
   return near.empty() ? near : "did you mean '" + (file.parent_path() / near).string() + "'?";
 }
 
+// toml++: "Error while parsing string: encountered end-of-file", and a name of its own in parentheses after a limit.
+std::string words_of(const toml::parse_error& error) {
+  std::string_view text = error.description();
+  constexpr std::string_view begin = "Error while parsing ";
+  const bool is_part = text.starts_with(begin);
+  if (is_part) text.remove_prefix(begin.size());
+  if (const auto own = text.find(" (TOML_"); own != std::string_view::npos) text = text.substr(0, own);
+  return cat(is_part ? "in a " : "", printable(text));
+}
+
 // What an override's value means, as a document `v = value`; nothing: it is a plain string.
 std::optional<toml::table> parse_value(const std::string& text, Diagnostics& diagnostics) {
   try {
@@ -121,7 +131,7 @@ std::optional<toml::table> parse_value(const std::string& text, Diagnostics& dia
     if (table.size() == 1) return table;
   } catch (const toml::parse_error& error) {
     if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
-      diagnostics.add("command line", cat(text, " is not a TOML value: ", error.description()),
+      diagnostics.add("command line", cat(text, " is not a TOML value: ", words_of(error)),
                       "close the bracket or quote; the shell may have eaten quotes: put '…' around the whole override");
     }
   }
@@ -174,7 +184,7 @@ std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
                   "keep the options alone", file);
     return std::move(walker.items);
   } catch (const toml::parse_error& error) {
-    throw Error(cat("not valid TOML: ", printable(error.description())),
+    throw Error(cat("not valid TOML: ", words_of(error)),
                 "a table is [name], an option is name = value, and texts stand in quotes",
                 cat(file, ":", error.source().begin.line));
   }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/disk_wait.h"
 #include "base/xxh64.h"
 
 namespace capstan::data {
@@ -193,7 +194,7 @@ class Mapped {
 class CachedSource final : public DataSource {
  public:
   CachedSource(std::shared_ptr<const DataSource> source, const TokenCache& cache)
-      : source_(std::move(source)), path_(cache.file.string()), mapped_(cache.file) {
+      : source_(std::move(source)), path_(cache.file), mapped_(cache.file) {
     if (const auto fault = mapped_.fault(cache); !fault.empty()) fail(fault);
     if (mapped_.samples() != static_cast<std::uint64_t>(source_->size()))
       fail(cat("it has ", mapped_.samples(), " samples instead of ", source_->size()));
@@ -201,6 +202,7 @@ class CachedSource final : public DataSource {
   std::int64_t size() const override { return source_->size(); }
   Sample get(std::int64_t index) const override {
     CAPSTAN_ASSERT(index >= 0 && index < size());
+    const DiskWait at_disk("reading", path_);
     std::string_view record;
     Sample sample;
     if (!mapped_.read(static_cast<std::uint64_t>(index), record) || !read_sample(record, sample))
@@ -220,10 +222,10 @@ class CachedSource final : public DataSource {
     throw Error("this token cache is damaged: " + why,
                 "start again: a run makes a damaged cache again before it reads from it. Where that does not last, "
                 "set data.cache to a folder on another disk",
-                path_);
+                path_.string());
   }
   std::shared_ptr<const DataSource> source_;
-  std::string path_;
+  std::filesystem::path path_;
   Mapped mapped_;
 };
 
@@ -327,6 +329,7 @@ bool TokenCacheBuilder::verify(std::chrono::steady_clock::time_point until) {
 }
 
 bool TokenCacheBuilder::advance(std::chrono::milliseconds budget) {
+  const DiskWait at_disk(check_ ? "verifying" : "writing", cache_.file);
   const auto until = std::chrono::steady_clock::now() + budget;
   if (check_ && !verify(until)) return false;
   if (whole_) return true;

@@ -336,6 +336,17 @@ class LocalRanks {
   std::optional<Clock::time_point> failed_at_;
 };
 
+// So many processes would take the machine down before the first of them could say what is wrong.
+void check_count(int n) {
+  if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
+  const auto most = std::max(256, 16 * usable_cpus());
+  if (n > most) {
+    throw Error(cat("cannot start ", n, " ranks on this host: its ", usable_cpus(), " CPUs could never run them"),
+                cat("give -n at most ", most, ", as a rule the number of GPUs; `capstan check -n ", n,
+                    "` judges a configuration for so many ranks"));
+  }
+}
+
 }  // namespace
 
 std::string signal_text(int signal) {
@@ -347,14 +358,14 @@ std::string signal_text(int signal) {
 
 int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
                     std::vector<int> orderly) {
-  if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
+  check_count(n);
   LocalRanks ranks(n, 0, /*of_step=*/false, "this host", arguments, grace, std::move(orderly));
   return ranks.wait();
 }
 
 int run_ranks_of_step(int n, int first_rank, const std::string& host, const std::vector<std::string>& arguments,
                       std::chrono::milliseconds grace, std::vector<int> orderly) {
-  if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
+  check_count(n);
   LocalRanks ranks(n, first_rank, /*of_step=*/true, host, arguments, grace, std::move(orderly));
   return ranks.wait();
 }

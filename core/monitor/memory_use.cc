@@ -67,7 +67,8 @@ std::optional<GpuLine> gpu_line(const std::vector<std::string>& cells, const Col
   if (cells.size() <= std::max(columns.index, columns.used)) return {};
   const auto index = number_in(cells[columns.index]);
   const auto used = number_in(cells[columns.used]);
-  if (!index || !used) return {};
+  constexpr double most_gpus = 4096;
+  if (!index || !used || *index < 0 || *index > most_gpus || *used < 0) return {};
   GpuLine line{static_cast<int>(*index), {}, {0, *used, {}}};
   if (columns.time < cells.size()) line.time = time_in(cells[columns.time]);
   if (columns.utilisation < cells.size()) line.sample.utilisation = number_in(cells[columns.utilisation]);

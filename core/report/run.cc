@@ -25,6 +25,17 @@ std::optional<double> finite(const Json& line, const char* key) {
   return found->get<double>();
 }
 
+// Runs `read`, for which a value of another type is the fault of what `where` names.
+template <class Read>
+void reading(const std::string& where, const Read& read) {
+  try {
+    read();
+  } catch (const Json::exception&) {
+    throw Error("it holds a value of another type than a run writes there",
+                "it is damaged, or another program has written it: copy it again, or leave this run out", where);
+  }
+}
+
 Step step_of(const Json& line) {
   Step step;
   step.step = line.at("step").get<std::int64_t>();
@@ -59,11 +70,13 @@ void add_metrics_line(const std::string& text, const std::string& where, Run& ru
     throw Error("the line is no JSON object with a step", "take it out: another program may have written into it",
                 where);
   }
-  if (line.contains("split")) {
-    run.evaluations.push_back(evaluation_of(line));
-  } else if (line.contains("loss")) {
-    run.steps.push_back(step_of(line));
-  }
+  reading(where, [&] {
+    if (line.contains("split")) {
+      run.evaluations.push_back(evaluation_of(line));
+    } else if (line.contains("loss")) {
+      run.steps.push_back(step_of(line));
+    }
+  });
 }
 
 void flatten(const Json& json, const std::string& path, std::map<std::string, double>& out) {
@@ -85,19 +98,22 @@ void read_summary(const fs::path& file, Run& run) {
   const auto json = read_json_file(file);
   run.has_summary = true;
   flatten(json, "", run.summary);
-  run.name = json.value("name", run.name);
-  run.ranks = json.value("world_size", run.ranks);
-  if (!json.contains("peak_memory_bytes")) return;
-  for (const auto& peak : json.at("peak_memory_bytes")) run.device_peaks.push_back(peak.value("device", 0.0));
+  reading(file.string(), [&] {
+    run.name = json.value("name", run.name);
+    run.ranks = json.value("world_size", run.ranks);
+    for (const auto& peak : json.value("peak_memory_bytes", Json::array()))
+      run.device_peaks.push_back(peak.value("device", 0.0));
+  });
 }
 
 void read_launch(const fs::path& file, Run& run) {
   if (!is_file(file)) return;
   const auto json = read_json_file(file);
-  run.ranks = json.value("world_size", run.ranks);
-  run.nodes = json.value("nodes", run.nodes);
-  if (!json.contains("ranks")) return;
-  for (const auto& rank : json.at("ranks")) run.hosts.push_back(rank.value("host", std::string()));
+  reading(file.string(), [&] {
+    run.ranks = json.value("world_size", run.ranks);
+    run.nodes = json.value("nodes", run.nodes);
+    for (const auto& rank : json.value("ranks", Json::array())) run.hosts.push_back(rank.value("host", std::string()));
+  });
 }
 
 template <class Log>

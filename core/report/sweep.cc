@@ -91,6 +91,7 @@ std::optional<Axis> axis_of(const std::string& override_text) {
 }
 
 std::vector<int> counts_of(const std::string& text, const std::string& flag) {
+  if (text.empty()) throw Error(cat(flag, " is empty"), cat("write ", flag, " 1,2,4"));
   std::vector<int> counts;
   for (const auto& part : split(text, ',')) {
     char* end = nullptr;

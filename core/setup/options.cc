@@ -14,6 +14,7 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
   t.add("dir", &RunOptions::dir).path().doc("folder in which the run's folder is made");
   t.add("seed", &RunOptions::seed)
       .min(0)
+      .max(9e18)
       .doc("keys initial weights, sample order and dropout; the same on any number of ranks");
   t.add("deterministic", &RunOptions::deterministic)
       .doc("sums in one order: bit-equal results at the same world size, somewhat slower");

@@ -69,14 +69,16 @@ std::string apart(const std::function<void()>& work) {
 
 }  // namespace
 
-std::string fault_of_message(const std::string& message, const std::string& file) {
+std::string fault_of_message(const std::string& message, const std::string& file, const std::string& input) {
   if (message.find(file) == std::string::npos) return "the message does not name " + file + ": " + message;
   // A limit says what to do by itself.
   if (message.find("    fix: ") == std::string::npos && message.find("must be ") == std::string::npos)
     return "the message does not say what to do: " + message;
-  for (const char* raw : {"exception", "syntax error", "parse error", "std::", "basic_string", "vector::", "toml::",
-                          "filesystem error", "stoi", "stod", "nlohmann", "bad_alloc", "assertion", "type must be"}) {
-    if (message.find(raw) != std::string::npos) return cat("the message has words of a library (", raw, "): ", message);
+  for (const char* raw :
+       {"exception", "syntax error", "parse error", "std::", "basic_string", "vector::", "toml::", "filesystem error",
+        "Error while", "TOML_", "stoi", "stod", "nlohmann", "bad_alloc", "assertion", "type must be"}) {
+    if (message.find(raw) != std::string::npos && input.find(raw) == std::string::npos)
+      return cat("the message has words of a library (", raw, "): ", message);
   }
   auto text = message;
   std::erase_if(text, [](char c) { return c == '\n' || c == '\t'; });
@@ -92,7 +94,7 @@ std::string judged(const Target& target, const std::filesystem::path& folder, co
   try {
     target.read(folder);
   } catch (const capstan::Error& error) {
-    return fault_of_message(error.what(), target.file);
+    return fault_of_message(error.what(), target.file, input);
   } catch (const std::exception& error) {
     return cat("a bug: ", error.what());
   }

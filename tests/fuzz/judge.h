@@ -21,8 +21,8 @@ struct Target {
 std::vector<Target> targets();
 
 /// What is wrong with a message about a file called `file`; empty: nothing. It names the file and says what to do; it
-/// has no control characters, and no words of a library.
-std::string fault_of_message(const std::string& message, const std::string& file);
+/// has no control characters, and no words of a library, unless `input` has them, which messages quote.
+std::string fault_of_message(const std::string& message, const std::string& file, const std::string& input = {});
 
 /// Reads one input in this process. Empty: it was read, or refused as it should be.
 std::string judged(const Target& target, const std::filesystem::path& folder, const std::string& input);

@@ -11,7 +11,8 @@ warm-up. A case is MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
 MODEL sets the sizes (--list prints them), a WORD adds a strategy: tpN, sp (with tpN), epN, recompute, nf4 (with a
 -lora MODEL), and one of fsdp's modes or zero0 to zero3. peer:NAME runs a script given by --peer, through torchrun where GPUS is more than one.
 One JSON line a case: case, gpus, step_s, tokens_per_s_per_gpu, peak_gib (GPU memory in tensors while steps ran, the
-largest rank), setup_gib (the same before the first step), host_gib, parameters, last_loss, seconds (the whole run).
+largest rank), setup_gib (the same before the first step), host_gib, parameters, last_loss, predicted_step_s and
+predicted_peak_gib (what check and plan predict of this very run, where they do), seconds (the whole run).
 """
 import argparse
 import json
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from runs import circumstances, end_on_sigterm, measure_all, read_run, run, table
+from runs import circumstances, end_on_sigterm, measure_all, predicted, read_run, run, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -100,7 +101,7 @@ def measure_ours(match, arguments, scratch):
     error = run(command, scratch / 'output.log', arguments.timeout, gpus)
     if error:
         return {'error': error}
-    return read_run(scratch / 'bench', arguments.warmup, gpus, arguments.device != 'cpu')
+    return {**read_run(scratch / 'bench', arguments.warmup, gpus, arguments.device != 'cpu'), **predicted(scratch / 'output.log')}
 
 
 def measure_peer(match, arguments, scratch):

@@ -3,6 +3,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -62,6 +63,18 @@ def read_run(folder, warmup, gpus, on_gpu):
             'parameters': summary['parameters'],
             **({'host_update': summary['host_update']} if 'host_update' in summary else {}),
             'last_loss': round(steps[-1]['loss'], 4)}
+
+
+def predicted(log):
+    """What a run printed of its prediction, in its table of predicted against actual."""
+    text = log.read_text(encoding='utf-8', errors='replace')
+    units = {'ms': 1e-3, 'GiB': 1, 'MiB': 2**-10, 'KiB': 2**-20}
+    found = {}
+    for key, row in (('predicted_step_s', 'mean step, without the longest'), ('predicted_peak_gib', "peak of the GPU's tensors")):
+        cell = re.search(rf'^{re.escape(row)} +([\d.,]+) (ms|GiB|MiB|KiB) ', text, re.MULTILINE)
+        if cell:
+            found[key] = round(float(cell[1].replace(',', '')) * units[cell[2]], 5)
+    return found
 
 
 def output_of(*command):

@@ -12,6 +12,23 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 option(CAPSTAN_CUDA "build the GPU module (needs nvcc)" OFF)
 set(CAPSTAN_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined")
 
+# Where each library has a C++ runtime of its own, none of them sees the exceptions that others handle, nor those that are
+# under way. Some compilers bring libstdc++ as an archive alone.
+if(NOT DEFINED CAPSTAN_SHARED_RUNTIME)
+  set(_probe "${CMAKE_BINARY_DIR}/CMakeFiles/runtime-probe")
+  try_compile(_links SOURCE_FROM_CONTENT runtime.cc "#include <stdexcept>\nint main(int n, char**) { if (n > 9) throw std::runtime_error(\"x\"); }\n"
+    COPY_FILE "${_probe}")
+  if(_links)
+    file(STRINGS "${_probe}" _shared REGEX "libstdc\\+\\+\\.so|libc\\+\\+\\.so" LIMIT_COUNT 1)
+    if(NOT _shared)
+      message(FATAL_ERROR "${CMAKE_CXX_COMPILER} links a C++ runtime of its own into each library and program, so that "
+        "exceptions could not pass from one to another. Choose a compiler that has libstdc++.so, say "
+        "`CXX=/usr/bin/g++ cmake --preset cpu --fresh`, and leave -static-libstdc++ out of its flags.")
+    endif()
+  endif()
+  set(CAPSTAN_SHARED_RUNTIME ON CACHE INTERNAL "programs are linked with libstdc++.so")
+endif()
+
 # The build tree has the shape of an installation: bin/, lib/, lib/capstan/plugins/<kind>/.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")

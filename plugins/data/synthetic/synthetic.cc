@@ -15,7 +15,7 @@ void SyntheticOptions::describe(config::OptionTable<SyntheticOptions>& t) {
       .doc(
           "tokens of every sample, one more than the positions that are computed; 0: as many as the model has "
           "positions");
-  t.add("seed", &SyntheticOptions::seed).min(0).doc("another seed gives other tokens");
+  t.add("seed", &SyntheticOptions::seed).min(0).max(9e18).doc("another seed gives other tokens");
 }
 
 void SyntheticData::check(Diagnostics& diagnostics) const {

@@ -3,7 +3,7 @@
 namespace lora {
 
 void LoraOptions::describe(capstan::config::OptionTable<LoraOptions>& t) {
-  t.add("rank", &LoraOptions::rank).min(1).spelling("r").spelling("dim").doc("rank of each adapter");
+  t.add("rank", &LoraOptions::rank).min(1).max(65536).spelling("r").spelling("dim").doc("rank of each adapter");
   t.add("alpha", &LoraOptions::alpha)
       .above(0)
       .spelling("lora_alpha")

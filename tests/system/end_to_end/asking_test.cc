@@ -72,6 +72,10 @@ TEST_CASE("memory: one error that says what is wrong with what was given") {
     CHECK_THAT(ran.err, Contains(what) && Contains(fix));
   };
   expect({"memory", "gpu.csv"}, "gpu.csv:7", "nvidia-smi --query-gpu=");
+  work.write("no-log", "{\"a\":1}");
+  expect({"memory", "no-log"}, "no-log: it holds no sample of memory", "nvidia-smi or psrecord");
+  work.write("negative.csv", "timestamp, index, memory.used [MiB]\n2026/01/01 00:00:00.000, 0, -5 MiB\n");
+  expect({"memory", "negative.csv"}, "negative.csv:2", "nvidia-smi --query-gpu=");
   expect({"memory", "none"}, "none", "name a run's folder or a log of its memory");
   expect({"memory", "empty"}, "this run has no log of its memory", "[monitor.memory_log]");
   CHECK(work.run({"memory", "gpu.csv", "--gpu-only", "--cpu-only"}).code == 2);

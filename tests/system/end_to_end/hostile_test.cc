@@ -134,11 +134,21 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK(onto_itself.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(onto_itself.err, Contains("--resolved names the configuration itself"));
   CHECK(capstan::read_file(file) == before);
-  CHECK_THAT(work.run({"check", ""}).all(), Contains("the name of the configuration is empty"));
+  CHECK_THAT(work.run({"check", ""}).all(), Contains("config: it is empty"));
+  CHECK_THAT(work.run({"check", file, "--resolved", ""}).all(), Contains("--resolved: it is empty"));
+  CHECK_THAT(work.run({"tokenize", ""}).all(), Contains("tokenizer: it is empty"));
+  CHECK_THAT(work.run({"generate", "", "x"}).all(), Contains("model: it is empty"));
+  const auto no_file = work.run({"import-deepspeed", ""});
+  CHECK(no_file.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(work.run({"run", file, "-n", "1000000"}).err, Contains("cannot start 1000000 ranks") && Contains("fix: "));
   CHECK_THAT(work.run({"export", "x", "--shard-gb", "nan"}).all(), Contains("nan is no number above 0"));
   CHECK(work.run({"check", file, "-n", "1048576"}).code == static_cast<int>(ExitCode::usage));
-  CHECK_THAT(work.run({"check", file, "model.vocab_size=4611686018427387904"}).err,
+  CHECK_THAT(work.run({"check", file, "model.vocab_size=900000000000000"}).err,
              Contains("the model has more than 1,000,000,000,000,000 parameters"));
+  CHECK_THAT(work.run({"check", file, "optimizer.warmup_steps=9223372036854775807"}).err,
+             Contains("must be at most 1000000000000000"));
+  CHECK_THAT(work.run({"check", file, "strategy.lora.rank=9223372036854775807"}).err,
+             Contains("must be between 1 and 65536"));
   CHECK_THAT(work.run({"check", file, "model.num_layers=100000"}).err, Contains("must be between 1 and 4096"));
   CHECK_THAT(work.run({"check", file, "train.pad_to_multiple=9223372036854775807"}).err,
              Contains("must be between 1 and 65536"));

@@ -173,7 +173,16 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
   }
   SECTION("a box outside") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[2]");
-    CHECK(opening() == path.string() + ": tensor 'model/ln.weight' has shape [2], but a box [0:3]" + copy_again);
+    CHECK(opening() ==
+          path.string() + ": tensor 'model/ln.weight' has shape [2], but a box of [3] at [0]" + copy_again);
+  }
+  SECTION("a box whose end no number holds") {
+    replace_in(path, "\"offset\":[0],", "\"offset\":[9223372036854775807],");
+    CHECK_THAT(opening(), Catch::Contains(", but a box of [") && Catch::Contains("] at [9223372036854775807]"));
+  }
+  SECTION("a shape whose size no number holds") {
+    replace_in(path, "\"shape\":[3]", "\"shape\":[4611686018427387904,4]");
+    CHECK_THAT(opening(), Catch::Contains("has shape [4611686018427387904, 4], more than any file holds"));
   }
   SECTION("a shape that is none") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[-3]");

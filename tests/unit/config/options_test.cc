@@ -138,6 +138,15 @@ TEST_CASE("a value out of its range or choices is refused in words") {
   CHECK_THAT(fault("targets", std::vector<std::string>{"qkv", "x"}), Contains("but must be one of \"qkv\", \"proj\""));
 }
 
+TEST_CASE("no count is so large that sums of it would not fit into a number") {
+  CHECK(fault("seed", std::int64_t{9223372036854775807}) ==
+        "c/a.toml:3: train.seed is 9223372036854775807, but must be at most 1000000000000000\n");
+  CHECK_THAT(fault("sizes", std::vector<std::int64_t>{1, 1000000000000001}),
+             Contains("must be at most 1000000000000000"));
+  CHECK(fault("seed", std::int64_t{1000000000000000}).empty());
+  CHECK(fault("clip", 1e300).empty());  // a number, and no count
+}
+
 TEST_CASE("a choice in another program's words") {
   const std::vector<std::string> modes{"full_shard", "shard_grad_op", "no_shard"}, when{"pre", "post", "none"},
       precision{"fp32", "bf16", "fp16", "bf16_pure"};

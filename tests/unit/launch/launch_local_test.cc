@@ -102,6 +102,7 @@ TEST_CASE("rank: works", "[.local]") {
 }
 
 TEST_CASE("local ranks: they find each other, and their output is told apart") {
+  unsetenv("OMP_NUM_THREADS");
   const Result result = run("parent: works");
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output, Contains("\nsum 6 on 0\nsecond line\n"));

@@ -56,6 +56,15 @@ TEST_CASE("what is no run, or broken, is refused with its place") {
   const auto path = make_run(folder, "a");
   folder.write("a/metrics.jsonl", "{\"step\":0,\"loss\":1}\nhello\n{\"step\":1,\"loss\":1}\n");
   CHECK_THAT(test::error_of([&] { read_run(path); }), Contains("metrics.jsonl:2") && Contains("no JSON object"));
+  for (const auto& [file, text] :
+       {std::pair{"summary.json", "{\"peak_memory_bytes\":\"x\"}"},
+        std::pair{"summary.json", "{\"world_size\":\"two\"}"}, std::pair{"launch.json", "{\"ranks\":[3]}"},
+        std::pair{"metrics.jsonl", "{\"step\":0,\"loss\":1,\"samples\":[]}\n"}}) {
+    INFO(file << text);
+    const auto other = make_run(folder, "b");
+    folder.write(std::string("b/") + file, text);
+    CHECK_THAT(test::error_of([&] { read_run(other); }), Contains(file) && Contains("of another type"));
+  }
 }
 
 TEST_CASE("runs of one name are told apart") {
