@@ -235,7 +235,7 @@ struct QuantiseCall {
   std::int64_t batch, rows, columns;
   bool whole;               ///< one magnitude and scale for all, or one a row of the result
   bool e5m2;                ///< the format; else e4m3
-  const float* magnitudes;  ///< what was found before; null: quantise_rows finds its own
+  const float* magnitudes;  ///< what was found before; null: found on the way
   void* values;
   float* scales;
   std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
@@ -254,8 +254,10 @@ void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream);
 void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream);
 /// What both take: a row's halves are kept by a thread block.
 constexpr std::int64_t most_swiglu_columns = 16384;
-/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Needs magnitudes.
+/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Without magnitudes, of which
+/// finds_columns says whether that can be, each column finds its own, and x is read once.
 void quantise_columns(const QuantiseCall& call, CUstream_st* stream);
+bool finds_columns(const QuantiseCall& call);
 
 struct AdamwNumbers {
   float lr, beta1, beta2, decay, eps;

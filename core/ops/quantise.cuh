@@ -156,6 +156,9 @@ __device__ inline Word largest_of_block(Word magnitude, int turn) {
   return largest_of_warp(thread % warp < warps ? part[turn][thread % warp] : 0);
 }
 
+/// What is done with magnitudes: they alone are found; they are found and used; they were found before.
+enum class Magnitude { only, found, given };
+
 /// body(T{}, e5m2) for the type of the call's x and the format of its result.
 template <class Body>
 void with_types(const QuantiseCall& call, const Body& body) {

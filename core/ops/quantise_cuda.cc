@@ -21,13 +21,14 @@ using Pair = std::tuple<at::Tensor, at::Tensor>;
 
 CUstream_st* quantise_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
 
-/// Do the kernels take it? They read packs of 16 bytes, and a stack of matrices is a dimension of the grid.
+/// Do the kernels take it? They read packs of 16 bytes; a stack of matrices, and strips of 16 columns, are dimensions
+/// of the grid.
 bool kernels_take(const at::Tensor& x) {
-  constexpr std::int64_t most_matrices = 65535, most_row_tiles = 65535, tile_rows = 128;
+  constexpr std::int64_t most_matrices = 65535, most_columns = 65535 * 16;
   const auto type = x.scalar_type();
   return (type == at::kBFloat16 || type == at::kFloat) && (x.dim() == 2 || x.dim() == 3) && x.numel() > 0 &&
          x.size(-1) % quantised_multiple == 0 && (x.dim() == 2 || x.size(0) <= most_matrices) &&
-         x.size(-2) <= most_row_tiles * tile_rows;
+         x.size(-1) <= most_columns;
 }
 
 /// Contiguous, and at whole 16 bytes.
@@ -96,11 +97,14 @@ Pair quantised_rows(const at::Tensor& x, QuantiseCall call, at::ScalarType forma
   return {values, scales};
 }
 
-Pair quantised_columns(const at::Tensor& x, QuantiseCall call, at::ScalarType format, const at::Tensor& magnitudes) {
+/// Without magnitudes each column finds its own, by a pass more where a column's thread blocks cannot agree on the way.
+Pair quantised_columns(const at::Tensor& x, QuantiseCall call, at::ScalarType format, const at::Tensor& given) {
   const at::Tensor values = matrix_like(x, call.columns, call.padded_rows, format), scales = numbers_for(x, call, true);
   call.values = values.data_ptr();
   call.scales = scales.data_ptr<float>();
-  call.magnitudes = magnitudes.const_data_ptr<float>();
+  const bool finds = !given.defined() && finds_columns(call);
+  const at::Tensor magnitudes = finds || given.defined() ? given : found_magnitudes(x, call, true);
+  if (!finds) call.magnitudes = magnitudes.const_data_ptr<float>();
   quantise_columns(call, quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {values, scales};
@@ -115,7 +119,7 @@ Pair quantise_cuda(const at::Tensor& x, const Maybe& given, at::ScalarType forma
   auto call = call_for(in, format, by_row);
   call.counts = numbers_of(counts);
   at::Tensor largest = given ? given->contiguous() : at::Tensor();
-  if (!given && (transposed || call.whole)) largest = found_magnitudes(in, call, transposed);
+  if (!given && call.whole) largest = found_magnitudes(in, call, transposed);
   return transposed ? quantised_columns(in, call, format, largest) : quantised_rows(in, call, format, largest);
 }
 
@@ -133,8 +137,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> quantise_both_cuda(co
   auto call = call_for(in, format, by_row);
   call.counts = numbers_of(counts);
   const at::Tensor all = call.whole ? found_magnitudes(in, call, false) : at::Tensor();
-  const at::Tensor of_columns = call.whole ? all : found_magnitudes(in, call, true);
-  return std::tuple_cat(quantised_rows(in, call, format, all), quantised_columns(in, call, format, of_columns));
+  return std::tuple_cat(quantised_rows(in, call, format, all), quantised_columns(in, call, format, all));
 }
 
 /// Are a row's halves of x [m, 2 k] kept by a thread block?

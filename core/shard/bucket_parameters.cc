@@ -36,6 +36,7 @@ BucketParameters::BucketParameters(const BucketPlan& plan, Shared& shared, const
       label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
       group_(group_of(plan.axes, 0)) {
   CAPSTAN_ASSERT(group_->size() == plan.ranks);
+  if (plan.packs() && shared.options.mesh.size(layout::Axis::tp) > 1) tensor_group_ = group_of({layout::Axis::tp}, 0);
   if (plan.parameters.reshard_ranks == 0) return;
   reshard_group_ = group_of(plan.axes, plan.parameters.reshard_ranks);
   CAPSTAN_ASSERT(reshard_group_->size() == plan.parameters.reshard_ranks);

@@ -94,6 +94,7 @@ class BucketParameters {
   std::string label_;
   std::shared_ptr<comm::Group> group_;
   std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
+  std::shared_ptr<comm::Group> tensor_group_;   ///< of packed weights: that split their matrices; null: nobody does
   std::vector<Leaf> leaves_;
   // The plan's buffers; undefined if it has none.
   at::Tensor masters_;  ///< of packed weights: their values in the compute dtype, only while they are filled

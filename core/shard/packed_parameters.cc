@@ -8,13 +8,20 @@ namespace capstan::shard {
 // A unit's values are in memory together for the moment in which they are encoded, as while it computes.
 void BucketParameters::encode() {
   const auto on_device = packed_.device() == shared_.device() ? packed_ : at::empty_like(packed_, shared_.device());
-  const auto sum = [&](const at::Tensor& of_rank) { group_->all_reduce(of_rank, comm::ReduceOp::sum, label_); };
+  const auto columns = [&](const at::Tensor& x) {
+    if (tensor_group_) tensor_group_->all_reduce(x, comm::ReduceOp::sum, label_);
+  };
+  const auto all = [&](const at::Tensor& x) {
+    group_->all_reduce(x, comm::ReduceOp::sum, label_);
+    columns(x);
+  };
+  const nn::Codec::Sum divided(all, columns), whole(columns, columns);
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
-      const auto& [extent, begin, bytes] = plan_.weights[i].packed[j];
+      const auto& [extent, is_divided, begin, bytes] = plan_.weights[i].packed[j];
       if (extent.numel() == 0) continue;
       weight(i).codec()->encode(extent, fill_target(i, j).view({extent.matrices, extent.elements}),
-                                on_device.narrow(0, begin, bytes), sum);
+                                on_device.narrow(0, begin, bytes), is_divided ? divided : whole);
     }
   }
   if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
@@ -38,7 +45,7 @@ void BucketParameters::gather_packed() {
     const auto& planned = plan_.weights[i];
     for (int r = 0; r < plan_.ranks; ++r) {
       for (std::size_t j = 0; j < planned.packed.size(); ++j) {
-        const auto& [extent, begin, bytes] = planned.packed[j];
+        const auto& [extent, is_divided, begin, bytes] = planned.packed[j];
         if (extent.numel() == 0) continue;
         const auto& shard = plan_.shards(planned, r)[j];
         const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;

@@ -133,17 +133,48 @@ void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
   }
 }
 
+// Of each matrix on this rank, before data ranks share it.
+std::int64_t matrix_elements(const layout::Box& box, std::size_t stacked) {
+  std::int64_t elements = 1;
+  for (auto d = stacked; d < box.size.size(); ++d) elements *= box.size[d];
+  return elements;
+}
+
 // What a codec makes of a record's shard. Matrices that are not whole here are so by dimension 0, or each of a stack by
-// its own rows.
-nn::Codec::Extent extent_of(const layout::Shape& local, const RecordShard& shard, std::size_t stacked, int ranks) {
-  std::int64_t matrices = 1;
-  for (std::size_t d = 0; d < stacked; ++d) matrices *= local[d];
-  const auto elements = matrices == 0 ? 0 : layout::numel(local) / matrices;
-  if (ranks == 1) return {matrices, elements, false};
-  CAPSTAN_ASSERT(shard.blocks == 1 || shard.blocks == matrices);
-  if (shard.blocks > 1) return {shard.blocks, shard.numel / shard.blocks, true};
-  if (stacked > 0 && elements > 0 && shard.numel % elements == 0) return {shard.numel / elements, elements, false};
-  return {1, shard.numel, true};
+// its own rows; or by their columns, if this rank computes with some of them.
+nn::Codec::Extent extent_of(const layout::Param& record, const layout::Box& box, const RecordShard& shard, int ranks,
+                            std::size_t stacked) {
+  const auto elements = matrix_elements(box, stacked);
+  const auto matrices = elements == 0 ? 0 : box.numel() / elements;
+  nn::Codec::Extent extent{matrices, elements};
+  if (ranks > 1) {
+    CAPSTAN_ASSERT(shard.blocks == 1 || shard.blocks == matrices);
+    if (shard.blocks > 1) {
+      extent = {shard.blocks, shard.numel / shard.blocks, true};
+    } else if (stacked > 0 && elements > 0 && shard.numel % elements == 0) {
+      extent = {shard.numel / elements, elements};
+    } else {
+      extent = {1, shard.numel, true};
+    }
+  }
+  std::int64_t inner = 1;  // elements of the record, and here, in a row of the dimension
+  for (auto d = box.size.size(); d-- > stacked;) {
+    if (box.size[d] != record.shape[d]) extent.is_part = true;
+    if (d > stacked && box.size[d] != record.shape[d]) {
+      extent.columns = box.size[d] * inner;
+      extent.of_columns = record.shape[d] * inner;
+      extent.first_column = box.offset[d] * inner;
+    }
+    inner *= record.shape[d];
+  }
+  return extent;
+}
+
+// Dimensions of its matrices of which a rank has a part.
+std::size_t cut_dims(const layout::Param& record, const layout::Box& box, std::size_t stacked) {
+  std::size_t cut = 0;
+  for (auto d = stacked; d < box.size.size(); ++d) cut += box.size[d] != record.shape[d] ? 1 : 0;
+  return cut;
 }
 
 // A rank's shard of a record must stand for what it would as part of the whole.
@@ -151,15 +182,13 @@ void refuse_packing(const BucketPlan& bucket, const PlannedWeight& planned, std:
                     const nn::Codec::Extent& extent, const EngineOptions& options) {
   const auto& record = planned.weight->records()[r];
   const auto& codec = *planned.weight->codec();
-  const auto local = record.compute.box(record.shape, options.mesh, options.rank).size;
+  const auto box = record.compute.box(record.shape, options.mesh, options.rank);
   const auto numel = planned.sharding.shards.front()[r].numel;
   const bool even = std::all_of(planned.sharding.shards.begin(), planned.sharding.shards.end(),
                                 [&](const auto& shards) { return shards[r].numel == numel; });
-  bool whole = true;
-  for (auto d = codec.stacked(); d < local.size(); ++d) whole = whole && local[d] == record.shape[d];
   auto why = codec.refusal(extent);
-  if (!whole)
-    why = "a rank computes with a part of each of its matrices, which would be encoded otherwise than the whole";
+  if (cut_dims(record, box, codec.stacked()) > 1 || (extent.columns > 0 && extent.elements % extent.columns != 0))
+    why = "a rank computes with a part of its rows and of its columns";
   if (!even) why = cat(bucket.ranks, " ranks cannot share it evenly");
   if (why.empty()) return;
   throw Error(cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),
@@ -174,9 +203,10 @@ void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& optio
   const auto& records = planned.weight->records();
   auto begin = bucket.packed_bytes();
   for (std::size_t r = 0; r < records.size(); ++r) {
-    const auto local = records[r].compute.box(records[r].shape, options.mesh, options.rank).size;
+    const auto box = records[r].compute.box(records[r].shape, options.mesh, options.rank);
     PackedShard packed;
-    packed.extent = extent_of(local, planned.sharding.shards.front()[r], codec.stacked(), bucket.ranks);
+    packed.extent = extent_of(records[r], box, planned.sharding.shards.front()[r], bucket.ranks, codec.stacked());
+    packed.divided = bucket.ranks > 1 && packed.extent.elements != matrix_elements(box, codec.stacked());
     refuse_packing(bucket, planned, r, packed.extent, options);
     packed.begin = begin;
     packed.bytes = codec.bytes(packed.extent);

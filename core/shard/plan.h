@@ -33,6 +33,7 @@ namespace shard {
 /// A record's shard as a codec keeps it: the same on each rank of the bucket's group.
 struct PackedShard {
   nn::Codec::Extent extent;
+  bool divided = false;    ///< the bucket's ranks share each matrix, and not whole ones
   std::int64_t begin = 0;  ///< of its bytes in the rank's packed shard of the bucket
   std::int64_t bytes = 0;
 };

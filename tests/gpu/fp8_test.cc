@@ -129,7 +129,15 @@ TEST_CASE("the kernels round as plain calls of ATen on CPU do, bit for bit", "[g
                                                                     {5, 14336},
                                                                     {3, 40000},
                                                                     {3, 33, 48},
-                                                                    {2, 130, 144}})
+                                                                    {2, 130, 144},
+                                                                    // of one, two, four and eight thread blocks that
+                                                                    // find a column's magnitude, and beyond
+                                                                    {513, 48},
+                                                                    {1100, 80},
+                                                                    {2, 2061, 32},
+                                                                    {5000, 16},
+                                                                    {9001, 48},
+                                                                    {17000, 16}})
       check_all_ways(awkward(shape, type));
   }
 }

@@ -57,7 +57,7 @@ TEST_CASE("matrices to 8 bits", "[.bench]") {
       const auto x = inputs_of(m, n);
       line("rows", m, n, microseconds(x, [&](const at::Tensor& t) { quantise(t, rows); }), 3);
       line("rows' magnitudes", m, n, microseconds(x, [&](const at::Tensor& t) { magnitudes(t, rows); }), 2);
-      line("transpose", m, n, microseconds(x, [&](const at::Tensor& t) { quantise(t, columns); }), 5);
+      line("transpose", m, n, microseconds(x, [&](const at::Tensor& t) { quantise(t, columns); }), 3);
       line("both", m, n, microseconds(x, [&](const at::Tensor& t) { quantise_both(t, rows); }), 6);
       line("one scale", m, n, microseconds(x, [&](const at::Tensor& t) { quantise(t, whole); }), 5);
       if (n == 4096) line("copy by ATen", m, n, microseconds(x, [](const at::Tensor& t) { t.clone(); }), 4);

@@ -39,41 +39,74 @@ at::Tensor mean_magnitudes(const at::Tensor& magnitudes, bool is_part, const nn:
   const double scale = std::ldexp(1, 24);
   auto sums = magnitudes.to(at::kDouble).mul_(scale).round_().sum(1);
   sums = at::cat({sums, at::full({1}, magnitudes.size(1), sums.options())});
-  if (is_part) sum(sums);
+  if (is_part) sum.all(sums);
   const auto last = sums.size(0) - 1;
   return (sums.narrow(0, 0, last) / sums.narrow(0, last, 1) / scale).to(at::kFloat);
 }
 
-void encode_magnitudes(const at::Tensor& magnitudes, const Parts& parts) {
+// The groups of the span that blocks belong to: [blocks] int64.
+at::Tensor groups_in(const nn::Codec::Extent& extent, c10::Device device) {
+  const auto [span, first, run, stride] = in_span(extent);
+  const auto blocks = at::arange(extent.elements / block, at::TensorOptions(at::kLong).device(device));
+  const auto runs = run / block;
+  return blocks.div(runs, "floor")
+      .mul_(stride / block)
+      .add_(blocks.remainder(runs))
+      .add_(first / block)
+      .div_(group, "floor");
+}
+
+// The largest distances from the mean, by group. Ranks that have other columns of the same rows have other blocks of a
+// group: each puts what it found in a place of its own, and the places are added up, once for each holder of a part.
+at::Tensor largest_distances(const nn::Codec::Extent& extent, const at::Tensor& distances, const at::Tensor& groups,
+                             const nn::Codec::Sum& sum) {
+  const auto matrices = distances.size(0), count = groups_of(extent.span());
+  if (extent.columns == 0) {
+    const auto padded = at::constant_pad_nd(distances, {0, count * group - distances.size(1)});
+    return padded.view({matrices, count, group}).amax(-1);
+  }
+  const auto mine = at::zeros({matrices, count}, distances.options())
+                        .scatter_reduce_(1, groups.expand_as(distances), distances, "amax");
+  const auto place = extent.first_column / extent.columns;
+  const auto all =
+      at::zeros({extent.of_columns / extent.columns, matrices * count + 1}, distances.options().dtype(at::kDouble));
+  all[place].narrow(0, 0, matrices * count).copy_(mine.view({-1}));
+  all[place][matrices * count] = 1;
+  sum.columns(all);
+  const auto holders = all.narrow(1, matrices * count, 1);
+  return (all.narrow(1, 0, matrices * count) / holders).amax(0).to(at::kFloat).view({matrices, count});
+}
+
+void encode_magnitudes(const nn::Codec::Extent& extent, const at::Tensor& magnitudes, const Parts& parts,
+                       const nn::Codec::Sum& sum) {
   const auto from_mean = magnitudes - parts.offsets.unsqueeze(1);
-  const auto count = magnitudes.size(1), groups = parts.nested.size(1);
-  const auto in_groups =
-      at::constant_pad_nd(from_mean, {0, groups * group - count}).view({magnitudes.size(0), groups, group});
-  parts.nested.copy_(in_groups.abs().amax(-1));
+  const auto groups = groups_in(extent, magnitudes.device()).unsqueeze(0);
+  parts.nested.copy_(largest_distances(extent, from_mean.abs(), groups, sum));
   const auto middles = (parts.map.narrow(0, 0, map_size - 1) + parts.map.narrow(0, 1, map_size - 1)).mul_(0.5);
-  const auto codes = at::bucketize(in_groups * inverse_of(parts.nested).unsqueeze(-1), middles, /*out_int32=*/true);
-  parts.magnitudes.copy_(codes.view({magnitudes.size(0), -1}).narrow(1, 0, count));
+  const auto inverse = inverse_of(parts.nested).gather(1, groups.expand_as(from_mean));
+  parts.magnitudes.copy_(at::bucketize(from_mean * inverse, middles, /*out_int32=*/true));
 }
 
 template <class T>
-void decode_matrix(const Parts& parts, std::int64_t matrix, T* out) {
-  const auto elements = 2 * parts.codes.size(1);
+void decode_matrix(const Parts& parts, const InWhole& in_whole, std::int64_t matrix, T* out) {
   const auto* codes = parts.codes[matrix].const_data_ptr<std::uint8_t>();
   const auto* magnitudes = parts.magnitudes[matrix].const_data_ptr<std::uint8_t>();
   const auto* nested = parts.nested[matrix].const_data_ptr<float>();
   const auto* map = parts.map.const_data_ptr<float>();
   const float offset = parts.offsets.const_data_ptr<float>()[matrix];
-  for (std::int64_t i = 0; i < elements; ++i) {
-    const float distance = map[magnitudes[i / block]] * nested[i / shared];
+  for (std::int64_t b = 0; b < parts.magnitudes.size(1); ++b) {
+    const float distance = map[magnitudes[b]] * nested[place_in(in_whole, b * block) / shared];
     const float magnitude = distance + offset;
-    const auto code = i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
-    out[i] = static_cast<T>(numbers[static_cast<std::size_t>(code)] * magnitude);
+    for (std::int64_t i = b * block; i < (b + 1) * block; ++i) {
+      const auto code = i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
+      out[i] = static_cast<T>(numbers[static_cast<std::size_t>(code)] * magnitude);
+    }
   }
 }
 
-void decode_on_cpu(const Parts& parts, const at::Tensor& values) {
+void decode_on_cpu(const Parts& parts, const InWhole& in_whole, const at::Tensor& values) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, values.scalar_type(), "nf4 decode", [&] {
-    for (std::int64_t m = 0; m < values.size(0); ++m) decode_matrix(parts, m, values[m].data_ptr<scalar_t>());
+    for (std::int64_t m = 0; m < values.size(0); ++m) decode_matrix(parts, in_whole, m, values[m].data_ptr<scalar_t>());
   });
 }
 
@@ -100,29 +133,40 @@ at::Tensor magnitude_map() {
 }
 
 Parts parts_of(const nn::Codec::Extent& extent, const at::Tensor& bytes) {
-  const auto [matrices, elements, is_part] = extent;
-  const auto at = places_of(matrices, elements);
+  const auto matrices = extent.matrices, elements = extent.elements;
+  const auto at = places_of(matrices, elements, extent.span());
   const auto part = [&](std::int64_t begin, std::int64_t columns, at::ScalarType type) {
     const auto size = matrices * columns * static_cast<std::int64_t>(c10::elementSize(type));
     return bytes.narrow(0, begin, size).view(type).view({matrices, columns});
   };
   constexpr std::int64_t map_bytes = map_size * static_cast<std::int64_t>(sizeof(float));
   return {bytes.narrow(0, 0, map_bytes).view(at::kFloat), part(at.codes, elements / 2, at::kByte),
-          part(at.magnitudes, elements / block, at::kByte), part(at.nested, groups_of(elements), at::kFloat),
+          part(at.magnitudes, elements / block, at::kByte), part(at.nested, groups_of(extent.span()), at::kFloat),
           part(at.offsets, 1, at::kFloat).view({matrices})};
+}
+
+InWhole in_span(const nn::Codec::Extent& extent) {
+  if (extent.columns == 0) return {extent.elements, 0, extent.elements, extent.elements};
+  return {extent.span(), extent.first_column, extent.columns, extent.of_columns};
 }
 
 std::string Codec::refusal(const Extent& extent) const {
   if (extent.elements % block != 0)
     return cat("a matrix on this rank has ", thousands(extent.elements), " elements, which is no multiple of ", block);
-  if (extent.is_part && extent.elements % shared != 0) {
-    return cat("a rank's shard of a matrix has ", thousands(extent.elements), " elements, which is no multiple of ",
+  if (extent.columns % block != 0 || extent.of_columns % block != 0) {
+    return cat("a rank has ", thousands(extent.columns), " of its ", thousands(extent.of_columns),
+               " columns, which is no multiple of ", block, ": what shares a magnitude would be divided");
+  }
+  if (extent.is_part && extent.span() % shared != 0) {
+    return cat("a rank's rows of a matrix have ", thousands(extent.span()), " elements, which is no multiple of ",
                thousands(shared), ": what shares a magnitude would be divided");
   }
   return {};
 }
 
-std::int64_t Codec::bytes(const Extent& extent) const { return places_of(extent.matrices, extent.elements).end; }
+std::int64_t Codec::bytes(const Extent& extent) const {
+  return places_of(extent.matrices, extent.elements, extent.span()).end;
+}
 
 void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const {
   bytes.zero_();
@@ -137,16 +181,18 @@ void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Ten
   }
   const auto of_blocks = at::cat(magnitudes).view({extent.matrices, -1});
   parts.offsets.copy_(mean_magnitudes(of_blocks, extent.is_part, sum));
-  encode_magnitudes(of_blocks, parts);
+  encode_magnitudes(extent, of_blocks, parts, sum);
 }
 
 void Codec::decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const {
   CAPSTAN_ASSERT(values.dim() == 2 && values.stride(1) == 1 && values.size(1) == extent.elements);
-  if (!values.is_cuda()) return decode_on_cpu(parts_of(extent, bytes), values);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::nf4_decode", "")
-                             .typed<void(const at::Tensor&, const at::Tensor&)>();
-  op.call(values, bytes);
+  const auto in_whole = in_span(extent);
+  if (!values.is_cuda()) return decode_on_cpu(parts_of(extent, bytes), in_whole, values);
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("capstan::nf4_decode", "")
+          .typed<void(const at::Tensor&, const at::Tensor&, std::int64_t, std::int64_t, std::int64_t)>();
+  op.call(values, bytes, in_whole.run, in_whole.stride, in_whole.first);
 }
 
 }  // namespace nf4

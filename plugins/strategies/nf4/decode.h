@@ -2,6 +2,8 @@
 // The decoding kernel's launcher: raw pointers, sizes and a stream.
 #include <cstdint>
 
+#include "places.h"
+
 struct CUstream_st;  // what cudaStream_t points to
 
 namespace nf4 {
@@ -13,6 +15,7 @@ struct DecodeCall {
   void* out;  ///< of `type`, each matrix `apart` elements after the one before
   FloatType type;
   std::int64_t matrices, elements, apart;
+  InWhole in_whole;  ///< of each
   const float* map;
   const std::uint8_t* codes;
   const std::uint8_t* magnitudes;

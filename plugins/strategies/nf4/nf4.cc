@@ -25,13 +25,6 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
 // Who multiplies in another format reads the weights otherwise.
 void Nf4::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
 
-void Nf4::check(const strategy::Facts& facts, Diagnostics& faults) const {
-  if (facts.mesh.size(layout::Axis::tp) == 1) return;
-  faults.add(options_.where(&Nf4Options::targets),
-             "strategy.nf4 keeps whole matrices, and strategy.tensor_parallel splits them",
-             "remove strategy.tensor_parallel (strategy.fsdp shares the 4 bits between ranks), or strategy.nf4");
-}
-
 bool Nf4::is_target(const std::string& role) const {
   return contains(options_->targets, role) || contains(options_->targets, everything);
 }

@@ -17,7 +17,6 @@ class Nf4 : public capstan::strategy::Strategy {
  public:
   explicit Nf4(capstan::config::Options<Nf4Options> options) : options_(std::move(options)) {}
   void claim(capstan::strategy::Claims& claims) const override;
-  void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& faults) const override;
   /// Throws Error for targets that no block has.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
   /// Throws Error for a weight that is trained: other strategies' structure() has said by now.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
@@ -26,10 +27,22 @@ class Codec {
     std::int64_t matrices = 1;
     std::int64_t elements = 0;
     bool is_part = false;  ///< other ranks hold the rest of each matrix
+    /// Of a part that has some columns of its rows: how many, of how many, and the first. 0: it has whole rows.
+    std::int64_t columns = 0, of_columns = 0, first_column = 0;
     std::int64_t numel() const { return matrices * elements; }
+    /// Elements of a matrix from this part's first row to its last, other ranks' columns included.
+    std::int64_t span() const { return columns == 0 ? elements : elements / columns * of_columns; }
   };
-  /// Adds up a tensor (float64, on the values' device) over the ranks that share the record, in place.
-  using Sum = std::function<void(const at::Tensor&)>;
+  /// Adds up tensors (float64, on the values' device) over ranks, in place. Where several ranks hold the same part,
+  /// each counts; every part has as many holders.
+  struct Sum {
+    using Add = std::function<void(const at::Tensor&)>;
+    Sum() = default;
+    Sum(Add add) : all(add), columns(std::move(add)) {}
+    Sum(Add over_all, Add over_columns) : all(std::move(over_all)), columns(std::move(over_columns)) {}
+    Add all;      ///< over the ranks that share the record
+    Add columns;  ///< over those that have columns of the same rows
+  };
 
   /// For messages: "nf4".
   virtual std::string name() const = 0;
@@ -40,7 +53,8 @@ class Codec {
   /// Of the encoded extent; a multiple of 16.
   virtual std::int64_t bytes(const Extent& extent) const = 0;
   /// `values` [matrices, elements], contiguous, of a floating-point dtype, to `bytes` [bytes(extent)] uint8 on the same
-  /// device. Calls `sum` the same number of times on all ranks, and only where the extent is a part.
+  /// device. Calls each of `sum` as often on all ranks, and only where the extent is a part, or has a part of the
+  /// columns.
   virtual void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes,
                       const Sum& sum) const = 0;
   /// The way back, to `values` [matrices, elements] whose rows are contiguous. Queued on the current stream.

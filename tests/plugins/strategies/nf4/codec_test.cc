@@ -17,7 +17,7 @@ using nf4::Codec;
 
 namespace {
 
-const nn::Codec::Sum alone = [](const at::Tensor&) { FAIL("nothing to add up"); };
+const nn::Codec::Sum alone{[](const at::Tensor&) { FAIL("nothing to add up"); }};
 
 at::Tensor encoded(const Codec& codec, const Codec::Extent& extent, const at::Tensor& values,
                    const nn::Codec::Sum& sum = alone) {
@@ -179,12 +179,49 @@ TEST_CASE("a rank's part is encoded as in the whole, on any number of ranks") {
     std::vector<at::Tensor> sums;
     const auto mine = [&](std::int64_t r) { return values.narrow(1, r * part.elements, part.elements); };
     for (std::int64_t r = 0; r < ranks; ++r)
-      encoded(codec, part, mine(r), [&](const at::Tensor& sum) { sums.push_back(sum.clone()); });
+      encoded(codec, part, mine(r), {[&](const at::Tensor& sum) { sums.push_back(sum.clone()); }});
     for (std::int64_t r = 0; r < ranks; ++r) {
       const auto bytes =
-          encoded(codec, part, mine(r), [&](const at::Tensor& sum) { sum.copy_(at::stack(sums).sum(0)); });
+          encoded(codec, part, mine(r), {[&](const at::Tensor& sum) { sum.copy_(at::stack(sums).sum(0)); }});
       CHECK(at::equal(decoded(codec, part, bytes, at::kBFloat16).view({-1}),
                       expected.narrow(0, r * part.elements, part.elements)));
+    }
+  }
+}
+
+TEST_CASE("a rank's columns are encoded as in the whole, on any number of ranks that hold them, some of them twice") {
+  const Codec codec(1);
+  // Rows that hold no whole number of groups, and groups that hold no whole number of rows.
+  constexpr std::int64_t matrices = 2, rows = 128, columns = 384;
+  const auto values = drawn(matrices, rows * columns, at::kBFloat16);
+  const Codec::Extent whole{matrices, rows * columns};
+  const auto expected = decoded(codec, whole, encoded(codec, whole, values), at::kBFloat16).view({-1, columns});
+  for (const std::int64_t ranks : {2, 3, 6}) {
+    for (const int holders : {1, 3}) {
+      INFO(ranks << " ranks, each " << holders << " times");
+      const auto width = columns / ranks;
+      const auto part = [&](std::int64_t r) {
+        return Codec::Extent{matrices, rows * width, true, width, columns, r * width};
+      };
+      const auto mine = [&](std::int64_t r) {
+        return values.view({-1, columns}).narrow(1, r * width, width).reshape({matrices, rows * width});
+      };
+      // The mean's sums, then those of the groups.
+      std::vector<at::Tensor> sums, places;
+      const auto add = [&](const std::vector<at::Tensor>& all) {
+        return [&all, holders](const at::Tensor& x) { x.copy_(at::stack(all).sum(0) * holders); };
+      };
+      const auto keep = [](std::vector<at::Tensor>& all) {
+        return [&all](const at::Tensor& x) { all.push_back(x.clone()); };
+      };
+      const auto one = [](const at::Tensor& x) { x.select(-1, x.size(-1) - 1).fill_(1); };
+      for (std::int64_t r = 0; r < ranks; ++r) encoded(codec, part(r), mine(r), {keep(sums), one});
+      for (std::int64_t r = 0; r < ranks; ++r) encoded(codec, part(r), mine(r), {add(sums), keep(places)});
+      for (std::int64_t r = 0; r < ranks; ++r) {
+        const auto bytes = encoded(codec, part(r), mine(r), {add(sums), add(places)});
+        CHECK(at::equal(decoded(codec, part(r), bytes, at::kBFloat16).view({-1, width}),
+                        expected.narrow(1, r * width, width)));
+      }
     }
   }
 }
@@ -194,5 +231,7 @@ TEST_CASE("sizes that would divide what belongs together are refused") {
   CHECK(codec.refusal({4, 16384 + 64, false}).empty());
   CHECK_THAT(codec.refusal({4, 100, false}), Contains("100 elements, which is no multiple of 64"));
   CHECK_THAT(codec.refusal({4, 16384 + 64, true}), Contains("16,448 elements, which is no multiple of 16,384"));
+  CHECK_THAT(codec.refusal({1, 96 * 16384, true, 96, 192, 0}),
+             Contains("96 of its 192 columns, which is no multiple of 64"));
   CHECK(codec.bytes({1, 16384, false}) == 1024 + 8192 + 256 + 16 + 16);
 }

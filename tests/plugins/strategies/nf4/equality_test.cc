@@ -28,16 +28,20 @@ std::string configured(const std::string& plugin, const std::string& sizes, cons
   return family_config({plugin, sizes}) + tables;
 }
 
+const std::string tensors2 = "[strategy.tensor_parallel]\nsize = 2\n",
+                  tensors4 = "[strategy.tensor_parallel]\nsize = 4\n";
+
 Run run(const std::string& model, int world = 1) {
   return train({.world = world, .config = model, .overrides = {same_micro_steps}, .steps = steps});
 }
 
-void check(const std::string& plugin, const std::string& sizes, const std::vector<std::string>& layouts) {
+void check(const std::string& plugin, const std::string& sizes, const std::vector<std::string>& layouts,
+           int world = 2) {
   const auto alone = run(configured(plugin, sizes, lora + nf4));
   CHECK(alone.losses.back() < alone.losses.front());
   for (const auto& layout : layouts) {
     INFO(plugin << "\n" << sizes << layout);
-    CHECK(differences(run(configured(plugin, sizes, lora + nf4 + layout), 2), alone, tolerance) == "");
+    CHECK(differences(run(configured(plugin, sizes, lora + nf4 + layout), world), alone, tolerance) == "");
   }
 }
 
@@ -73,6 +77,16 @@ TEST_CASE("float64: the same on every layout", "[matrix]") {
   check("mixtral", experts3, {"[strategy.fsdp]\n"});
 }
 
+TEST_CASE("float64: the same where ranks compute with rows and columns of a matrix", "[matrix]") {
+  check("llama", llama, {tensors2, tensors2 + "sequence_parallel = true\n"});
+  check("mixtral", experts4, {tensors2});
+  // Four ranks: two of them hold each key head, and data ranks share what tensor ranks have.
+  const std::string wide = "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 256\n";
+  check("llama", wide, {tensors4}, 4);
+  check("llama", "hidden_size = 256\nnum_heads = 4\nff_dim = 256\n", {tensors2 + "[strategy.fsdp]\n"}, 4);
+  check("mixtral", wide + "num_experts = 2\n", {tensors2 + "[strategy.expert_parallel]\nsize = 2\n"}, 4);
+}
+
 TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
   Setting setting{.world = 1, .config = configured("llama", llama, lora + nf4), .steps = steps};
   CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
@@ -91,8 +105,9 @@ TEST_CASE("what cannot be is refused in words") {
   CHECK_THAT(error_of(configured("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_qvk\"]\n")),
              Contains("but the model has: all-linear, linear_qkv") && Contains("did you mean 'linear_qkv'"));
   CHECK_THAT(error_of(configured("llama", llama, lora + nf4 + "[strategy.fp8]\n")), Contains("matrix products"));
-  CHECK_THAT(error_of(configured("llama", llama, lora + nf4 + "[strategy.tensor_parallel]\nsize = 2\n"), 2),
-             Contains("strategy.tensor_parallel splits them"));
+  CHECK_THAT(error_of(configured("llama", llama, lora + nf4 + "targets = [\"linear_fc2\"]\n" + tensors4), 4),
+             Contains("down_proj.weight [256, 128] cannot be kept by strategy 'nf4'") &&
+                 Contains("a rank has 32 of its 128 columns, which is no multiple of 64"));
   const std::string small = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n", odd = "hidden_size = 12\nnum_heads = 3\n";
   CHECK(error_of(configured("llama", small, lora + nf4)) == "");
   CHECK_THAT(error_of(configured("llama", small, lora + nf4 + "[strategy.fsdp]\n"), 2),
