@@ -41,6 +41,12 @@ void Engine::Parts::reduce(std::size_t bucket, const Reduction& how) {
   last_reduced->offload();
 }
 
+void Engine::Parts::add_rows(std::size_t bucket, const Reduction& how) {
+  if (last_reduced) last_reduced->free_inputs();
+  last_reduced = reducers[bucket].get();
+  last_reduced->add_rows(how);
+}
+
 void Engine::Parts::finish() {
   for (auto& reducer : reducers) reducer->finish();
   last_reduced = nullptr;
@@ -90,6 +96,7 @@ bool Engine::is_local(std::int64_t micro_step) const { return parts_->protocol.i
 void Engine::drop_gradients() {
   for (const auto& bucket : parts_->parameters) {
     for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) bucket->leaf(i).mutable_grad().reset();
+    if (bucket->plan().is_table()) bucket->table_leaf().mutable_grad().reset();
   }
 }
 
