@@ -93,7 +93,16 @@ void Engine::begin_micro_step(std::int64_t index) {
 
 bool Engine::is_local(std::int64_t micro_step) const { return parts_->protocol.is_local(micro_step); }
 
+bool Engine::is_recordable(std::int64_t micro_step) const { return parts_->protocol.is_recordable(micro_step); }
+
+void Engine::join() {
+  parts_->finish();
+  for (auto& reducer : parts_->reducers) reducer->forget();
+}
+
 void Engine::drop_gradients() {
+  for (auto& reducer : parts_->reducers) reducer->forget();
+  parts_->last_reduced = nullptr;
   for (const auto& bucket : parts_->parameters) {
     for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) bucket->leaf(i).mutable_grad().reset();
     if (bucket->plan().is_table()) bucket->table_leaf().mutable_grad().reset();

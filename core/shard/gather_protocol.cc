@@ -10,6 +10,7 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
       executor_(executor),
       schedule_(plan, options.policy),
       accumulation_(options.accumulation),
+      overridden_(!options.reduce_overrides.empty()),
       gathered_(plan.buckets.size()),
       stays_(plan.runs.size(), false) {}
 
@@ -66,16 +67,17 @@ Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step)
 
 void GatherProtocol::reduce(std::size_t bucket) { executor_.reduce(bucket, reduction(bucket, micro_step_)); }
 
-bool GatherProtocol::is_local(std::int64_t micro_step) const {
+bool GatherProtocol::is_fixed(std::int64_t micro_step, bool may_sum) const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
     if (!bucket.trainable) continue;
     const auto how = reduction(b, micro_step);
-    const bool sums_parts = how.last && !bucket.gradients.partials.empty();
+    const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
     // Autograd's own gradients are other memory in each micro-step.
-    if (!how.accumulates || how.sums || sums_parts || bucket.gradients.autograd) return false;
+    if (sums_others || bucket.gradients.autograd) return false;
+    if (how.sums ? !may_sum || overridden_ : !how.accumulates) return false;
   }
   return true;
 }

@@ -33,6 +33,8 @@ class Reducer {
   void free_inputs();
   /// The current stream waits for the sums.
   void finish();
+  /// Nobody need wait for what was queued so far.
+  void forget();
 
   /// Its tensors as they are now.
   void visit_held(const VisitHeld& visit) const;
