@@ -72,14 +72,17 @@ bool GatherProtocol::is_fixed(std::int64_t micro_step, bool may_sum) const {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
-    if (!bucket.trainable) continue;
-    const auto how = reduction(b, micro_step);
-    const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
-    // Autograd's own gradients are other memory in each micro-step.
-    if (sums_others || bucket.gradients.autograd) return false;
-    if (how.sums ? !may_sum || overridden_ : !how.accumulates) return false;
+    if (bucket.trainable && !is_fixed(bucket.gradients, reduction(b, micro_step), may_sum)) return false;
+    if (bucket.copies > 1 && bucket.trainable && micro_step + 1 == accumulation_) return false;
   }
   return true;
+}
+
+bool GatherProtocol::is_fixed(const GradientPlan& gradients, const Reduction& how, bool may_sum) const {
+  const bool sums_parts = how.last && !gradients.partials.empty();
+  // Autograd's own gradients are other memory in each micro-step.
+  if (sums_parts || gradients.autograd) return false;
+  return how.sums ? may_sum && !overridden_ : how.accumulates;
 }
 
 void GatherProtocol::bind_tables(std::size_t run) {

@@ -55,6 +55,7 @@ class GatherProtocol {
   void bind_tables(std::size_t run);
   void reduce(std::size_t bucket);
   bool is_fixed(std::int64_t micro_step, bool may_sum) const;
+  bool is_fixed(const GradientPlan& gradients, const Reduction& how, bool may_sum) const;
   bool is_reduced_after(const BucketPlan& bucket, std::size_t run) const;
   Reduction reduction(std::size_t bucket, std::int64_t micro_step) const;
 

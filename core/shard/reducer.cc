@@ -331,12 +331,6 @@ void Reducer::finish() {
   done_.wait(shared_.device());
 }
 
-void Reducer::forget() {
-  held_.clear();
-  read_ = Event();
-  done_ = Event();
-}
-
 at::Tensor Reducer::slice(std::size_t i) const {
   const auto& planned = plan_.weights[i];
   if (is_sharded()) return shard_.narrow(0, planned.shard_offset, planned.sharding.shard_elements);

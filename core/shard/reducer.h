@@ -34,7 +34,11 @@ class Reducer {
   /// The current stream waits for the sums.
   void finish();
   /// Nobody need wait for what was queued so far.
-  void forget();
+  void forget() {
+    held_.clear();
+    read_ = Event();
+    done_ = Event();
+  }
 
   /// Its tensors as they are now.
   void visit_held(const VisitHeld& visit) const;
