@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assembly/mesh_groups.h"
+#include "assembly/samples.h"
 #include "assembly/topology.h"
 #include "shard/options.h"
 
@@ -54,7 +55,7 @@ c10::Device device_of(const setup::Configuration& config);
 /// What a configuration on this topology asks of the shard engine. Overridden sums are there by axis, without
 /// functions.
 shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
-                                    const AssembledModel& model, c10::Device device);
+                                    const Samples& samples, const AssembledModel& model, c10::Device device);
 /// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
 /// otherwise.
 std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,

@@ -49,7 +49,7 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
 
 Prediction predict(const setup::Configuration& config, const setup::Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model) {
-  const auto options = engine_options(config, topology, model, device_of(config));
+  const auto options = engine_options(config, topology, samples, model, device_of(config));
   const auto plan = shard::make_plan(pointers(model.units), options);
   const auto states = model.rule->states();
   Prediction prediction;

@@ -27,6 +27,11 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   const auto& gradients = bucket.gradients;
   const auto times = gradients.accumulates ? 1 : options.accumulation;
   const auto bytes = bucket.full_elements * size_of(options.precision.reduce);
+  if (bucket.is_table()) {
+    const auto row = bucket.weights.front().sharding.shape.back() * size_of(options.precision.compute);
+    work.reductions[among("all-gather", bucket.axes, topology, bucket.ranks * gradients.table_rows * row)] += times;
+    if (bucket.is_only_looked_up() && !gradients.accumulates) return;
+  }
   const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
                         gradients.sum_by == SumBy::reduce_scatter_in_place ||
                         gradients.sum_by == SumBy::reduce_scatter_all_gather;

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "ops/table_rows.h"
+
 namespace capstan::nn {
 
 Linear::Linear(Layer& parent, std::string name, Split may_split, WeightPtr weight, WeightPtr bias)
@@ -57,7 +59,7 @@ Embedding::Embedding(Layer& parent, std::string name, Split may_split, WeightPtr
 Embedding::~Embedding() = default;
 
 at::Tensor Embedding::forward(const at::Tensor& ids) const {
-  return lookup ? lookup(weight_->value(), ids) : at::embedding(weight_->value(), ids);
+  return lookup ? lookup(weight_->value(), ids) : ops::lookup(weight_->value(), ids);
 }
 
 LayerNorm::LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPtr bias, double epsilon)

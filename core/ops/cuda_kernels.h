@@ -58,6 +58,21 @@ struct AddList {
 
 void add_lists(const AddList& list, CUstream_st* stream);
 
+/// to[ids[i] - first] += from[order[i]] for all i whose id is in [first, first + rows): see table_rows.h.
+struct RowsCall {
+  void* to;  ///< [rows, columns]
+  FloatType to_type;
+  std::int64_t rows, first;
+  const std::int64_t* ids;  ///< [count], in order
+  const std::int64_t* order;
+  std::int64_t count;
+  const void* from;  ///< [count, columns]
+  FloatType from_type;
+  std::int64_t columns;
+};
+
+void add_table_rows(const RowsCall& call, CUstream_st* stream);
+
 /// Logits [rows, columns] in float32, and a column of each row or none.
 struct SoftmaxRows {
   float* logits;

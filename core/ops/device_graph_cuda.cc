@@ -28,10 +28,15 @@ void check_graph_call(cudaError_t status, const char* what) {
 /// A reference to the pool that graphs share: their memory stays while one of them exists.
 class PoolShare {
  public:
-  /// From now on what is allocated on the stream, by any thread, is from the pool.
+  /// From now on what is allocated on the stream, and on those that its recording has reached, by any thread, is from
+  /// the pool.
   PoolShare(at::cuda::MempoolId_t pool, const c10::cuda::CUDAStream& stream)
       : pool_(pool), device_(stream.device_index()) {
-    allocator::beginAllocateToPool(device_, pool_, [raw = stream.stream()](cudaStream_t one) { return one == raw; });
+    allocator::beginAllocateToPool(device_, pool_, [raw = stream.stream()](cudaStream_t one) {
+      auto status = cudaStreamCaptureStatusNone;
+      return one == raw ||
+             (cudaStreamIsCapturing(one, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive);
+    });
   }
   void stop_allocating() {
     if (std::exchange(allocates_, false)) allocator::endAllocateToPool(device_, pool_);

@@ -78,7 +78,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   make_groups(communicator, session);
   make_local_groups(job, communicator, session);
   session.state = std::make_unique<StateStore>(session.device);
-  auto options = assembly::engine_options(job.config, job.topology, *job.model, session.device);
+  auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
   install_step_hooks(job.plugins.strategies, session, options);
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), session.units,

@@ -156,12 +156,16 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
           "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded, else "
           "step");
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
-      .choices({"auto", "off"})
+      .choices({"auto", "all", "off"})
       .doc(
           "auto: on a GPU, a micro-step whose shape has been seen before is recorded as a CUDA graph and replayed "
           "where "
           "it needs no other rank, which spares the host its launches and gives the same bits; the run's log says why "
-          "where it cannot. off: each operator is launched by the host");
+          "where it cannot. all: also the micro-step that sums gradients over ranks, with its collectives, where "
+          "no parameters are gathered while it runs and pad_to_multiple makes all rows as long as the data's longest; "
+          "a "
+          "rank that waits in such a graph for another is not named in a hang report before the next collective. off: "
+          "each operator is launched by the host");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "ops/table_rows.h"
 #include "shard/fill.h"
 #include "shard/packing.h"
 
@@ -75,6 +76,12 @@ void BucketParameters::make_leaf(std::size_t i) {
       at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, c10::contiguous_strides(sharding.shape));
   leaf.tensor.set_requires_grad(plan_.trainable);
   weight.bind(leaf.tensor);
+  if (plan_.is_table() && plan_.is_tied()) {
+    leaf.table = at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, leaf.tensor.strides());
+    leaf.table.set_requires_grad(true);
+  }
+  if (!leaf.table.defined()) leaf.table = leaf.tensor;
+  if (plan_.is_table()) ops::give_rows(leaf.table);
   if (plan_.shards_param) set_storage_bytes(leaf.tensor, 0);
   leaves_.push_back(std::move(leaf));
 }

@@ -58,6 +58,10 @@ class BucketParameters {
 
   nn::Weight& weight(std::size_t i) const { return *plan_.weights[i].weight; }
   const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
+  /// Of a table: that of its lookups, whose gradient is rows.
+  const at::Tensor& table_leaf() const { return leaves_.front().table; }
+  /// Of a tied table: which leaf the layers of the next unit use.
+  void bind(bool looks_up) { weight(0).bind(looks_up ? leaves_.front().table : leaf(0)); }
   /// Its tensors as they are now.
   void visit_held(const VisitHeld& visit) const;
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
@@ -69,6 +73,7 @@ class BucketParameters {
  private:
   struct Leaf {
     at::Tensor tensor;  ///< the weight that the model computes with: an autograd leaf
+    at::Tensor table;   ///< of a table: the leaf that lookups use, on the same storage, or the same leaf
     at::Tensor alias;   ///< [numel] on the same storage with its own version counter: refills go through it, so that
                         ///< tensors saved for backward don't count as modified
   };

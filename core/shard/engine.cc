@@ -41,6 +41,12 @@ void Engine::Parts::reduce(std::size_t bucket, const Reduction& how) {
   last_reduced->offload();
 }
 
+void Engine::Parts::add_rows(std::size_t bucket, const Reduction& how) {
+  if (last_reduced) last_reduced->free_inputs();
+  last_reduced = reducers[bucket].get();
+  last_reduced->add_rows(how);
+}
+
 void Engine::Parts::finish() {
   for (auto& reducer : reducers) reducer->finish();
   last_reduced = nullptr;
@@ -87,9 +93,19 @@ void Engine::begin_micro_step(std::int64_t index) {
 
 bool Engine::is_local(std::int64_t micro_step) const { return parts_->protocol.is_local(micro_step); }
 
+bool Engine::is_recordable(std::int64_t micro_step) const { return parts_->protocol.is_recordable(micro_step); }
+
+void Engine::join() {
+  parts_->finish();
+  for (auto& reducer : parts_->reducers) reducer->forget();
+}
+
 void Engine::drop_gradients() {
+  for (auto& reducer : parts_->reducers) reducer->forget();
+  parts_->last_reduced = nullptr;
   for (const auto& bucket : parts_->parameters) {
     for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) bucket->leaf(i).mutable_grad().reset();
+    if (bucket->plan().is_table()) bucket->table_leaf().mutable_grad().reset();
   }
 }
 

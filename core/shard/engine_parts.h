@@ -20,6 +20,8 @@ struct Engine::Parts : public Executor {
   void acquire(std::size_t bucket) override { parameters[bucket]->acquire(); }
   void release(std::size_t bucket) override { parameters[bucket]->release(); }
   void reduce(std::size_t bucket, const Reduction& how) override;
+  void bind(std::size_t bucket, bool looks_up) override { parameters[bucket]->bind(looks_up); }
+  void add_rows(std::size_t bucket, const Reduction& how) override;
 
   /// A weight that is trained, by bucket and place in it.
   struct Trained {

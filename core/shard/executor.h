@@ -29,6 +29,11 @@ class Executor {
   /// Frees the full parameters. Not called if they are permanent.
   virtual void release(std::size_t bucket) = 0;
   virtual void reduce(std::size_t bucket, const Reduction& how) = 0;
+  /// A run of a tied table's begins: its units look the table up, or use it otherwise. Each has a leaf of its own, so
+  /// that the one's gradient need not wait for the other's.
+  virtual void bind(std::size_t /*bucket*/, bool /*looks_up*/) {}
+  /// Adds what a micro-step's lookups of a table left, after reduce().
+  virtual void add_rows(std::size_t /*bucket*/, const Reduction& /*how*/) {}
 };
 
 }  // namespace shard

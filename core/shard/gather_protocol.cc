@@ -10,6 +10,7 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
       executor_(executor),
       schedule_(plan, options.policy),
       accumulation_(options.accumulation),
+      overridden_(!options.reduce_overrides.empty()),
       gathered_(plan.buckets.size()),
       stays_(plan.runs.size(), false) {}
 
@@ -66,22 +67,34 @@ Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step)
 
 void GatherProtocol::reduce(std::size_t bucket) { executor_.reduce(bucket, reduction(bucket, micro_step_)); }
 
-bool GatherProtocol::is_local(std::int64_t micro_step) const {
+bool GatherProtocol::is_fixed(std::int64_t micro_step, bool may_sum) const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
-    if (!bucket.trainable) continue;
-    const auto how = reduction(b, micro_step);
-    const bool sums_parts = how.last && !bucket.gradients.partials.empty();
-    // Autograd's own gradients are other memory in each micro-step.
-    if (!how.accumulates || how.sums || sums_parts || bucket.gradients.autograd) return false;
+    if (bucket.trainable && !is_fixed(bucket.gradients, reduction(b, micro_step), may_sum)) return false;
+    if (bucket.copies > 1 && bucket.trainable && micro_step + 1 == accumulation_) return false;
   }
   return true;
 }
 
+bool GatherProtocol::is_fixed(const GradientPlan& gradients, const Reduction& how, bool may_sum) const {
+  const bool sums_parts = how.last && !gradients.partials.empty();
+  // Autograd's own gradients are other memory in each micro-step.
+  if (sums_parts || gradients.autograd) return false;
+  return how.sums ? may_sum && !overridden_ : how.accumulates;
+}
+
+void GatherProtocol::bind_tables(std::size_t run) {
+  for (const auto b : plan_.runs[run].buckets) {
+    const auto& bucket = plan_.buckets[b];
+    if (bucket.is_table() && bucket.is_tied()) executor_.bind(b, run == bucket.runs.front());
+  }
+}
+
 void GatherProtocol::before_forward(std::size_t run, bool with_grad) {
   acquire(run, with_grad);
+  bind_tables(run);
   prefetch(schedule_.prefetch_in_forward(run), with_grad);
 }
 
@@ -93,21 +106,36 @@ void GatherProtocol::after_forward(std::size_t run, bool with_grad) {
 void GatherProtocol::before_backward(std::size_t run) {
   if (!stays_[run]) acquire(run, false);
   stays_[run] = false;
+  bind_tables(run);
   prefetch(schedule_.prefetch_before_backward(run), false);
 }
 
 void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_after_backward(run), false);
-  for (const auto b : plan_.runs[run].buckets) {
-    if (!plan_.buckets[b].is_tied()) reduce(b);
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (is_reduced_after(plan_.buckets[b], run)) reduce(b);
   }
   release(run);
+}
+
+// A table's rows come at the end; what is summed apart from them is there before: of a tied table when its other user's
+// backward is done, of one that is only looked up what earlier micro-steps added up.
+bool GatherProtocol::is_reduced_after(const BucketPlan& bucket, std::size_t run) const {
+  if (bucket.is_only_looked_up()) return run + 1 == plan_.runs.size();
+  if (bucket.is_tied()) return bucket.is_table() && run == bucket.runs.back();
+  return run == bucket.runs.front();
 }
 
 // A tied weight's gradient is complete when the backward of all its users is: at the end.
 void GatherProtocol::end_backward(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
-    if (plan_.buckets[b].is_tied() && plan_.buckets[b].runs.back() == run) reduce(b);
+    const auto& bucket = plan_.buckets[b];
+    if (bucket.runs.back() != run) continue;
+    if (bucket.is_table()) {
+      executor_.add_rows(b, reduction(b, micro_step_));
+    } else if (bucket.is_tied()) {
+      reduce(b);
+    }
   }
 }
 

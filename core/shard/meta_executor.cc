@@ -4,15 +4,41 @@
 
 #include <utility>
 
+#include "ops/table_rows.h"
+
 namespace capstan::shard {
 
 MetaExecutor::MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add)
     : CountingExecutor(plan, std::move(add)) {
   const auto meta = at::TensorOptions().device(at::kMeta).dtype(compute);
-  for (const auto& bucket : plan.buckets) {
-    for (const auto& planned : bucket.weights)
-      planned.weight->bind(at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable));
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    const auto& bucket = plan.buckets[b];
+    const auto leaf = [&](const PlannedWeight& planned) {
+      return at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable);
+    };
+    for (const auto& planned : bucket.weights) planned.weight->bind(leaf(planned));
+    if (!bucket.is_table()) continue;
+    const auto& planned = bucket.weights.front();
+    const auto other = planned.weight->value();
+    const auto table = bucket.is_tied() ? leaf(planned) : other;
+    ops::give_rows(table);
+    tables_[b] = {table, other};
   }
+}
+
+void MetaExecutor::bind(std::size_t bucket, bool looks_up) {
+  const auto& [table, other] = tables_.at(bucket);
+  plan().buckets[bucket].weights.front().weight->bind(looks_up ? table : other);
+}
+
+void MetaExecutor::add_rows(std::size_t bucket, const Reduction& how) {
+  held_.clear();
+  const auto& planned = plan().buckets[bucket];
+  auto table = tables_.at(bucket).table;
+  table.mutable_grad().reset();
+  if (!how.sums) return;
+  const auto rows = at::empty({planned.gradients.table_rows, table.size(1)}, table.options().requires_grad(false));
+  held_ = {rows, at::empty({planned.ranks * rows.size(0), rows.size(1)}, rows.options())};
 }
 
 // A gradient moves into a buffer at once, or replaces the previous step's; a reduction that reads autograd's own holds

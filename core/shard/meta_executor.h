@@ -1,6 +1,10 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <map>
+#include <vector>
+
 #include "shard/counting_executor.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -12,9 +16,17 @@ class MetaExecutor : public CountingExecutor {
  public:
   MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add);
   void reduce(std::size_t bucket, const Reduction& how) override;
+  void bind(std::size_t bucket, bool looks_up) override;
+  void add_rows(std::size_t bucket, const Reduction& how) override;
 
  private:
-  std::vector<at::Tensor> held_;  ///< gradients that a reduction reads
+  /// Of a table: the leaf of lookups, and that of its other user.
+  struct Leaves {
+    at::Tensor table;
+    at::Tensor other;
+  };
+  std::map<std::size_t, Leaves> tables_;  ///< by bucket
+  std::vector<at::Tensor> held_;          ///< gradients that a reduction reads
 };
 
 }  // namespace shard

@@ -43,6 +43,7 @@ struct EngineOptions {
   strategy::ShardPolicy policy;
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
+  std::int64_t micro_tokens = 0;  ///< of a rank's micro-batch at most, padding included; 0: nobody knows
   bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
   bool peer_copies = true;        ///< gathers by copies, where ranks reach each other's memory
   bool coalesce = false;          ///< collectives take lists of tensors at no cost: full weights in place

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shard/resolve.h"
+#include "shard/tables.h"
 
 namespace capstan::shard {
 namespace {
@@ -83,6 +84,17 @@ std::vector<Use> uses_of(const std::vector<nn::Unit*>& units, const std::vector<
     }
   }
   return uses;
+}
+
+// By run.
+std::vector<std::vector<nn::Unit*>> units_of(const std::vector<std::size_t>& runs, const ShardPlan& plan,
+                                             const std::vector<nn::Unit*>& units) {
+  std::vector<std::vector<nn::Unit*>> list;
+  for (const auto run : runs) {
+    const auto at = [&](std::size_t unit) { return units.begin() + static_cast<std::ptrdiff_t>(unit); };
+    list.emplace_back(at(plan.runs[run].first), at(plan.runs[run].last + 1));
+  }
+  return list;
 }
 
 std::string run_name(const std::vector<nn::Unit*>& units, const Run& run) {
@@ -270,8 +282,10 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     for (auto& record : use.weight->records()) set_roles(record, options);
     const auto run = use.runs.front();
     std::size_t index = plan.buckets.size();
-    if (use.runs.size() > 1) {
+    const auto rows = table_rows(*use.weight, units_of(use.runs, plan, units), options);
+    if (use.runs.size() > 1 || rows > 0) {
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
+      plan.buckets.back().gradients.table_rows = rows;
     } else {
       const Key key{run, !use.weight->trainable(), is_packed(*use.weight), use.weight->records().front().shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);

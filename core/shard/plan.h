@@ -98,6 +98,10 @@ struct GradientPlan {
   c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< of a single sum a step
   c10::ScalarType adding_dtype = c10::ScalarType::Float;  ///< if an earlier micro-step's sum was added
   std::vector<PartialSum> partials;                       ///< after the data ranks' sum
+  /// Of a table, the bucket's one weight, whose lookups' gradients ranks exchange as rows (shard/tables.h): tokens of a
+  /// rank's micro-batch at most. All else then says what becomes of the rest: of a tied table its other user's
+  /// gradient, which is there long before the lookups'. 0: all gradients are summed alike.
+  std::int64_t table_rows = 0;
 
   /// `written`: nothing earlier was added. `last`: of the step.
   c10::ScalarType offload_dtype(bool written, bool last) const {
@@ -126,6 +130,9 @@ struct BucketPlan {
   Buffers buffers;
 
   bool is_tied() const { return runs.size() > 1; }
+  bool is_table() const { return gradients.table_rows > 0; }
+  /// Its gradient is nothing but rows.
+  bool is_only_looked_up() const { return is_table() && !is_tied(); }
   /// Codecs keep its weights. Then the full ones exist only while a unit computes with them, decoded from what has been
   /// gathered, even if no other rank has a part of them.
   bool packs() const { return !weights.empty() && !weights.front().packed.empty(); }

@@ -48,6 +48,12 @@ void Reducer::visit_held(const VisitHeld& visit) const {
 void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
+  if (plan_.is_only_looked_up()) {
+    // Its rows are still to come.
+    if (how.accumulates && how.first) full_.zero_();
+    if (how.accumulates && how.sums) sum(how);
+    return;
+  }
   if (how.accumulates) accumulate(how.first);
   if (how.sums) sum(how);
   if (how.last && !plan_.gradients.partials.empty()) sum_partials();

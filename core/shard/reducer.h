@@ -23,6 +23,8 @@ class Reducer {
 
   /// Processes the gradients in the leaves after a micro-step's backward.
   void reduce(const Reduction& how);
+  /// Of a table: adds what the micro-step's lookups left, all ranks' where sums are due.
+  void add_rows(const Reduction& how);
   /// Squared norms of these parts of the sum (see owned()), after all sums.
   void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
   /// Sends the sum to host memory.
@@ -31,6 +33,12 @@ class Reducer {
   void free_inputs();
   /// The current stream waits for the sums.
   void finish();
+  /// Nobody need wait for what was queued so far.
+  void forget() {
+    held_.clear();
+    read_ = Event();
+    done_ = Event();
+  }
 
   /// Its tensors as they are now.
   void visit_held(const VisitHeld& visit) const;
@@ -45,6 +53,11 @@ class Reducer {
   bool is_accumulated() const { return plan_.gradients.accumulates; }
   void accumulate(bool first);
   at::Tensor source(std::size_t i);
+  struct Rows {
+    at::Tensor ids;     ///< [N]
+    at::Tensor values;  ///< [N, h]
+  };
+  Rows take_rows(std::int64_t most);
   void sum(const Reduction& how);
   void pack(const at::Tensor& all);
   void reduce_in_place(const at::Tensor& sum);

@@ -133,6 +133,7 @@ std::int64_t gather_elements(const BucketPlan& bucket) {
 }
 
 std::int64_t reduce_elements(const BucketPlan& bucket, bool casts_or_adds) {
+  if (bucket.is_only_looked_up() && !bucket.gradients.accumulates) return 0;
   switch (bucket.gradients.sum_by) {
     case SumBy::nothing:
       return 0;

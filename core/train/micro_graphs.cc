@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/agree.h"
+#include "comm/side_stream.h"
 #include "inference/feed.h"
 
 namespace capstan::train {
@@ -26,11 +28,13 @@ MicroGraphs::MicroGraphs(GraphSetting setting, const LoadedModel& model)
 bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
   const auto& batch = micro.batch;
   if (!setting_.recorder && shapes_.empty()) return false;
-  if (!batch.documents.empty() || !model_.engine.is_local(micro.index)) return false;
-  auto& recorded = shapes_[{batch.rows, batch.cols, micro.index > 0}];
+  if (!batch.documents.empty()) return false;
+  const bool sums = !model_.engine.is_local(micro.index);
+  if (sums && !(setting_.together && model_.engine.is_recordable(micro.index))) return false;
+  auto& recorded = shapes_[{batch.rows, batch.cols, micro.index > 0, sums}];
   if (!recorded.graph) {
-    if (!setting_.recorder || recorded.seen++ < eager_runs || this->recorded() >= most_graphs) return false;
-    if (!record(micro, recorded, body)) return false;
+    if (recorded.seen++ < eager_runs) return false;
+    if (sums ? !record_together(micro, recorded, body) : !record(micro, recorded, body)) return false;
   }
   recorded.numbers.copy_(inference::numbers_of(batch, micro.step, !model_.device.is_cpu()), /*non_blocking=*/true);
   recorded.graph->replay();
@@ -61,15 +65,36 @@ std::string MicroGraphs::obstacle() const {
 }
 
 bool MicroGraphs::record(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
-  if (this->recorded() == 0) {
-    if (const auto why = obstacle(); !why.empty()) {
-      refuse(why);
-      return false;
-    }
-  }
+  if (!setting_.recorder || this->recorded() >= most_graphs) return false;
+  auto why = this->recorded() == 0 ? obstacle() : std::string();
+  if (why.empty()) why = try_to_record(micro, recorded, body);
+  if (!why.empty()) refuse(why);
+  return why.empty();
+}
+
+// On all ranks or on none. Its shape is the only one, so all ranks come here in the same micro-step.
+bool MicroGraphs::record_together(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
+  const auto of_all = [&](const std::string& mine) {
+    const auto texts = comm::exchange_texts(*setting_.together, mine, "whether a micro-step is recorded");
+    const auto first = std::find_if(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
+    return first == texts.end() ? std::string() : *first;
+  };
+  auto why = of_all(setting_.recorder ? obstacle() : "an earlier recording failed");
+  if (why.empty()) why = of_all(try_to_record(micro, recorded, body));
+  if (why.empty()) return true;
+  recorded.graph.reset();
+  setting_.together = nullptr;
+  log::info(cat("micro-steps that sum gradients over ranks do not run as CUDA graphs: ", why));
+  return false;
+}
+
+// Empty, or why not.
+std::string MicroGraphs::try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
   const auto rows = micro.batch.rows, columns = micro.batch.cols;
   recorded.numbers = inference::numbers_of(micro.batch, micro.step, false).to(model_.device);
+  model_.engine.join();
   try {
+    const comm::Recording recording;
     recorded.graph = setting_.recorder->record([numbers = recorded.numbers, rows, columns, seed = micro.seed, body] {
       auto batch = inference::batch_of(numbers, rows, columns);
       batch.device_step = numbers.narrow(0, numbers.numel() - 1, 1);
@@ -79,11 +104,10 @@ bool MicroGraphs::record(const MicroStepOf& micro, Recorded& recorded, const Bod
     });
   } catch (const std::exception& error) {
     model_.engine.drop_gradients();
-    refuse(first_line(error.what()));
-    return false;
+    return first_line(error.what());
   }
   log::debug(cat("micro-steps of ", rows, " x ", columns, " tokens run as a CUDA graph from step ", micro.step, " on"));
-  return true;
+  return {};
 }
 
 }  // namespace capstan::train

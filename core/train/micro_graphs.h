@@ -19,6 +19,9 @@ namespace train {
 /// What micro-steps are recorded with.
 struct GraphSetting {
   std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
+  /// All ranks, on CPU, where those that sum gradients over ranks (Engine::is_recordable) are recorded too. Each
+  /// micro-batch of any rank must then have one shape: NCCL wants a collective recorded by all of its ranks or by none.
+  comm::Group* together = nullptr;
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
 
@@ -30,7 +33,8 @@ struct MicroStepOf {
   std::int64_t index;  ///< in the step
 };
 
-/// Micro-steps as device graphs, one for each shape: rows, columns, and whether gradients are written or added. A shape
+/// Micro-steps as device graphs, one for each shape: rows, columns, whether gradients are written or added, and whether
+/// they are summed over ranks. A shape
 /// runs eagerly first, then is recorded and from then on replayed: the host queues one piece of work in place of some
 /// thousand, and the results are the same bit for bit. What differs between steps (tokens, the step that keys dropout,
 /// what backward starts from) is read from memory that stays.
@@ -53,6 +57,7 @@ class MicroGraphs {
     std::int64_t rows;
     std::int64_t columns;
     bool adds;
+    bool sums;
     auto operator<=>(const Shape&) const = default;
   };
   struct Recorded {
@@ -64,6 +69,8 @@ class MicroGraphs {
   std::string obstacle() const;
   void refuse(const std::string& why);
   bool record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
+  bool record_together(const MicroStepOf& micro, Recorded& recorded, const Body& body);
+  std::string try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
 
   GraphSetting setting_;
   LoadedModel model_;

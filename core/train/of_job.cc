@@ -49,13 +49,21 @@ std::int64_t work_bytes(const assembly::Prediction& prediction) {
 bool may_record(const session::Job& job) {
   const auto& mesh = job.topology.mesh;
   const bool splits = mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
-  return job.config.train->cuda_graphs == "auto" && !splits;
+  return job.config.train->cuda_graphs != "off" && !splits;
+}
+
+// Who records a micro-step with its sums, where every micro-batch is padded to one shape.
+comm::Group* together(const session::Job& job, const session::Session& session) {
+  const auto& train = *job.config.train;
+  const bool one_shape = !job.plugins.data_options->packing && train.pad_to_multiple >= job.samples.length - 1;
+  return train.cuda_graphs == "all" && one_shape ? session.world_host.get() : nullptr;
 }
 
 StepSetting step_setting(const session::Job& job, const session::Session& session) {
   const auto& config = job.config;
   MicroStepSetting micro{job.topology.batch.accumulation, seed_of(job)};
-  if (may_record(job)) micro.graphs = {ops::graph_recorder(session.device), work_bytes(job.prediction)};
+  if (may_record(job))
+    micro.graphs = {ops::graph_recorder(session.device), together(job, session), work_bytes(job.prediction)};
   return {*config.optimizer, setup::loss_scaling_of(*config.train).value(), std::move(micro),
           job.topology.speaks_for_coordinate()};
 }

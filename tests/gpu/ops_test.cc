@@ -13,6 +13,7 @@
 #include "ops/add_lists.h"
 #include "ops/checksum.h"
 #include "ops/softmax_rows.h"
+#include "ops/table_rows.h"
 
 using namespace capstan::ops;
 
@@ -202,6 +203,23 @@ TEST_CASE("GPU: lists of 16-bit numbers are added to float32 ones as one by one"
   }
   add_lists_(to, from);
   for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], expected[i]));
+}
+
+TEST_CASE("GPU: rows are added to a table's part as one by one, in their order") {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t columns : {7, 64, 4096}) {
+      INFO(type << ", " << columns << " columns");
+      // Words that come hundreds of times, others that never come, and ids of no table.
+      auto ids = at::arange(3000, at::kLong).square().remainder(257);
+      ids.narrow(0, 100, 900).fill_(40);
+      ids.narrow(0, 2000, 50).fill_(-1);
+      const auto rows = numbers(3000 * columns, type).view({3000, columns});
+      const auto cpu = numbers(200 * columns, at::kFloat).view({200, columns}), gpu = on_gpu(cpu).clone();
+      add_rows_(cpu, ids, rows, 30);
+      add_rows_(gpu, on_gpu(ids), on_gpu(rows), 30);
+      CHECK(at::equal(gpu.cpu(), cpu));
+    }
+  }
 }
 
 // Float32 exponentials are good to 2 units in the last place on both sides, and the sums have up to 250,880 terms that

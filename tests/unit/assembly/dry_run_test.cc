@@ -106,8 +106,8 @@ nn::Batch real_batch() {
 }
 
 assembly::MicroStepMemory dry_run_on_gpu(const session::Job& job) {
-  const auto options =
-      assembly::engine_options(job.config, job.topology, *job.model, c10::Device(c10::DeviceType::CUDA, 0));
+  const auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model,
+                                                c10::Device(c10::DeviceType::CUDA, 0));
   return assembly::dry_run({job.config, job.plugins, job.topology, job.samples, options});
 }
 
@@ -115,7 +115,8 @@ assembly::MicroStepMemory dry_run_on_gpu(const session::Job& job) {
 std::int64_t really_kept(const session::Job& job, at::ScalarType compute) {
   const auto cpu = c10::Device(c10::DeviceType::CPU);
   const auto list = assembly::pointers(job.model->units);
-  const auto plan = shard::make_plan(list, assembly::engine_options(job.config, job.topology, *job.model, cpu));
+  const auto plan =
+      shard::make_plan(list, assembly::engine_options(job.config, job.topology, job.samples, *job.model, cpu));
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {
       planned.weight->bind(

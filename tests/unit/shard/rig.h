@@ -41,18 +41,42 @@ struct RigOptions {
   bool reshard_after_forward = true;
   bool layer2_trains = true;
   bool coalesce = false;
+  /// Of a micro-batch; the table is then one of 61 rows that an nn::Embedding looks up, and `tied` says whether the
+  /// head uses it too.
+  std::int64_t micro_tokens = 0;
+  bool tied = true;
   /// Changes the policy once the fields above have set it.
   std::function<void(strategy::ShardPolicy&)> policy = {};
 };
 
+/// What a decoder's embedding is.
+class TinyLookup : public TinyUnit {
+ public:
+  explicit TinyLookup(nn::WeightPtr table)
+      : TinyUnit("table"), layer_(*this, "lookup", nn::Split::vocabulary, add(std::move(table))) {}
+
+ private:
+  nn::Hidden compute(nn::Hidden hidden, const nn::Batch& batch) override {
+    hidden.states = layer_.forward(batch.tokens);
+    return hidden;
+  }
+  nn::Embedding layer_;
+};
+
 /// table, two layers of odd sizes, and a head that uses the table too and has a weight of its own.
 inline TinyChain rig_chain(const RigOptions& options) {
-  const auto table = tiny_weight("table", {7, 5}, true);
+  const bool looks_up = options.micro_tokens > 0;
+  const auto table = tiny_weight("table", {looks_up ? 61 : 7, 5}, true);
   TinyChain chain;
-  chain.push_back(std::make_unique<TinyTable>(table, false));
+  if (looks_up) {
+    chain.push_back(std::make_unique<TinyLookup>(table));
+  } else {
+    chain.push_back(std::make_unique<TinyTable>(table, false));
+  }
   chain.push_back(std::make_unique<TinyLayer>("layer1", true, TinyLayer::Sizes{}, 0.2));
   chain.push_back(std::make_unique<TinyLayer>("layer2", options.layer2_trains, TinyLayer::Sizes{5, 2, 9}, 0.2));
-  chain.push_back(std::make_unique<TinyHead>(table, tiny_weight("head", {5}, true)));
+  const auto of_head = options.tied ? table : tiny_weight("output", {7, 5}, true);
+  chain.push_back(std::make_unique<TinyHead>(of_head, tiny_weight("head", {5}, true)));
   return chain;
 }
 
@@ -92,6 +116,7 @@ struct Rig {
     policy.owner = "test";
     if (options.policy) options.policy(policy);
     engine_options.coalesce = options.coalesce;
+    engine_options.micro_tokens = options.micro_tokens;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;
     engine = std::make_unique<shard::Engine>(engine_options, pointers(chain), [&](const auto&, std::int64_t part) {

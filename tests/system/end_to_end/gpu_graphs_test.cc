@@ -1,0 +1,97 @@
+// Micro-steps as CUDA graphs on two GPUs that share the data: those that no other rank takes part in, and those that
+// sum gradients over NCCL. Hidden from a plain run: test_end_to_end '[.gpu]'.
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include "end_to_end/gpus.h"
+#include "end_to_end/program.h"
+#include "end_to_end/results.h"
+
+using namespace end_to_end;
+using capstan::cat;
+
+namespace {
+
+// A vocabulary larger than both ranks' micro-batches, so that a tied table's lookups are exchanged as rows.
+std::string config(const std::string& strategies) {
+  return cat(
+      "[run]\nname = \"x\"\nseed = 3\ndevice = \"cuda\"\n", "[model]\nplugin = \"bloom\"\nvocab_size = 1024\n",
+      "hidden_size = 128\nnum_layers = 2\nnum_heads = 2\nseq_length = 200\ndropout = 0.1\n",
+      "[data]\nplugin = \"squad\"\ntrain = \"", (source_dir() / "configs/data/mini_squad_train.json").string(),
+      "\"\ntrain_samples = 70\nmax_length = 200\n[train]\nmax_steps = 10\nmicro_batch = 1\npad_to_multiple = 200\n",
+      "precision = \"bf16\"\n[optimizer]\nlr = 1e-2\nclip = 1.0\n", strategies);
+}
+
+struct Learnt {
+  Metrics metrics;
+  std::map<std::string, at::Tensor> weights;
+  std::size_t graphs;  ///< recorded by rank 0
+};
+
+Learnt learn(const Workspace& work, const std::string& name, const std::string& strategies,
+             const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"run", work.write(name + ".toml", config(strategies)),
+                                     cat("run.dir=", (work.folder() / "runs").string()), "run.name=" + name};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments.insert(arguments.end(), {"-n", "2"});
+  const auto ran = work.run(arguments);
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  CHECK(count(ran.all(), "do not run as CUDA graphs") == 0);
+  const auto folder = work.folder() / "runs" / name;
+  const auto log = capstan::read_file(folder / "logs" / "rank-0.log");
+  return {read_metrics(folder), read_weights(folder), count(log, "run as a CUDA graph")};
+}
+
+void check_same(const Learnt& got, const Learnt& expected) {
+  CHECK(got.metrics.all("loss") == expected.metrics.all("loss"));
+  CHECK(got.metrics.all("grad_norm") == expected.metrics.all("grad_norm"));
+  CHECK(bit_equal(got.weights, expected.weights));
+}
+
+}  // namespace
+
+TEST_CASE("2 GPUs, deterministic: graphs learn the bits of eager micro-steps, their sums over ranks included",
+          "[.gpu][graphs]") {
+  if (too_few_gpus(2)) return;
+  const Workspace work;
+  const std::string accumulation = GENERATE("1", "3");
+  const std::string stage = accumulation == "1" ? "" : "[strategy.zero]\nstage = 1\n";
+  const std::vector<std::string> common{"run.deterministic=true", "train.accumulation=" + accumulation};
+  const auto with = [&](const std::string& graphs) {
+    auto all = common;
+    all.push_back("train.cuda_graphs=" + graphs);
+    return all;
+  };
+  INFO("accumulation " << accumulation << " " << stage);
+  const auto expected = learn(work, "off", stage, with("off"));
+  CHECK(expected.graphs == 0);
+  const auto local = learn(work, "auto", stage, with("auto")), all = learn(work, "all", stage, with("all"));
+  check_same(local, expected);
+  check_same(all, expected);
+  CHECK((local.graphs > 0) == (accumulation != "1"));
+  CHECK(all.graphs > local.graphs);
+}
+
+TEST_CASE("2 GPUs: rows of a tied table learn what its whole gradient does, eagerly and in graphs", "[.gpu][graphs]") {
+  if (too_few_gpus(2)) return;
+  const Workspace work;
+  // bf16: sums in another order, of 10 steps.
+  constexpr double tolerance = 2e-2;
+  const std::vector<std::string> batch{"train.accumulation=3"};
+  auto whole = batch, off = batch, all = batch;
+  whole.emplace_back("run.deterministic=true");
+  off.emplace_back("train.cuda_graphs=off");
+  all.emplace_back("train.cuda_graphs=all");
+  const auto expected = learn(work, "whole", "", whole);
+  for (const auto& [name, strategy, options] :
+       {std::tuple<std::string, std::string, std::vector<std::string>>{"rows", "", off},
+        {"graphs", "", all},
+        {"sharded", "[strategy.fsdp]\n", off}}) {
+    INFO(name);
+    const auto got = learn(work, name, strategy, options);
+    CHECK(distance(got.metrics.all("loss"), expected.metrics.all("loss")) < tolerance);
+    CHECK(distance(got.metrics.all("grad_norm"), expected.metrics.all("grad_norm")) < 5 * tolerance);
+  }
+}
