@@ -8,6 +8,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/activated_linear.h"
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"
 #include "ops/meta_memory.h"
@@ -125,4 +126,56 @@ TEST_CASE("what is changed on the way to a product, or is another result, is kep
   CHECK(at::equal(of_weight(gelu(x, false).mul_(3)), of_weight(made.mul(3))));
   const auto sum = add_norm(x, x, {norm, {}, 1e-5}).sum;
   CHECK(at::equal(of_weight(sum), of_weight((x + x).clone())));
+}
+
+namespace {
+
+/// What one node makes of x [3, 4, features] and what two after each other make of it.
+struct Together {
+  Activating kind;
+  std::int64_t features;
+  Made alone;
+};
+
+const Together activations[] = {{Activating::gelu, 16, [](const auto& x) { return gelu(x, false); }},
+                                {Activating::gelu_tanh, 16, [](const auto& x) { return gelu(x, true); }},
+                                {Activating::swiglu, 32, [](const auto& x) { return swiglu(x); }}};
+
+}  // namespace
+
+TEST_CASE("an activation and its product as one node are the two, bit for bit, whatever is trained") {
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
+  const bool x_trained = GENERATE(true, false), weight_trained = GENERATE(true, false);
+  for (const auto& one : activations) {
+    const auto results = [&](const std::function<at::Tensor(const Inputs&)>& function) {
+      const Inputs in{numbers({3, 4, one.features}, 0.1, type).set_requires_grad(x_trained),
+                      numbers({5, 16}, 0.7, type).set_requires_grad(weight_trained),
+                      numbers({5}, 2, type).set_requires_grad(true)};
+      const auto out = function(in);
+      auto all = torch::autograd::grad({out}, {in[2]}, {numbers(out.sizes(), 0.3, out.options())}, true);
+      for (const auto& leaf : {in[0], in[1]}) {
+        if (leaf.requires_grad())
+          all.push_back(torch::autograd::grad({out}, {leaf}, {numbers(out.sizes(), 0.3, out.options())}, true)[0]);
+      }
+      if (x_trained && weight_trained)
+        for (const auto& both :
+             torch::autograd::grad({out}, {in[0], in[1]}, {numbers(out.sizes(), 0.9, out.options())}))
+          all.push_back(both);
+      all.push_back(out.detach());
+      return all;
+    };
+    const auto got = results([&](const Inputs& in) { return activated_linear(in[0], one.kind, in[1], in[2]); });
+    const auto expected =
+        results([&](const Inputs& in) { return capstan::ops::linear(one.alone(in[0]), in[1], in[2]); });
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(at::equal(got[i], expected[i]));
+  }
+}
+
+TEST_CASE("the numeric Jacobian of an activation and its product as one node") {
+  for (const auto& one : activations) {
+    const auto function = [&](const Inputs& in) { return activated_linear(in[0], one.kind, in[1], in[2]); };
+    CHECK(jacobian_error(function, {numbers({3, 4, one.features}, 0.1, at::kDouble), numbers({5, 16}, 0.7, at::kDouble),
+                                    numbers({5}, 2, at::kDouble)}) < 1e-7);
+  }
 }
