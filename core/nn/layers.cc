@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ops/activated_linear.h"
+#include "ops/shared_input.h"
 #include "ops/trial.h"
 
 namespace capstan::nn {
@@ -41,13 +42,19 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
   const bool as_one = product && !multiply && !adapter && is_trained_now(matrix);
-  const at::Tensor input = before && !as_one ? before(x) : x;
+  at::Tensor input = before && !as_one ? before(x) : x;
+  at::Tensor beside = input;
+  if (adapter && !input.is_cpu() && ops::on_trial("adapters")) {
+    const auto shared = ops::share_input(input);
+    input = shared.base;
+    beside = shared.adapter;
+  }
   const auto with_bias = [&](const std::optional<at::Tensor>& added) {
     return as_one ? product(input, matrix, added) : multiplied(multiply, input, matrix, added);
   };
   if (!adapter && !after) return with_bias(bias);
   at::Tensor y = with_bias({});
-  if (adapter) y = adapter(input, y);
+  if (adapter) y = adapter(beside, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }

@@ -50,13 +50,13 @@ void squared_norms(const NormList& list, double* sums, double* out, bool accumul
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
 
-/// Lists that one launch adds: 16-bit tensors, and the float32 ones that they are added to.
+/// Lists that one launch adds or copies: 16-bit tensors, and the float32 ones that they go to.
 struct AddList {
   NormList from;
   float* to[NormList::capacity];
 };
 
-void add_lists(const AddList& list, CUstream_st* stream);
+void move_lists(const AddList& list, bool write, CUstream_st* stream);
 
 /// Logits [rows, columns] in float32, and a column of each row or none.
 struct SoftmaxRows {

@@ -89,12 +89,12 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   }
 }
 
-void add_lists_cuda(at::TensorList to, at::TensorList from) {
+void move_lists_cuda(at::TensorList to, at::TensorList from, bool write) {
   const c10::cuda::CUDAGuard guard(to.front().device());
   for (std::size_t begin = 0; begin < from.size(); begin += NormList::capacity) {
     AddList list{list_from(from, begin), {}};
     for (int i = 0; i < list.from.count; ++i) list.to[i] = to[begin + static_cast<std::size_t>(i)].data_ptr<float>();
-    add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
+    move_lists(list, write, c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
@@ -215,7 +215,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
   m.impl("checksums", &checksums_cuda);
-  m.impl("add_lists_", &add_lists_cuda);
+  m.impl("move_lists_", &move_lists_cuda);
   m.impl("softmax_statistics", &softmax_statistics_cuda);
   m.impl("softmax_gradient_", &softmax_gradient_cuda);
   m.impl("softmax_loss_", &softmax_loss_cuda);

@@ -202,6 +202,8 @@ TEST_CASE("GPU: lists of 16-bit numbers are added to float32 ones as one by one"
   }
   add_lists_(to, from);
   for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], expected[i]));
+  copy_lists_(to, from);
+  for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], from[i].to(at::kFloat)));
 }
 
 // Float32 exponentials are good to 2 units in the last place on both sides, and the sums have up to 250,880 terms that
