@@ -7,7 +7,10 @@
 
 #include <utility>
 
+#include "ops/activated_linear.h"
+#include "ops/shared_input.h"
 #include "ops/table_rows.h"
+#include "ops/trial.h"
 
 namespace capstan::nn {
 
@@ -40,13 +43,19 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
   const bool as_one = product && !multiply && !adapter && is_trained_now(matrix);
-  const at::Tensor input = before && !as_one ? before(x) : x;
+  at::Tensor input = before && !as_one ? before(x) : x;
+  at::Tensor beside = input;
+  if (adapter && !input.is_cpu() && ops::on_trial("adapters")) {
+    const auto shared = ops::share_input(input);
+    input = shared.base;
+    beside = shared.adapter;
+  }
   const auto with_bias = [&](const std::optional<at::Tensor>& added) {
     return as_one ? product(input, matrix, added) : multiplied(multiply, input, matrix, added);
   };
   if (!adapter && !after) return with_bias(bias);
   at::Tensor y = with_bias({});
-  if (adapter) y = adapter(input, y);
+  if (adapter) y = adapter(beside, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }
@@ -101,6 +110,15 @@ at::Tensor activated(Activation activation, const at::Tensor& x) {
   return ops::gelu(x, activation == Activation::gelu_tanh);
 }
 
+// Where nothing comes between the activation and the product, both are one node of autograd.
+std::optional<ops::Activating> together_with(const Linear& down, const Mlp::Kind& kind, const at::Tensor& x) {
+  const bool has_ports = down.before || down.after || down.product || down.multiply || down.adapter;
+  if (has_ports || x.is_cpu() || !ops::on_trial("together")) return std::nullopt;
+  if (kind.gated) return kind.activation == Activation::silu ? std::optional(ops::Activating::swiglu) : std::nullopt;
+  if (kind.activation == Activation::silu) return std::nullopt;
+  return kind.activation == Activation::gelu_tanh ? ops::Activating::gelu_tanh : ops::Activating::gelu;
+}
+
 }  // namespace
 
 bool Mlp::is_products_alone() const {
@@ -115,6 +133,10 @@ at::Tensor Mlp::forward(const at::Tensor& x) const {
     return down_.after ? down_.after(y) : y;
   }
   const auto y = up_.forward(x);
+  if (const auto activation = together_with(down_, kind_, y)) {
+    const auto bias = down_.bias() ? std::optional(down_.bias()->value().flatten()) : std::nullopt;
+    return ops::activated_linear(y, *activation, down_.weight()->value().flatten(0, -2), bias);
+  }
   if (!kind_.gated) return down_.forward(activated(kind_.activation, y));
   if (kind_.activation == Activation::silu) return down_.forward(ops::swiglu(y));
   const auto parts = y.chunk(2, -1);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "ops/shared_input.h"
+
 namespace capstan::ops {
 namespace {
 
@@ -19,9 +21,11 @@ struct Maker : torch::CustomClassHolder {
 
 InputForBackward::InputForBackward(torch::autograd::AutogradContext& ctx, const at::Tensor& x) : saved_(x) {
   if (!x.defined() || !x.grad_fn()) return;
-  const auto& node = x.grad_fn();
+  const auto maker = beyond_sharing(x);
+  const auto& node = maker.function;
+  if (!node) return;
   for (const auto* operation : {&normed_again, &swiglu_again, &gelu_again}) {
-    if (!operation->makes(*node, x.output_nr())) continue;
+    if (!operation->makes(*node, maker.input_nr)) continue;
     ctx.saved_data[entry] = c10::IValue::make_capsule(c10::make_intrusive<Maker>(*operation, node));
     saved_ = at::Tensor();
     return;

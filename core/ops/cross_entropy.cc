@@ -8,6 +8,7 @@
 
 #include "ops/scaled.h"
 #include "ops/softmax_rows.h"
+#include "ops/trial.h"
 
 namespace capstan::ops {
 namespace {
@@ -83,6 +84,11 @@ class Chunks {
   }
 
   void add_fused(const at::Tensor& logits, const at::Tensor& hidden, std::int64_t begin, const at::Tensor& labels) {
+    if (!part_ && (grad_hidden_.defined() || grad_weight_.defined())) {
+      const at::Tensor losses = losses_.narrow(0, begin, labels.size(0));
+      return add_gradients(softmax_loss_(logits, labels, scale_, hidden_.scalar_type(), losses), hidden, begin,
+                           labels.size(0));
+    }
     const at::Tensor ignored = labels.eq(ignored_label).unsqueeze(1);
     const at::Tensor column = (part_ ? labels - part_->begin : labels).unsqueeze(1);
     auto [maximum, sum, picked] = softmax_statistics(logits, column);
@@ -217,9 +223,9 @@ at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor
 }
 
 std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary) {
-  constexpr std::int64_t logits = std::int64_t{1} << 28;
-  constexpr std::int64_t fewest = 256;
-  return std::max(fewest, logits / vocabulary);
+  const std::int64_t logits = std::int64_t{1} << (on_trial("chunk") ? 29 : 28);
+  constexpr std::int64_t tile = 256;  // what products compute at once: no part of one is left over
+  return std::max(tile, logits / vocabulary / tile * tile);
 }
 
 }  // namespace capstan::ops

@@ -50,13 +50,13 @@ void squared_norms(const NormList& list, double* sums, double* out, bool accumul
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
 
-/// Lists that one launch adds: 16-bit tensors, and the float32 ones that they are added to.
+/// Lists that one launch adds or copies: 16-bit tensors, and the float32 ones that they go to.
 struct AddList {
   NormList from;
   float* to[NormList::capacity];
 };
 
-void add_lists(const AddList& list, CUstream_st* stream);
+void move_lists(const AddList& list, bool write, CUstream_st* stream);
 
 /// to[ids[i] - first] += from[order[i]] for all i whose id is in [first, first + rows): see table_rows.h.
 struct RowsCall {
@@ -91,6 +91,11 @@ struct SoftmaxGradient {
 };
 
 void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstream_st* stream);
+
+/// Can a cluster of thread blocks hold a row? Asks the current device.
+bool takes_whole_rows(const SoftmaxRows& rows);
+/// The losses [rows] and, in place, the gradient as softmax_gradient writes it; zero where no column is picked.
+void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, float* losses, CUstream_st* stream);
 
 /// out[i] = x[i] · factor[0], rounded to `type`, of 16 bits; x and out begin at whole 16 bytes.
 void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
@@ -157,6 +162,9 @@ struct AlibiBackward {
   int heads, dim;
 };
 void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
+
+/// out [heads, length, length]: see alibi_attention.h.
+void alibi_bias(void* out, FloatType type, const float* slopes, int heads, int length, CUstream_st* stream);
 
 /// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
 /// is an RMS norm.
@@ -300,8 +308,26 @@ void adamw_lists(const AdamwList& list, FloatType type, FloatType copy_type, CUs
 
 /// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
 void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);
-/// out [rows, 2 columns] = d / dx for a gradient [rows, columns].
-void swiglu_backward(void* out, const void* gradient, const void* x, FloatType type, std::int64_t rows,
-                     std::int64_t columns, CUstream_st* stream);
+
+struct SwigluBackward {
+  void* out;       ///< [rows, 2 columns]: d / dx
+  void* gradient;  ///< [rows, columns]
+  const void* x;
+  FloatType type;
+  std::int64_t rows, columns;
+  bool again;  ///< what swiglu gives takes the gradient's place
+};
+void swiglu_backward(const SwigluBackward& call, CUstream_st* stream);
+
+/// out = gelu(x), or with a gradient d / dx of it; `again` as for SwiGLU.
+struct GeluCall {
+  void* out;
+  void* gradient;  ///< null: forward
+  const void* x;
+  FloatType type;
+  std::int64_t numel;
+  bool tanh, again;
+};
+void gelu(const GeluCall& call, CUstream_st* stream);
 
 }  // namespace capstan::ops::cuda

@@ -6,6 +6,7 @@
 
 #include "ops/again.h"
 #include "ops/column_sums.h"
+#include "ops/shared_input.h"
 
 namespace capstan::ops {
 namespace {
@@ -18,6 +19,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias) {
     ctx->saved_data["shape"] = x.sizes();
     ctx->saved_data["has_bias"] = bias.has_value();
+    note_sharing(*ctx, x);
     const InputForBackward input(*ctx, weight.requires_grad() ? x : at::Tensor());
     ctx->save_for_backward({input.saved(), x.requires_grad() ? weight : at::Tensor()});
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
@@ -32,7 +34,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor gradient = rows_of(gradients[0]);
     torch::autograd::variable_list result(3);
-    if (ctx->needs_input_grad(0)) result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
+    if (ctx->needs_input_grad(0) && !defer_gradient(*ctx, gradient, saved[1]))
+      result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
     if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(InputForBackward::of(*ctx, saved[0])));
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
     return result;

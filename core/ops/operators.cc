@@ -55,6 +55,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
       "adamw_(Tensor(a!) master, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor grad, Tensor(d!)? copy, "
       "float[] step) -> ()");
   m.def("swiglu_backward(Tensor gradient, Tensor x) -> Tensor");
+  m.def("swiglu_both_(Tensor(a!) gradient, Tensor x) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("adamw_", &adamw_cpu); }
@@ -67,6 +68,7 @@ TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("rotary", &rotary_meta);
   m.impl("swiglu", &swiglu_meta);
   m.impl("swiglu_backward", &swiglu_backward_meta);
+  m.impl("swiglu_both_", &swiglu_backward_meta);
 }
 
 }  // namespace capstan::ops

@@ -38,6 +38,7 @@ using TurnHeadsBack = at::Tensor(const at::Tensor& q, const at::Tensor& k, const
                                  const at::Tensor& positions, at::ArrayRef<double> frequencies);
 using Swiglu = at::Tensor(const at::Tensor& x);
 using SwigluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& x);
+using GeluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& x, bool tanh);
 
 /// Dropout's numbers for probability p and a key's bits.
 DropoutRule dropout_rule(double p, std::int64_t key);

@@ -6,11 +6,14 @@
 #include <capstan/base/error.h>
 #include <torch/library.h>
 
+#include <limits>
+
 #include "ops/block_sum.h"
 #include "ops/cuda_kernels.h"
 #include "ops/cuda_tensors.h"
 #include "ops/make_box.h"
 #include "ops/operators.h"
+#include "ops/trial.h"
 
 namespace capstan::ops::cuda {
 FloatType float_type(const at::Tensor& x) {
@@ -86,12 +89,12 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   }
 }
 
-void add_lists_cuda(at::TensorList to, at::TensorList from) {
+void move_lists_cuda(at::TensorList to, at::TensorList from, bool write) {
   const c10::cuda::CUDAGuard guard(to.front().device());
   for (std::size_t begin = 0; begin < from.size(); begin += NormList::capacity) {
     AddList list{list_from(from, begin), {}};
     for (int i = 0; i < list.from.count; ++i) list.to[i] = to[begin + static_cast<std::size_t>(i)].data_ptr<float>();
-    add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
+    move_lists(list, write, c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
@@ -113,17 +116,39 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> softmax_statistics_cuda(const at:
   return {maximum, sum, picked};
 }
 
+FloatType gradient_type(at::ScalarType type) {
+  if (type == at::kBFloat16) return FloatType::bfloat16;
+  return type == at::kHalf ? FloatType::half : FloatType::float32;
+}
+
 void softmax_gradient_cuda(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
                            const at::Tensor& column, double scale, at::ScalarType type) {
   const c10::cuda::CUDAGuard guard(logits.device());
   if (logits.numel() == 0) return;
-  const auto to = type == at::kBFloat16 ? FloatType::bfloat16
-                  : type == at::kHalf   ? FloatType::half
-                                        : FloatType::float32;
-  softmax_gradient(rows_of(logits, column),
-                   {maximum.const_data_ptr<float>(), sum.const_data_ptr<float>(), static_cast<float>(scale), to},
-                   c10::cuda::getCurrentCUDAStream().stream());
+  softmax_gradient(
+      rows_of(logits, column),
+      {maximum.const_data_ptr<float>(), sum.const_data_ptr<float>(), static_cast<float>(scale), gradient_type(type)},
+      c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void softmax_loss_cuda(const at::Tensor& logits, const at::Tensor& column, double scale, at::ScalarType type,
+                       const at::Tensor& losses) {
+  const c10::cuda::CUDAGuard guard(logits.device());
+  if (logits.numel() == 0) return;
+  const auto rows = rows_of(logits, column);
+  if (takes_whole_rows(rows) && on_trial("rows")) {
+    softmax_whole_rows(rows, gradient_type(type), static_cast<float>(scale), losses.data_ptr<float>(),
+                       c10::cuda::getCurrentCUDAStream().stream());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return;
+  }
+  const at::Tensor ignored = column.lt(0).unsqueeze(1);
+  const auto [maximum, sum, picked] = softmax_statistics_cuda(logits, column);
+  losses.copy_((sum.log() - (picked - maximum)).masked_fill(ignored, 0).squeeze(1));
+  // An infinite sum makes the row of what is no target zero.
+  const at::Tensor divisor = sum.masked_fill(ignored, std::numeric_limits<float>::infinity());
+  softmax_gradient_cuda(logits, maximum, divisor, column, scale, type);
 }
 
 at::Tensor swiglu_cuda(const at::Tensor& x) {
@@ -139,15 +164,48 @@ at::Tensor swiglu_cuda(const at::Tensor& x) {
   return out;
 }
 
-at::Tensor swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x) {
+at::Tensor swiglu_gradient(const at::Tensor& gradient, const at::Tensor& x, bool again) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor in = x.contiguous(), g = gradient.contiguous(), out = at::empty_like(in);
+  const at::Tensor in = x.contiguous(), out = at::empty_like(in);
   if (out.numel() == 0) return out;
   const auto columns = in.size(-1) / 2;
-  swiglu_backward(out.data_ptr(), g.const_data_ptr(), in.const_data_ptr(), float_type(in), g.numel() / columns, columns,
+  swiglu_backward({out.data_ptr(), gradient.data_ptr(), in.const_data_ptr(), float_type(in), gradient.numel() / columns,
+                   columns, again},
                   c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
+}
+
+at::Tensor swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x) {
+  return swiglu_gradient(gradient.contiguous(), x, false);
+}
+
+at::Tensor swiglu_both_cuda(const at::Tensor& gradient, const at::Tensor& x) {
+  return swiglu_gradient(gradient, x, true);
+}
+
+at::Tensor gelu_of(const at::Tensor& x, void* gradient, bool tanh, bool again) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor in = x.contiguous(), out = at::empty_like(in);
+  if (out.numel() == 0) return out;
+  gelu({out.data_ptr(), gradient, in.const_data_ptr(), float_type(in), in.numel(), tanh, again},
+       c10::cuda::getCurrentCUDAStream().stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+at::Tensor gelu_cuda(const at::Tensor& x, bool tanh) {
+  if (!on_trial("gelu")) return at::gelu(x, tanh ? "tanh" : "none");
+  return gelu_of(x, nullptr, tanh, false);
+}
+
+at::Tensor gelu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
+  if (!on_trial("gelu")) return at::gelu_backward(gradient, x, tanh ? "tanh" : "none");
+  return gelu_of(x, gradient.contiguous().data_ptr(), tanh, false);
+}
+
+at::Tensor gelu_both_cuda(const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
+  return gelu_of(x, gradient.data_ptr(), tanh, true);
 }
 
 }  // namespace
@@ -157,11 +215,16 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
   m.impl("checksums", &checksums_cuda);
-  m.impl("add_lists_", &add_lists_cuda);
+  m.impl("move_lists_", &move_lists_cuda);
   m.impl("softmax_statistics", &softmax_statistics_cuda);
   m.impl("softmax_gradient_", &softmax_gradient_cuda);
+  m.impl("softmax_loss_", &softmax_loss_cuda);
   m.impl("swiglu", &swiglu_cuda);
   m.impl("swiglu_backward", &swiglu_backward_cuda);
+  m.impl("swiglu_both_", &swiglu_both_cuda);
+  m.impl("gelu", &gelu_cuda);
+  m.impl("gelu_backward", &gelu_backward_cuda);
+  m.impl("gelu_both_", &gelu_both_cuda);
 }
 
 }  // namespace capstan::ops::cuda

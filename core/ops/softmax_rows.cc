@@ -17,6 +17,13 @@ Statistics statistics_meta(const at::Tensor& logits, const at::Tensor&) {
 void gradient_meta(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, double, at::ScalarType) {
 }
 
+void loss_meta(const at::Tensor&, const at::Tensor&, double, at::ScalarType, const at::Tensor&) {}
+
+// Each row's gradient is at its begin.
+at::Tensor gradient_in(const at::Tensor& logits, at::ScalarType type) {
+  return logits.view(type).narrow(1, 0, logits.size(1));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
@@ -24,11 +31,13 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
   m.def(
       "softmax_gradient_(Tensor(a!) logits, Tensor maximum, Tensor sum, Tensor column, float scale, "
       "ScalarType type) -> ()");
+  m.def("softmax_loss_(Tensor(a!) logits, Tensor column, float scale, ScalarType type, Tensor(b!) losses) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
   m.impl("softmax_statistics", &statistics_meta);
   m.impl("softmax_gradient_", &gradient_meta);
+  m.impl("softmax_loss_", &loss_meta);
 }
 
 Statistics softmax_statistics(const at::Tensor& logits, const at::Tensor& column) {
@@ -48,7 +57,20 @@ at::Tensor softmax_gradient_(const at::Tensor& logits, const at::Tensor& maximum
                              .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                                          double, at::ScalarType)>();
   op.call(logits, maximum.contiguous(), sum.contiguous(), column.contiguous(), scale, type);
-  return logits.view(type).narrow(1, 0, logits.size(1));  // each row's are at its begin
+  return gradient_in(logits, type);
+}
+
+at::Tensor softmax_loss_(const at::Tensor& logits, const at::Tensor& column, double scale, at::ScalarType type,
+                         const at::Tensor& losses) {
+  CAPSTAN_ASSERT(logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.is_contiguous());
+  CAPSTAN_ASSERT(column.scalar_type() == at::kLong && column.dim() == 1 && column.size(0) == logits.size(0));
+  CAPSTAN_ASSERT(losses.scalar_type() == at::kFloat && losses.sizes() == column.sizes() && losses.is_contiguous());
+  static const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("capstan::softmax_loss_", "")
+          .typed<void(const at::Tensor&, const at::Tensor&, double, at::ScalarType, const at::Tensor&)>();
+  op.call(logits, column.contiguous(), scale, type, losses);
+  return gradient_in(logits, type);
 }
 
 }  // namespace capstan::ops

@@ -32,6 +32,12 @@ at::Tensor swiglu_backward_cpu(const at::Tensor& gradient, const at::Tensor& x) 
   return at::cat({g * in.up * s * (1 + in.gate * (1 - s)), g * in.gate * s}, -1).to(x.scalar_type());
 }
 
+at::Tensor swiglu_both_cpu(const at::Tensor& gradient, const at::Tensor& x) {
+  at::Tensor of_x = swiglu_backward_cpu(gradient, x);
+  gradient.copy_(swiglu_cpu(x));
+  return of_x;
+}
+
 class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
@@ -60,6 +66,7 @@ const Again swiglu_again = again_of<SwigluFunction>();
 TORCH_LIBRARY_IMPL(capstan, CPU, m) {
   m.impl("swiglu", &swiglu_cpu);
   m.impl("swiglu_backward", &swiglu_backward_cpu);
+  m.impl("swiglu_both_", &swiglu_both_cpu);
 }
 
 at::Tensor swiglu(const at::Tensor& x) {

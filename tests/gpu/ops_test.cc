@@ -203,6 +203,8 @@ TEST_CASE("GPU: lists of 16-bit numbers are added to float32 ones as one by one"
   }
   add_lists_(to, from);
   for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], expected[i]));
+  copy_lists_(to, from);
+  for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], from[i].to(at::kFloat)));
 }
 
 TEST_CASE("GPU: rows are added to a table's part as one by one, in their order") {
@@ -251,6 +253,51 @@ TEST_CASE("GPU: softmax over rows, its statistics and its gradient in place of t
       CHECK((got / 8 - wanted).abs().max().item<double>() <= bound);
       CHECK(got[3].abs().max().item<double>() == 0);
     }
+  }
+}
+
+// Rows that one to eight thread blocks hold, whole packs or not, and those that take two passes.
+TEST_CASE("GPU: a row's loss and its gradient in place, of what registers hold and of what they do not") {
+  for (const std::int64_t columns : {4, 1000, 16384, 32000, 50257, 65532, 128256, 250880, 262144, 262148}) {
+    INFO(columns);
+    const std::int64_t rows = 70;  // more than there are clusters at once
+    const auto cpu = numbers(rows * columns, at::kDouble).mul(9).view({rows, columns}).to(at::kFloat);
+    const auto column = at::arange(rows, at::kLong).mul(7919).remainder(columns);
+    column[0].fill_(columns - 1);
+    for (const int row : {3, 69}) column[row].fill_(-100);
+    auto wanted = cpu.to(at::kDouble).softmax(1);
+    const auto at_column = column.clamp_min(0).unsqueeze(1);
+    const auto losses = -wanted.log().gather(1, at_column).squeeze(1).masked_fill(column.lt(0), 0);
+    wanted.scatter_add_(1, at_column, at::full({rows, 1}, -1.0, wanted.options()));
+    for (const int row : {3, 69}) wanted[row].zero_();
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const auto logits = on_gpu(cpu).clone(), got_losses = at::empty({rows}, logits.options());
+      const auto got = softmax_loss_(logits, on_gpu(column), 8, type, got_losses).cpu().to(at::kDouble);
+      CHECK((got_losses.cpu() - losses).abs().max().item<double>() < 1e-4);
+      const double bound = type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 1.0 / 256 : 1.0 / 2048;
+      CHECK((got / 8 - wanted).abs().max().item<double>() <= bound);
+      CHECK(got[3].abs().max().item<double>() == 0);
+      CHECK(got[69].abs().max().item<double>() == 0);
+      CHECK(got_losses[3].item<float>() == 0);
+    }
+  }
+}
+
+TEST_CASE("GPU: a logit that is no number makes the row's loss and gradient none, and minus infinity is no word") {
+  const auto infinity = std::numeric_limits<float>::infinity();
+  for (const std::int64_t columns : {5000, 5001, 128256}) {
+    const auto logits = at::zeros({4, columns}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+    logits[1][4999].fill_(std::nan(""));
+    logits[2][7].fill_(infinity);
+    logits[3].narrow(0, 2, columns - 2).fill_(-infinity);
+    const auto losses = at::empty({4}, logits.options());
+    const auto got = softmax_loss_(logits, at::zeros({4}, logits.options().dtype(at::kLong)), 1, at::kBFloat16, losses);
+    CHECK(losses[0].item<float>() == Approx(std::log(static_cast<double>(columns))).epsilon(1e-5));
+    CHECK(std::isnan(losses[1].item<float>()));
+    CHECK(std::isnan(losses[2].item<float>()));
+    CHECK(std::isnan(got[1][0].item<float>()));
+    CHECK(losses[3].item<float>() == Approx(std::log(2.0)).epsilon(1e-5));
+    CHECK(got[3].cpu().to(at::kFloat).abs().sum().item<float>() == 1);  // -1/2 at the target and 1/2 next to it
   }
 }
 

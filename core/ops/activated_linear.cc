@@ -1,0 +1,85 @@
+#include "ops/activated_linear.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "ops/column_sums.h"
+#include "ops/operators.h"
+
+namespace capstan::ops {
+namespace {
+
+at::Tensor matrix_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+template <class Schema>
+auto operator_of(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Schema>();
+}
+
+at::Tensor activated(const at::Tensor& x, Activating by) {
+  static const auto swiglu = operator_of<Swiglu>("capstan::swiglu");
+  static const auto gelu = operator_of<at::Tensor(const at::Tensor&, bool)>("capstan::gelu");
+  return by == Activating::swiglu ? swiglu.call(x) : gelu.call(x, by == Activating::gelu_tanh);
+}
+
+at::Tensor gradient_of(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
+  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_backward");
+  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_backward");
+  return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
+}
+
+/// The gradient of x; `gradient` then holds what the activation gives.
+at::Tensor both_of_(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
+  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_both_");
+  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_both_");
+  return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
+}
+
+class ActivatedLinearFunction : public torch::autograd::Function<ActivatedLinearFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, std::int64_t activation) {
+    ctx->save_for_backward({x, x.requires_grad() ? weight : at::Tensor()});
+    ctx->saved_data["activation"] = activation;
+    ctx->saved_data["has_bias"] = bias.has_value();
+    const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
+    const at::Tensor in = activated(x, static_cast<Activating>(activation)), rows = matrix_of(in);
+    auto shape = in.sizes().vec();
+    shape.back() = weight.size(0);
+    return (bias ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t())).view(shape);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const auto by = static_cast<Activating>(ctx->saved_data["activation"].toInt());
+    const at::Tensor gradient = matrix_of(gradients[0]), &x = saved[0];
+    const bool of_x = ctx->needs_input_grad(0), of_weight = ctx->needs_input_grad(1);
+    torch::autograd::variable_list result(4);
+    at::Tensor in;
+    if (of_x) {
+      auto shape = x.sizes().vec();
+      shape.back() = saved[1].size(1);
+      in = at::mm(gradient, saved[1]).view(shape);
+      result[0] = of_weight ? both_of_(in, x, by) : gradient_of(in, x, by);
+    } else if (of_weight) {
+      in = activated(x, by);
+    }
+    if (of_weight) result[1] = at::mm(gradient.t(), matrix_of(in));
+    if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) result[2] = column_sums(gradient);
+    return result;
+  }
+};
+
+}  // namespace
+
+at::Tensor activated_linear(const at::Tensor& x, Activating activation, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+  const auto inputs = activation == Activating::swiglu ? 2 * weight.size(1) : weight.size(1);
+  CAPSTAN_ASSERT(x.dim() >= 1 && weight.dim() == 2 && x.size(-1) == inputs);
+  return ActivatedLinearFunction::apply(x, weight, bias, static_cast<std::int64_t>(activation));
+}
+
+}  // namespace capstan::ops

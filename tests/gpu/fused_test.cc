@@ -1,0 +1,236 @@
+// Passes that are one where ATen has several: CUDA against plain references.
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/gelu.h>
+#include <capstan/ops/linear.h>
+#include <capstan/ops/swiglu.h>
+#include <capstan_catch.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "nn/weights.h"
+#include "ops/activated_linear.h"
+#include "ops/alibi_attention.h"
+#include "ops/alibi_heads.h"
+#include "ops/softmax_rows.h"
+
+using namespace capstan::ops;
+using capstan::testing::numbers;
+
+namespace {
+
+using Inputs = std::vector<at::Tensor>;
+using Function = std::function<at::Tensor(const Inputs&)>;
+
+const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  REQUIRE(a.sizes() == b.sizes());
+  const auto expected = b.cpu().to(at::kDouble);
+  return ((a.cpu().to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1e-30)).item<double>();
+}
+
+/// The root of the mean square of a - b, as a share of b's.
+double share(const at::Tensor& a, const at::Tensor& b) {
+  const auto wide = [](const at::Tensor& x) { return x.cpu().to(at::kDouble); };
+  return ((wide(a) - wide(b)).square().mean().sqrt() / wide(b).square().mean().sqrt()).item<double>();
+}
+
+/// The result and the gradients of a fixed weighting of it.
+Inputs all_of(const Function& function, const Inputs& inputs) {
+  Inputs leaves;
+  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
+  const auto out = function(leaves);
+  const auto weights = numbers(out.sizes().vec(), 0.3).to(at::kBFloat16).to(out.options());
+  auto results = torch::autograd::grad({out}, leaves, {weights});
+  results.insert(results.begin(), out.detach());
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("GPU: gelu and its gradient equal CPU's, in packs of 16 bytes and one by one") {
+  const double bounds[] = {1e-14, 2e-6, 1.0 / 256, 1.0 / 2048};
+  for (int i = 0; i < 4; ++i) {
+    for (const bool tanh : {true, false}) {
+      for (const std::int64_t size : {262144, 30011, 5}) {
+        INFO(i << " " << tanh << " " << size);
+        const auto x = numbers({size}, 0.1).mul(6).to(float_types[i]);
+        const Function function = [&](const Inputs& in) { return gelu(in[0], tanh); };
+        const auto got = all_of(function, {on_gpu(x)}), expected = all_of(function, {x.to(at::kDouble)});
+        for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("GPU: an activation and its product as one node are the two, bit for bit") {
+  for (const auto type : float_types) {
+    for (const auto kind : {Activating::gelu, Activating::gelu_tanh, Activating::swiglu}) {
+      for (const std::int64_t columns : {64, 37}) {
+        INFO(type << " " << columns);
+        const auto x =
+            on_gpu(numbers({3, 70, kind == Activating::swiglu ? 2 * columns : columns}, 0.1).mul(3).to(type));
+        const auto weight = on_gpu(numbers({48, columns}, 0.5).to(type)), bias = on_gpu(numbers({48}, 0.9).to(type));
+        const auto alone = [&](const at::Tensor& in) {
+          return kind == Activating::swiglu ? swiglu(in) : gelu(in, kind == Activating::gelu_tanh);
+        };
+        const auto got =
+            all_of([&](const Inputs& in) { return activated_linear(in[0], kind, in[1], in[2]); }, {x, weight, bias});
+        const auto expected = all_of([&](const Inputs& in) { return capstan::ops::linear(alone(in[0]), in[1], in[2]); },
+                                     {x, weight, bias});
+        for (std::size_t k = 0; k < got.size(); ++k) CHECK(at::equal(got[k], expected[k]));
+      }
+    }
+  }
+}
+
+namespace {
+
+constexpr std::int64_t heads = 16;
+
+at::Tensor slopes(at::ScalarType type = at::kFloat) {
+  return at::pow(2.0, at::arange(1, heads + 1, at::TensorOptions(at::kDouble)).mul(-8.0 / heads)).to(type);
+}
+
+double scale_of(const at::Tensor& fused) { return 1 / std::sqrt(static_cast<double>(fused.size(2) / (3 * heads))); }
+
+at::Tensor plain(const at::Tensor& fused) {
+  const auto parts = fused.view({fused.size(0), fused.size(1), heads, 3, -1}).permute({3, 0, 2, 1, 4});
+  const auto place = at::arange(fused.size(1), at::kDouble);
+  const auto distance = place.unsqueeze(0) - place.unsqueeze(1);
+  const auto scores = at::matmul(parts[0], parts[1].transpose(2, 3)).mul(scale_of(fused)) +
+                      slopes(at::kDouble).view({1, heads, 1, 1}) * distance;
+  const auto seen = scores.masked_fill(distance > 0, -std::numeric_limits<double>::infinity());
+  return at::matmul(at::softmax(seen, -1), parts[2]);
+}
+
+at::Tensor widened(const at::Tensor& fused) {
+  const auto where = at::arange(fused.size(1), fused.options().dtype(at::kLong)).expand({fused.size(0), fused.size(1)});
+  const auto all = alibi_heads(fused, slopes().to(fused.device()), where, scale_of(fused));
+  return at::scaled_dot_product_attention(all.q, all.k, all.v, {}, 0.0, /*is_causal=*/true, scale_of(fused));
+}
+
+at::Tensor biased(const at::Tensor& fused) {
+  return alibi_attention(fused, slopes().to(fused.device()), scale_of(fused));
+}
+
+}  // namespace
+
+TEST_CASE("GPU: ALiBi's bias equals CPU's bit for bit") {
+  for (const auto type : float_types) {
+    for (const std::int64_t length : {1, 40, 257})
+      CHECK(at::equal(alibi_bias(on_gpu(slopes()), length, type).cpu(), alibi_bias(slopes(), length, type)));
+  }
+}
+
+TEST_CASE("GPU: ALiBi by a bias is as near to float64 as by widened heads") {
+  for (const std::int64_t dim : {64, 128}) {
+    for (const std::int64_t length : {512, 1024, 72}) {
+      for (const auto type : {at::kBFloat16, at::kHalf}) {
+        INFO(dim << " " << length << " " << type);
+        const auto fused = numbers({2, length, heads * 3 * dim}, 0.1).mul(2).to(type);
+        const auto expected = all_of([](const Inputs& in) { return plain(in[0]); }, {fused.to(at::kDouble)});
+        const auto by_bias = all_of([](const Inputs& in) { return biased(in[0]); }, {on_gpu(fused)});
+        const auto by_columns = all_of([](const Inputs& in) { return widened(in[0]); }, {on_gpu(fused)});
+        for (std::size_t k = 0; k < expected.size(); ++k) {
+          UNSCOPED_INFO(k << ": " << share(by_bias[k], expected[k]) << " and " << share(by_columns[k], expected[k]));
+          CHECK(share(by_bias[k], expected[k]) < 1.5 * share(by_columns[k], expected[k]) + 1e-4);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+constexpr int passes = 30;
+
+// Microseconds of one call on the device; queued while other work runs, so that the host's time does not count.
+double microseconds(const std::function<void()>& call) {
+  const c10::impl::VirtualGuardImpl device(c10::DeviceType::CUDA);
+  const auto stream = device.getStream(c10::Device(c10::DeviceType::CUDA, 0));
+  for (int i = 0; i < 3; ++i) call();
+  const auto busy = at::zeros({8192, 8192}, at::TensorOptions(at::kBFloat16).device(at::kCUDA));
+  for (int i = 0; i < 6; ++i) busy.mm(busy);
+  c10::Event begin(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event end(c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT);
+  begin.record(stream);
+  for (int i = 0; i < passes; ++i) call();
+  end.record(stream);
+  end.synchronize();
+  return begin.elapsedTime(end) * 1000 / passes;
+}
+
+void line(const std::string& what, double us, double bytes) {
+  std::printf("%-56s %9.1f us %6.2f TB/s\n", what.c_str(), us, bytes / us / 1e6);
+}
+
+}  // namespace
+
+TEST_CASE("fused passes, of BLOOM-560M at 512 x 16", "[.bench]") {
+  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
+  const auto x = at::randn({16, 512, 4096}, options), g = at::randn({16, 512, 4096}, options);
+  const double size = 2.0 * 16 * 512 * 4096;
+  static const auto gelu_of =
+      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::gelu", "").typed<at::Tensor(const at::Tensor&, bool)>();
+  static const auto both = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("capstan::gelu_both_", "")
+                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, bool)>();
+  static const auto back = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("capstan::gelu_backward", "")
+                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, bool)>();
+  line("GELU by ATen", microseconds([&] { at::gelu(x, "tanh"); }), 2 * size);
+  line("GELU", microseconds([&] { gelu_of.call(x, true); }), 2 * size);
+  line("its gradient by ATen", microseconds([&] { at::gelu_backward(g, x, "tanh"); }), 3 * size);
+  line("its gradient", microseconds([&] { back.call(g, x, true); }), 3 * size);
+  line("its gradient and the value again", microseconds([&] { both.call(g, x, true); }), 4 * size);
+  for (const std::int64_t words : {250880, 128256, 32000}) {
+    const std::int64_t rows = (std::int64_t{1} << 28) / words / 256 * 256;
+    const auto kept = at::randn({rows, words}, options.dtype(at::kFloat)), logits = kept.clone();
+    const auto column = at::arange(rows, options.dtype(at::kLong)), losses = at::empty({rows}, logits.options());
+    const auto one = column.unsqueeze(1);
+    const double bytes = 4.0 * static_cast<double>(rows * words);
+    line("softmax's statistics", microseconds([&] { softmax_statistics(logits, one); }), bytes);
+    const auto [maximum, sum, picked] = softmax_statistics(logits, one);
+    line("and gradient in another pass",
+         microseconds([&] { softmax_gradient_(logits, maximum, sum, one, 1, at::kBFloat16); }), 1.5 * bytes);
+    logits.copy_(kept);
+    line("both and losses at once, of " + std::to_string(words) + " words",
+         microseconds([&] { softmax_loss_(logits, column, 1, at::kBFloat16, losses); }), 1.5 * bytes);
+  }
+}
+
+TEST_CASE("ALiBi's attention, of BLOOM-560M at 512 x 16", "[.bench]") {
+  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
+  const auto fused = at::randn({16, 512, 3 * 1024}, options).set_requires_grad(true);
+  for (const auto& [name, function] : {std::pair{"widened heads", &widened}, std::pair{"a bias", &biased}}) {
+    const auto out = function(fused), g = at::randn(out.sizes(), options);
+    const auto call = function;
+    std::printf("%-20s forward %7.1f us", name, microseconds([&] { call(fused.detach()); }));
+    std::printf(", backward %7.1f us\n", microseconds([&] { torch::autograd::grad({out}, {fused}, {g}, true); }));
+  }
+}
+
+TEST_CASE("the loss over BLOOM's words, by rows of a chunk", "[.bench]") {
+  const auto options = at::TensorOptions(at::kBFloat16).device(at::kCUDA);
+  const auto hidden = at::randn({8192, 1024}, options).set_requires_grad(true);
+  const auto weight = at::randn({250880, 1024}, options).mul_(0.02).set_requires_grad(true);
+  const auto labels = at::randint(250880, {8192}, options.dtype(at::kLong));
+  for (const std::int64_t rows : {1069, 1024, 2048, 4096}) {
+    const auto us = microseconds([&] { chunked_linear_cross_entropy(hidden, weight, labels, rows); });
+    std::printf("%5ld rows: %8.1f us, %5.0f TFLOP/s\n", static_cast<long>(rows), us,
+                6 * 8192 * 1024 * 250880.0 / us / 1e6);
+  }
+}
