@@ -6,10 +6,9 @@
 
 namespace capstan::shard {
 
-MetaExecutor::MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add)
-    : CountingExecutor(plan, std::move(add)) {
-  const auto meta = at::TensorOptions().device(at::kMeta).dtype(compute);
+MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(plan, std::move(add)) {
   for (const auto& bucket : plan.buckets) {
+    const auto meta = at::TensorOptions().device(at::kMeta).dtype(bucket.parameters.full);
     for (const auto& planned : bucket.weights)
       planned.weight->bind(at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable));
   }
