@@ -34,10 +34,10 @@ class Place : public strategy::UnitHooks {
 class WorkExecutor : public shard::MetaExecutor {
  public:
   WorkExecutor(const shard::ShardPlan& plan, const DryRunOf& what, Add add)
-      : MetaExecutor(plan, what.options.precision.compute, std::move(add)), what_(what) {}
+      : MetaExecutor(plan, std::move(add)), what_(what) {}
   void count_into(Transfers& gathers) { gathers_ = &gathers; }
   void prefetch(std::size_t bucket, bool keep) override {
-    if (gathers_) add_gather(plan().buckets[bucket], what_.options, what_.topology, *gathers_);
+    if (gathers_) add_gather(plan().buckets[bucket], what_.topology, *gathers_);
     MetaExecutor::prefetch(bucket, keep);
   }
 

@@ -71,12 +71,12 @@ int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
   return static_cast<int>(nodes.size());
 }
 
-void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
-                Transfers& transfers) {
-  const auto size = size_of(options.precision.compute);
+void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers) {
+  const auto size = size_of(bucket.parameters.full);
   if (bucket.packs()) {
     if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.packed_bytes() * bucket.ranks)];
     if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.packed_bytes()}];
+    ++transfers[{"decode", 1, 1, bucket.full_elements * size}];
     return;
   }
   if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];

@@ -14,11 +14,11 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// Data that moves between ranks, or between a rank and its host's memory ("host").
+/// Data that moves between ranks, or between a rank and its host's memory ("host"), or that a codec writes ("decode").
 struct Transfer {
-  std::string operation;   ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host"
-  int ranks = 1;           ///< that take part
-  int nodes = 1;           ///< on which they are
+  std::string operation;  ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host", "decode"
+  int ranks = 1;          ///< that take part
+  int nodes = 1;          ///< on which they are
   std::int64_t bytes = 0;  ///< of all ranks' data, as comm::PlannedCall has them
   auto operator<=>(const Transfer&) const = default;
 };
@@ -47,8 +47,7 @@ struct StepWork {
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node);
 
 /// The all-gather of a bucket's parameters, and where they rest in host memory the copy from there.
-void add_gather(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
-                Transfers& transfers);
+void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers);
 
 /// The rest of a step: what the plan and the optimizer's number of state tensors determine.
 StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,

@@ -32,6 +32,8 @@ Rule rule_by_name(std::string_view name) {
                                                                 {"aten::addmm_", Rule::added_product},
                                                                 {"aten::baddbmm", Rule::added_product},
                                                                 {"aten::_grouped_mm", Rule::product},
+                                                                {"aten::_scaled_mm", Rule::product},
+                                                                {"aten::_scaled_grouped_mm", Rule::product},
                                                                 {"aten::copy_", Rule::overwrite},
                                                                 {"aten::fill_", Rule::overwrite},
                                                                 {"aten::zero_", Rule::overwrite},
@@ -116,7 +118,7 @@ class MetaWork::Counter {
       call.bytes += (rereads && kind.writes[i] ? 2 : 1) * bytes_of(inputs[i]);
     call.returns_new = kind.returns_new;
     if (kind.rule == Rule::product) multiply(call, tensor_at(inputs, 0), tensor_at(inputs, 1));
-    call.product.grouped = schema.name() == "aten::_grouped_mm";
+    call.product.grouped = schema.name() == "aten::_grouped_mm" || schema.name() == "aten::_scaled_grouped_mm";
     if (kind.rule == Rule::added_product) multiply(call, tensor_at(inputs, 1), tensor_at(inputs, 2));
     return call;
   }
@@ -145,6 +147,7 @@ class MetaWork::Counter {
     if (!a.defined() || !b.defined() || !a.is_meta() || a.numel() == 0 || b.numel() == 0) return;
     // Rows in groups meet one matrix each: together as many rows as there are.
     call.product = {a.size(-2), b.size(-1), a.size(-1)};
+    call.product.eight_bits = a.element_size() == 1;
     call.products = a.dim() == 3 && b.dim() == 3 ? a.size(0) : 1;
   }
 

@@ -19,8 +19,9 @@ namespace ops {
 /// A matrix product [rows, depth] x [depth, columns].
 struct Product {
   std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t bytes = 0;  ///< that it reads and writes
-  bool grouped = false;    ///< of each expert with its own tokens, in one launch
+  std::int64_t bytes = 0;   ///< that it reads and writes
+  bool grouped = false;     ///< of each expert with its own tokens, in one launch
+  bool eight_bits = false;  ///< its operands are
   auto operator<=>(const Product&) const = default;
   double flops() const {
     return 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);

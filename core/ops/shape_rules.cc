@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <optional>
 #include <tuple>
 
 #include "ops/meta_work.h"
@@ -49,6 +50,19 @@ at::Tensor floor_divide(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor where(const at::Tensor& condition, const at::Tensor& x, const at::Tensor& y) {
   const auto both = at::infer_size(x.sizes(), y.sizes());
   return at::empty(at::infer_size(condition.sizes(), both), condition.options().dtype(at::result_type(x, y)));
+}
+
+using Maybe = std::optional<at::Tensor>;
+
+at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&, const at::Tensor&, const Maybe&,
+                     const Maybe&, std::optional<at::ScalarType> type, bool) {
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(type.value_or(a.scalar_type())));
+}
+
+// Rows in groups, each times its matrix.
+at::Tensor scaled_grouped_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&, const at::Tensor&,
+                             const Maybe&, const Maybe&, const Maybe&, std::optional<at::ScalarType> type, bool) {
+  return at::empty({a.size(0), b.size(-1)}, a.options().dtype(type.value_or(at::kBFloat16)));
 }
 
 at::Tensor mm_dtype(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
@@ -160,6 +174,8 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("mm.dtype", &mm_dtype);
   m.impl("addmm.dtype_out", &addmm_dtype_out);
   m.impl("_grouped_mm", &grouped_mm);
+  m.impl("_scaled_mm", &scaled_mm);
+  m.impl("_scaled_grouped_mm", &scaled_grouped_mm);
   m.impl("native_layer_norm", &layer_norm);
   m.impl("native_layer_norm_backward", &layer_norm_backward);
   m.impl("_fused_rms_norm", &rms_norm);

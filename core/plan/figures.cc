@@ -20,14 +20,17 @@ struct Rate {
   double Figures::*value;
 };
 
-const std::array<Rate, 18>& rates() {
-  static const std::array<Rate, 18> all{{{"product_flops", &Figures::product_flops},
+const std::array<Rate, 21>& rates() {
+  static const std::array<Rate, 21> all{{{"product_flops", &Figures::product_flops},
                                          {"grouped_product_flops", &Figures::grouped_product_flops},
+                                         {"eight_bit_product_flops", &Figures::eight_bit_product_flops},
+                                         {"eight_bit_grouped_product_flops", &Figures::eight_bit_grouped_product_flops},
                                          {"product_seconds", &Figures::product_seconds},
                                          {"attention_flops", &Figures::attention_flops},
                                          {"attention_backward_flops", &Figures::attention_backward_flops},
                                          {"attention_seconds", &Figures::attention_seconds},
                                          {"bytes_per_second", &Figures::bytes_per_second},
+                                         {"decoded_bytes", &Figures::decoded_bytes},
                                          {"update_bytes_per_second", &Figures::update_bytes_per_second},
                                          {"kernel_seconds", &Figures::kernel_seconds},
                                          {"host_kernel_seconds", &Figures::host_kernel_seconds},

@@ -12,13 +12,16 @@ struct Figures {
   std::string gpu;
   std::string source;  ///< for people: what was measured, or from what it is derived
   bool is_derived = false;
-  double product_flops = 0;          ///< of large 16-bit matrix products, FLOP/s
-  double grouped_product_flops = 0;  ///< of experts' products, FLOP/s
-  double product_seconds = 0;        ///< that each product takes besides
+  double product_flops = 0;                    ///< of large 16-bit matrix products, FLOP/s
+  double grouped_product_flops = 0;            ///< of experts' products, FLOP/s
+  double eight_bit_product_flops = 0;          ///< of large products whose operands have 8 bits, FLOP/s
+  double eight_bit_grouped_product_flops = 0;  ///< … of experts
+  double product_seconds = 0;                  ///< that each product takes besides
   double attention_flops = 0;
   double attention_backward_flops = 0;
   double attention_seconds = 0;
   double bytes_per_second = 0;         ///< of its memory, for all other operators
+  double decoded_bytes = 0;            ///< that decoding 4 bits writes, bytes/s
   double update_bytes_per_second = 0;  ///< the same for gradients' sums, their norm and the optimizer
   double kernel_seconds = 0;           ///< that each of these takes besides
   double host_kernel_seconds = 0;      ///< of the host's thread for each launch: what small models are bound by

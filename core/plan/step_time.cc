@@ -38,14 +38,28 @@ double seconds(const Transfers& transfers, const Figures& figures, const Links& 
   return sum;
 }
 
+double decoding_of(const Transfers& transfers, const Figures& figures) {
+  double bytes = 0;
+  for (const auto& [transfer, times] : transfers) {
+    if (transfer.operation == "decode") bytes += static_cast<double>(times * transfer.bytes);
+  }
+  return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
+}
+
 bool crosses_nodes(const Transfers& transfers) {
   return std::any_of(transfers.begin(), transfers.end(), [](const auto& one) { return one.first.nodes > 1; });
+}
+
+double rate_of(const ops::Product& product, const Figures& figures) {
+  if (product.eight_bits)
+    return product.grouped ? figures.eight_bit_grouped_product_flops : figures.eight_bit_product_flops;
+  return product.grouped ? figures.grouped_product_flops : figures.product_flops;
 }
 
 double products_of(const ops::Work& work, const Figures& figures) {
   double sum = 0;
   for (const auto& [product, times] : work.products) {
-    const auto computed = product.flops() / (product.grouped ? figures.grouped_product_flops : figures.product_flops);
+    const auto computed = product.flops() / rate_of(product, figures);
     const auto moved = static_cast<double>(product.bytes) / figures.bytes_per_second;
     sum += static_cast<double>(times) * (figures.product_seconds + std::max(computed, moved));
   }
@@ -95,9 +109,10 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   time.attention = times * attention_of(compute, figures);
   time.others = times * (compute.bytes / figures.bytes_per_second +
                          (launches - static_cast<double>(count(compute.products))) * figures.kernel_seconds);
+  time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
   time.layers_wait = times * seconds(micro.waited, figures, links);
   time.update = work.update_bytes / figures.update_bytes_per_second;
-  const auto on_gpu = time.products + time.attention + time.others + time.layers_wait;
+  const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
   const auto eager = (times - static_cast<double>(work.replayed)) / times;
   time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
   const auto beside = seconds(micro.gathers, figures, links) +
@@ -116,6 +131,7 @@ std::string step_time_table(const StepTime& time) {
   };
   add("matrix products", time.products);
   add("attention", time.attention);
+  add("decoding weights", time.decoding);
   add("other operators", time.others);
   add("layers wait for collectives", time.layers_wait);
   add("gathers and reductions, not hidden", time.engine_wait);

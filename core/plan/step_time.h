@@ -15,6 +15,7 @@ namespace plan {
 struct StepTime {
   double products = 0;     ///< matrix products
   double attention = 0;    ///< fused attention
+  double decoding = 0;     ///< weights in 4 bits
   double others = 0;       ///< all other operators of the layers
   double update = 0;       ///< gradients' sums, their norm, the optimizer
   double layers_wait = 0;  ///< for layers' own collectives
@@ -24,7 +25,7 @@ struct StepTime {
   double offload = 0;    ///< the update in host memory, and copies there that nothing hides
   std::string unknown;   ///< for people: why there is no time; the parts are 0 then
   double total() const {
-    return products + attention + others + update + layers_wait + engine_wait + host_wait + offload;
+    return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload;
   }
 };
 

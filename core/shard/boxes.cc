@@ -51,7 +51,7 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
     const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
-    const bool left_out = bucket.packs() || (only_trainable && !bucket.trainable);
+    const bool left_out = bucket.is_coded() || (only_trainable && !bucket.trainable);
     const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& planned = bucket.weights[w];

@@ -94,28 +94,34 @@ at::Tensor BucketParameters::master_slice(std::size_t i, bool unpadded) const {
   return padded_leaf(i).narrow(0, 0, size);
 }
 
-// A record's elements of this rank's masters.
-at::Tensor BucketParameters::fill_target(std::size_t i, std::size_t record) const {
+// A record's elements of what this rank has of a weight: its shard, or all.
+at::Tensor BucketParameters::record_of(std::size_t i, std::size_t record, const at::Tensor& weight) const {
   const auto& planned = plan_.weights[i];
   if (plan_.gathers()) {
     const auto& shard = plan_.shards(planned, position())[record];
-    return master_slice(i, true).narrow(0, shard.in_shard, shard.numel);
+    return weight.narrow(0, shard.in_shard, shard.numel);
   }
   const auto begin = plan_.shards(planned, 0)[record].in_full;
   std::int64_t numel = 0;
   for (int r = 0; r < plan_.ranks; ++r) numel += plan_.shards(planned, r)[record].numel;
-  return master_slice(i, true).narrow(0, begin, numel);
+  return weight.narrow(0, begin, numel);
 }
 
-void BucketParameters::fill(layout::Source& source) {
-  read_values(source);
-  publish_filled();
+at::Tensor BucketParameters::fill_target(std::size_t i, std::size_t record, const at::Tensor& uncoded) const {
+  if (!uncoded.defined()) return record_of(i, record, master_slice(i, true));
+  const auto& planned = plan_.weights[i];
+  const auto begin = plan_.gathers() ? planned.shard_offset : planned.full_offset;
+  const auto size = plan_.gathers() ? planned.sharding.shard_elements : planned.sharding.full_elements;
+  return record_of(i, record, uncoded.narrow(0, begin, size));
 }
 
-void BucketParameters::read_values(layout::Source& source) {
-  if (plan_.packs()) {
-    masters_ =
-        at::zeros({plan_.shard_elements}, at::TensorOptions().dtype(plan_.parameters.master).device(shared_.device()));
+void BucketParameters::fill(layout::Source& source) { publish_filled(read_values(source)); }
+
+at::Tensor BucketParameters::read_values(layout::Source& source) {
+  at::Tensor uncoded;
+  if (plan_.is_coded()) {
+    const auto values = at::TensorOptions().dtype(shared_.options.precision.compute).device(shared_.device());
+    uncoded = at::zeros({plan_.gathers() ? plan_.shard_elements : plan_.full_elements}, values);
   }
   std::vector<FillTask> tasks;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
@@ -123,19 +129,21 @@ void BucketParameters::read_values(layout::Source& source) {
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
       const auto layout = plan_.gathers() && plan_.ranks > 1 ? record.sharded(shared_.options.mesh) : record.compute;
-      auto out = fill_target(i, j);
+      auto out = fill_target(i, j, uncoded);
       if (out.numel() == 0) continue;
       tasks.push_back({&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
     }
   }
   fill_all(source, tasks);
+  return uncoded;
 }
 
-void BucketParameters::publish_filled() {
+void BucketParameters::publish_filled(const at::Tensor& uncoded) {
   if (plan_.packs()) {
-    encode();
+    encode(uncoded);
     shared_.note_write();
   } else {
+    if (plan_.in_bytes()) encode_rows(uncoded);
     if (plan_.on_host) publish_from_host();
     publish();
   }
@@ -143,18 +151,18 @@ void BucketParameters::publish_filled() {
 }
 
 std::vector<std::string> BucketParameters::fill_from_first(layout::Source& source, comm::Group& everyone) {
-  read_values(source);
+  const auto uncoded = read_values(source);
   std::vector<std::string> differing;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
       const auto box = record.compute.box(record.shape, shared_.options.mesh, shared_.options.rank);
-      const auto dtype = plan_.parameters.master;
+      const auto dtype = uncoded.defined() ? uncoded.scalar_type() : plan_.parameters.master;
       auto full = at::zeros({box.numel()}, at::TensorOptions().dtype(dtype).device(shared_.device()));
       if (everyone.rank() == 0 && box.numel() > 0) source.fill(record, box, full);
       everyone.broadcast(full, 0, cat("broadcast ", shared_.options.owner(), " ", record.name));
-      const auto mine = fill_target(i, j);
+      const auto mine = fill_target(i, j, uncoded);
       if (plan_.gathers()) {
         auto shard = plan_.shards(plan_.weights[i], position())[j];
         shard.in_full -= plan_.shards(plan_.weights[i], 0)[j].in_full;
@@ -166,7 +174,7 @@ std::vector<std::string> BucketParameters::fill_from_first(layout::Source& sourc
       mine.copy_(theirs);
     }
   }
-  publish_filled();
+  publish_filled(uncoded);
   return differing;
 }
 
@@ -256,7 +264,7 @@ void BucketParameters::prefetch(bool keep) {
 
 // Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
 void BucketParameters::gather_in_place() {
-  const auto mine = shard_to_send();
+  const auto mine = shard_to_send(), staging = gather_staging();
   std::vector<at::Tensor> out;
   std::vector<at::Tensor> in;
   std::vector<std::size_t> staged;
@@ -265,7 +273,7 @@ void BucketParameters::gather_in_place() {
     const auto& planned = plan_.weights[i];
     if (!planned.sharding.in_place) {
       const auto size = planned.sharding.shard_elements;
-      out.push_back(shared_.gather_staging.narrow(0, used, size * plan_.ranks));
+      out.push_back(staging.narrow(0, used, size * plan_.ranks));
       in.push_back(mine.narrow(0, planned.shard_offset, size));
       staged.push_back(i);
       used += size * plan_.ranks;
@@ -286,7 +294,7 @@ void BucketParameters::gather_in_place() {
     const auto& planned = plan_.weights[i];
     const auto size = planned.sharding.shard_elements;
     for (int r = 0; r < plan_.ranks; ++r)
-      unpack_weight(planned, r, shared_.gather_staging.narrow(0, used + r * size, size), leaves_[i].alias, moves);
+      unpack_weight(planned, r, staging.narrow(0, used + r * size, size), leaves_[i].alias, moves);
     used += size * plan_.ranks;
   }
   moves.run(true);
@@ -310,7 +318,7 @@ at::Tensor BucketParameters::padded_leaf(std::size_t i) const {
 }
 
 void BucketParameters::gather_staged(bool keep) {
-  const auto all = shared_.gather_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
+  const auto all = gather_staging().narrow(0, 0, plan_.shard_elements * plan_.ranks);
   gather_shards(all);
   Moves moves;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
@@ -336,7 +344,7 @@ void BucketParameters::gather_shards(const at::Tensor& all) {
 
 at::Tensor BucketParameters::shard_to_send() {
   const auto from = plan_.parameters.send_from;
-  if (from == SendFrom::master) return masters_.to(shared_.options.precision.compute);
+  if (from == SendFrom::master) return masters_.to(plan_.parameters.full);
   if (from == SendFrom::device_copy) uploaded_.wait(shared_.device());
   return send_copy_.to(shared_.device(), /*non_blocking=*/true);
 }

@@ -80,9 +80,12 @@ class BucketParameters {
 
   void make_leaf(std::size_t i);
   // Copies too have the masters' new values; the leaves' versions tell whoever keeps something made of them.
-  void publish_filled();
-  void read_values(layout::Source& source);
-  void encode();
+  void publish_filled(const at::Tensor& uncoded);
+  // Returns what a codec is to keep: values in the compute dtype, placed as masters are. Undefined: these have them.
+  at::Tensor read_values(layout::Source& source);
+  void encode(const at::Tensor& uncoded);
+  void encode_rows(const at::Tensor& uncoded);
+  at::Tensor encode_record(std::size_t i, std::size_t record, const at::Tensor& uncoded);
   void gather_packed();
   void take_memory();
   void gather_in_place();
@@ -90,9 +93,11 @@ class BucketParameters {
   at::Tensor padded_leaf(std::size_t i) const;
   void gather_shards(const at::Tensor& all);
   at::Tensor shard_to_send();
+  at::Tensor gather_staging() const { return shared_.gather_staging.view(plan_.parameters.full); }
   void open_to_peers();
   void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
-  at::Tensor fill_target(std::size_t i, std::size_t record) const;
+  at::Tensor record_of(std::size_t i, std::size_t record, const at::Tensor& weight) const;
+  at::Tensor fill_target(std::size_t i, std::size_t record, const at::Tensor& uncoded) const;
 
   const BucketPlan& plan_;
   Shared& shared_;
@@ -102,7 +107,7 @@ class BucketParameters {
   std::shared_ptr<comm::Group> tensor_group_;   ///< of packed weights: that split their matrices; null: nobody does
   std::vector<Leaf> leaves_;
   // The plan's buffers; undefined if it has none.
-  at::Tensor masters_;  ///< of packed weights: their values in the compute dtype, only while they are filled
+  at::Tensor masters_;
   at::Tensor packed_;
   at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;

@@ -93,24 +93,24 @@ std::vector<StoredBox> Engine::stored_boxes() {
 std::vector<ComputeCopy> Engine::compute_copies() {
   std::vector<ComputeCopy> copies;
   const auto& options = parts_->shared.options;
+  const auto add = [&](const nn::Weight& weight, at::Tensor value, int copy) {
+    copies.push_back({&weight, {}, std::move(value), copy});
+    for (const auto& record : weight.records())
+      copies.back().boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
+  };
+  // Checksums are of bits; a pair of bytes is read as one number.
+  const auto numbers = [](const at::Tensor& bytes) { return bytes.view({-1}).view(at::kBFloat16); };
   for (std::size_t b = 0; b < parts_->parameters.size(); ++b) {
     const auto& bucket = parts_->plan(b);
-    for (std::size_t w = 0; bucket.packs() && bucket.ranks == 1 && w < bucket.weights.size(); ++w) {
-      // Checksums are of bits; a pair of bytes is read as one number.
-      const auto& weight = *bucket.weights[w].weight;
-      ComputeCopy copy{&weight, {}, parts_->parameters[b]->packed_slice(w).view(at::kBFloat16), 0};
-      for (const auto& record : weight.records())
-        copy.boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
-      copies.push_back(std::move(copy));
-    }
-    if (bucket.shards_param || bucket.on_host || !bucket.buffer(Purpose::master)) continue;
+    const auto& held = *parts_->parameters[b];
+    const bool stays = !bucket.shards_param && !bucket.on_host;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& weight = *bucket.weights[w].weight;
-      ComputeCopy copy{
-          &weight, {}, parts_->parameters[b]->leaf(w).detach(), copy_of(weight.records().front(), options)};
-      for (const auto& record : weight.records())
-        copy.boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
-      copies.push_back(std::move(copy));
+      if (bucket.packs() && bucket.ranks == 1) add(weight, numbers(held.packed_slice(w)), 0);
+      if (!stays) continue;
+      const auto leaf = held.leaf(w).detach();
+      if (bucket.in_bytes()) add(weight, numbers(leaf), 0);
+      if (bucket.buffer(Purpose::master)) add(weight, leaf, copy_of(weight.records().front(), options));
     }
   }
   return copies;

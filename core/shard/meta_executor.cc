@@ -8,11 +8,10 @@
 
 namespace capstan::shard {
 
-MetaExecutor::MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add)
-    : CountingExecutor(plan, std::move(add)) {
-  const auto meta = at::TensorOptions().device(at::kMeta).dtype(compute);
+MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(plan, std::move(add)) {
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
+    const auto meta = at::TensorOptions().device(at::kMeta).dtype(bucket.parameters.full);
     const auto leaf = [&](const PlannedWeight& planned) {
       return at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable);
     };

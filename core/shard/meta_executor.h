@@ -10,11 +10,11 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// For a dry run on the meta device: binds every weight to a leaf of the compute dtype there, and frees gradients when
+/// For a dry run on the meta device: binds every weight to a leaf of its dtype there, and frees gradients when
 /// the engine would.
 class MetaExecutor : public CountingExecutor {
  public:
-  MetaExecutor(const ShardPlan& plan, c10::ScalarType compute, Add add);
+  MetaExecutor(const ShardPlan& plan, Add add);
   void reduce(std::size_t bucket, const Reduction& how) override;
   void bind(std::size_t bucket, bool looks_up) override;
   void add_rows(std::size_t bucket, const Reduction& how) override;

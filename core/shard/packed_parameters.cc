@@ -1,4 +1,4 @@
-// BucketParameters of weights that a codec keeps: bytes that are gathered, and decoded.
+// BucketParameters of weights that a codec keeps: packed bytes that are gathered and decoded, or bytes of rows.
 #include <ATen/ATen.h>
 
 #include "shard/bucket_parameters.h"
@@ -6,7 +6,7 @@
 namespace capstan::shard {
 
 // A unit's values are in memory together for the moment in which they are encoded, as while it computes.
-void BucketParameters::encode() {
+void BucketParameters::encode(const at::Tensor& uncoded) {
   const auto on_device = packed_.device() == shared_.device() ? packed_ : at::empty_like(packed_, shared_.device());
   const auto columns = [&](const at::Tensor& x) {
     if (tensor_group_) tensor_group_->all_reduce(x, comm::ReduceOp::sum, label_);
@@ -20,12 +20,47 @@ void BucketParameters::encode() {
     for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
       const auto& [extent, is_divided, begin, bytes] = plan_.weights[i].packed[j];
       if (extent.numel() == 0) continue;
-      weight(i).codec()->encode(extent, fill_target(i, j).view({extent.matrices, extent.elements}),
+      weight(i).codec()->encode(extent, fill_target(i, j, uncoded).view({extent.matrices, extent.elements}),
                                 on_device.narrow(0, begin, bytes), is_divided ? divided : whole);
     }
   }
   if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
-  masters_ = at::Tensor();
+}
+
+// Each rank knows the scales of the rows that it has read, and needs all that it will compute with.
+void BucketParameters::encode_rows(const at::Tensor& uncoded) {
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    const auto& sharding = planned.sharding;
+    const auto columns = sharding.shape.back();
+    const auto scales =
+        at::zeros({sharding.numel / columns}, at::TensorOptions().dtype(at::kFloat).device(shared_.device()));
+    for (std::size_t j = 0; j < weight(i).records().size(); ++j) {
+      const auto own = encode_record(i, j, uncoded);
+      if (own.numel() == 0) continue;
+      auto rows = plan_.shards(planned, plan_.gathers() ? position() : 0)[j];
+      rows.in_full /= columns;
+      rows.block_apart /= columns;
+      rows.numel = own.numel();
+      if (!plan_.gathers()) rows.blocks = 1;
+      const auto place = rows.of_full(scales);
+      place.copy_(own.view_as(place));
+    }
+    if (plan_.gathers() && plan_.ranks > 1) group_->all_reduce(scales, comm::ReduceOp::sum, label_);
+    static_cast<const nn::RowCodec&>(*weight(i).codec()).keep(scales);
+  }
+}
+
+// The scales of a record's rows on this rank.
+at::Tensor BucketParameters::encode_record(std::size_t i, std::size_t record, const at::Tensor& uncoded) {
+  const auto columns = plan_.weights[i].sharding.shape.back();
+  const auto values = fill_target(i, record, uncoded).view({-1, columns});
+  const auto kept = record_of(i, record, master_slice(i, true)).view({-1, columns});
+  const auto bytes = kept.device() == values.device() ? kept : at::empty_like(kept, values.device());
+  if (values.numel() == 0) return at::empty({0}, values.options().dtype(at::kFloat));
+  const auto scales = static_cast<const nn::RowCodec&>(*weight(i).codec()).encode_rows(values, bytes);
+  if (!kept.is_same(bytes)) kept.copy_(bytes);
+  return scales;
 }
 
 at::Tensor BucketParameters::packed_slice(std::size_t i) const {

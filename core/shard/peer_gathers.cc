@@ -12,7 +12,7 @@ void BucketParameters::open_to_peers() {
     peers_ = PeerShards::open(*group_, packed_, plan_.name);
   } else {
     const bool sends_masters = plan_.parameters.send_from == SendFrom::master;
-    if (sends_masters && plan_.parameters.master != shared_.options.precision.compute) return;
+    if (sends_masters && plan_.parameters.master != plan_.parameters.full) return;
     peers_ = PeerShards::open(*group_, sends_masters ? masters_ : send_copy_, plan_.name);
   }
 }

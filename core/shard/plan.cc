@@ -18,12 +18,12 @@ namespace {
 using layout::Axis;
 
 // The records say how each role is sharded; all code that reads parameters uses them.
-void set_roles(layout::Param& record, const EngineOptions& options) {
+void set_roles(layout::Param& record, c10::ScalarType frozen, const EngineOptions& options) {
   const auto& precision = options.precision;
   const auto& policy = options.policy;
   const auto sharded = record.sharded(options.mesh);
   const c10::Device host(c10::DeviceType::CPU);
-  const auto master = record.trainable ? precision.master : precision.compute;
+  const auto master = record.trainable ? precision.master : frozen;
   const bool param_on_host = policy.offload_param || (policy.offload_optim && record.trainable);
   record.param = {policy.shard_param ? sharded : record.compute, master, param_on_host ? host : precision.device};
   record.grad = {policy.shard_grad ? sharded : record.compute, precision.master, precision.device};
@@ -37,7 +37,19 @@ std::int64_t parameters_of(const nn::Unit& unit) {
   return sum;
 }
 
-bool is_packed(const nn::Weight& weight) { return weight.codec() && !weight.trainable(); }
+enum class Form { values, packed, bytes };
+
+Form form_of(const nn::Weight& weight) {
+  if (!weight.codec() || weight.trainable()) return Form::values;
+  return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::bytes : Form::packed;
+}
+
+bool is_packed(const nn::Weight& weight) { return form_of(weight) == Form::packed; }
+
+// Of what units compute with.
+c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
+  return form_of(weight) == Form::bytes ? c10::ScalarType::Byte : options.precision.compute;
+}
 
 // Neighbouring units, as many as the policy wants together.
 std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::ShardPolicy& policy) {
@@ -127,6 +139,7 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
+  bucket.parameters.full = dtype_of(weight, options);
   set_sharding(bucket, packed, policy);
   return bucket;
 }
@@ -276,10 +289,10 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
   for (std::size_t r = 0; r < plan.runs.size(); ++r) {
     for (auto i = plan.runs[r].first; i <= plan.runs[r].last; ++i) plan.run_of_unit[i] = r;
   }
-  using Key = std::tuple<std::size_t, bool, bool, std::vector<Axis>>;
+  using Key = std::tuple<std::size_t, bool, Form, std::vector<Axis>>;
   std::map<Key, std::size_t> own;
   for (auto& use : uses_of(units, plan.run_of_unit)) {
-    for (auto& record : use.weight->records()) set_roles(record, options);
+    for (auto& record : use.weight->records()) set_roles(record, dtype_of(*use.weight, options), options);
     const auto run = use.runs.front();
     std::size_t index = plan.buckets.size();
     const auto rows = table_rows(*use.weight, units_of(use.runs, plan, units), options);
@@ -287,7 +300,7 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
       plan.buckets.back().gradients.table_rows = rows;
     } else {
-      const Key key{run, !use.weight->trainable(), is_packed(*use.weight), use.weight->records().front().shard_axes()};
+      const Key key{run, !use.weight->trainable(), form_of(*use.weight), use.weight->records().front().shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);
       if (is_new) plan.buckets.push_back(start_bucket(run_name(units, plan.runs[run]), *use.weight, use.runs, options));
       index = found->second;

@@ -69,7 +69,8 @@ enum class SendFrom {
 
 /// How a bucket's parameters are kept and gathered.
 struct ParameterPlan {
-  c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: the compute dtype
+  c10::ScalarType full = c10::ScalarType::Float;    ///< what units compute with: the compute dtype, or bytes
+  c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: what units compute with
   SendFrom send_from = SendFrom::master;
   /// From forward to backward they stay sharded over so many neighbours, not over all ranks; 0: over all. Also 0 if the
   /// policy's reshard_size does not divide the ranks: experts may have fewer ranks than dense parameters.
@@ -111,7 +112,7 @@ struct GradientPlan {
 };
 
 /// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained, frozen, or
-/// frozen and packed by a codec; on the same data axes), or one weight that several runs use.
+/// frozen and packed or in bytes by a codec; on the same data axes), or one weight that several runs use.
 struct BucketPlan {
   std::string name;
   std::vector<PlannedWeight> weights;
@@ -136,6 +137,9 @@ struct BucketPlan {
   /// Codecs keep its weights. Then the full ones exist only while a unit computes with them, decoded from what has been
   /// gathered, even if no other rank has a part of them.
   bool packs() const { return !weights.empty() && !weights.front().packed.empty(); }
+  /// A RowCodec keeps its weights, and units compute with the bytes.
+  bool in_bytes() const { return parameters.full == c10::ScalarType::Byte; }
+  bool is_coded() const { return packs() || in_bytes(); }
   /// Of a rank's shard in a codec's form.
   std::int64_t packed_bytes() const {
     return packs() ? weights.back().packed.back().begin + weights.back().packed.back().bytes : 0;

@@ -9,7 +9,8 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
   const auto& precision = options.precision;
   const auto& policy = options.policy;
   ParameterPlan plan;
-  plan.master = bucket.trainable ? precision.master : precision.compute;
+  plan.full = bucket.parameters.full;
+  plan.master = bucket.trainable ? precision.master : plan.full;
   if (bucket.on_host) {
     plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
   } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
@@ -49,10 +50,11 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   plan.adding_dtype = precision.master;
 }
 
-void list_full_parameters(BucketPlan& bucket, c10::ScalarType compute) {
+void list_full_parameters(BucketPlan& bucket) {
   for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
-    bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements, compute,
-                              Memory::device, bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
+    bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements,
+                              bucket.parameters.full, Memory::device,
+                              bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
   }
 }
 
@@ -66,13 +68,12 @@ void list_packed(BucketPlan& bucket, const EngineOptions& options) {
     bucket.buffers.push_back(
         {Purpose::packed_gathered, arriving, c10::ScalarType::Byte, Memory::device, Lifetime::gathering});
   }
-  list_full_parameters(bucket, options.precision.compute);
+  list_full_parameters(bucket);
 }
 
 // Masters on the host are sent directly if they are in the compute dtype, else from a cast copy.
 void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
-  const auto compute = options.precision.compute;
-  const auto [master, from, reshard_ranks, in_place] = bucket.parameters;
+  const auto [compute, master, from, reshard_ranks, in_place] = bucket.parameters;
   const bool casts = master != compute;
   const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
   if (bucket.gathers() || casts) {
@@ -92,7 +93,7 @@ void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
     const auto elements = bucket.shard_elements * (bucket.ranks / reshard_ranks);
     bucket.buffers.push_back({Purpose::regather, elements, compute, Memory::device, Lifetime::regather});
   }
-  list_full_parameters(bucket, compute);
+  list_full_parameters(bucket);
 }
 
 // Gradients are accumulated in full buffers unless they are summed at once or read as they are.
@@ -123,13 +124,20 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   }
 }
 
-std::int64_t gather_elements(const BucketPlan& bucket) {
+// Of the bucket's own dtype.
+std::int64_t staged_elements(const BucketPlan& bucket) {
   if (!bucket.gathers() || bucket.packs()) return 0;
   if (!bucket.parameters.in_place) return bucket.shard_elements * bucket.ranks;
   std::int64_t sum = 0;
   for (const auto& planned : bucket.weights)
     sum += planned.sharding.in_place ? 0 : planned.sharding.shard_elements * bucket.ranks;
   return sum;
+}
+
+// Of the compute dtype, of which the buffer is.
+std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
+  return staged_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
+         static_cast<std::int64_t>(c10::elementSize(compute));
 }
 
 std::int64_t reduce_elements(const BucketPlan& bucket, bool casts_or_adds) {
@@ -222,7 +230,7 @@ Buffers list_staging(const ShardPlan& plan, const EngineOptions& options) {
   Buffer partial{Purpose::partial_staging, 0, precision.master};
   const bool adds = options.accumulates() && !options.waits();
   for (const auto& bucket : plan.buckets) {
-    gather.elements = std::max(gather.elements, gather_elements(bucket));
+    gather.elements = std::max(gather.elements, gather_elements(bucket, precision.compute));
     reduce.elements = std::max(reduce.elements, reduce_elements(bucket, precision.reduce != precision.master || adds));
     if (needs_sum_staging(bucket, options)) sum.elements = std::max(sum.elements, bucket.shard_elements);
     partial.elements = std::max(partial.elements, partial_elements(bucket));

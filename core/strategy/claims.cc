@@ -1,5 +1,6 @@
 #include <capstan/base/text.h>
 #include <capstan/strategy/claims.h>
+#include <capstan/strategy/loss_hooks.h>
 #include <capstan/strategy/strategy.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@ Strategy::~Strategy() = default;
 OptimizerRule::~OptimizerRule() = default;
 std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
+LossHooks::~LossHooks() = default;
 State::~State() = default;
 
 std::string gradient_reduction_point(layout::Axis axis) { return cat("gradient reduction on ", axis); }

@@ -184,9 +184,11 @@ void train_rank(const session::Job& job, comm::Communicator& communicator, const
     const auto targets = sum_targets(job, session, input);
     const auto lr = train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps);
     const auto metrics = step.run(input, targets, lr).numbers.read();
+    const auto loss = metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, targets));
+    if (!metrics.skipped) step.hooks().loss_known(s, loss);
     if (job.topology.rank != 0) continue;  // they are the same on all ranks
     run.norms.push_back(metrics.grad_norm);
-    run.losses.push_back(metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, targets)));
+    run.losses.push_back(loss);
   }
   if (!stretch.to.empty()) {
     step.hooks().before_save(end);

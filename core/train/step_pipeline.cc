@@ -106,6 +106,7 @@ void StepPipeline::report(UnderWay& step) {
   paused_s_ = 0;
   longest_step_s_ = std::max(longest_step_s_, event.step_time_s);
   observers_.step_ended(event);
+  if (!event.skipped) step_.hooks().loss_known(event.step, event.loss);
 }
 
 }  // namespace capstan::train

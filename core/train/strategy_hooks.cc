@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
+#include <capstan/strategy/loss_hooks.h>
 
 #include <algorithm>
 #include <utility>
@@ -60,6 +61,13 @@ std::vector<strategy::Figure> StrategyHooks::figures() {
     });
   }
   return all;
+}
+
+void StrategyHooks::loss_known(std::int64_t step, double loss) {
+  for (const auto& made : parts_.hooks) {
+    auto* hooks = dynamic_cast<strategy::LossHooks*>(made.hooks.get());
+    if (hooks) plugin::guard(made.plugin, cat("loss_known of step ", step), [&] { hooks->loss_known(step, loss); });
+  }
 }
 
 void StrategyHooks::before_save(std::int64_t steps_done) {

@@ -36,6 +36,8 @@ class StrategyHooks {
   void after_step(std::int64_t step, const at::Tensor& finite);
   /// What strategies have counted in this step.
   std::vector<strategy::Figure> figures();
+  /// A step's loss, the same on all ranks: for hooks that are LossHooks.
+  void loss_known(std::int64_t step, double loss);
   /// Before a checkpoint's boxes are taken.
   void before_save(std::int64_t steps_done);
   /// Does evaluation see something else than the parameters?

@@ -6,35 +6,33 @@
 #include <capstan/ops/quantise.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
+#include <dlfcn.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "nn/weights.h"
 #include "plugins/strategies/fp8/counts.cc"
 #include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
+#include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/scaled.cc"
+#include "plugins/strategies/fp8/stored.cc"
 
 using namespace fp8;
 using namespace capstan::ops;
 using capstan::testing::numbers;
+using fp8_test::multiplier;
 
 namespace {
 
 // bfloat16's rounding of results, and sums that the GPU keeps in fewer digits than float32 ("fast") or in another
 // order.
 double tolerance(bool fast) { return fast ? 1.0 / 64 : 1.0 / 128; }
-
-std::shared_ptr<Multiplier> multiplier(bool by_row, bool fast, at::ScalarType gradient) {
-  auto made = std::make_shared<Multiplier>();
-  made->by_row = by_row;
-  made->fast = fast;
-  made->gradient = gradient;
-  made->layer = "linear";
-  return made;
-}
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
   const auto expected = b.cpu().to(at::kDouble);
@@ -82,6 +80,17 @@ bool same(const at::Tensor& there, const at::Tensor& here) {
   const auto nan = b.to(at::kFloat).isnan();
   return at::equal(a.to(at::kFloat).isnan(), nan) &&
          at::equal(a.view(bits).masked_fill(nan, 0), b.view(bits).masked_fill(nan, 0));
+}
+
+// The operator is the plugin's, its kernel that of the plugin's GPU module.
+void open_plugin() {
+  const auto folder =
+      std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib/capstan/plugins/strategy";
+  for (const auto* name : {"fp8.so", "fp8_cuda.so"}) {
+    const bool open = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+    INFO(name << ": " << (open ? "" : dlerror()));
+    REQUIRE(open);
+  }
 }
 
 void check_all_ways(const at::Tensor& x) {
@@ -209,7 +218,7 @@ TEST_CASE("products and gradients of a linear layer equal their emulation", "[gp
       for (const auto gradient : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
         for (const std::int64_t tokens : {64, 37}) {
           INFO(by_row << " " << fast << " " << gradient << " " << tokens);
-          const auto how = multiplier(by_row, fast, gradient);
+          const auto how = multiplier({.by_row = by_row, .gradient = gradient, .fast = fast});
           compare([&](const auto& in) { return Multiplier::multiply(how, in[0], in[1]); },
                   {drawn({tokens, 96}, 0.2), drawn({48, 96}, 0.5)}, tolerance(fast));
         }
@@ -219,7 +228,7 @@ TEST_CASE("products and gradients of a linear layer equal their emulation", "[gp
 }
 
 TEST_CASE("products and gradients of experts equal their emulation", "[gpu][fp8]") {
-  const auto how = multiplier(true, true, at::kFloat8_e4m3fn);
+  const auto how = multiplier();
   const auto ends = at::tensor({16, 16, 50, 80}, at::kInt);
   compare([&](const auto& in) { return Multiplier::multiply_grouped(how, in[0], in[1], ends.to(in[0].device())); },
           {drawn({80, 64}, 0.2), drawn({4, 32, 64}, 0.5)}, tolerance(true));
@@ -227,11 +236,7 @@ TEST_CASE("products and gradients of experts equal their emulation", "[gpu][fp8]
 
 TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu][fp8]") {
   const auto x = drawn({48, 96}, 0.2).cuda().set_requires_grad(true), w = drawn({32, 96}, 0.5).cuda();
-  const auto how = multiplier(true, true, at::kFloat8_e4m3fn), keeping = multiplier(true, true, at::kFloat8_e4m3fn);
-  keeping->weight = capstan::testing::bound("w", w);
-  keeping->weight->records().front().trainable = false;
-  keeping->frozen = std::make_shared<Frozen>();
-  keeping->frozen_transpose = std::make_shared<Frozen>();
+  const auto how = multiplier(), keeping = fp8_test::frozen(w);
   const auto check = [&] {
     const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
     CHECK(at::equal(y, expected));
@@ -245,14 +250,6 @@ TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu]
 }
 
 TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
-  const auto frozen = [](const at::Tensor& value) {
-    const auto how = multiplier(true, true, at::kFloat8_e4m3fn);
-    how->weight = capstan::testing::bound("w", value);
-    how->weight->records().front().trainable = false;
-    how->frozen = std::make_shared<Frozen>();
-    how->frozen_transpose = std::make_shared<Frozen>();
-    return how;
-  };
   for (const bool stacked : {false, true}) {
     INFO(stacked);
     const auto x = drawn({64, 96}, 0.2).cuda().set_requires_grad(true);
@@ -261,7 +258,7 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
     };
     const auto w_up = stack(64, 96, 0.5), w_down = stack(96, 32, 0.9);
     const auto ends = stacked ? std::optional(at::tensor({24, 64}, at::kInt).cuda()) : std::nullopt;
-    const FeedForward both{frozen(w_up), frozen(w_down)};
+    const FeedForward both{fp8_test::frozen(w_up), fp8_test::frozen(w_down)};
     CHECK(FeedForward::takes(*both.up, *both.down));
     const auto multiplied = [&](const auto& how, const at::Tensor& rows, const at::Tensor& w) {
       return ends ? Multiplier::multiply_grouped(how, rows, w, *ends) : Multiplier::multiply(how, rows, w);
@@ -271,5 +268,48 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
     CHECK(at::equal(y, expected));
     const auto g = drawn({64, 96}, 0.4).cuda();
     CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+  }
+}
+
+TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transposed to the same bits", "[gpu][fp8]") {
+  open_plugin();
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{
+           {16, 16}, {48, 96}, {128, 128}, {144, 272}, {1040, 4096}, {4096, 144}, {3, 32, 64}, {2, 400, 208}}) {
+    INFO(shape);
+    const auto w = awkward(shape, at::kBFloat16);
+    const auto here = fp8_test::stored(w), there = fp8_test::stored(w.cuda());
+    CHECK(at::equal(there.bytes.cpu(), here.bytes));
+    CHECK(same(there.how->stored->rows(there.bytes).scales, here.how->stored->rows(here.bytes).scales));
+    const auto found = there.how->stored->columns(there.bytes), expected = here.how->stored->columns(here.bytes);
+    CHECK(same(found.scales, expected.scales));
+    CHECK(same(found.values, expected.values));
+    // … which are those of a matrix of these numbers.
+    CHECK(same(found.values, quantise(here.numbers, {at::kFloat8_e4m3fn, true, true}).values));
+  }
+  const auto x = drawn({64, 96}, 0.2).cuda().set_requires_grad(true);
+  const auto made = fp8_test::stored(drawn({48, 96}, 0.5).cuda());
+  const auto y = Multiplier::multiply(made.how, x, made.bytes);
+  const auto expected = Multiplier::multiply(multiplier(), x, made.numbers);
+  CHECK(at::equal(y, expected));
+  const auto g = drawn({64, 48}, 0.4).cuda();
+  CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
+}
+
+TEST_CASE("the rate of transposing 8 bits, of Llama 3.1 8B", "[.][fp8rate]") {
+  open_plugin();
+  for (const auto& [out, in] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}}) {
+    const auto made =
+        fp8_test::stored(at::randn({out, in}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA)));
+    constexpr int times = 50;
+    const auto pass = [&] { (void)made.how->stored->columns(made.bytes); };
+    for (int i = 0; i < 5; ++i) pass();
+    (void)at::zeros({1}, at::kCUDA).item<float>();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) pass();
+    (void)at::zeros({1}, at::kCUDA).item<float>();
+    const auto each = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+    std::printf("fp8 transpose of %ld x %ld: %.1f us, %.2f TB/s of traffic\n", static_cast<long>(out),
+                static_cast<long>(in), each * 1e6, 2e-12 * static_cast<double>(out * in) / each);
   }
 }

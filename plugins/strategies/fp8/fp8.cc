@@ -1,8 +1,12 @@
 #include "fp8.h"
 
 #include <capstan/base/text.h>
+#include <capstan/strategy/loss_hooks.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "reference.h"
 
 namespace fp8 {
 
@@ -56,6 +60,17 @@ std::vector<const nn::Unit*> blocks_of(const std::vector<std::unique_ptr<nn::Uni
   return blocks;
 }
 
+/// Reports counts, and looks at losses.
+class WatchedSteps : public CountsOfSteps, public strategy::LossHooks {
+ public:
+  WatchedSteps(std::shared_ptr<Counts> counts, LossBand band)
+      : CountsOfSteps(std::move(counts)), band_(std::move(band)) {}
+  void loss_known(std::int64_t step, double loss) override { band_.loss_known(step, loss); }
+
+ private:
+  LossBand band_;
+};
+
 // Where the user has set an option, or else the table.
 template <class M>
 std::string place_of(const config::Options<Fp8Options>& options, M Fp8Options::*member) {
@@ -78,6 +93,12 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
                "strategy.fp8 multiplies for bf16, and train.precision is \"fp16\", whose losses are scaled",
                "set train.precision = \"bf16\"");
   }
+  if (stores() && options_->recipe != "rowwise") {
+    faults.add(place_of(options_, &Fp8Options::store),
+               cat("strategy.fp8.store = \"fp8\" keeps a scale for each row, and recipe is \"", options_->recipe, "\""),
+               "set strategy.fp8.recipe = \"rowwise\", or store = \"bf16\"");
+  }
+  check_reference(faults);
   if (facts.device == "cpu") return;
   if (facts.precision != "bf16" && facts.precision != "bf16_pure" && facts.precision != "fp16") {
     faults.add(place_of(options_, &Fp8Options::recipe),
@@ -90,6 +111,29 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
                    facts.gpu_capability / 10, ".", facts.gpu_capability % 10, ", which cannot multiply in FP8 by row"),
                "remove strategy.fp8: these GPUs compute in bf16");
   }
+}
+
+void Fp8::check_reference(Diagnostics& faults) const {
+  const bool has_band = options_.is_set(&Fp8Options::band) || options_.is_set(&Fp8Options::window);
+  if (!options_->reference) {
+    if (!has_band) return;
+    faults.add(options_.section().origin.text(),
+               "strategy.fp8.band and window say how far losses may be from strategy.fp8.reference, which is not set",
+               "name the metrics.jsonl of a run in bf16 there, or remove them");
+    return;
+  }
+  try {
+    (void)losses_of(*options_->reference);
+  } catch (const Error& error) {
+    for (const auto& fault : error.diagnostics())
+      faults.add(place_of(options_, &Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()));
+  }
+}
+
+std::unique_ptr<strategy::StepHooks> Fp8::step() {
+  if (!options_->reference) return std::make_unique<CountsOfSteps>(counts_);
+  const Band band{*options_->reference, options_->band, options_->window};
+  return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band.file)));
 }
 
 void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
@@ -111,6 +155,7 @@ void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::Weig
   }
   ++taken_[role];
   chosen_.insert(weight);
+  if (stores()) weight->set_codec(std::make_shared<const Stored>(weight->records().front().shape.size()));
 }
 
 void Fp8::structure(Units& units) {
@@ -142,6 +187,12 @@ void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
   }
   notes_ = {cat("fp8: products of ", counted(taken_), " in ", blocks, " of ", all, " blocks, ", options_->recipe,
                 "; all others in train.precision")};
+  if (stores()) {
+    std::int64_t elements = 0;
+    for (const auto& weight : chosen_) elements += weight->numel();
+    notes_.push_back(cat("fp8: their ", thousands(elements), " frozen numbers are kept in 8 bits alone; no checkpoint ",
+                         "holds them: a run that resumes rounds them again, from model.path or run.seed"));
+  }
   if (!odd_.empty())
     notes_.push_back(cat("fp8: in train.precision, since sizes are no multiples of 16: ", counted(odd_)));
 }
@@ -158,11 +209,20 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->counts = counts_;
   how->layer = layer.path();
   how->weight = weight;
-  if (!weight->trainable()) {
+  if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
+  if (stores()) {
+    how->stored = std::static_pointer_cast<const Stored>(weight->codec());
+    // The port's, as long as the weight is filled and used.
+    const auto agree = [of = how.get()](bool (Multiplier::*cuts)() const) {
+      return [of, cuts](const at::Tensor& magnitudes) {
+        if ((of->*cuts)()) of->take_maximum({magnitudes});
+      };
+    };
+    how->stored->set_agree(agree(&Multiplier::cuts_inputs), agree(&Multiplier::cuts_outputs));
+  } else if (!weight->trainable()) {
     how->frozen = std::make_shared<Frozen>();
     how->frozen_transpose = std::make_shared<Frozen>();
   }
-  if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
   return made = std::move(how);
 }
 
@@ -191,7 +251,18 @@ void Fp8::place_experts(nn::Experts& experts, const strategy::Placement& placeme
       });
 }
 
+void Fp8::refuse_trained(const nn::Unit& unit) const {
+  for (const auto& weight : unit.weights()) {
+    if (chosen_.count(weight) == 0 || !weight->trainable()) continue;
+    throw Error(cat("strategy.fp8.store = \"fp8\" keeps ", weight->name(), " in 8 bits, and it would be trained"),
+                "add strategy.lora, which freezes it and trains adapters next to it, and leave it out of "
+                "strategy.lora.modules_to_save; or set strategy.fp8.store = \"bf16\"",
+                place_of(options_, &Fp8Options::store));
+  }
+}
+
 void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
+  if (stores()) refuse_trained(unit);
   unit.each<nn::Linear>([&](nn::Linear& linear) { place_linear(linear, placement); });
   unit.each<nn::Experts>([&](nn::Experts& experts) { place_experts(experts, placement); });
   unit.each<nn::Mlp>([&](nn::Mlp& mlp) {
@@ -205,14 +276,19 @@ void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
 }
 
 std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
-  std::int64_t bytes = 0;  // an element in two orientations; the scales are less than a thousandth of it
+  // An element in two orientations; their scales are less than a thousandth of it. Where that is all there is, the
+  // engine counts the elements.
+  std::int64_t kept = 0, scales = 0;
   for (const auto& weight : chosen_) {
-    if (!Frozen::keeps(*weight)) continue;
-    for (const auto& record : weight->records())
-      bytes += 2 * record.compute.box(record.shape, facts.mesh, facts.rank).numel();
+    for (const auto& record : weight->records()) {
+      const auto box = record.compute.box(record.shape, facts.mesh, facts.rank);
+      if (Frozen::keeps(*weight)) kept += 2 * box.numel();
+      scales += box.numel() / std::max<std::int64_t>(1, box.size.back()) * static_cast<std::int64_t>(sizeof(float));
+    }
   }
-  if (bytes == 0) return {};
-  return {{"frozen weights in 8 bits", bytes, facts.device, "always"}};
+  if (stores()) return {{"scales of weights in 8 bits", scales, facts.device, "always"}};
+  if (kept == 0) return {};
+  return {{"frozen weights in 8 bits", kept, facts.device, "always"}};
 }
 
 }  // namespace fp8

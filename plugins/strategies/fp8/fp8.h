@@ -24,10 +24,11 @@ class Fp8 : public capstan::strategy::Strategy {
   void check(const capstan::strategy::Facts& facts, capstan::Diagnostics& faults) const override;
   /// Throws Error for targets that no block has, and where nothing is left to multiply.
   void structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units) override;
+  /// Throws Error for a weight that is stored in 8 bits and trained: other strategies' structure() has said by now.
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
-  std::unique_ptr<capstan::strategy::StepHooks> step() override { return std::make_unique<CountsOfSteps>(counts_); }
-  /// Of frozen weights, which are kept in 8 bits too.
+  std::unique_ptr<capstan::strategy::StepHooks> step() override;
+  /// Of frozen weights, which are kept in 8 bits too, or of their scales.
   std::vector<capstan::layout::Footprint> footprint(const capstan::strategy::Facts& facts) const override;
 
  private:
@@ -35,6 +36,9 @@ class Fp8 : public capstan::strategy::Strategy {
   using How = std::shared_ptr<const Multiplier>;
   void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
   void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
+  bool stores() const { return options_->store == "fp8"; }
+  void check_reference(capstan::Diagnostics& faults) const;
+  void refuse_trained(const capstan::nn::Unit& unit) const;
   void say_what_was_taken(std::int64_t blocks, std::int64_t all);
   /// The same one for a weight each time; null where it was not chosen.
   How multiplier(const capstan::nn::Layer& layer, const capstan::nn::WeightPtr& weight,

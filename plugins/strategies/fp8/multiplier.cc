@@ -164,6 +164,11 @@ std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& op
 
 std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                     bool transposed) const {
+  if (stored) {
+    auto all = quantised(operands);
+    all.push_back(transposed ? stored->columns(of) : stored->rows(of));
+    return all;
+  }
   const bool in = cuts_inputs(), out = cuts_outputs();
   const Operand itself{of, e4m3, transposed, transposed ? out : in, transposed ? in : out, true};
   if (!frozen || !Frozen::keeps(*weight)) {
@@ -176,7 +181,6 @@ std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operand
   return all;
 }
 
-// In place, by one collective.
 void Multiplier::take_maximum(const std::vector<at::Tensor>& magnitudes) const {
   std::vector<at::Tensor> flat;
   for (const auto& each : magnitudes) flat.push_back(each.flatten());

@@ -10,6 +10,7 @@
 #include "counts.h"
 #include "frozen.h"
 #include "scaled.h"
+#include "stored.h"
 
 namespace fp8 {
 
@@ -33,6 +34,8 @@ struct Multiplier {
   std::shared_ptr<Counts> counts;               ///< of all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
+  /// Where the weight is in memory in 8 bits alone: then uint8 is what ports get. Null: it is not.
+  std::shared_ptr<const Stored> stored;
 
   /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
   /// multiples of 16.
@@ -62,7 +65,7 @@ struct Multiplier {
   std::vector<capstan::ops::Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                    bool transposed) const;
 
- private:
+  /// In place over the group, by one collective.
   void take_maximum(const std::vector<at::Tensor>& magnitudes) const;
 };
 

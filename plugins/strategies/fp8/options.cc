@@ -25,6 +25,21 @@ void Fp8Options::describe(capstan::config::OptionTable<Fp8Options>& t) {
       .doc(
           "how a GPU adds up products: fast keeps partial sums in fewer digits than float32. On CPU all sums are "
           "precise");
+  t.add("store", &Fp8Options::store)
+      .choices({"bf16", "fp8"})
+      .doc(
+          "how these layers' frozen weights are kept. fp8: in 8 bits alone, a scale a row, rounded while they are "
+          "read; "
+          "backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed besides, "
+          "which "
+          "is faster");
+  t.add("reference", &Fp8Options::reference)
+      .path()
+      .doc(
+          "metrics.jsonl of a run with the same data in bf16: this run ends when its mean loss leaves the band above "
+          "it; steps that the file lacks are not compared");
+  t.add("band", &Fp8Options::band).above(0).doc("how far above the reference's a loss may be, as a share of it");
+  t.add("window", &Fp8Options::window).min(1).doc("of so many steps means are compared");
 }
 
 }  // namespace fp8

@@ -2,6 +2,7 @@
 #include <capstan/strategy.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ struct Fp8Options {
   std::int64_t skip_last = 0;
   std::string backward = "e4m3";
   std::string accumulate = "fast";
+  std::string store = "bf16";
+  std::optional<std::string> reference;
+  double band = 0.02;
+  std::int64_t window = 50;
   static void describe(capstan::config::OptionTable<Fp8Options>& t);
 };
 

@@ -1,7 +1,6 @@
 #include "scaled.h"
 
 #include <ATen/ATen.h>
-#include <capstan/ops/grouped.h>
 
 #include <cstdint>
 
@@ -14,29 +13,24 @@ at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kD
 
 at::Tensor unscaled(const Quantised& x, at::ScalarType dtype) { return x.values.to(dtype).mul(x.scales.to(dtype)); }
 
-// For a prediction of time, which knows the products that ATen makes: one of 16 bits, on the slow side, counts as such.
-at::Tensor without_memory(const at::Tensor& x, at::ScalarType dtype) {
-  return at::empty({1}, x.options().dtype(dtype)).expand(x.sizes());
-}
+// On a GPU, or in a dry run, which counts what one would do.
+bool is_gpus(const at::Tensor& x) { return x.is_cuda() || x.is_meta(); }
 
 }  // namespace
 
 at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType dtype, bool fast) {
-  if (a.values.is_meta()) return at::mm(without_memory(a.values, dtype), without_memory(b.values, dtype).t());
-  if (a.values.is_cuda()) return at::_scaled_mm(a.values, b.values.t(), a.scales, b.scales.t(), {}, {}, dtype, fast);
+  if (is_gpus(a.values)) return at::_scaled_mm(a.values, b.values.t(), a.scales, b.scales.t(), {}, {}, dtype, fast);
   return at::mm(unscaled(a, wide(dtype)), unscaled(b, wide(dtype)).t()).to(dtype);
 }
 
 at::Tensor grouped_product(const Quantised& a, const Quantised& b, const at::Tensor& ends, at::ScalarType dtype,
                            bool fast) {
-  if (a.values.is_meta())
-    return capstan::ops::grouped_linear(without_memory(a.values, dtype), without_memory(b.values, dtype), ends);
-  at::Tensor out = at::empty({a.values.size(0), b.values.size(1)}, a.values.options().dtype(dtype));
-  if (a.values.size(0) == 0) return out;
-  if (a.values.is_cuda()) {
+  if (is_gpus(a.values) && a.values.size(0) > 0) {
     return at::_scaled_grouped_mm(a.values, b.values.transpose(1, 2), a.scales.squeeze(1), b.scales.squeeze(2), ends,
                                   {}, {}, dtype, fast);
   }
+  at::Tensor out = at::empty({a.values.size(0), b.values.size(1)}, a.values.options().dtype(dtype));
+  if (a.values.size(0) == 0) return out;
   const at::Tensor host = ends.cpu();
   std::int64_t begin = 0;
   for (std::int64_t group = 0; group < host.numel(); ++group) {

@@ -42,6 +42,7 @@ const std::string gpt =
     "24\nff_dim = 12288\nseq_length = 1024\ndropout = 0.0\n[data]\nplugin = "
     "\"synthetic\"\nmax_length = 1025\n";
 const std::string adapters = "[strategy.lora]\nrank = 32\ntargets = [\"linear_qkv\", \"linear_proj\"]\n";
+const std::string in_8_bits = "[strategy.fp8]\n", in_4_bits = "[strategy.nf4]\n";
 const std::string mixed = "precision = \"bf16\"\n", pure = "precision = \"bf16_pure\"\n";
 const std::string experts_4 = "[strategy.expert_parallel]\nsize = 4\nmemory_factor = 1\n";
 const std::string fused = "6dbedaa";
@@ -60,6 +61,20 @@ const std::vector<Measured>& measured() {
       {"models-peers-b-1xh200", "llama-8b-lora", "", llama, mixed + batch(1, 8) + adapters},
       {"models-peers-b-1xh200", "llama-8b-lora:train.micro_batch=4,train.accumulation=2", "", llama,
        mixed + batch(4, 2) + adapters},
+      {"models-peers-b-1xh200", "llama-8b-lora:strategy.fp8.recipe=rowwise", "", llama,
+       mixed + batch(1, 8) + adapters + in_8_bits},
+      {"models-peers-b-1xh200", "llama-8b-lora:train.micro_batch=4,train.accumulation=2,strategy.fp8.recipe=rowwise",
+       "", llama, mixed + batch(4, 2) + adapters + in_8_bits},
+      {"models-peers-a-1xh200", "mixtral-8l-lora:strategy.fp8.recipe=rowwise", "", mixtral_8l,
+       mixed + batch(4, 1) + adapters + in_8_bits},
+      {"models-peers-2xh200",
+       "llama-8b+full_shard@2:train.micro_batch=1,data.max_length=8193,model.seq_length=8192,strategy.fp8.recipe="
+       "rowwise",
+       "", llama_8192, mixed + batch(1, 1) + "[strategy.fsdp]\n" + in_8_bits, 2},
+      {"models-peers-b-1xh200", "llama-8b-lora+nf4", "", llama, mixed + batch(1, 8) + adapters + in_4_bits},
+      {"models-peers-b-1xh200", "llama-8b-lora+nf4:train.micro_batch=4,train.accumulation=2", "", llama,
+       mixed + batch(4, 2) + adapters + in_4_bits},
+      {"models-peers-a-1xh200", "mixtral-8x7b-lora+nf4", "", mixtral, mixed + batch(1, 2) + adapters + in_4_bits},
       {"models-peers-2xh200",
        "llama-8b+full_shard@2:train.micro_batch=1,data.max_length=8193,model.seq_length=8192,comm.peer_copies=false",
        "", llama_8192, mixed + batch(1, 1) + "[strategy.fsdp]\n", 2},
@@ -180,6 +195,18 @@ TEST_CASE("a step's parts follow from its work") {
   work.micro.waited[{"all-reduce", 4, 1, 1000000}] = 1;  // 1.5 s a micro-step
   CHECK(plan::step_time(work, 2, figures).layers_wait == Approx(3));
   work.micro.waited.clear();
+  // Products of 8 bits have a rate of their own; what a codec writes counts whole.
+  figures.eight_bit_product_flops = 4e12;
+  figures.decoded_bytes = 1e9;
+  assembly::StepWork narrow;
+  ops::Product product{1000, 1000, 1000, 1000};
+  product.eight_bits = true;
+  narrow.micro.compute.products[product] = 500;
+  narrow.micro.gathers[{"decode", 1, 1, 1000000000}] = narrow.micro.later_gathers[{"decode", 1, 1, 1000000000}] = 2;
+  time = plan::step_time(narrow, 2, figures);
+  CHECK(time.products == Approx(0.5));
+  CHECK(time.decoding == Approx(4));
+  CHECK(time.total() == Approx(4.5));
   // The host launches more slowly than the GPU computes.
   figures.host_kernel_seconds = 3e-3;
   time = plan::step_time(work, 2, figures);

@@ -61,5 +61,20 @@ class Codec {
   virtual void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const = 0;
 };
 
+/// A codec of rows, a byte an element and a scale for each, with which units compute as they are: the weight that
+/// layers see is uint8, of the usual shape. The shard engine shards, gathers and offloads it as it would the values,
+/// and keeps it on each rank where it would keep those; a rank's shard is whole rows, however many.
+///
+/// What Codec says of matrices holds for rows: stacked() is all dimensions but the last.
+class RowCodec : public Codec {
+ public:
+  /// `values` [n, columns], contiguous, of a floating-point dtype, to `bytes` [n, columns] uint8 on the same device.
+  /// Returns their scales, [n] float32. Ranks that compute with other columns of these rows make the same calls.
+  virtual at::Tensor encode_rows(const at::Tensor& values, const at::Tensor& bytes) const = 0;
+  /// The scales of all rows of the weight that this rank computes with, [rows] on its device. Whenever the weight has
+  /// been filled; all ranks' rows are there, gathered or not.
+  virtual void keep(const at::Tensor& scales) const = 0;
+};
+
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

@@ -6,38 +6,28 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nn/weights.h"
 #include "plugins/strategies/fp8/feed_forward.h"
+#include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
 
 using namespace fp8;
 using namespace capstan;
 using fp8_test::as_scaled;
+using fp8_test::frozen;
+using fp8_test::multiplier;
 
 namespace {
 
 // Sums of up to 96 products of such numbers are exact in float64, whatever their order.
 constexpr double exact = 0;
 
-struct Case {
-  bool by_row;
-  at::ScalarType gradient;
-  bool weight_gradient;
-};
+using Case = fp8_test::Recipe;
+
 const std::vector<Case> cases{{true, at::kFloat8_e4m3fn, true},
                               {true, at::kFloat8_e5m2, true},
                               {true, at::kFloat8_e4m3fn, false},
                               {false, at::kFloat8_e4m3fn, true},
                               {false, at::kFloat8_e5m2, true}};
-
-std::shared_ptr<Multiplier> multiplier(const Case& of) {
-  auto made = std::make_shared<Multiplier>();
-  made->by_row = of.by_row;
-  made->gradient = of.gradient;
-  made->weight_gradient = of.weight_gradient;
-  made->layer = "blocks.0/linear";
-  return made;
-}
 
 fp8_test::Format format(const Case& of) { return of.gradient == at::kFloat8_e5m2 ? fp8_test::e5m2 : fp8_test::e4m3; }
 
@@ -76,8 +66,7 @@ TEST_CASE("a product and both gradients are those of rounded operands") {
 
 TEST_CASE("frozen weights and inputs without gradient cost none") {
   const auto x = drawn({6, 32}), w = drawn({16, 32});
-  const auto frozen = Multiplier::multiply(multiplier(cases[0]), x.clone().requires_grad_(), w);
-  CHECK(frozen.requires_grad());
+  CHECK(Multiplier::multiply(multiplier(cases[0]), x.clone().requires_grad_(), w).requires_grad());
   const auto of_weight = Multiplier::multiply(multiplier(cases[0]), x, w.clone().requires_grad_());
   CHECK(of_weight.requires_grad());
   CHECK_FALSE(Multiplier::multiply(multiplier(cases[0]), x, w).requires_grad());
@@ -86,12 +75,8 @@ TEST_CASE("frozen weights and inputs without gradient cost none") {
 TEST_CASE("a frozen weight is rounded once, and again when its values change") {
   at::manual_seed(6);
   const auto x = drawn({6, 32}).requires_grad_(), w = drawn({16, 32});
-  const auto how = multiplier(cases[0]), keeping = multiplier(cases[0]);
-  keeping->weight = testing::bound("w", w);
+  const auto how = multiplier(cases[0]), keeping = frozen(w, cases[0]);
   auto& record = keeping->weight->records().front();
-  record.trainable = false;
-  keeping->frozen = std::make_shared<Frozen>();
-  keeping->frozen_transpose = std::make_shared<Frozen>();
   const auto check = [&] {
     const auto y = Multiplier::multiply(keeping, x, w), expected = Multiplier::multiply(how, x, w);
     CHECK(at::equal(y, expected));
@@ -146,21 +131,13 @@ TEST_CASE("experts: each row times its own matrix, with experts that have none")
 
 TEST_CASE("a frozen feed-forward layer is its parts in turn") {
   at::manual_seed(7);
-  const auto frozen = [](const at::Tensor& value) {
-    const auto how = multiplier(cases[1]);
-    how->weight = testing::bound("w", value);
-    how->weight->records().front().trainable = false;
-    how->frozen = std::make_shared<Frozen>();
-    how->frozen_transpose = std::make_shared<Frozen>();
-    return how;
-  };
   const auto check = [](const at::Tensor& x, const at::Tensor& y, const at::Tensor& expected) {
     CHECK(at::equal(y, expected));
     const auto g = drawn(y.sizes());
     CHECK(at::equal(torch::autograd::grad({y}, {x}, {g})[0], torch::autograd::grad({expected}, {x}, {g})[0]));
   };
   const auto x = drawn({3, 5, 32}).requires_grad_(), w_up = drawn({96, 32}), w_down = drawn({32, 48});
-  const FeedForward one{frozen(w_up), frozen(w_down)};
+  const FeedForward one{frozen(w_up, cases[1]), frozen(w_down, cases[1])};
   CHECK(FeedForward::takes(*one.up, *one.down));
   check(x, one.multiply(x, w_up, w_down),
         Multiplier::multiply(one.down, ops::swiglu(Multiplier::multiply(one.up, x, w_up)), w_down));
@@ -168,7 +145,7 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn") {
 
   const auto rows = drawn({9, 32}).requires_grad_(), stack_up = drawn({2, 96, 32}), stack_down = drawn({2, 32, 48});
   const auto ends = at::tensor({4, 9}, at::kInt);
-  const FeedForward experts{frozen(stack_up), frozen(stack_down)};
+  const FeedForward experts{frozen(stack_up, cases[1]), frozen(stack_down, cases[1])};
   const auto inner = ops::swiglu(Multiplier::multiply_grouped(experts.up, rows, stack_up, ends));
   check(rows, experts.multiply(rows, stack_up, stack_down, ends),
         Multiplier::multiply_grouped(experts.down, inner, stack_down, ends));

@@ -3,4 +3,6 @@
 #include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/multiplier.cc"
+#include "plugins/strategies/fp8/reference.cc"
 #include "plugins/strategies/fp8/scaled.cc"
+#include "plugins/strategies/fp8/stored.cc"

@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/nn/codec.h>
+#include <capstan/ops/quantise.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace fp8 {
+
+/// A frozen weight that is in memory in 8 bits alone: rows of e4m3 and a scale for each, as ops::quantise makes them of
+/// its values. It stands for bytes · scales, which bfloat16 has exactly.
+class Stored : public capstan::nn::RowCodec {
+ public:
+  /// Takes the largest magnitudes over the ranks that hold other pieces, in place.
+  using Agree = std::function<void(const at::Tensor& magnitudes)>;
+
+  /// Of records of so many dimensions.
+  explicit Stored(std::size_t dims) : dims_(dims) {}
+  /// What ranks hold pieces of each row, or of each column: called for a weight's magnitudes of these.
+  void set_agree(Agree rows, Agree columns) const {
+    kept_->agree_on_rows = std::move(rows);
+    kept_->agree_on_columns = std::move(columns);
+  }
+
+  /// The weight's bytes [..., out, in] as forward multiplies them.
+  capstan::ops::Quantised rows(const at::Tensor& bytes) const;
+  /// Their transpose as backward does, [..., in, out]: the numbers that they stand for, rounded once more, a scale each
+  /// row of the transpose. Memory of its own. The scales are found once; a number is rounded anew only where it is less
+  /// than 2^-13 of the largest in its column and its row's scale is smaller than that of the column.
+  capstan::ops::Quantised columns(const at::Tensor& bytes) const;
+
+  std::string name() const override { return "fp8"; }
+  std::size_t stacked() const override { return dims_ - 1; }
+  std::string refusal(const Extent&) const override { return {}; }
+  /// Rows, and then their scales.
+  std::int64_t bytes(const Extent& extent) const override;
+  void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const override;
+  void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
+  at::Tensor encode_rows(const at::Tensor& values, const at::Tensor& bytes) const override;
+  void keep(const at::Tensor& scales) const override;
+
+ private:
+  struct Kept {
+    Agree agree_on_rows, agree_on_columns;
+    at::Tensor rows, columns;  ///< scales
+  };
+  std::size_t dims_;
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+};
+
+}  // namespace fp8
