@@ -6,6 +6,7 @@ namespace capstan::shard {
 namespace {
 
 struct Owners {
+  int units = 0;
   int lookups = 0;  ///< embeddings that look up themselves
   int others = 0;
 };
@@ -13,6 +14,9 @@ struct Owners {
 Owners owners_of(const nn::Weight& weight, const std::vector<nn::Unit*>& units) {
   Owners owners;
   for (const auto* unit : units) {
+    const auto& weights = unit->weights();
+    owners.units += static_cast<int>(
+        std::count_if(weights.begin(), weights.end(), [&](const auto& one) { return one.get() == &weight; }));
     unit->each<nn::Layer>([&](const nn::Layer& layer) {
       const auto owns = [&](const auto& owned) { return owned.weight.get() == &weight; };
       if (&layer == unit || std::none_of(layer.owned().begin(), layer.owned().end(), owns)) return;
@@ -44,7 +48,7 @@ bool is_matrix(const nn::Weight& weight) {
 // One embedding looks it up, and whoever else uses it does so in another run.
 bool looks_up_apart(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses) {
   const auto first = owners_of(weight, uses.front());
-  if (uses.size() > 2 || first.lookups != 1 || first.others != 0) return false;
+  if (uses.size() > 2 || first.units != 1 || first.lookups != 1 || first.others != 0) return false;
   return uses.size() == 1 || owners_of(weight, uses.back()).lookups == 0;
 }
 
