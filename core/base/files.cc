@@ -51,6 +51,12 @@ void write_all(const fs::path& path, std::string_view content) {
   if (!file.close()) throw FileError(path, "write", errno);
 }
 
+// A link, a device or a pipe is written through: a file in its place would be no /dev/stdout any more.
+bool is_written_through(const fs::path& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
 // A pipe that nobody writes to would let its reader wait for ever, and a device has no end.
 void refuse_endless(const Descriptor& file, const fs::path& path) {
   struct stat info {};
@@ -95,6 +101,7 @@ std::string read_file(const fs::path& path) {
 
 void write_file(const fs::path& path, std::string_view content) {
   const DiskWait at_disk("writing", path);
+  if (is_written_through(path)) return write_all(path, content);
   auto temporary = path;
   temporary += ".tmp" + std::to_string(::getpid());
   try {

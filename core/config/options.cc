@@ -186,13 +186,23 @@ std::optional<std::string> number_fault(const OptionSpec& spec, double number) {
   return "must be " + (std::isfinite(number) && !limits.empty() ? limits : "a finite number");
 }
 
+// Terminals and manifests show paths. An empty one would be the current folder; only where it is the default it means
+// none.
+std::string path_fault(const OptionSpec& spec, const std::string& text) {
+  if (text.find('\0') != std::string::npos) return "must be a path, which has no zero byte";
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(text.begin(), text.end(), is_control)) return "must be a path without control characters";
+  const auto* otherwise = std::get_if<std::string>(&spec.default_value);
+  return text.empty() && !(otherwise && otherwise->empty()) ? "must be a path; write \".\" for the current folder" : "";
+}
+
 // What is wrong with a value of the right type: ("must be …", fix); nothing when it is fine.
 std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec& spec, const Value& value) {
   for (const double number : numbers_in(value)) {
     if (auto fault = number_fault(spec, number)) return std::pair(std::move(*fault), std::string());
   }
   for (const auto& text : spec.is_path ? strings_in(value) : std::vector<std::string>{}) {
-    if (text.find('\0') != std::string::npos) return std::pair("must be a path, which has no zero byte", std::string());
+    if (const auto fault = path_fault(spec, text); !fault.empty()) return std::pair(fault, std::string());
   }
   if (spec.choices.empty()) return std::nullopt;
   for (const auto& text : strings_in(value)) {

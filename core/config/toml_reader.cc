@@ -121,7 +121,9 @@ std::string words_of(const toml::parse_error& error) {
   const bool is_part = text.starts_with(begin);
   if (is_part) text.remove_prefix(begin.size());
   if (const auto own = text.find(" (TOML_"); own != std::string_view::npos) text = text.substr(0, own);
-  return cat(is_part ? "in a " : "", printable(text));
+  if (!is_part) return printable(text);
+  const bool has_vowel = !text.empty() && std::string_view("aeiou").find(text[0]) != std::string_view::npos;
+  return cat(has_vowel ? "in an " : "in a ", printable(text));
 }
 
 // What an override's value means, as a document `v = value`; nothing: it is a plain string.

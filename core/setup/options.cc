@@ -84,7 +84,7 @@ namespace {
 
 void describe_evaluation(config::OptionTable<TrainOptions>& t) {
   t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
-  t.add("eval_batch", &TrainOptions::eval_batch).min(1).doc("samples a rank evaluates at once");
+  t.add("eval_batch", &TrainOptions::eval_batch).min(1).max(65536).doc("samples a rank evaluates at once");
   t.add("generate_samples", &TrainOptions::generate_samples)
       .min(-1)
       .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
@@ -194,15 +194,21 @@ void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
   t.add("clip", &OptimizerOptions::clip).min(0).doc("largest global gradient norm; 0: no clipping");
 }
 
+// Three years: counts of milliseconds and nanoseconds hold it.
+constexpr double longest_s = 1e8;
+
 void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("timeout_s", &CommOptions::timeout_s)
       .above(0)
+      .max(longest_s)
       .doc("a collective that takes longer is reported as a hang and ends the run, seconds");
   t.add("silence_s", &CommOptions::silence_s)
       .above(1)
+      .max(longest_s)
       .doc("a rank that gives no sign of life for so long counts as dead, seconds");
   t.add("connect_timeout_s", &CommOptions::connect_timeout_s)
       .above(0)
+      .max(longest_s)
       .doc("how long ranks wait for each other at the start, seconds; who is missing is said every 10 s");
   t.add("interface", &CommOptions::interface)
       .doc(
@@ -308,10 +314,7 @@ void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnost
     diagnostics.add(options.where(&RunOptions::name), "run.name " + fault,
                     "give the name of a folder, such as \"bloom-3\"; where it is, run.dir says");
   }
-  if (options->dir.empty()) {
-    diagnostics.add(options.where(&RunOptions::dir), "run.dir is empty",
-                    "give the folder in which the run's folder is made, such as \".\" for the configuration's own");
-  } else if (const auto dir = std::filesystem::absolute(options->dir).string(); !is_utf8(dir)) {
+  if (const auto dir = std::filesystem::absolute(options->dir).string(); !is_utf8(dir)) {
     diagnostics.add(options.where(&RunOptions::dir),
                     cat("run.dir leads to \"", dir, "\", whose name is not UTF-8: manifests could not say it"),
                     "set run.dir to a folder with another name, or rename that one (convmv)");

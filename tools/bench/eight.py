@@ -16,8 +16,10 @@ no time for is named as not run. Exit status 1 where anything failed.
 """
 import argparse
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +59,20 @@ def rows(gpus):
     if n == 8:   # 47 x 10^9 parameters of 6 bytes, and their gradients
         yield 'mixtral', 'Mixtral 8x7B, all parameters, TP 4 x EP 2', 'mixtral-8x7b+tp4+ep2+full_shard@8:train.precision=bf16_pure'
         yield 'mixtral', 'Mixtral 8x7B, all parameters, EP 8', 'mixtral-8x7b+ep8+full_shard@8:train.precision=bf16_pure'
+
+
+def end(process):
+    """It cleans up after itself if it can; nothing that it has started stays."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 class Session:
@@ -105,14 +121,15 @@ class Session:
         if self.left() < 10:
             return self.keep(group, name, {'not_run': 'no time was left'})
         begin = time.monotonic()
+        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   cwd=ROOT, start_new_session=True)
         try:
-            done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, timeout=self.left(),
-                                  cwd=ROOT)
+            text, _ = process.communicate(timeout=self.left())
         except subprocess.TimeoutExpired:
+            end(process)
             return self.keep(group, name, {'error': 'no end in time'})
-        text = done.stdout + done.stderr
         numbers = {'seconds': round(time.monotonic() - begin, 1), 'command': ' '.join(map(str, words)), **read(text)}
-        return self.keep(group, name, {**numbers, **({'error': text[-2000:]} if done.returncode else {})})
+        return self.keep(group, name, {**numbers, **({'error': text[-2000:]} if process.returncode else {})})
 
     def plan(self, folder):
         """What plan would have chosen for each family on so many GPUs."""

@@ -37,7 +37,7 @@ bool has_no_line(const std::filesystem::path& file) {
 }  // namespace
 
 void MemoryLogOptions::describe(config::OptionTable<MemoryLogOptions>& t) {
-  t.add("interval_s", &MemoryLogOptions::interval_s).min(0.1).doc("seconds between two lines of the logs");
+  t.add("interval_s", &MemoryLogOptions::interval_s).min(0.1).max(1e8).doc("seconds between two lines of the logs");
 }
 
 std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory& gpu) {

@@ -80,6 +80,7 @@ void MlflowOptions::describe(config::OptionTable<MlflowOptions>& t) {
           "in the run's folder");
   t.add("interval_s", &MlflowOptions::interval_s)
       .min(0)
+      .max(1e8)
       .doc("seconds for which numbers are gathered before they are written");
   t.add("experiment", &MlflowOptions::experiment).doc("empty: MLFLOW_EXPERIMENT_NAME of the environment, else capstan");
 }

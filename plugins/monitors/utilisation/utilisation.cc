@@ -13,7 +13,7 @@ namespace utilisation {
 using namespace capstan;
 
 void UtilisationOptions::describe(config::OptionTable<UtilisationOptions>& t) {
-  t.add("interval_s", &UtilisationOptions::interval_s).min(0.05).doc("seconds between two samples of the GPU");
+  t.add("interval_s", &UtilisationOptions::interval_s).min(0.05).max(1e8).doc("seconds between two samples of the GPU");
 }
 
 void Moments::add(double number) {

@@ -79,6 +79,7 @@ void WandbOptions::describe(config::OptionTable<WandbOptions>& t) {
       .doc("folder that gets the folder wandb; not set: WANDB_DIR of the environment, else the run's");
   t.add("system_interval_s", &WandbOptions::system_interval_s)
       .min(0)
+      .max(1e8)
       .doc("seconds between two samples of the system metrics");
 }
 

@@ -4,7 +4,10 @@
 #include <capstan_catch.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <functional>
 
@@ -123,4 +126,26 @@ TEST_CASE("a file that cannot be written whole leaves the old one, and nothing b
   CHECK(reason == EFBIG);
   CHECK(read_file(file) == "old");
   CHECK(entries_of(folder.path()).size() == 1);
+}
+
+TEST_CASE("a link, a pipe or a device is written to, and stays one") {
+  const test::Folder folder;
+  const auto target = folder.path() / "target";
+  const auto link = folder.path() / "link";
+  fs::create_symlink(target, link);
+  write_file(link, "one");
+  CHECK(fs::is_symlink(link));
+  CHECK(read_file(target) == "one");
+  const auto pipe = folder.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int end = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK);
+  write_file(pipe, "two");
+  CHECK(fs::is_fifo(pipe));
+  std::array<char, 3> got{};
+  CHECK(::read(end, got.data(), got.size()) == 3);
+  CHECK(std::string(got.data(), got.size()) == "two");
+  ::close(end);
+  const auto circle = folder.path() / "circle";
+  fs::create_symlink(circle, circle);
+  CHECK(number_of([&] { write_file(circle, "x"); }) == ELOOP);
 }

@@ -124,6 +124,7 @@ TEST_CASE("a missing file names its neighbour, and broken TOML its line") {
   CHECK_THAT(faults("[train]\nmax_steps = = 3\n"), Contains("a.toml:2: not valid TOML: "));
   CHECK_THAT(faults("[train]\na = 1\na = 2\n"), Contains("a.toml:3: not valid TOML: ") && Contains("redefine"));
   CHECK_THAT(faults("[train\n"), Contains("a.toml:1: not valid TOML: in a table header: "));
+  CHECK_THAT(faults("a = [1\n"), Contains("a.toml:1: not valid TOML: in an array: "));
   CHECK_THAT(faults("a = " + std::string(1000, '[')), Contains("not valid TOML: ") && !Contains("TOML_"));
 }
 

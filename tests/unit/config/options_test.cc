@@ -21,6 +21,7 @@ struct Sample {
   std::string schedule = "cosine";
   std::string name = "run";
   std::string file;
+  std::optional<std::string> cache;
   std::optional<std::int64_t> seed;
   std::vector<std::int64_t> sizes{1, 2};
   std::vector<double> betas{0.9, 0.95};
@@ -33,6 +34,7 @@ struct Sample {
     t.add("schedule", &Sample::schedule).choices({"cosine", "linear"}).doc("how lr falls");
     t.add("name", &Sample::name).doc("of the run");
     t.add("file", &Sample::file).path().doc("where it lies");
+    t.add("cache", &Sample::cache).path().doc("of what can be made again");
     t.add("seed", &Sample::seed).doc("of everything");
     t.add("sizes", &Sample::sizes).min(1).doc("of parts");
     t.add("betas", &Sample::betas).min(0).max(1).doc("of AdamW");
@@ -65,7 +67,7 @@ TEST_CASE("options have the struct's defaults, and remember that nobody set them
   CHECK_FALSE(options.is_set(&Sample::rank));
   CHECK(options.where(&Sample::rank) == "default");
   CHECK(options.name(&Sample::rank) == "rank");
-  CHECK(Options<Sample>::schema().size() == 11);
+  CHECK(Options<Sample>::schema().size() == 12);
 }
 
 TEST_CASE("values of every type arrive in the struct, with their origin") {
@@ -136,6 +138,12 @@ TEST_CASE("a value out of its range or choices is refused in words") {
         "c/a.toml:3: train.schedule is \"cosin\", but must be one of \"cosine\", \"linear\"\n"
         "    fix: did you mean 'cosine'?\n");
   CHECK_THAT(fault("targets", std::vector<std::string>{"qkv", "x"}), Contains("but must be one of \"qkv\", \"proj\""));
+}
+
+TEST_CASE("a path is nothing that a terminal would obey, nor empty by accident") {
+  CHECK_THAT(fault("file", std::string("a\033[31m")), Contains("but must be a path without control characters"));
+  CHECK_THAT(fault("cache", std::string()), Contains("but must be a path; write \".\""));
+  CHECK(fault("file", std::string()).empty());  // its default: none
 }
 
 TEST_CASE("no count is so large that sums of it would not fit into a number") {
