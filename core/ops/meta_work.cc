@@ -69,7 +69,7 @@ Kind kind_of(const c10::FunctionSchema& schema) {
 }
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_meta()) return 0;
+  if (!tensor.defined() || !tensor.is_meta() || !tensor.has_storage()) return 0;  // sparse ones are made of others
   const auto shown = tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
   return std::min<std::int64_t>(shown, static_cast<std::int64_t>(tensor.storage().nbytes()));  // expanded ones
 }

@@ -6,6 +6,7 @@
 
 #include "shard/engine_parts.h"
 #include "shard/footprint.h"
+#include "shard/tables.h"
 
 namespace capstan::shard {
 
@@ -32,24 +33,21 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
 }
 
 void Engine::Parts::reduce(std::size_t bucket, const Reduction& how) {
-  // What the previous reduction holds for its stream is freed when this one is done: one reduction in flight.
-  if (last_reduced) last_reduced->free_inputs();
-  last_reduced = reducers[bucket].get();
-  last_reduced->reduce(how);
+  in_flight.begin(bucket, plan(bucket).full_elements, [this](std::size_t done) { reducers[done]->free_inputs(); });
+  reducers[bucket]->reduce(how);
   if (!how.offloads) return;
   if (how.last) measure_offloaded(bucket);
-  last_reduced->offload();
+  reducers[bucket]->offload();
 }
 
 void Engine::Parts::add_rows(std::size_t bucket, const Reduction& how) {
-  if (last_reduced) last_reduced->free_inputs();
-  last_reduced = reducers[bucket].get();
-  last_reduced->add_rows(how);
+  in_flight.begin(bucket, exchanged_rows(plan(bucket)), [this](std::size_t done) { reducers[done]->free_inputs(); });
+  reducers[bucket]->add_rows(how);
 }
 
 void Engine::Parts::finish() {
   for (auto& reducer : reducers) reducer->finish();
-  last_reduced = nullptr;
+  in_flight.clear();
 }
 
 Engine::Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const GroupOf& group_of)
@@ -102,7 +100,7 @@ void Engine::join() {
 
 void Engine::drop_gradients() {
   for (auto& reducer : parts_->reducers) reducer->forget();
-  parts_->last_reduced = nullptr;
+  parts_->in_flight.clear();
   for (const auto& bucket : parts_->parameters) {
     for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) bucket->leaf(i).mutable_grad().reset();
     if (bucket->plan().is_table()) bucket->table_leaf().mutable_grad().reset();

@@ -8,6 +8,7 @@
 #include "shard/executor.h"
 #include "shard/gather_protocol.h"
 #include "shard/host_update.h"
+#include "shard/in_flight.h"
 #include "shard/reducer.h"
 
 namespace capstan::shard {
@@ -57,7 +58,7 @@ struct Engine::Parts : public Executor {
   at::Tensor squares;                                 ///< squared norms of what this rank owns: [blocks]
   at::Tensor weight_of_square;                        ///< among the trained
   std::vector<std::int64_t> first_square;             ///< by bucket
-  Reducer* last_reduced = nullptr;
+  InFlight in_flight;
 };
 
 }  // namespace capstan::shard

@@ -112,7 +112,8 @@ void GatherProtocol::before_backward(std::size_t run) {
 
 void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_after_backward(run), false);
-  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+  // A table, which is large and the first bucket, after the others that are complete by now.
+  for (auto b = plan_.buckets.size(); b-- > 0;) {
     if (is_reduced_after(plan_.buckets[b], run)) reduce(b);
   }
   release(run);

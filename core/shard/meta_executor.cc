@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/table_rows.h"
+#include "shard/tables.h"
 
 namespace capstan::shard {
 
@@ -31,24 +32,25 @@ void MetaExecutor::bind(std::size_t bucket, bool looks_up) {
 }
 
 void MetaExecutor::add_rows(std::size_t bucket, const Reduction& how) {
-  held_.clear();
   const auto& planned = plan().buckets[bucket];
+  in_flight_.begin(bucket, exchanged_rows(planned), [this](std::size_t done) { held_.erase(done); });
   auto table = tables_.at(bucket).table;
   table.mutable_grad().reset();
   if (!how.sums) return;
   const auto rows = at::empty({planned.gradients.table_rows, table.size(1)}, table.options().requires_grad(false));
-  held_ = {rows, at::empty({planned.ranks * rows.size(0), rows.size(1)}, rows.options())};
+  held_[bucket] = {rows, at::empty({planned.ranks * rows.size(0), rows.size(1)}, rows.options())};
 }
 
 // A gradient moves into a buffer at once, or replaces the previous step's; a reduction that reads autograd's own holds
-// it until the next bucket's begins.
+// it while it is in flight.
 void MetaExecutor::reduce(std::size_t bucket, const Reduction& how) {
-  held_.clear();
+  in_flight_.begin(bucket, plan().buckets[bucket].full_elements, [this](std::size_t done) { held_.erase(done); });
   if (!plan().buckets[bucket].trainable) return;
+  auto& held = held_[bucket];
   for (const auto& planned : plan().buckets[bucket].weights) {
     at::Tensor leaf = planned.weight->value();
     auto& gradient = leaf.mutable_grad();
-    if (!how.accumulates && gradient.defined()) held_.push_back(gradient);
+    if (!how.accumulates && gradient.defined()) held.push_back(gradient);
     gradient.reset();
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shard/counting_executor.h"
+#include "shard/in_flight.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -26,7 +27,8 @@ class MetaExecutor : public CountingExecutor {
     at::Tensor other;
   };
   std::map<std::size_t, Leaves> tables_;  ///< by bucket
-  std::vector<at::Tensor> held_;          ///< gradients that a reduction reads
+  InFlight in_flight_;
+  std::map<std::size_t, std::vector<at::Tensor>> held_;  ///< gradients that a reduction reads
 };
 
 }  // namespace shard

@@ -44,9 +44,11 @@ struct EngineOptions {
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
   std::int64_t micro_tokens = 0;  ///< of a rank's micro-batch at most, padding included; 0: nobody knows
-  bool deterministic = false;     ///< every mode sums gradients by the same calls in the same layout
-  bool peer_copies = true;        ///< gathers by copies, where ranks reach each other's memory
-  bool coalesce = false;          ///< collectives take lists of tensors at no cost: full weights in place
+  /// Elements of a bucket's gradients, of all ranks' shards, that pass through staging at once.
+  std::int64_t most_staged = std::int64_t{1} << 27;
+  bool deterministic = false;  ///< every mode sums gradients by the same calls in the same layout
+  bool peer_copies = true;     ///< gathers by copies, where ranks reach each other's memory
+  bool coalesce = false;       ///< collectives take lists of tensors at no cost: full weights in place
   /// By axis; a prediction knows only which axes have one, and stores empty functions.
   std::map<layout::Axis, ReduceOverride> reduce_overrides;
 

@@ -3,25 +3,58 @@
 namespace capstan::shard {
 
 void pack_weight(const PlannedWeight& planned, int position, const at::Tensor& full, const at::Tensor& shard,
-                 Moves& moves) {
+                 Moves& moves, std::int64_t begin) {
   if (!full.defined()) {
     shard.zero_();
     return;
   }
   std::int64_t filled = 0;
   for (const auto& record : planned.sharding.shards[static_cast<std::size_t>(position)]) {
-    if (record.in_shard > filled) shard.narrow(0, filled, record.in_shard - filled).zero_();
-    filled = record.in_shard + record.numel;
-    if (record.numel > 0) moves.add(record.of_shard(shard), record.of_full(full));
+    auto part = record.within(begin, begin + shard.numel());
+    if (part.numel == 0) continue;
+    part.in_shard -= begin;
+    if (part.in_shard > filled) shard.narrow(0, filled, part.in_shard - filled).zero_();
+    filled = part.in_shard + part.numel;
+    moves.add(part.of_shard(shard), part.of_full(full));
   }
   if (filled < shard.numel()) shard.narrow(0, filled, shard.numel() - filled).zero_();
 }
 
 void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor& shard, const at::Tensor& full,
-                   Moves& moves) {
+                   Moves& moves, std::int64_t begin) {
   for (const auto& record : planned.sharding.shards[static_cast<std::size_t>(position)]) {
-    if (record.numel > 0) moves.add(record.of_full(full), record.of_shard(shard));
+    auto part = record.within(begin, begin + shard.numel());
+    part.in_shard -= begin;
+    if (part.numel > 0) moves.add(part.of_full(full), part.of_shard(shard));
   }
+}
+
+namespace {
+
+bool can_be_cut(const PlannedWeight& planned) {
+  const auto& shards = planned.sharding.shards;
+  return planned.weight->records().size() == 1 &&
+         std::all_of(shards.begin(), shards.end(), [](const auto& list) { return list.front().blocks == 1; });
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const BucketPlan& bucket, std::int64_t most) {
+  const auto limit = std::max<std::int64_t>(1, most / bucket.ranks);
+  std::vector<Piece> pieces;
+  Piece piece;
+  const auto close = [&](std::int64_t end) {
+    if (end == piece.begin) return;
+    pieces.push_back({piece.begin, end});
+    piece.begin = end;
+  };
+  for (const auto& planned : bucket.weights) {
+    const auto end = planned.shard_offset + planned.sharding.shard_elements;
+    if (end - piece.begin > limit) close(planned.shard_offset);
+    while (can_be_cut(planned) && end - piece.begin > limit) close(piece.begin + limit);
+  }
+  close(bucket.shard_elements);
+  return pieces;
 }
 
 at::Tensor shard_of(const BucketPlan& bucket, const PlannedWeight& planned, int position, const at::Tensor& all) {

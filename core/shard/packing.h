@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <capstan/base/export.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "ops/add_lists.h"
@@ -28,14 +30,36 @@ struct Moves {
   }
 };
 
-/// Copies a full weight to the shard that the rank at `position` has of it: [shard_elements], with zeros between
-/// records. Without a full weight all is zero.
+/// Copies a full weight to the shard that the rank at `position` has of it, or to the part of that which begins at
+/// `begin`, with zeros between records. Without a full weight all is zero.
 void pack_weight(const PlannedWeight& planned, int position, const at::Tensor& full, const at::Tensor& shard,
-                 Moves& moves);
+                 Moves& moves, std::int64_t begin = 0);
 
 /// The way back: `full` is [numel].
 void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor& shard, const at::Tensor& full,
-                   Moves& moves);
+                   Moves& moves, std::int64_t begin = 0);
+
+/// Elements [begin, end) of each rank's shard of a bucket, which are reduced at once.
+struct Piece {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// The pieces of a bucket, in order: whole weights as far as all ranks' shards of them are at most `most` elements, and
+/// parts of a weight that is larger and whose shards are one row of elements.
+std::vector<Piece> pieces_of(const BucketPlan& bucket, std::int64_t most);
+
+/// A weight's part of a piece, as staging has it: calls visit(position, its elements in `all`, where they begin in the
+/// weight's shard) for each rank.
+template <class Visit>
+void each_staged(const BucketPlan& bucket, const PlannedWeight& planned, const Piece& piece, const at::Tensor& all,
+                 const Visit& visit) {
+  const auto from = std::max(piece.begin, planned.shard_offset);
+  const auto to = std::min(piece.end, planned.shard_offset + planned.sharding.shard_elements);
+  for (int r = 0; r < bucket.ranks && from < to; ++r)
+    visit(r, all.narrow(0, r * piece.size() + from - piece.begin, to - from), from - planned.shard_offset);
+}
 
 /// A rank's shard of a weight among `all` ranks' shards of a bucket.
 at::Tensor shard_of(const BucketPlan& bucket, const PlannedWeight& planned, int position, const at::Tensor& all);

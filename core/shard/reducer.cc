@@ -117,18 +117,6 @@ void Reducer::sum(const Reduction& how) {
   if (how.last && copies_) sum_copies(how);
 }
 
-// All ranks' shards one after the other, in the dtype of sums, gaps zero.
-void Reducer::pack(const at::Tensor& all) {
-  Moves moves;
-  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
-    const auto from = source(i);
-    for (int r = 0; r < plan_.ranks; ++r)
-      pack_weight(plan_.weights[i], r, from, shard_of(plan_, plan_.weights[i], r, all), moves);
-  }
-  moves.run(true);
-  read_.record(shared_.device());
-}
-
 void Reducer::sum_shard(const Reduction& how, bool write) {
   const auto& gradients = plan_.gradients;
   if (gradients.on_host) shard_ = shared_.offload.staging(plan_, gradients.offload_dtype(write, how.last));
@@ -195,33 +183,6 @@ at::Tensor Reducer::weight_staging(std::int64_t begin, std::int64_t size) const 
   const auto& staging = shared_.reduce_staging;
   if (begin + size <= staging.numel()) return staging.narrow(0, begin, size);
   return at::empty({size}, staging.options());
-}
-
-void Reducer::reduce_staged(const Reduction& how, const at::Tensor& out) {
-  const auto all = shared_.reduce_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
-  pack(all);
-  auto& group = parameters_.group();
-  if (group.size() == 1 || !overridden(layout::Axis::dp, how, Flat::shards, all, out, group))
-    group.reduce_scatter(out, all, "reduce-scatter " + label_);
-}
-
-// Full gradients are summed by the same calls as shards, so that both are bit-equal.
-void Reducer::sum_in_order(bool write) {
-  const auto all = shared_.reduce_staging.narrow(0, 0, plan_.shard_elements * plan_.ranks);
-  pack(all);
-  const auto sum = shared_.sum_staging.narrow(0, 0, plan_.shard_elements);
-  parameters_.group().reduce_scatter(sum, all, "reduce-scatter " + label_);
-  parameters_.group().all_gather(all, sum, "all-gather " + label_);
-  unpack(all, write);
-}
-
-void Reducer::unpack(const at::Tensor& all, bool write) {
-  Moves moves;
-  for (const auto& planned : plan_.weights) {
-    const auto full = full_.narrow(0, planned.full_offset, planned.sharding.numel);
-    for (int r = 0; r < plan_.ranks; ++r) unpack_weight(planned, r, shard_of(plan_, planned, r, all), full, moves);
-  }
-  moves.run(write);
 }
 
 // One all-reduce over all the full weights: in their own buffer if dtypes allow.

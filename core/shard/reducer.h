@@ -10,6 +10,7 @@
 #include "shard/bucket_parameters.h"
 #include "shard/executor.h"
 #include "shard/flat_gradient.h"
+#include "shard/packing.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -59,7 +60,8 @@ class Reducer {
   };
   Rows take_rows(std::int64_t most);
   void sum(const Reduction& how);
-  void pack(const at::Tensor& all);
+  std::vector<at::Tensor> sources();
+  at::Tensor packed(const Piece& piece, const std::vector<at::Tensor>& sources);
   void reduce_in_place(const at::Tensor& sum);
   void reduce_staged(const Reduction& how, const at::Tensor& out);
   at::Tensor weight_staging(std::int64_t begin, std::int64_t size) const;
@@ -72,7 +74,7 @@ class Reducer {
   at::Tensor summed(const PartialRecord& partial) const;
   bool overridden(layout::Axis axis, const Reduction& how, Flat flat, const at::Tensor& gradient, const at::Tensor& out,
                   comm::Group& group);
-  void unpack(const at::Tensor& all, bool write);
+  void unpack(const Piece& piece, const at::Tensor& all, bool write);
 
   BucketParameters& parameters_;
   const BucketPlan& plan_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shard/packing.h"
+
 namespace capstan::shard {
 namespace {
 
@@ -125,7 +127,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
 }
 
 // Of the bucket's own dtype.
-std::int64_t staged_elements(const BucketPlan& bucket) {
+std::int64_t gathered_elements(const BucketPlan& bucket) {
   if (!bucket.gathers() || bucket.packs()) return 0;
   if (!bucket.parameters.in_place) return bucket.shard_elements * bucket.ranks;
   std::int64_t sum = 0;
@@ -136,11 +138,21 @@ std::int64_t staged_elements(const BucketPlan& bucket) {
 
 // Of the compute dtype, of which the buffer is.
 std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
-  return staged_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
+  return gathered_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
          static_cast<std::int64_t>(c10::elementSize(compute));
 }
 
-std::int64_t reduce_elements(const BucketPlan& bucket, bool casts_or_adds) {
+// Where a strategy sums, it is to see a whole bucket.
+std::int64_t staged_elements(const BucketPlan& bucket, const EngineOptions& options) {
+  if (options.reduce_overrides.contains(layout::Axis::dp)) return bucket.shard_elements * bucket.ranks;
+  std::int64_t most = 0;
+  for (const auto& piece : pieces_of(bucket, options.most_staged)) most = std::max(most, piece.size());
+  return most * bucket.ranks;
+}
+
+std::int64_t reduce_elements(const BucketPlan& bucket, const EngineOptions& options) {
+  const bool casts_or_adds =
+      options.precision.reduce != options.precision.master || (options.accumulates() && !options.waits());
   if (bucket.is_only_looked_up() && !bucket.gradients.accumulates) return 0;
   switch (bucket.gradients.sum_by) {
     case SumBy::nothing:
@@ -149,7 +161,7 @@ std::int64_t reduce_elements(const BucketPlan& bucket, bool casts_or_adds) {
       return casts_or_adds ? bucket.full_elements : 0;
     case SumBy::reduce_scatter:
     case SumBy::reduce_scatter_all_gather:
-      return bucket.shard_elements * bucket.ranks;
+      return staged_elements(bucket, options);
     case SumBy::reduce_scatter_in_place:
       break;
   }
@@ -228,10 +240,9 @@ Buffers list_staging(const ShardPlan& plan, const EngineOptions& options) {
   Buffer reduce{Purpose::reduce_staging, 0, precision.reduce};
   Buffer sum{Purpose::sum_staging, 0, precision.reduce};
   Buffer partial{Purpose::partial_staging, 0, precision.master};
-  const bool adds = options.accumulates() && !options.waits();
   for (const auto& bucket : plan.buckets) {
     gather.elements = std::max(gather.elements, gather_elements(bucket, precision.compute));
-    reduce.elements = std::max(reduce.elements, reduce_elements(bucket, precision.reduce != precision.master || adds));
+    reduce.elements = std::max(reduce.elements, reduce_elements(bucket, options));
     if (needs_sum_staging(bucket, options)) sum.elements = std::max(sum.elements, bucket.shard_elements);
     partial.elements = std::max(partial.elements, partial_elements(bucket));
   }

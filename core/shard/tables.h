@@ -22,5 +22,10 @@ namespace shard {
 std::int64_t table_rows(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses,
                         const EngineOptions& options);
 
+/// Of a table: elements of a rank's own rows and of all ranks'.
+inline std::int64_t exchanged_rows(const BucketPlan& table) {
+  return (table.ranks + 1) * table.gradients.table_rows * table.weights.front().sharding.shape.back();
+}
+
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

@@ -30,6 +30,16 @@ RecordShard RecordShard::block(std::int64_t i) const {
   return {record, in_shard + i * each, in_full + i * block_apart, each};
 }
 
+RecordShard RecordShard::within(std::int64_t begin, std::int64_t end) const {
+  const auto from = std::max(in_shard, begin), to = std::max(from, std::min(in_shard + numel, end));
+  auto part = *this;
+  part.in_shard = from;
+  part.in_full += from - in_shard;
+  part.numel = to - from;
+  CAPSTAN_ASSERT(blocks == 1 || part.numel == 0 || part.numel == numel);
+  return part;
+}
+
 WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size) {
   WeightSharding sharding;
   sharding.ranks = group_size;

@@ -26,6 +26,8 @@ struct RecordShard {
   at::Tensor of_shard(const at::Tensor& flat) const;
   /// Block `i` as a shard of its own.
   RecordShard block(std::int64_t i) const;
+  /// What of it lies in these elements of the weight's shard; one of several blocks lies in them whole or not at all.
+  RecordShard within(std::int64_t begin, std::int64_t end) const;
 };
 
 /// How one weight is sharded over the `ranks` of its data group: each record along one dimension (Param::sharded) by

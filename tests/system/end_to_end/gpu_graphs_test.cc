@@ -52,7 +52,7 @@ void check_same(const Learnt& got, const Learnt& expected) {
 
 }  // namespace
 
-TEST_CASE("2 GPUs, deterministic: graphs learn the bits of eager micro-steps, their sums over ranks included",
+TEST_CASE("2 GPUs with deterministic sums: graphs learn the bits of eager micro-steps, their sums over ranks included",
           "[.gpu][graphs]") {
   if (too_few_gpus(2)) return;
   const Workspace work;

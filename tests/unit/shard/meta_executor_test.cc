@@ -27,7 +27,7 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
       gradients.emplace_back(leaf.grad().getIntrusivePtr());
     }
   }
-  // A reduction holds a bucket's gradients until the next one's begins.
+  // A reduction holds a bucket's gradients while it is in flight; together these are small.
   shard::Reduction how;
   how.accumulates = accumulates;
   how.sums = true;
@@ -39,7 +39,6 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
       CHECK(!planned.weight->value().grad().defined());
       CHECK(gradients[seen++].expired() == accumulates);
     }
-    if (b > 0 && plan.buckets[b - 1].trainable) CHECK(gradients.front().expired());
   }
   CHECK(seen == gradients.size());
 }

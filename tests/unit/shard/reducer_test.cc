@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "shard/packing.h"
 #include "shard/rig.h"
 
 using namespace capstan;
@@ -27,6 +28,7 @@ struct Case {
   int part_ranks = 2;
   shard::ReduceOverride override_sum = {};  ///< for dp
   int copies = 1;                           ///< hybrid: of the data ranks
+  std::int64_t most_staged = 1 << 20;       ///< elements
 };
 
 nn::Batch batch_of(const Case& c, std::int64_t micro, int rank) {
@@ -46,6 +48,7 @@ class MeshRig {
     options.accumulation = c.accumulation;
     options.reduce = c.reduce;
     options.deterministic = c.deterministic;
+    options.most_staged = c.most_staged;
     set_stage(options.policy, c.stage, c.offload);
     if (c.override_sum) options.reduce_overrides[Axis::dp] = c.override_sum;
     const auto mesh = options.mesh;
@@ -140,6 +143,45 @@ TEST_CASE("partial gradients are summed after the data ranks' sum, in every stag
         check({.stage = stage, .offload = offload, .deterministic = deterministic});
     }
   }
+}
+
+TEST_CASE("sums that pass through staging piece by piece are those of whole buckets, bit for bit") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool deterministic : {false, true}) {
+      Case c{.stage = stage, .accumulation = 2, .deterministic = deterministic, .data_ranks = 3};
+      c.reduce = stage % 2 == 0 ? shard::ReduceWhen::step : shard::ReduceWhen::micro_step;
+      const auto whole = run(c);
+      for (const std::int64_t most : {1, 40, 300}) {  // an element a rank, parts of weights, several weights
+        INFO("stage " << stage << ", " << most << " elements");
+        c.most_staged = most;
+        const auto result = run(c);
+        CHECK(bit_equal(result.gradients, whole.gradients));
+        CHECK(bit_equal(result.updated, whole.updated));
+      }
+    }
+  }
+}
+
+TEST_CASE("pieces are whole weights, or parts of one that is larger") {
+  const auto chain = rig_chain({});
+  shard::EngineOptions options;
+  options.mesh = layout::Mesh({1, 2, 1, 1});
+  set_stage(options.policy, 3);
+  options.most_staged = 200;
+  const auto plan = shard::make_plan(pointers(chain), options);
+  const auto& layer = plan.buckets[1];  // a fused weight, and two more of 64 elements a rank
+  REQUIRE(layer.shard_elements == 3 * 64);
+  const auto ends = [&](std::int64_t most) {
+    std::vector<std::int64_t> list;
+    for (const auto& piece : shard::pieces_of(layer, most)) list.push_back(piece.end);
+    return list;
+  };
+  using Ends = std::vector<std::int64_t>;
+  CHECK(ends(1000) == Ends{192});
+  CHECK(ends(256) == Ends{128, 192});
+  CHECK(ends(200) == Ends{64, 128, 192});
+  CHECK(ends(80) == Ends{64, 104, 128, 168, 192});
+  CHECK(shard::find(plan.staging, shard::Purpose::reduce_staging)->elements == 128);
 }
 
 TEST_CASE("partial gradients are summed once a step under accumulation") {
