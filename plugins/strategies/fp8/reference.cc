@@ -37,7 +37,7 @@ void add_line(std::string_view text, const std::string& where, std::vector<doubl
   losses[static_cast<std::size_t>(step)] = loss.is_null() || line.contains("skipped") ? none : loss.get<double>();
 }
 
-std::string fixed(double value) { return cat(std::fixed, std::setprecision(4), value); }
+std::string fixed(double value, int digits = 4) { return cat(std::fixed, std::setprecision(digits), value); }
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void LossBand::loss_known(std::int64_t step, double loss) {
   mine /= steps, theirs /= steps;
   if (mine <= theirs + band_.width * std::abs(theirs)) return;
   throw Error(cat("after step ", step, " the mean loss of ", band_.window, " steps is ", fixed(mine),
-                  ", and the reference's is ", fixed(theirs), " there: ", fixed(100 * (mine / theirs - 1)),
+                  ", and the reference's is ", fixed(theirs), " there: ", fixed(100 * (mine / theirs - 1), 1),
                   " % above it, and strategy.fp8.band allows ", 100 * band_.width, " % (", band_.file, ")"),
               "take an earlier checkpoint and continue without strategy.fp8, or with backward = \"bf16\", or with more "
               "blocks left out (skip_first, skip_last); if other data or another batch explain it, take another "

@@ -13,8 +13,9 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
   const auto chain = rig_chain({.layer2_trains = false});
   shard::EngineOptions options;
   options.mesh = layout::Mesh({1, 2, 1, 1});
+  options.precision.compute = at::kBFloat16;
   const auto plan = shard::make_plan(pointers(chain), options);
-  shard::MetaExecutor executor(plan, at::kBFloat16, [](const shard::Buffer&, std::int64_t) {});
+  shard::MetaExecutor executor(plan, [](const shard::Buffer&, std::int64_t) {});
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> gradients;
   for (const auto& bucket : plan.buckets) {
     for (const auto& planned : bucket.weights) {
