@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "checkpoint/dtype.h"
 
@@ -59,8 +60,19 @@ std::vector<std::string> without_place(const std::vector<const Param*>& records,
   return names;
 }
 
+std::vector<TensorHead> HfWriter::Tensor::heads() const {
+  if (!codec) return {head};
+  std::vector<TensorHead> heads;
+  for (const auto& part : dynamic_cast<const nn::CodecFiles&>(*codec).parts(head.shape))
+    heads.push_back({head.name + part.end, part.dtype, part.shape});
+  return heads;
+}
+
 std::int64_t HfWriter::Tensor::bytes() const {
-  return layout::numel(head.shape) * static_cast<std::int64_t>(c10::elementSize(head.dtype));
+  std::int64_t sum = 0;
+  for (const auto& each : heads())
+    sum += layout::numel(each.shape) * static_cast<std::int64_t>(c10::elementSize(each.dtype));
+  return sum;
 }
 
 HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
@@ -85,8 +97,15 @@ void HfWriter::add(const std::string& name, const Piece& piece) {
     tensor.pieces.push_back(piece);
     return;
   }
-  const auto dtype = weights_.dtype.value_or(in_file ? in_file->dtype : weights_.fallback);
-  tensors_.push_back({{whole_name, dtype, piece.place->expected_shape(piece.record->shape)}, {piece}});
+  const bool has_dtype = in_file && c10::isFloatingType(in_file->dtype);
+  const auto dtype = weights_.dtype.value_or(has_dtype ? in_file->dtype : weights_.fallback);
+  const auto codec = weights_.codecs.find(piece.record->name);
+  // In files a form is that of whole matrices; a tensor that stacks or transposes them is written as numbers.
+  const bool is_coded = codec != weights_.codecs.end() && codec->second->stacked() == 0 && piece.place->stack.empty() &&
+                        !piece.place->part && !piece.place->transposed;
+  tensors_.push_back({{whole_name, dtype, piece.place->expected_shape(piece.record->shape)},
+                      {piece},
+                      is_coded ? codec->second.get() : nullptr});
 }
 
 void HfWriter::share_out() {
@@ -117,8 +136,8 @@ c10::ScalarType HfWriter::dtype() const {
 
 // Frozen values come from the original: values read into the compute dtype would have lost bits.
 layout::Source& HfWriter::source_of(const Param& record) const {
-  if (!weights_.merged && !record.trainable && weights_.original && weights_.original->has(record))
-    return *weights_.original;
+  layout::Source* frozen = weights_.frozen ? weights_.frozen : weights_.original;
+  if (!weights_.merged && !record.trainable && frozen && frozen->has(record)) return *frozen;
   return *weights_.values;
 }
 
@@ -142,25 +161,67 @@ at::Tensor HfWriter::read(const Tensor& tensor) const {
   return fused.view(tensor.head.shape);
 }
 
+// A matrix in its codec's form, as it is where the source has codes.
+HfWriter::Parts HfWriter::encoded(const Tensor& tensor) const {
+  const auto& record = *tensor.pieces.front().record;
+  const auto& files = dynamic_cast<const nn::CodecFiles&>(*tensor.codec);
+  auto& source = source_of(record);
+  const nn::Codec::Extent extent{1, record.numel()};
+  const auto whole = Box::whole(record.shape);
+  const auto bytes = at::empty({tensor.codec->bytes(extent)}, at::TensorOptions(at::kByte));
+  if (const auto coded = nn::coded_in(source, record, whole); !coded.empty()) {
+    files.read(extent, 0, coded, bytes);
+  } else {
+    const auto values = at::empty({1, extent.elements}, at::TensorOptions(weights_.compute));
+    source.fill(record, whole, values);
+    tensor.codec->encode(extent, values, bytes, {});
+  }
+  Parts parts;
+  for (auto& [end, value] : files.write(tensor.head.shape, bytes, tensor.head.dtype))
+    parts[tensor.head.name + end] = std::move(value);
+  return parts;
+}
+
+// In the file's order the parts of a matrix are not all together; it is encoded again for the later ones.
+void HfWriter::write_file(const std::filesystem::path& path, const std::vector<std::size_t>& tensors) const {
+  std::map<std::string, const Tensor*> by_name;
+  std::vector<TensorHead> heads;
+  for (const auto index : tensors) {
+    for (auto& head : tensors_[index].heads()) {
+      by_name[head.name] = &tensors_[index];
+      heads.push_back(std::move(head));
+    }
+  }
+  SafetensorsWriter writer(path, std::move(heads));
+  const Tensor* last = nullptr;
+  Parts parts;
+  for (const auto& head : writer.order()) {
+    const auto* tensor = by_name.at(head.name);
+    if (tensor->codec && tensor != last) parts = encoded(*tensor);
+    const auto value = tensor->codec ? parts.at(head.name) : read(*tensor);
+    last = tensor;
+    check_finite(value, head.name);
+    writer.add(value);
+  }
+  writer.finish();
+}
+
 void HfWriter::write(const std::filesystem::path& folder, int rank, int world_size) const {
   const at::NoGradGuard no_grad;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    if (static_cast<int>(file % static_cast<std::size_t>(world_size)) != rank) continue;
-    std::map<std::string, const Tensor*> by_name;
-    std::vector<TensorHead> heads;
-    for (const auto index : files_[file]) {
-      const auto& tensor = tensors_[index];
-      by_name[tensor.head.name] = &tensor;
-      heads.push_back(tensor.head);
-    }
-    SafetensorsWriter writer(folder / file_name(file, files_.size()), std::move(heads));
-    for (const auto& head : writer.order()) {
-      const auto value = read(*by_name.at(head.name));
-      check_finite(value, head.name);
-      writer.add(value);
-    }
-    writer.finish();
+    if (static_cast<int>(file % static_cast<std::size_t>(world_size)) == rank)
+      write_file(folder / file_name(file, files_.size()), files_[file]);
   }
+}
+
+std::vector<std::string> HfWriter::plain_modules() const {
+  constexpr std::string_view end = ".weight";
+  std::vector<std::string> modules;
+  for (const auto& [head, pieces, codec] : tensors_) {
+    if (!codec && head.shape.size() > 1 && head.name.ends_with(end))
+      modules.push_back(head.name.substr(0, head.name.size() - end.size()));
+  }
+  return modules;
 }
 
 std::vector<NamedTensor> HfWriter::values() const {
@@ -174,10 +235,12 @@ void HfWriter::write_index(const std::filesystem::path& folder) const {
   if (files_.size() < 2) return;
   nlohmann::json map = nlohmann::json::object();
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    for (const auto index : files_[file]) map[tensors_[index].head.name] = file_name(file, files_.size());
+    for (const auto index : files_[file]) {
+      for (const auto& head : tensors_[index].heads()) map[head.name] = file_name(file, files_.size());
+    }
   }
   const nlohmann::json index{{"metadata", {{"total_size", bytes()}}}, {"weight_map", map}};
-  write_file(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  capstan::write_file(folder / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
 }  // namespace capstan::checkpoint

@@ -6,14 +6,19 @@
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/codec_files.h>
 
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "checkpoint/coded_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
@@ -25,6 +30,9 @@ struct HfWeights {
   layout::Source* values = nullptr;        ///< of what was trained
   bool merged = false;                     ///< `values` provides frozen records too
   FolderSource* original = nullptr;        ///< what it was trained from: has names, dtypes and frozen records; or null
+  layout::Source* frozen = nullptr;        ///< frozen records instead of the original; or null
+  Codecs codecs;                           ///< by record: of what is written in its codec's form
+  c10::ScalarType compute = c10::kFloat;   ///< what values are rounded to before a codec encodes them
   std::optional<c10::ScalarType> dtype;    ///< of all tensors; nothing: the original's, else `fallback`
   c10::ScalarType fallback = c10::kFloat;  ///< dtype of a tensor that no original has
   std::int64_t shard_bytes = 5'000'000'000;  ///< a new file begins when the current one would exceed this size
@@ -50,6 +58,8 @@ class HfWriter {
 
   std::size_t files() const { return files_.size(); }
   std::int64_t bytes() const;
+  /// Modules, with weights of at least two dimensions, that are written as numbers.
+  std::vector<std::string> plain_modules() const;
   /// The dtype of most elements, as config.json states it.
   c10::ScalarType dtype() const;
 
@@ -63,11 +73,16 @@ class HfWriter {
   struct Tensor {
     TensorHead head;
     std::vector<Piece> pieces;
+    const nn::Codec* codec = nullptr;  // null: written as numbers
+    std::vector<TensorHead> heads() const;
     std::int64_t bytes() const;
   };
+  using Parts = std::map<std::string, at::Tensor>;  // by full name
   void add(const std::string& name, const Piece& piece);
   void share_out();
   at::Tensor read(const Tensor& tensor) const;
+  Parts encoded(const Tensor& tensor) const;
+  void write_file(const std::filesystem::path& path, const std::vector<std::size_t>& tensors) const;
   layout::Source& source_of(const layout::Param& record) const;
 
   HfWeights weights_;

@@ -66,14 +66,21 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   const auto values = session::open_boxes(arguments.run);
   if (arguments.to == "peft") {
     if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
+    if (!arguments.quantization.empty())
+      throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
     std::printf("%s\n", session::write_adapter_folder(job->plugins, units, *values, out).c_str());
     return static_cast<int>(ExitCode::success);
+  }
+  if (arguments.merge && !arguments.quantization.empty()) {
+    throw Error("--merge adds adapters into numbers, which --quantization would round again",
+                "give one of the two; adapters go beside a quantized base: --to peft");
   }
   if (arguments.merge && session::adapters_of(units).empty())
     throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
   session::ModelFolderOptions options;
   options.dtype = dtype_of(arguments.dtype);
   options.merged = arguments.merge;
+  options.form = arguments.quantization;
   options.shard_bytes = static_cast<std::int64_t>(arguments.shard_gb * 1e9);
   const session::ModelToWrite model{job->plugins, job->tokenizer, *job->config.train};
   session::WrittenModel written;
@@ -91,6 +98,11 @@ void add_export_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--to", given->to, "hf: a folder that transformers loads; peft: its adapters, as peft does")
       ->check(CLI::IsMember({"hf", "peft"}));
   command->add_flag("--merge", given->merge, "with hf: add a run's adapters into the model that they were trained for");
+  command
+      ->add_option("--quantization", given->quantization,
+                   "with hf: bnb-nf4 writes the frozen model that strategy.nf4 kept in 4 bits, without adapters, as "
+                   "transformers and bitsandbytes load it")
+      ->check(CLI::IsMember({"bnb-nf4"}));
   command->add_option("--out", given->out, "folder to write; model, or adapter, in the run's folder when not given");
   command->add_option("--dtype", given->dtype, "auto: that of the model the run started from, else of its weights")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));

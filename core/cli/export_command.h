@@ -11,6 +11,7 @@ namespace cli {
 struct ExportArguments {
   std::string run;             ///< a run's folder
   std::string to = "hf";       ///< the format
+  std::string quantization;    ///< hf: frozen weights in this form; empty: as numbers
   bool merge = false;          ///< hf: adapters are added into the model
   std::string out;             ///< the folder to write; empty: model, or adapter, in the run's folder
   std::string dtype = "auto";  ///< auto, fp32, bf16 or fp16

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/codec_files.h>
 
 namespace capstan::session {
 
@@ -33,6 +34,10 @@ void DecodedSource::fill(const layout::Param& param, const layout::Box& box, con
   extent.elements = box.numel() / extent.matrices;
   const auto rounded = at::empty({extent.matrices, extent.elements}, at::TensorOptions().dtype(compute_));
   values_.fill(param, box, rounded);
+  if (!nn::coded_in(values_, param, box).empty()) {  // its files have codes: these were decoded
+    out.view({-1}).copy_(rounded.view({-1}));
+    return;
+  }
   const auto bytes = at::empty({codec.bytes(extent)}, at::TensorOptions().dtype(at::kByte));
   codec.encode(extent, rounded, bytes, {});
   codec.decode(extent, bytes, rounded);

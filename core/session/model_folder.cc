@@ -10,6 +10,7 @@
 #include <array>
 
 #include "assembly/assemble.h"
+#include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
 #include "comm/agree.h"
 #include "session/adapter_folder.h"
@@ -107,11 +108,11 @@ bool copy_tokenizer(const ModelToWrite& model, const fs::path& folder) {
 
 // All that is not weights; true: with a tokenizer.
 bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
-                        const fs::path& folder) {
+                        const std::string& quantization, const fs::path& folder) {
   const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
   write_file(folder / "config.json", setup::config_json({model.plugins.model.options, map, config,
-                                                         ids_of(model.tokenizer.object.get()), dtype}));
+                                                         ids_of(model.tokenizer.object.get()), dtype, quantization}));
   if (!original.empty() && is_there(original / "generation_config.json"))
     copy_over(original / "generation_config.json", folder / "generation_config.json");
   return copy_tokenizer(model, folder);
@@ -123,7 +124,7 @@ checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn
   weights.records = assembly::records_of(units);
   weights.map = model.plugins.model.object->file_map();
   weights.merged = options.merged;
-  if (options.merged) {
+  if (options.merged || !options.form.empty()) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
   weights.dtype = options.dtype;
@@ -136,6 +137,31 @@ checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn
     weights.shard_bytes = std::clamp(bytes / world_size, smallest_share, largest_file);
   }
   return weights;
+}
+
+std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
+  std::vector<nn::WeightPtr> all;
+  for (auto* unit : units) all.insert(all.end(), unit->weights().begin(), unit->weights().end());
+  return all;
+}
+
+// Those of the codecs that write this form of files.
+checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
+  if (form.empty()) return {};
+  std::erase_if(codecs,
+                [&](const auto& item) { return dynamic_cast<const nn::CodecFiles&>(*item.second).form() != form; });
+  if (codecs.empty()) {
+    throw Error(cat("nothing that this run trained with is kept as \"", form, "\""),
+                "it is strategy.nf4 that keeps weights so: leave --quantization away");
+  }
+  return codecs;
+}
+
+// What config.json says of codes in the files; empty: all are numbers.
+std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint::Codecs& codecs,
+                            c10::ScalarType compute) {
+  if (codecs.empty()) return {};
+  return dynamic_cast<const nn::CodecFiles&>(*codecs.begin()->second).config(writer.plain_modules(), compute);
 }
 
 void make_empty(const fs::path& folder) {
@@ -175,19 +201,31 @@ std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::
 WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const fs::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator) {
-  if (const auto reason = not_exportable(model.plugins, units); !reason.empty() && !options.merged)
+  if (const auto reason = not_exportable(model.plugins, units);
+      !reason.empty() && !options.merged && options.form.empty())
     throw Error(
         "this model cannot be written as a Hugging Face folder: " + reason,
         adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
   const auto& world = communicator.world();
   auto weights = weights_of(model, units, options, world.size);
   std::unique_ptr<checkpoint::FolderSource> original;
-  if (model.plugins.model_options->path)
-    original = std::make_unique<checkpoint::FolderSource>(*model.plugins.model_options->path, weights.map);
+  const auto codecs = checkpoint::codecs_of(weights_in(units));
+  std::unique_ptr<checkpoint::CodedFolder> frozen;
+  if (const auto& path = model.plugins.model_options->path) {
+    original = std::make_unique<checkpoint::FolderSource>(*path, weights.map);
+    frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs);
+  }
   weights.values = &values;
   weights.original = original.get();
+  weights.frozen = frozen.get();
+  weights.codecs = codecs_for(options.form, codecs);
+  if (!weights.codecs.empty() && !frozen) {
+    throw Error("this run began with random values, and no file has those that it kept in 4 bits",
+                "export the adapters alone (--to peft), or train from a model's folder (model.path)");
+  }
   const auto compute = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).compute;
-  DecodedSource base(original ? static_cast<layout::Source&>(*original) : values, units, compute);
+  weights.compute = compute;
+  DecodedSource base(frozen ? static_cast<layout::Source&>(*frozen) : values, units, compute);
   checkpoint::MergedSource merged(base, values, adapters_of(units));
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
@@ -196,7 +234,8 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
     make_empty(temporary);
-    written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, temporary);
+    const auto quantization = quantization_of(writer, weights.codecs, compute);
+    written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, quantization, temporary);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {

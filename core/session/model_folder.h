@@ -29,6 +29,7 @@ struct ModelToWrite {
 struct ModelFolderOptions {
   std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
   std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
+  std::string form;                      ///< of frozen weights that a codec keeps ("bnb-nf4"); empty: numbers
   bool merged = false;                   ///< adapters are added into what they stand beside, instead of refused
 };
 

@@ -3,6 +3,7 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/codec_files.h>
 
 #include <filesystem>
 #include <memory>
@@ -48,13 +49,17 @@ std::string saved_name(const std::string& kind, const std::string& record, int c
 
 /// Parameters from a checkpoint, for one rank: its own copy where it has one. Frozen records that were not saved come
 /// from `base`.
-class ResumedSource : public layout::Source {
+class ResumedSource : public layout::Source, public nn::CodedSource {
  public:
   /// Reader and base must outlive it.
   ResumedSource(checkpoint::Reader& reader, const Job& job, layout::Source& base)
       : reader_(reader), job_(job), base_(base) {}
   bool has(const layout::Param& param) const override;
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
+  /// No checkpoint has what a codec keeps.
+  std::vector<nn::CodedMatrix> coded(const layout::Param& param, const layout::Box& box) const override {
+    return nn::coded_in(base_, param, box);
+  }
 
  private:
   checkpoint::Reader& reader_;

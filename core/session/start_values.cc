@@ -1,6 +1,6 @@
 #include "session/start_values.h"
 
-#include <capstan/checkpoint/folder_source.h>
+#include <capstan/nn/codec_files.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "assembly/assemble.h"
+#include "checkpoint/coded_folder.h"
 #include "nn/init_source.h"
 #include "session/resume.h"
 #include "session/weights.h"
@@ -16,7 +17,7 @@ namespace capstan::session {
 namespace {
 
 // The first of several sources that has the parameter.
-class FirstOf : public layout::Source {
+class FirstOf : public layout::Source, public nn::CodedSource {
  public:
   explicit FirstOf(std::vector<std::shared_ptr<layout::Source>> sources) : sources_(std::move(sources)) {}
   bool has(const layout::Param& param) const override { return find(param) != nullptr; }
@@ -24,6 +25,10 @@ class FirstOf : public layout::Source {
     auto* source = find(param);
     CAPSTAN_ASSERT(source);  // initialisation is the last and has all
     source->fill(param, box, out);
+  }
+  std::vector<nn::CodedMatrix> coded(const layout::Param& param, const layout::Box& box) const override {
+    const auto* source = find(param);
+    return source ? nn::coded_in(*source, param, box) : std::vector<nn::CodedMatrix>();
   }
 
  private:
@@ -51,8 +56,8 @@ std::pair<Records, Records> own_and_added(const assembly::AssembledModel& model)
 }
 
 std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
-  auto source = std::make_shared<checkpoint::FolderSource>(*job.plugins.model_options->path,
-                                                           job.plugins.model.object->file_map());
+  auto source = std::make_shared<checkpoint::CodedFolder>(
+      *job.plugins.model_options->path, job.plugins.model.object->file_map(), checkpoint::codecs_of(job.model->own));
   Diagnostics diagnostics;
   source->check(records, diagnostics);
   diagnostics.throw_if_any();
@@ -93,7 +98,7 @@ void check_model_files(const setup::Plugins& plugins, const std::vector<nn::Weig
   auto records = assembly::records_of(own);
   // What a strategy finds wrong has been said.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
-  checkpoint::FolderSource(*plugins.model_options->path, map).check(records, diagnostics);
+  checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own)).check(records, diagnostics);
 }
 
 void check_added_files(const setup::Plugins& plugins) {

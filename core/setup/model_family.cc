@@ -61,6 +61,7 @@ void check_family(const config::Section& section, const ModelFolder& folder, con
   const auto quantized = json.find("quantization_config");
   if (quantized == json.end() || quantized->is_null()) return;
   const auto method = quantized->is_object() ? quantized->value("quant_method", Json()) : Json();
+  if (method == "bitsandbytes") return;  // whether its tensors can be taken is judged where they are read
   throw Error(cat("its weights are quantized", method.is_string() ? " (" + method.get<std::string>() + ")" : "",
                   ", which is not supported"),
               "take the model that it was quantized from", file.string());

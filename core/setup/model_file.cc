@@ -254,6 +254,8 @@ std::string config_json(const ConfigJson& from) {
   if (!has_original) put_ids(json, from.ids);
   // One of the two names; older programs know the first alone.
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = from.dtype;
+  json.erase("quantization_config");
+  if (!from.quantization.empty()) json["quantization_config"] = Json::parse(from.quantization);
   return json.dump(2) + "\n";
 }
 

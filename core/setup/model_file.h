@@ -60,6 +60,8 @@ struct ConfigJson {
   std::string original;  ///< text of the config.json that the model came from, which keeps all else it says; or empty
   TokenIds ids;          ///< where there is no original
   std::string dtype;     ///< "bfloat16"
+  /// JSON: "quantization_config", which tells of packed weights; empty: none are.
+  std::string quantization = {};
 };
 
 /// The text of a config.json from which with_model_file reads the same options. Each stands under the name that the

@@ -37,7 +37,8 @@ BucketParameters::BucketParameters(const BucketPlan& plan, Shared& shared, const
       label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
       group_(group_of(plan.axes, 0)) {
   CAPSTAN_ASSERT(group_->size() == plan.ranks);
-  if (plan.packs() && shared.options.mesh.size(layout::Axis::tp) > 1) tensor_group_ = group_of({layout::Axis::tp}, 0);
+  if (plan.packs() && shared.options.mesh.size(layout::Axis::tp) > 1)
+    packing_.tensor_group = group_of({layout::Axis::tp}, 0);
   if (plan.parameters.reshard_ranks == 0) return;
   reshard_group_ = group_of(plan.axes, plan.parameters.reshard_ranks);
   CAPSTAN_ASSERT(reshard_group_->size() == plan.parameters.reshard_ranks);
@@ -131,7 +132,8 @@ at::Tensor BucketParameters::read_values(layout::Source& source) {
       const auto layout = plan_.gathers() && plan_.ranks > 1 ? record.sharded(shared_.options.mesh) : record.compute;
       auto out = fill_target(i, j, uncoded);
       if (out.numel() == 0) continue;
-      tasks.push_back({&record, layout.box(record.shape, shared_.options.mesh, shared_.options.rank), std::move(out)});
+      const auto box = layout.box(record.shape, shared_.options.mesh, shared_.options.rank);
+      if (!find_coded(i, j, box, source)) tasks.push_back({&record, box, std::move(out)});
     }
   }
   fill_all(source, tasks);
@@ -156,6 +158,7 @@ std::vector<std::string> BucketParameters::fill_from_first(layout::Source& sourc
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
+      if (packing_.coded.contains({i, j})) continue;  // each rank has read its part
       const auto& record = records[j];
       const auto box = record.compute.box(record.shape, shared_.options.mesh, shared_.options.rank);
       const auto dtype = uncoded.defined() ? uncoded.scalar_type() : plan_.parameters.master;

@@ -2,13 +2,16 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/codec_files.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shard/peer_shards.h"
@@ -71,6 +74,16 @@ class BucketParameters {
   at::Tensor copy_slice(std::size_t i, bool unpadded) const;
 
  private:
+  // A record that files hold in its codec's form, and where this rank's part begins.
+  struct Coded {
+    std::vector<nn::CodedMatrix> matrices;
+    std::int64_t first = 0;
+  };
+  // What packed weights are filled from besides values.
+  struct Packing {
+    std::shared_ptr<comm::Group> tensor_group;                   ///< that splits their matrices; null: nobody does
+    std::map<std::pair<std::size_t, std::size_t>, Coded> coded;  ///< by weight and record, only while they are filled
+  };
   struct Leaf {
     at::Tensor tensor;  ///< the weight that the model computes with: an autograd leaf
     at::Tensor table;   ///< of a table: the leaf that lookups use, on the same storage, or the same leaf
@@ -83,6 +96,7 @@ class BucketParameters {
   void publish_filled(const at::Tensor& uncoded);
   // Returns what a codec is to keep: values in the compute dtype, placed as masters are. Undefined: these have them.
   at::Tensor read_values(layout::Source& source);
+  bool find_coded(std::size_t i, std::size_t record, const layout::Box& box, const layout::Source& source);
   void encode(const at::Tensor& uncoded);
   void encode_rows(const at::Tensor& uncoded);
   at::Tensor encode_record(std::size_t i, std::size_t record, const at::Tensor& uncoded);
@@ -104,11 +118,11 @@ class BucketParameters {
   std::string label_;
   std::shared_ptr<comm::Group> group_;
   std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
-  std::shared_ptr<comm::Group> tensor_group_;   ///< of packed weights: that split their matrices; null: nobody does
   std::vector<Leaf> leaves_;
   // The plan's buffers; undefined if it has none.
   at::Tensor masters_;
   at::Tensor packed_;
+  Packing packing_;
   at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;
   at::Tensor regather_;

@@ -5,11 +5,28 @@
 
 namespace capstan::shard {
 
+// Does the source have codes instead of numbers? Then they are taken as they are.
+bool BucketParameters::find_coded(std::size_t i, std::size_t record, const layout::Box& box,
+                                  const layout::Source& source) {
+  if (!plan_.packs()) return false;
+  const auto& param = weight(i).records()[record];
+  Coded coded{nn::coded_in(source, param, box), 0};
+  if (coded.matrices.empty()) return false;
+  std::int64_t row = 1;
+  for (auto d = box.size.size(); d-- > weight(i).codec()->stacked();) {
+    coded.first += box.offset[d] * row;
+    row *= param.shape[d];
+  }
+  coded.first -= plan_.weights[i].packed[record].extent.first_column;
+  packing_.coded[{i, record}] = std::move(coded);
+  return true;
+}
+
 // A unit's values are in memory together for the moment in which they are encoded, as while it computes.
 void BucketParameters::encode(const at::Tensor& uncoded) {
   const auto on_device = packed_.device() == shared_.device() ? packed_ : at::empty_like(packed_, shared_.device());
   const auto columns = [&](const at::Tensor& x) {
-    if (tensor_group_) tensor_group_->all_reduce(x, comm::ReduceOp::sum, label_);
+    if (packing_.tensor_group) packing_.tensor_group->all_reduce(x, comm::ReduceOp::sum, label_);
   };
   const auto all = [&](const at::Tensor& x) {
     group_->all_reduce(x, comm::ReduceOp::sum, label_);
@@ -20,11 +37,18 @@ void BucketParameters::encode(const at::Tensor& uncoded) {
     for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
       const auto& [extent, is_divided, begin, bytes] = plan_.weights[i].packed[j];
       if (extent.numel() == 0) continue;
-      weight(i).codec()->encode(extent, fill_target(i, j, uncoded).view({extent.matrices, extent.elements}),
-                                on_device.narrow(0, begin, bytes), is_divided ? divided : whole);
+      const auto to = on_device.narrow(0, begin, bytes);
+      if (const auto found = packing_.coded.find({i, j}); found != packing_.coded.end()) {
+        const auto& [matrices, first] = found->second;
+        dynamic_cast<const nn::CodecFiles&>(*weight(i).codec()).read(extent, first, matrices, to);
+        continue;
+      }
+      weight(i).codec()->encode(extent, fill_target(i, j, uncoded).view({extent.matrices, extent.elements}), to,
+                                is_divided ? divided : whole);
     }
   }
   if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
+  packing_.coded.clear();
 }
 
 // Each rank knows the scales of the rows that it has read, and needs all that it will compute with.

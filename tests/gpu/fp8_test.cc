@@ -142,10 +142,10 @@ TEST_CASE("the kernels round as plain calls of ATen on CPU do, bit for bit", "[g
                                                                     // of one, two, four and eight thread blocks that
                                                                     // find a column's magnitude, and beyond
                                                                     {513, 48},
-                                                                    {1100, 80},
-                                                                    {2, 2061, 32},
+                                                                    {1100, 48},
+                                                                    {2, 2061, 16},
                                                                     {5000, 16},
-                                                                    {9001, 48},
+                                                                    {9001, 16},
                                                                     {17000, 16}})
       check_all_ways(awkward(shape, type));
   }

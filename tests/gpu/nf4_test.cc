@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "nn/weights.h"
+#include "plugins/strategies/nf4/bnb.cc"
 #include "plugins/strategies/nf4/codec.cc"
 
 using capstan::testing::numbers;

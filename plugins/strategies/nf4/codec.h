@@ -1,9 +1,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/nn/codec.h>
+#include <capstan/nn/codec_files.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "numbers.h"
 #include "places.h"
@@ -28,8 +30,8 @@ InWhole in_span(const capstan::nn::Codec::Extent& extent);
 
 /// NF4 with magnitudes in 8 bits ("double quantisation"), as bitsandbytes keeps linears: an element is
 /// numbers[code] · (map[magnitude] · nested + offset), each operation rounded to float32, and then to the weight's
-/// dtype.
-class Codec : public capstan::nn::Codec {
+/// dtype. Its files are bitsandbytes' own (bnb.cc).
+class Codec : public capstan::nn::Codec, public capstan::nn::CodecFiles {
  public:
   explicit Codec(std::size_t stacked) : stacked_(stacked) {}
   std::string name() const override { return "nf4"; }
@@ -39,6 +41,15 @@ class Codec : public capstan::nn::Codec {
   void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const override;
   /// On CPU the plain definition, on CUDA a kernel with equal results.
   void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
+
+  std::string form() const override { return "bnb-nf4"; }
+  std::vector<Part> parts(const capstan::layout::Shape& shape) const override;
+  void check(const capstan::nn::CodedMatrix& matrix) const override;
+  void read(const Extent& extent, std::int64_t first, const std::vector<capstan::nn::CodedMatrix>& matrices,
+            const at::Tensor& bytes) const override;
+  std::map<std::string, at::Tensor> write(const capstan::layout::Shape& shape, const at::Tensor& bytes,
+                                          c10::ScalarType dtype) const override;
+  std::string config(const std::vector<std::string>& plain, c10::ScalarType dtype) const override;
 
  private:
   std::size_t stacked_;

@@ -1,0 +1,179 @@
+// bitsandbytes' files: what is written is read without a changed bit, whole and in pieces, and trained on.
+#include <ATen/ATen.h>
+#include <capstan/base/files.h>
+#include <capstan/checkpoint/safetensors.h>
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "assembly/assemble.h"
+#include "checkpoint/scratch.h"
+#include "nn/init_source.h"
+#include "nn/weights.h"
+#include "plugins/strategies/nf4/codec.h"
+#include "session/job.h"
+#include "session/model_folder.h"
+#include "support/families.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const nf4::Codec codec(0);
+constexpr std::int64_t rows = 128, columns = 384;
+
+nn::CodedMatrix written(const at::Tensor& values) {
+  const nn::Codec::Extent whole{1, rows * columns};
+  auto bytes = at::empty({codec.bytes(whole)}, at::kByte);
+  codec.encode(whole, values.view({1, -1}), bytes, {});
+  return {"h.weight", "a.safetensors", {rows, columns}, codec.write({rows, columns}, bytes, at::kBFloat16)};
+}
+
+at::Tensor decoded(const nn::Codec::Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices) {
+  const auto bytes = at::empty({codec.bytes(extent)}, at::kByte);
+  codec.read(extent, first, matrices, bytes);
+  const auto values = at::empty({extent.matrices, extent.elements}, at::kBFloat16);
+  codec.decode(extent, bytes, values);
+  return values;
+}
+
+void set_state(nn::CodedMatrix& matrix, const std::string& key, const nlohmann::json& value) {
+  auto& bytes = matrix.parts.at(".quant_state.bitsandbytes__nf4");
+  const auto* begin = bytes.const_data_ptr<std::uint8_t>();
+  auto json = nlohmann::json::parse(begin, begin + bytes.numel());
+  json[key] = value;
+  const auto text = json.dump();
+  bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<std::uint8_t>());
+}
+
+std::string fault(const std::function<void(nn::CodedMatrix&)>& change) {
+  auto matrix = written(numbers({rows, columns}, 0.3).to(at::kBFloat16));
+  change(matrix);
+  try {
+    codec.check(matrix);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const std::string sizes = "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 128\n";
+const std::string lora = "[strategy.lora]\ntargets = [\"linear_qkv\", \"linear_proj\"]\ninit = \"random\"\n";
+const std::string nf4_table = "[strategy.nf4]\n";
+
+const std::string rest =
+    "[run]\ndevice = \"cpu\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
+    "[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp64\"\n";
+
+/// Writes the model that a configuration draws, or takes from a folder.
+void write_model(const std::string& config, const fs::path& from, const fs::path& to, const std::string& form) {
+  const Scratch scratch;
+  write_file(scratch / "a.toml", config + rest);
+  setup::JobRequest request;
+  request.file = (scratch / "a.toml").string();
+  if (!from.empty()) request.overrides.push_back("model.path=" + from.string());
+  plugin::Host host;
+  Diagnostics faults;
+  const auto job = session::prepare(request, host, faults);
+  faults.throw_if_any();
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    nn::InitSource values(7);
+    const session::ModelToWrite model{job->plugins, job->samples.tokenizer, *job->config.train};
+    session::ModelFolderOptions options;
+    options.form = form;
+    session::write_model_folder(model, assembly::pointers(job->model->units), values, to, options, communicator);
+  });
+}
+
+Run run(const std::string& tables, const fs::path& folder, int world = 1) {
+  return train({.world = world,
+                .config = family_config({"llama", sizes}) + tables,
+                .overrides = {same_micro_steps, "data.tokenizer=byte", "model.path=" + folder.string()},
+                .steps = 3});
+}
+
+std::string error_of(const std::string& tables, const fs::path& folder) {
+  try {
+    run(tables, folder);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a matrix is written and read without a changed bit, whole, in rows and in columns") {
+  const auto values = numbers({2, rows, columns}, 0.3).to(at::kBFloat16);
+  const std::vector<nn::CodedMatrix> matrices{written(values[0]), written(values[1])};
+  codec.check(matrices[0]);
+  const auto whole = decoded({2, rows * columns}, 0, matrices).view({2, rows, columns});
+  for (std::int64_t m = 0; m < 2; ++m) {
+    const nn::Codec::Extent one{1, rows * columns};
+    const auto bytes = at::empty({codec.bytes(one)}, at::kByte), again = at::empty_like(bytes);
+    codec.encode(one, values[m].reshape({1, -1}), bytes, {});
+    codec.read(one, 0, {matrices[static_cast<std::size_t>(m)]}, again);
+    CHECK(at::equal(bytes, again));
+    const auto expected = at::empty({1, rows * columns}, at::kBFloat16);
+    codec.decode(one, bytes, expected);
+    CHECK(at::equal(whole[m].reshape({1, -1}), expected));
+  }
+  // Its last third, of rows; and the second third of the columns.
+  constexpr std::int64_t third = 16384, begin = rows * columns - third;
+  CHECK(at::equal(decoded({2, third, true}, begin, matrices), whole.reshape({2, -1}).narrow(1, begin, third)));
+  CHECK(at::equal(decoded({2, rows * 128, true, 128, columns, 128}, 0, matrices),
+                  whole.narrow(2, 128, 128).reshape({2, -1})));
+}
+
+TEST_CASE("what another kind of quantization wrote is refused by file and tensor") {
+  const std::string begin = "a.safetensors: tensor 'h.weight' cannot be taken as it is: ";
+  CHECK(fault([](auto&) {}) == "");
+  CHECK_THAT(fault([](auto& m) { m.parts.erase(".nested_absmax"); }),
+             Contains(begin) && Contains("it is without double quantization"));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "blocksize", 128); }),
+             Contains(begin) && Contains("blocksize is 128, and strategy.nf4 has 64"));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "nested_blocksize", 64); }),
+             Contains(begin) && Contains("nested_blocksize is 64"));
+  CHECK_THAT(fault([](auto& m) {
+               set_state(m, "shape", {rows, columns / 2});
+             }),
+             Contains(begin) && Contains("shape is [128,192]"));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "quant_type", "fp4"); }),
+             Contains(begin) && Contains("quant_type is \"fp4\""));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "nested_offset", "a"); }),
+             Contains(begin) && Contains("no number nested_offset"));
+  CHECK_THAT(fault([](auto& m) { m.parts.at(".quant_map")[3] = 0.5; }), Contains(begin) && Contains("other numbers"));
+  CHECK_THAT(fault([](auto& m) { m.parts.at("") = m.parts.at("").narrow(0, 0, 100); }),
+             Contains(begin) && Contains("has 100 Byte, and a matrix [128, 384] needs 24576 Byte"));
+  CHECK_THAT(fault([](auto& m) { m.parts.at(".quant_state.bitsandbytes__nf4").fill_(' '); }),
+             Contains(begin) && Contains("is no JSON"));
+}
+
+TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other layouts too") {
+  const Scratch scratch;
+  const auto config = family_config({"llama", sizes});
+  write_model(config, {}, scratch / "plain", "");
+  write_model(config + lora + nf4_table, scratch / "plain", scratch / "packed", "bnb-nf4");
+  write_model(config + lora + nf4_table, scratch / "packed", scratch / "again", "bnb-nf4");
+  CHECK(read_file(scratch / "packed/model.safetensors") == read_file(scratch / "again/model.safetensors"));
+  const auto json = nlohmann::json::parse(read_file(scratch / "packed/config.json"));
+  CHECK(json.at("quantization_config").at("bnb_4bit_use_double_quant") == true);
+  CHECK(json.at("quantization_config").at("llm_int8_skip_modules") ==
+        nlohmann::json({"model.embed_tokens", "lm_head"}));
+  const auto plain = run(lora + nf4_table, scratch / "plain");
+  CHECK(differences(run(lora + nf4_table, scratch / "packed"), plain, 0) == "");
+  for (const std::string layout : {"[strategy.fsdp]\n", "[strategy.tensor_parallel]\nsize = 2\n"}) {
+    INFO(layout);
+    CHECK(differences(run(lora + nf4_table + layout, scratch / "packed", 2), plain, 1e-10) == "");
+  }
+  CHECK_THAT(error_of(lora, scratch / "packed"),
+             Contains("14 tensors are in 4 bits (bitsandbytes)") && Contains("add [strategy.lora] and [strategy.nf4]"));
+  CHECK_THAT(error_of(lora + nf4_table + "targets = [\"linear_fc1\"]\n", scratch / "packed"),
+             Contains("10 tensors are in 4 bits (bitsandbytes)"));
+}
