@@ -47,9 +47,10 @@ TensorEntry tensor_from(const std::string& name, const Json& json) {
   tensor.dtype = *dtype;
   auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
   for (const auto size : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, size, &bytes))
+    if (__builtin_mul_overflow(bytes, size, &bytes)) {
       throw Error(
           cat("tensor '", name, "' has shape ", layout::shape_text(tensor.shape), ", more than any file holds"));
+    }
   }
   for (const auto& box : json.at("boxes")) tensor.boxes.push_back(box_from(name, tensor, box));
   return tensor;

@@ -181,9 +181,10 @@ std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
     const auto table = toml::parse(content, file);
     Walker walker({Origin::Layer::file, file, 0}, {}, diagnostics);
     walker.walk(table);
-    if (walker.items.size() > most_options)
+    if (walker.items.size() > most_options) {
       throw Error(cat("it has ", walker.items.size(), " keys, more than any configuration needs"),
                   "keep the options alone", file);
+    }
     return std::move(walker.items);
   } catch (const toml::parse_error& error) {
     throw Error(cat("not valid TOML: ", words_of(error)),
