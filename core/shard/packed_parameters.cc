@@ -82,7 +82,7 @@ at::Tensor BucketParameters::encode_record(std::size_t i, std::size_t record, co
   const auto kept = record_of(i, record, master_slice(i, true)).view({-1, columns});
   const auto bytes = kept.device() == values.device() ? kept : at::empty_like(kept, values.device());
   if (values.numel() == 0) return at::empty({0}, values.options().dtype(at::kFloat));
-  const auto scales = static_cast<const nn::RowCodec&>(*weight(i).codec()).encode_rows(values, bytes);
+  auto scales = static_cast<const nn::RowCodec&>(*weight(i).codec()).encode_rows(values, bytes);
   if (!kept.is_same(bytes)) kept.copy_(bytes);
   return scales;
 }

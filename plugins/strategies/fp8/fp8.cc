@@ -95,8 +95,8 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
   }
   if (stores() && options_->recipe != "rowwise") {
     faults.add(place_of(options_, &Fp8Options::store),
-               cat("strategy.fp8.store = \"fp8\" keeps a scale for each row, and recipe is \"", options_->recipe, "\""),
-               "set strategy.fp8.recipe = \"rowwise\", or store = \"bf16\"");
+               cat(R"(strategy.fp8.store = "fp8" keeps a scale for each row, and recipe is ")", options_->recipe, "\""),
+               R"(set strategy.fp8.recipe = "rowwise", or store = "bf16")");
   }
   check_reference(faults);
   if (facts.device == "cpu") return;
