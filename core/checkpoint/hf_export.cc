@@ -89,6 +89,14 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
   share_out();
 }
 
+// In files a form is that of whole matrices; a tensor that stacks or transposes them is written as numbers.
+const nn::Codec* HfWriter::codec_of(const Piece& piece) const {
+  const auto found = weights_.codecs.find(piece.record->name);
+  if (found == weights_.codecs.end() || found->second->stacked() > 0) return nullptr;
+  const bool is_matrix = piece.place->stack.empty() && !piece.place->part && !piece.place->transposed;
+  return is_matrix ? found->second.get() : nullptr;
+}
+
 void HfWriter::add(const std::string& name, const Piece& piece) {
   const auto in_file = weights_.original ? weights_.original->in_file(name) : std::nullopt;
   const auto whole_name = in_file ? in_file->name : written_name(weights_.map, name);
@@ -97,15 +105,12 @@ void HfWriter::add(const std::string& name, const Piece& piece) {
     tensor.pieces.push_back(piece);
     return;
   }
-  const bool has_dtype = in_file && c10::isFloatingType(in_file->dtype);
-  const auto dtype = weights_.dtype.value_or(has_dtype ? in_file->dtype : weights_.fallback);
-  const auto codec = weights_.codecs.find(piece.record->name);
-  // In files a form is that of whole matrices; a tensor that stacks or transposes them is written as numbers.
-  const bool is_coded = codec != weights_.codecs.end() && codec->second->stacked() == 0 && piece.place->stack.empty() &&
-                        !piece.place->part && !piece.place->transposed;
-  tensors_.push_back({{whole_name, dtype, piece.place->expected_shape(piece.record->shape)},
-                      {piece},
-                      is_coded ? codec->second.get() : nullptr});
+  const auto* codec = codec_of(piece);
+  // What is or was in a codec's form has been rounded to what the run computes with.
+  const bool was_coded = in_file && !c10::isFloatingType(in_file->dtype);
+  const auto dtype = codec || was_coded ? weights_.compute : in_file ? in_file->dtype : weights_.fallback;
+  tensors_.push_back(
+      {{whole_name, weights_.dtype.value_or(dtype), piece.place->expected_shape(piece.record->shape)}, {piece}, codec});
 }
 
 void HfWriter::share_out() {

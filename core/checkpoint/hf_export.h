@@ -77,7 +77,8 @@ class HfWriter {
     std::vector<TensorHead> heads() const;
     std::int64_t bytes() const;
   };
-  using Parts = std::map<std::string, at::Tensor>;  // by full name
+  using Parts = std::map<std::string, at::Tensor>;      // by full name
+  const nn::Codec* codec_of(const Piece& piece) const;  // null: numbers
   void add(const std::string& name, const Piece& piece);
   void share_out();
   at::Tensor read(const Tensor& tensor) const;

@@ -128,7 +128,9 @@ checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
   weights.dtype = options.dtype;
-  weights.fallback = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).master;
+  const auto precision = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
+  weights.fallback = precision.master;
+  weights.compute = precision.compute;
   weights.shard_bytes = options.shard_bytes;
   if (options.shard_bytes == 0) {
     std::int64_t elements = 0;
@@ -162,6 +164,29 @@ std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint
                             c10::ScalarType compute) {
   if (codecs.empty()) return {};
   return dynamic_cast<const nn::CodecFiles&>(*codecs.begin()->second).config(writer.plain_modules(), compute);
+}
+
+struct Original {
+  std::unique_ptr<checkpoint::FolderSource> names;
+  std::unique_ptr<checkpoint::CodedFolder> frozen;
+};
+
+// The model's folder, if it came from one, and what is written of it in another form than numbers.
+Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights, const checkpoint::Codecs& codecs,
+                       const std::string& form) {
+  Original original;
+  weights.codecs = codecs_for(form, codecs);
+  const auto& path = model.plugins.model_options->path;
+  if (!path && !weights.codecs.empty()) {
+    throw Error("this run began with random values, and no file has those that it kept in 4 bits",
+                "export the adapters alone (--to peft), or train from a model's folder (model.path)");
+  }
+  if (!path) return original;
+  original.names = std::make_unique<checkpoint::FolderSource>(*path, weights.map);
+  original.frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs);
+  weights.original = original.names.get();
+  weights.frozen = original.frozen.get();
+  return original;
 }
 
 void make_empty(const fs::path& folder) {
@@ -208,24 +233,9 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
         adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
   const auto& world = communicator.world();
   auto weights = weights_of(model, units, options, world.size);
-  std::unique_ptr<checkpoint::FolderSource> original;
-  const auto codecs = checkpoint::codecs_of(weights_in(units));
-  std::unique_ptr<checkpoint::CodedFolder> frozen;
-  if (const auto& path = model.plugins.model_options->path) {
-    original = std::make_unique<checkpoint::FolderSource>(*path, weights.map);
-    frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs);
-  }
+  const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);
   weights.values = &values;
-  weights.original = original.get();
-  weights.frozen = frozen.get();
-  weights.codecs = codecs_for(options.form, codecs);
-  if (!weights.codecs.empty() && !frozen) {
-    throw Error("this run began with random values, and no file has those that it kept in 4 bits",
-                "export the adapters alone (--to peft), or train from a model's folder (model.path)");
-  }
-  const auto compute = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU)).compute;
-  weights.compute = compute;
-  DecodedSource base(frozen ? static_cast<layout::Source&>(*frozen) : values, units, compute);
+  DecodedSource base(weights.frozen ? *weights.frozen : values, units, weights.compute);
   checkpoint::MergedSource merged(base, values, adapters_of(units));
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
@@ -234,7 +244,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
     make_empty(temporary);
-    const auto quantization = quantization_of(writer, weights.codecs, compute);
+    const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
     written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, quantization, temporary);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
