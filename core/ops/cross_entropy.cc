@@ -8,7 +8,6 @@
 
 #include "ops/scaled.h"
 #include "ops/softmax_rows.h"
-#include "ops/trial.h"
 
 namespace capstan::ops {
 namespace {
@@ -222,8 +221,8 @@ at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor
                                      std::optional(part));
 }
 
-std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary) {
-  const std::int64_t logits = std::int64_t{1} << (on_trial("chunk") ? 29 : 28);
+std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary, bool trains_weight) {
+  const std::int64_t logits = std::int64_t{1} << (trains_weight ? 29 : 28);
   constexpr std::int64_t tile = 256;  // what products compute at once: no part of one is left over
   return std::max(tile, logits / vocabulary / tile * tile);
 }

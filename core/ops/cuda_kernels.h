@@ -50,13 +50,13 @@ void squared_norms(const NormList& list, double* sums, double* out, bool accumul
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
 
-/// Lists that one launch adds or copies: 16-bit tensors, and the float32 ones that they go to.
+/// Lists that one launch adds: 16-bit tensors, and the float32 ones that they are added to.
 struct AddList {
   NormList from;
   float* to[NormList::capacity];
 };
 
-void move_lists(const AddList& list, bool write, CUstream_st* stream);
+void add_lists(const AddList& list, CUstream_st* stream);
 
 /// Logits [rows, columns] in float32, and a column of each row or none.
 struct SoftmaxRows {
@@ -147,9 +147,6 @@ struct AlibiBackward {
   int heads, dim;
 };
 void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
-
-/// out [heads, length, length]: see alibi_attention.h.
-void alibi_bias(void* out, FloatType type, const float* slopes, int heads, int length, CUstream_st* stream);
 
 /// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
 /// is an RMS norm.
