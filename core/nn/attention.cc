@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "ops/alibi_attention.h"
 #include "ops/alibi_heads.h"
 
 namespace capstan::nn {
@@ -189,7 +188,6 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
   const auto own = slopes(fused);
   const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1) / (3 * own.size(0))));
-  if (ops::takes_alibi_bias(fused, own.size(0))) return ops::alibi_attention(fused, own, scale);
   const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }

@@ -16,9 +16,10 @@ at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) cons
   if (batch.labels.defined()) {
     const auto rows = input.flatten(0, 1);
     const auto labels = batch.labels.flatten();
-    return loss
-               ? loss(rows, matrix, labels)
-               : ops::chunked_linear_cross_entropy(rows, matrix, labels, ops::cross_entropy_chunk_rows(matrix.size(0)));
+    if (loss) return loss(rows, matrix, labels);
+    const bool is_trained = at::GradMode::is_enabled() && matrix.requires_grad();
+    return ops::chunked_linear_cross_entropy(rows, matrix, labels,
+                                             ops::cross_entropy_chunk_rows(matrix.size(0), is_trained));
   }
   const auto index = batch.last.view({-1, 1, 1}).expand({-1, 1, input.size(-1)});
   const auto logits = at::linear(input.gather(1, index).squeeze(1), matrix);

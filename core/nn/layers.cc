@@ -10,7 +10,6 @@
 #include "ops/activated_linear.h"
 #include "ops/shared_input.h"
 #include "ops/table_rows.h"
-#include "ops/trial.h"
 
 namespace capstan::nn {
 
@@ -36,6 +35,11 @@ at::Tensor multiplied(const Port<at::Tensor(const at::Tensor&, const at::Tensor&
   return x.is_cpu() ? at::linear(x, matrix, bias) : ops::linear(x, matrix, bias);
 }
 
+// What the product and adapters read.
+ops::SharedInput for_both(const Port<at::Tensor(const at::Tensor&, const at::Tensor&)>& adapter, const at::Tensor& x) {
+  return adapter && !x.is_cpu() ? ops::share_input(x) : ops::SharedInput{x, x};
+}
+
 }  // namespace
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
@@ -43,19 +47,13 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
   const bool as_one = product && !multiply && !adapter && is_trained_now(matrix);
-  at::Tensor input = before && !as_one ? before(x) : x;
-  at::Tensor beside = input;
-  if (adapter && !input.is_cpu() && ops::on_trial("adapters")) {
-    const auto shared = ops::share_input(input);
-    input = shared.base;
-    beside = shared.adapter;
-  }
+  const auto input = for_both(adapter, before && !as_one ? before(x) : x);
   const auto with_bias = [&](const std::optional<at::Tensor>& added) {
-    return as_one ? product(input, matrix, added) : multiplied(multiply, input, matrix, added);
+    return as_one ? product(input.base, matrix, added) : multiplied(multiply, input.base, matrix, added);
   };
   if (!adapter && !after) return with_bias(bias);
   at::Tensor y = with_bias({});
-  if (adapter) y = adapter(beside, y);
+  if (adapter) y = adapter(input.adapter, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;
 }
@@ -113,7 +111,7 @@ at::Tensor activated(Activation activation, const at::Tensor& x) {
 // Where nothing comes between the activation and the product, both are one node of autograd.
 std::optional<ops::Activating> together_with(const Linear& down, const Mlp::Kind& kind, const at::Tensor& x) {
   const bool has_ports = down.before || down.after || down.product || down.multiply || down.adapter;
-  if (has_ports || x.is_cpu() || !ops::on_trial("together")) return std::nullopt;
+  if (has_ports || x.is_cpu()) return std::nullopt;
   if (kind.gated) return kind.activation == Activation::silu ? std::optional(ops::Activating::swiglu) : std::nullopt;
   if (kind.activation == Activation::silu) return std::nullopt;
   return kind.activation == Activation::gelu_tanh ? ops::Activating::gelu_tanh : ops::Activating::gelu;

@@ -16,33 +16,29 @@ __device__ bool is_aligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Four<T>) == 0;
 }
 
-template <bool write>
-__device__ float moved(float to, float from) {
-  return write ? from : __fadd_rn(to, from);
-}
-
-template <bool write, class T>
-__device__ void move(float* to, const T* from, int count) {
-  int done = 0;
+template <class T>
+__device__ void add(float* to, const T* from, int count) {
   if (is_aligned(to) && is_aligned(from)) {
     auto* const wide = reinterpret_cast<Four<float>*>(to);
     const auto* const in = reinterpret_cast<const Four<T>*>(from);
     for (int i = threadIdx.x; i < count / width; i += sum_lanes) {
-      Four<float> sum{};
-      if constexpr (!write) sum = wide[i];
+      Four<float> sum = wide[i];
       const Four<T> part = in[i];
 #pragma unroll
-      for (int k = 0; k < width; ++k) sum.value[k] = moved<write>(sum.value[k], Float<T>::load(part.value[k]));
+      for (int k = 0; k < width; ++k) sum.value[k] = __fadd_rn(sum.value[k], Float<T>::load(part.value[k]));
       wide[i] = sum;
     }
-    done = count / width * width;
+    for (int i = count / width * width + threadIdx.x; i < count; i += sum_lanes) {
+      to[i] = __fadd_rn(to[i], Float<T>::load(from[i]));
+    }
+  } else {
+    for (int i = threadIdx.x; i < count; i += sum_lanes) {
+      to[i] = __fadd_rn(to[i], Float<T>::load(from[i]));
+    }
   }
-  for (int i = done + static_cast<int>(threadIdx.x); i < count; i += sum_lanes)
-    to[i] = moved<write>(write ? 0.0F : to[i], Float<T>::load(from[i]));
 }
 
-template <bool write>
-__global__ void move_lists(AddList list) {
+__global__ void add_lists(AddList list) {
   const std::int64_t block = blockIdx.x;
   int tensor = 0;
   while (list.from.first_block[tensor + 1] <= block) {
@@ -53,21 +49,18 @@ __global__ void move_lists(AddList list) {
   const int count = static_cast<int>(rest < sum_block ? rest : sum_block);
   float* const to = list.to[tensor] + begin;
   if (list.from.type[tensor] == FloatType::bfloat16) {
-    move<write>(to, static_cast<const __nv_bfloat16*>(list.from.data[tensor]) + begin, count);
+    add(to, static_cast<const __nv_bfloat16*>(list.from.data[tensor]) + begin, count);
   } else {
-    move<write>(to, static_cast<const __half*>(list.from.data[tensor]) + begin, count);
+    add(to, static_cast<const __half*>(list.from.data[tensor]) + begin, count);
   }
 }
 
 }  // namespace
 
-void move_lists(const AddList& list, bool write, CUstream_st* stream) {
+void add_lists(const AddList& list, CUstream_st* stream) {
   const auto blocks = static_cast<unsigned>(list.from.first_block[list.from.count]);
-  if (blocks == 0) return;
-  if (write) {
-    move_lists<true><<<blocks, sum_lanes, 0, stream>>>(list);
-  } else {
-    move_lists<false><<<blocks, sum_lanes, 0, stream>>>(list);
+  if (blocks > 0) {
+    add_lists<<<blocks, sum_lanes, 0, stream>>>(list);
   }
 }
 

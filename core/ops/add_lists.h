@@ -12,8 +12,5 @@ namespace ops {
 /// the same roundings.
 void add_lists_(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
 
-/// to[i] = from[i], rounded to the dtype of to[i]; on CUDA in as few launches, at the memory's rate.
-void copy_lists_(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
-
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -68,16 +68,6 @@ __global__ void join(const __grid_constant__ AlibiBackward call) {
   }
 }
 
-/// A thread block a query of a head.
-template <class T>
-__global__ void fill_bias(T* out, const float* slopes, int length) {
-  const std::int64_t row = blockIdx.x;
-  const int query = static_cast<int>(row % length);
-  const float slope = slopes[row / length];
-  for (int key = static_cast<int>(threadIdx.x); key < length; key += threads)
-    out[row * length + key] = Float<T>::store(key < query ? slope * static_cast<float>(key - query) : 0.0F);
-}
-
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
@@ -107,13 +97,6 @@ void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream) {
     } else {
       join<T, 1><<<blocks, threads, 0, stream>>>(call);
     }
-  });
-}
-
-void alibi_bias(void* out, FloatType type, const float* slopes, int heads, int length, CUstream_st* stream) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    fill_bias<<<static_cast<unsigned>(heads * length), threads, 0, stream>>>(static_cast<T*>(out), slopes, length);
   });
 }
 

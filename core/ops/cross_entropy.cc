@@ -8,7 +8,6 @@
 
 #include "ops/scaled.h"
 #include "ops/softmax_rows.h"
-#include "ops/trial.h"
 
 namespace capstan::ops {
 namespace {
@@ -222,10 +221,13 @@ at::Tensor split_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor
                                      std::optional(part));
 }
 
-std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary) {
-  const std::int64_t logits = std::int64_t{1} << (on_trial("chunk") ? 29 : 28);
-  constexpr std::int64_t tile = 256;  // what products compute at once: no part of one is left over
-  return std::max(tile, logits / vocabulary / tile * tile);
+std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary, bool trains_weight) {
+  constexpr std::int64_t tile = 256;   // what products compute at once: no part of one is left over
+  constexpr std::int64_t deep = 2048;  // rows in a product whose result, as large as the matrix, is read and written
+  constexpr std::int64_t logits = std::int64_t{1} << 28;
+  const auto rows_of = [&](std::int64_t count) { return count / vocabulary / tile * tile; };
+  const auto rows = trains_weight ? std::max(rows_of(logits), std::min(deep, rows_of(2 * logits))) : rows_of(logits);
+  return std::max(tile, rows);
 }
 
 }  // namespace capstan::ops

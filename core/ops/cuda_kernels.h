@@ -50,13 +50,13 @@ void squared_norms(const NormList& list, double* sums, double* out, bool accumul
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
 
-/// Lists that one launch adds or copies: 16-bit tensors, and the float32 ones that they go to.
+/// Lists that one launch adds: 16-bit tensors, and the float32 ones that they are added to.
 struct AddList {
   NormList from;
   float* to[NormList::capacity];
 };
 
-void move_lists(const AddList& list, bool write, CUstream_st* stream);
+void add_lists(const AddList& list, CUstream_st* stream);
 
 /// to[ids[i] - first] += from[order[i]] for all i whose id is in [first, first + rows): see table_rows.h.
 struct RowsCall {
@@ -162,9 +162,6 @@ struct AlibiBackward {
   int heads, dim;
 };
 void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
-
-/// out [heads, length, length]: see alibi_attention.h.
-void alibi_bias(void* out, FloatType type, const float* slopes, int heads, int length, CUstream_st* stream);
 
 /// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
 /// is an RMS norm.

@@ -13,7 +13,6 @@
 #include "ops/cuda_tensors.h"
 #include "ops/make_box.h"
 #include "ops/operators.h"
-#include "ops/trial.h"
 
 namespace capstan::ops::cuda {
 FloatType float_type(const at::Tensor& x) {
@@ -89,12 +88,12 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   }
 }
 
-void move_lists_cuda(at::TensorList to, at::TensorList from, bool write) {
+void add_lists_cuda(at::TensorList to, at::TensorList from) {
   const c10::cuda::CUDAGuard guard(to.front().device());
   for (std::size_t begin = 0; begin < from.size(); begin += NormList::capacity) {
     AddList list{list_from(from, begin), {}};
     for (int i = 0; i < list.from.count; ++i) list.to[i] = to[begin + static_cast<std::size_t>(i)].data_ptr<float>();
-    move_lists(list, write, c10::cuda::getCurrentCUDAStream().stream());
+    add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
@@ -137,7 +136,7 @@ void softmax_loss_cuda(const at::Tensor& logits, const at::Tensor& column, doubl
   const c10::cuda::CUDAGuard guard(logits.device());
   if (logits.numel() == 0) return;
   const auto rows = rows_of(logits, column);
-  if (takes_whole_rows(rows) && on_trial("rows")) {
+  if (takes_whole_rows(rows)) {
     softmax_whole_rows(rows, gradient_type(type), static_cast<float>(scale), losses.data_ptr<float>(),
                        c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -194,13 +193,9 @@ at::Tensor gelu_of(const at::Tensor& x, void* gradient, bool tanh, bool again) {
   return out;
 }
 
-at::Tensor gelu_cuda(const at::Tensor& x, bool tanh) {
-  if (!on_trial("gelu")) return at::gelu(x, tanh ? "tanh" : "none");
-  return gelu_of(x, nullptr, tanh, false);
-}
+at::Tensor gelu_cuda(const at::Tensor& x, bool tanh) { return gelu_of(x, nullptr, tanh, false); }
 
 at::Tensor gelu_backward_cuda(const at::Tensor& gradient, const at::Tensor& x, bool tanh) {
-  if (!on_trial("gelu")) return at::gelu_backward(gradient, x, tanh ? "tanh" : "none");
   return gelu_of(x, gradient.contiguous().data_ptr(), tanh, false);
 }
 
@@ -215,7 +210,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
   m.impl("checksums", &checksums_cuda);
-  m.impl("move_lists_", &move_lists_cuda);
+  m.impl("add_lists_", &add_lists_cuda);
   m.impl("softmax_statistics", &softmax_statistics_cuda);
   m.impl("softmax_gradient_", &softmax_gradient_cuda);
   m.impl("softmax_loss_", &softmax_loss_cuda);

@@ -23,7 +23,7 @@ struct Moves {
   void run(bool write) const {
     if (to.empty()) return;
     if (write) {
-      ops::copy_lists_(to, from);
+      at::_foreach_copy_(to, from);
     } else {
       ops::add_lists_(to, from);
     }

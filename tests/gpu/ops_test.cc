@@ -203,8 +203,6 @@ TEST_CASE("GPU: lists of 16-bit numbers are added to float32 ones as one by one"
   }
   add_lists_(to, from);
   for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], expected[i]));
-  copy_lists_(to, from);
-  for (std::size_t i = 0; i < to.size(); ++i) CHECK(at::equal(to[i], from[i].to(at::kFloat)));
 }
 
 TEST_CASE("GPU: rows are added to a table's part as one by one, in their order") {
@@ -260,16 +258,16 @@ TEST_CASE("GPU: softmax over rows, its statistics and its gradient in place of t
 TEST_CASE("GPU: a row's loss and its gradient in place, of what registers hold and of what they do not") {
   for (const std::int64_t columns : {4, 1000, 16384, 32000, 50257, 65532, 128256, 250880, 262144, 262148}) {
     INFO(columns);
-    const std::int64_t rows = 70;  // more than there are clusters at once
+    const std::int64_t rows = columns > 50000 ? 20 : 70;  // more than there are clusters at once
     const auto cpu = numbers(rows * columns, at::kDouble).mul(9).view({rows, columns}).to(at::kFloat);
     const auto column = at::arange(rows, at::kLong).mul(7919).remainder(columns);
     column[0].fill_(columns - 1);
-    for (const int row : {3, 69}) column[row].fill_(-100);
+    for (const std::int64_t row : {std::int64_t{3}, rows - 1}) column[row].fill_(-100);
     auto wanted = cpu.to(at::kDouble).softmax(1);
     const auto at_column = column.clamp_min(0).unsqueeze(1);
     const auto losses = -wanted.log().gather(1, at_column).squeeze(1).masked_fill(column.lt(0), 0);
     wanted.scatter_add_(1, at_column, at::full({rows, 1}, -1.0, wanted.options()));
-    for (const int row : {3, 69}) wanted[row].zero_();
+    for (const std::int64_t row : {std::int64_t{3}, rows - 1}) wanted[row].zero_();
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const auto logits = on_gpu(cpu).clone(), got_losses = at::empty({rows}, logits.options());
       const auto got = softmax_loss_(logits, on_gpu(column), 8, type, got_losses).cpu().to(at::kDouble);
@@ -277,7 +275,7 @@ TEST_CASE("GPU: a row's loss and its gradient in place, of what registers hold a
       const double bound = type == at::kFloat ? 1e-5 : type == at::kBFloat16 ? 1.0 / 256 : 1.0 / 2048;
       CHECK((got / 8 - wanted).abs().max().item<double>() <= bound);
       CHECK(got[3].abs().max().item<double>() == 0);
-      CHECK(got[69].abs().max().item<double>() == 0);
+      CHECK(got[rows - 1].abs().max().item<double>() == 0);
       CHECK(got_losses[3].item<float>() == 0);
     }
   }

@@ -31,9 +31,10 @@ inline constexpr std::int64_t ignored_label = -100;
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                         std::int64_t chunk_rows);
 
-/// Rows of logits to hold at once for a vocabulary (or this rank's part of one): at most 1 GiB of them in fp32, and
-/// whole 256. That bounds memory for a large vocabulary and needs few kernels for a small one.
-std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary);
+/// Rows of logits to hold at once for a vocabulary (or this rank's part of one): whole 256, and at most 1 GiB of them
+/// in fp32. That bounds memory for a large vocabulary and needs few kernels for a small one. Where the
+/// matrix is trained, whose gradient each chunk reads and writes, up to 2 GiB for up to 2048 rows.
+std::int64_t cross_entropy_chunk_rows(std::int64_t vocabulary, bool trains_weight = false);
 
 /// This rank's rows of a matrix whose vocabulary is split.
 struct VocabularyPart {
