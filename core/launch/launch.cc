@@ -95,9 +95,15 @@ bool from_srun(const Reader& env) {
          std::atoll(env.text("SLURM_STEP_ID").c_str()) < 4294967290;
 }
 
-// PyTorch's variables, but not from torchrun: a rank that ran alone would train all of it by itself.
-void refuse_ranks_by_hand(const Reader& env) {
-  if (!env.has("RANK") || !env.has("WORLD_SIZE") || !env.has("MASTER_ADDR") || env.text("WORLD_SIZE") == "1") return;
+// PyTorch's variables, but not from torchrun: a rank that ran alone would train all of it by itself. Without an address
+// they may be what an old shell has left.
+void judge_ranks_by_hand(const Reader& env, Launch& launch) {
+  if (!env.has("RANK") || !env.has("WORLD_SIZE") || env.text("WORLD_SIZE") == "1") return;
+  if (!env.has("MASTER_ADDR")) {
+    launch.warnings.push_back(cat("running alone: RANK=", env.text("RANK"), " and WORLD_SIZE=", env.text("WORLD_SIZE"),
+                                  " are set, but by no launcher that Capstan knows"));
+    return;
+  }
   throw Error(
       cat("RANK=", env.text("RANK"), ", WORLD_SIZE=", env.text("WORLD_SIZE"),
           " and MASTER_ADDR are set, but by no launcher that Capstan knows"),
@@ -105,7 +111,7 @@ void refuse_ranks_by_hand(const Reader& env) {
 }
 
 void read_alone(const Reader& env, Launch& launch) {
-  refuse_ranks_by_hand(env);
+  judge_ranks_by_hand(env, launch);
   if (env.has("SLURM_JOB_ID")) {
     const std::string tasks = env.has("SLURM_NTASKS") ? env.text("SLURM_NTASKS") : "several";
     launch.warnings.push_back(cat("running alone inside SLURM job ", env.text("SLURM_JOB_ID"), ", which has ", tasks,

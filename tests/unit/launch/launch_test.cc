@@ -196,7 +196,9 @@ TEST_CASE("launch: alone") {
   CHECK(found.world.launcher == "alone");
   CHECK(found.world.rank == 0);
   CHECK(found.world.size == 1);
-  CHECK(found.warnings.empty());
+  REQUIRE(found.warnings.size() == 1);
+  CHECK_THAT(found.warnings.front(), Contains("running alone: RANK=3 and WORLD_SIZE=4 are set"));
+  CHECK(launch({}).warnings.empty());
 }
 
 TEST_CASE("launch: contradictions") {
