@@ -227,10 +227,11 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
                                 const fs::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator) {
   if (const auto reason = not_exportable(model.plugins, units);
-      !reason.empty() && !options.merged && options.form.empty())
+      !reason.empty() && !options.merged && options.form.empty()) {
     throw Error(
         "this model cannot be written as a Hugging Face folder: " + reason,
         adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
+  }
   const auto& world = communicator.world();
   auto weights = weights_of(model, units, options, world.size);
   const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);

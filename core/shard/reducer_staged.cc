@@ -14,7 +14,7 @@ std::vector<at::Tensor> Reducer::sources() {
 
 // The piece's staging with the gradients of these weights, gaps zero.
 at::Tensor Reducer::packed(const Piece& piece, const std::vector<at::Tensor>& sources) {
-  const auto all = shared_.reduce_staging.narrow(0, 0, piece.size() * plan_.ranks);
+  auto all = shared_.reduce_staging.narrow(0, 0, piece.size() * plan_.ranks);
   Moves moves;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];

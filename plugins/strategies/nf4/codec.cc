@@ -25,7 +25,7 @@ at::Tensor inverse_of(const at::Tensor& x) { return x.reciprocal().masked_fill_(
 
 // Of rows of 64: their largest magnitudes [rows], and codes to `out` [rows * 32].
 at::Tensor encode_blocks(const at::Tensor& rows, const at::Tensor& out) {
-  const auto magnitudes = rows.abs().amax(1);
+  auto magnitudes = rows.abs().amax(1);
   const auto codes =
       at::bucketize(rows * inverse_of(magnitudes).unsqueeze(1), constants(borders, rows.device()), /*out_int32=*/true)
           .view({-1, 2});

@@ -4,6 +4,7 @@
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -37,7 +38,7 @@ nn::CodedMatrix written(const at::Tensor& values) {
 at::Tensor decoded(const nn::Codec::Extent& extent, std::int64_t first, const std::vector<nn::CodedMatrix>& matrices) {
   const auto bytes = at::empty({codec.bytes(extent)}, at::kByte);
   codec.read(extent, first, matrices, bytes);
-  const auto values = at::empty({extent.matrices, extent.elements}, at::kBFloat16);
+  auto values = at::empty({extent.matrices, extent.elements}, at::kBFloat16);
   codec.decode(extent, bytes, values);
   return values;
 }
@@ -129,6 +130,35 @@ TEST_CASE("a matrix is written and read without a changed bit, whole, in rows an
   CHECK(at::equal(decoded({2, third, true}, begin, matrices), whole.reshape({2, -1}).narrow(1, begin, third)));
   CHECK(at::equal(decoded({2, rows * 128, true, 128, columns, 128}, 0, matrices),
                   whole.narrow(2, 128, 128).reshape({2, -1})));
+}
+
+// The file: a layer that bitsandbytes 0.50.2 encoded, Linear4bit(320, 64, compress_statistics=True, quant_type="nf4")
+// of bfloat16 numbers, a row of them zeros; state_dict() and, as "expected", what its dequantize_4bit makes of it.
+TEST_CASE("a matrix that bitsandbytes wrote decodes to its numbers, and is written as it was") {
+  const checkpoint::SafetensorsFile file(CAPSTAN_SOURCE_DIR "/tests/plugins/strategies/nf4/bitsandbytes.safetensors");
+  const auto tensor = [&](const std::string& name) {
+    const auto& info = file.info(name);
+    auto out = at::empty(info.shape, info.dtype);
+    file.read(name, layout::Box::whole(info.shape), out);
+    return out;
+  };
+  const layout::Shape shape{64, 320};
+  nn::CodedMatrix matrix{"weight", file.path().string(), shape, {}};
+  for (const auto& part : codec.parts(shape)) matrix.parts[part.end] = tensor("weight" + part.end);
+  codec.check(matrix);
+  const nn::Codec::Extent whole{1, 64 * 320};
+  CHECK(at::equal(decoded(whole, 0, {matrix}).view(shape), tensor("expected")));
+
+  const auto bytes = at::empty({codec.bytes(whole)}, at::kByte);
+  codec.read(whole, 0, {matrix}, bytes);
+  auto again = codec.write(shape, bytes, at::kBFloat16);
+  const auto take_state = [](std::map<std::string, at::Tensor>& parts) {
+    const auto text = parts.extract(".quant_state.bitsandbytes__nf4").mapped().contiguous();
+    const auto* begin = text.const_data_ptr<std::uint8_t>();
+    return nlohmann::json::parse(begin, begin + text.numel());
+  };
+  CHECK(take_state(again) == take_state(matrix.parts));
+  for (const auto& [end, written] : again) CHECK(at::equal(written, matrix.parts.at(end)));
 }
 
 TEST_CASE("what another kind of quantization wrote is refused by file and tensor") {
