@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include <capstan/ops/linear.h>
+#include "gpu/compare.h"
 #include "nn/weights.h"
 #include "ops/adamw_lists.h"
 #include "ops/add_norm.h"
@@ -22,30 +23,8 @@ using capstan::testing::numbers;
 
 namespace {
 
-using Inputs = std::vector<at::Tensor>;
-using Function = std::function<at::Tensor(const Inputs&)>;
-
-const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 // A rounding of each type's own results, and some of float32's in the sums before.
 const double roundings[] = {1e-12, 4e-6, 1.0 / 128, 1.0 / 1024};
-
-at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  REQUIRE(a.sizes() == b.sizes());
-  const auto expected = b.cpu().to(at::kDouble);
-  return ((a.cpu().to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1e-30)).item<double>();
-}
-
-Inputs all_of(const Function& function, const Inputs& inputs) {
-  Inputs leaves;
-  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
-  const auto out = function(leaves);
-  const auto weights = numbers(out.sizes().vec(), 0.3).to(at::kBFloat16).to(out.options());
-  auto results = torch::autograd::grad({out}, leaves, {weights});
-  results.insert(results.begin(), out.detach());
-  return results;
-}
 
 /// `function` on the GPU in every dtype against itself on the CPU in float64, from the same rounded numbers.
 void check_types(const Function& function, const Inputs& inputs, double loosen = 1) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/compare.h"
 #include "nn/weights.h"
 #include "ops/activated_linear.h"
 #include "ops/softmax_rows.h"
@@ -22,33 +23,7 @@
 using namespace capstan::ops;
 using capstan::testing::numbers;
 
-namespace {
-
-using Inputs = std::vector<at::Tensor>;
-using Function = std::function<at::Tensor(const Inputs&)>;
-
-const at::ScalarType float_types[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
-
-at::Tensor on_gpu(const at::Tensor& x) { return x.to(at::kCUDA); }
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  REQUIRE(a.sizes() == b.sizes());
-  const auto expected = b.cpu().to(at::kDouble);
-  return ((a.cpu().to(at::kDouble) - expected).abs().max() / expected.abs().max().clamp_min(1e-30)).item<double>();
-}
-
-/// The result and the gradients of a fixed weighting of it.
-Inputs all_of(const Function& function, const Inputs& inputs) {
-  Inputs leaves;
-  for (const auto& input : inputs) leaves.push_back(input.detach().clone().set_requires_grad(true));
-  const auto out = function(leaves);
-  const auto weights = numbers(out.sizes().vec(), 0.3).to(at::kBFloat16).to(out.options());
-  auto results = torch::autograd::grad({out}, leaves, {weights});
-  results.insert(results.begin(), out.detach());
-  return results;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("GPU: gelu and its gradient equal CPU's, in packs of 16 bytes and one by one") {
   const double bounds[] = {1e-14, 2e-6, 1.0 / 256, 1.0 / 2048};
