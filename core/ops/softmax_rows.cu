@@ -206,6 +206,19 @@ __global__ __launch_bounds__(count) void whole_rows(SoftmaxRows rows, float* los
 #endif
 }
 
+/// Calls launch(T{}) with the gradient's number type.
+template <class Launch>
+void with_gradient_of(FloatType type, const Launch& launch) {
+  switch (type) {
+    case FloatType::bfloat16:
+      return launch(__nv_bfloat16{});
+    case FloatType::half:
+      return launch(__half{});
+    default:
+      return launch(float{});
+  }
+}
+
 constexpr std::int64_t most_blocks = 8;  // of a cluster, on every GPU that has clusters
 
 template <class T, int count>
@@ -245,14 +258,7 @@ void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, fl
       launch_whole_rows<T, threads>(rows, losses, scale, stream);
     }
   };
-  switch (type) {
-    case FloatType::bfloat16:
-      return launch(__nv_bfloat16{});
-    case FloatType::half:
-      return launch(__half{});
-    default:
-      return launch(float{});
-  }
+  with_gradient_of(type, launch);
 }
 
 void softmax_statistics(const SoftmaxRows& rows, float* maximum, float* sum, float* picked, CUstream_st* stream) {
@@ -266,14 +272,7 @@ void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstre
     using T = decltype(zero);
     gradient<T><<<grid, threads, 0, stream>>>(rows.logits, of.maximum, of.sum, rows.column, of.scale, rows.columns);
   };
-  switch (of.type) {
-    case FloatType::bfloat16:
-      return launch(__nv_bfloat16{});
-    case FloatType::half:
-      return launch(__half{});
-    default:
-      return launch(float{});
-  }
+  with_gradient_of(of.type, launch);
 }
 
 }  // namespace capstan::ops::cuda

@@ -29,10 +29,8 @@ void Fp8Options::describe(capstan::config::OptionTable<Fp8Options>& t) {
       .choices({"bf16", "fp8"})
       .doc(
           "how these layers' frozen weights are kept. fp8: in 8 bits alone, a scale a row, rounded while they are "
-          "read; "
-          "backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed besides, "
-          "which "
-          "is faster");
+          "read; backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed "
+          "besides, which is faster");
   t.add("reference", &Fp8Options::reference)
       .path()
       .doc(
