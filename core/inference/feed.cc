@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/loss_rows.h"
+
 namespace capstan::inference {
 
 Feed::Feed(FeedSource source) : source_(std::move(source)), batches_(source_.samples.plan) {
@@ -101,7 +103,8 @@ Places places_of(const data::HostBatch& host) {
 }  // namespace
 
 at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned) {
-  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths};
+  const auto loss_rows = data::loss_row_list(host);
+  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows};
   std::size_t count = 1;
   for (const auto* part : all) count += part->size();
   auto numbers =
@@ -113,14 +116,16 @@ at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinne
 }
 
 nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t cols) {
-  CAPSTAN_ASSERT(numbers.numel() == 2 * rows * cols + 2 * rows + 1);
-  const auto parts = numbers.split_with_sizes({rows * cols, rows * cols, rows, rows, 1});
+  const auto loss_rows = numbers.numel() - (2 * rows * cols + 2 * rows + 1);
+  CAPSTAN_ASSERT(loss_rows >= 0);
+  const auto parts = numbers.split_with_sizes({rows * cols, rows * cols, rows, rows, loss_rows, 1});
   nn::Batch batch;
   batch.tokens = parts[0].view({rows, cols});
   batch.labels = parts[1].view({rows, cols});
   batch.sample_ids = parts[2];
   batch.positions = at::arange(cols, numbers.options()).expand({rows, cols});
   batch.real = batch.positions < parts[3].unsqueeze(1);
+  if (loss_rows > 0) batch.loss_rows = parts[4];
   return batch;
 }
 

@@ -53,7 +53,7 @@ class Feed {
 };
 
 /// A batch of rows that hold a sample each, as one list of int64, which one copy brings to a device: tokens, labels,
-/// sample ids, lengths, and the step. In host memory, which is pinned if asked for.
+/// sample ids, lengths, data::loss_row_list, and the step. In host memory, which is pinned if asked for.
 at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned);
 /// The batch that such a list describes: views of it, and what follows from them.
 nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t cols);

@@ -27,7 +27,7 @@ Batch Batch::apart() const {
   batch.documents.reset();
   batch.positions = at::arange(documents->longest, positions.options()).expand({documents->count, documents->longest});
   batch.sample_ids = documents->sample_ids;
-  batch.tokens = batch.labels = batch.real = at::Tensor();
+  batch.tokens = batch.labels = batch.loss_rows = batch.real = at::Tensor();
   return batch;
 }
 

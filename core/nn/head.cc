@@ -1,5 +1,6 @@
 #include <capstan/nn/head.h>
 #include <capstan/ops/cross_entropy.h>
+#include <capstan/ops/move_rows.h>
 
 #include <utility>
 
@@ -14,8 +15,12 @@ at::Tensor VocabularyHead::forward(const at::Tensor& x, const Batch& batch) cons
   const auto input = before ? before(x) : x;
   const auto& matrix = weight_->value();
   if (batch.labels.defined()) {
-    const auto rows = input.flatten(0, 1);
-    const auto labels = batch.labels.flatten();
+    auto rows = input.flatten(0, 1);
+    auto labels = batch.labels.flatten();
+    if (batch.loss_rows.defined()) {
+      rows = ops::pick_rows(rows, batch.loss_rows);
+      labels = labels.index_select(0, batch.loss_rows);
+    }
     if (loss) return loss(rows, matrix, labels);
     const bool is_trained = at::GradMode::is_enabled() && matrix.requires_grad();
     return ops::chunked_linear_cross_entropy(rows, matrix, labels,

@@ -29,11 +29,30 @@ class MoveRows : public torch::autograd::Function<MoveRows> {
   }
 };
 
+class PickRows : public torch::autograd::Function<PickRows> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& rows) {
+    ctx->save_for_backward({rows});
+    ctx->saved_data["shape"] = x.sizes();
+    return x.index_select(0, rows);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto shape = ctx->saved_data["shape"].toIntVector();
+    return {at::zeros(shape, gradients[0].options()).index_copy_(0, ctx->get_saved_variables()[0], gradients[0]), {}};
+  }
+};
+
 }  // namespace
 
 at::Tensor move_rows(const at::Tensor& x, const at::Tensor& from, const at::Tensor& to, std::int64_t rows) {
   CAPSTAN_ASSERT(x.dim() >= 1 && from.dim() == 1 && from.sizes() == to.sizes());
   return MoveRows::apply(x, from, to, rows);
+}
+
+at::Tensor pick_rows(const at::Tensor& x, const at::Tensor& rows) {
+  CAPSTAN_ASSERT(x.dim() >= 1 && rows.dim() == 1);
+  return PickRows::apply(x, rows);
 }
 
 }  // namespace capstan::ops

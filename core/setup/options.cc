@@ -163,7 +163,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
           "it needs no other rank, which spares the host its launches and gives the same bits; the run's log says why "
           "where it cannot. all: also the micro-step that sums gradients over ranks, with its collectives, where "
           "no parameters are gathered while it runs and pad_to_multiple makes all rows as long as the data's longest; "
-          "a "
+          "where ranks compute logits of different numbers of positions it runs eagerly; a "
           "rank that waits in such a graph for another is not named in a hang report before the next collective. off: "
           "each operator is launched by the host");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");

@@ -1,5 +1,6 @@
 #include "train/micro_graphs.h"
 
+#include <ATen/ATen.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -8,6 +9,7 @@
 
 #include "comm/agree.h"
 #include "comm/side_stream.h"
+#include "data/loss_rows.h"
 #include "inference/feed.h"
 
 namespace capstan::train {
@@ -30,8 +32,9 @@ bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
   if (!setting_.recorder && shapes_.empty()) return false;
   if (!batch.documents.empty()) return false;
   const bool sums = !model_.engine.is_local(micro.index);
-  if (sums && !(setting_.together && model_.engine.is_recordable(micro.index))) return false;
-  auto& recorded = shapes_[{batch.rows, batch.cols, micro.index > 0, sums}];
+  const auto loss_rows = data::loss_rows(batch);
+  if (sums && !may_sum(micro.index, loss_rows)) return false;
+  auto& recorded = shapes_[{batch.rows, batch.cols, loss_rows, micro.index > 0, sums}];
   if (!recorded.graph) {
     if (recorded.seen++ < eager_runs) return false;
     if (sums ? !record_together(micro, recorded, body) : !record(micro, recorded, body)) return false;
@@ -39,6 +42,15 @@ bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
   recorded.numbers.copy_(inference::numbers_of(batch, micro.step, !model_.device.is_cpu()), /*non_blocking=*/true);
   recorded.graph->replay();
   return true;
+}
+
+// Whether one that sums over ranks may be a graph. Labels differ between ranks, so shapes may; all learn whether they
+// do.
+bool MicroGraphs::may_sum(std::int64_t index, std::int64_t loss_rows) const {
+  if (!setting_.together || !model_.engine.is_recordable(index)) return false;
+  auto most = at::tensor({loss_rows, -loss_rows}, at::kLong);
+  setting_.together->all_reduce(most, comm::ReduceOp::max, "all-reduce rows of the loss");
+  return most[0].item<std::int64_t>() == -most[1].item<std::int64_t>();
 }
 
 std::size_t MicroGraphs::recorded() const {
@@ -72,7 +84,7 @@ bool MicroGraphs::record(const MicroStepOf& micro, Recorded& recorded, const Bod
   return why.empty();
 }
 
-// On all ranks or on none. Its shape is the only one, so all ranks come here in the same micro-step.
+// On all ranks or on none. They have seen the same shapes equally often, so they come here in the same micro-step.
 bool MicroGraphs::record_together(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
   const auto of_all = [&](const std::string& mine) {
     const auto texts = comm::exchange_texts(*setting_.together, mine, "whether a micro-step is recorded");

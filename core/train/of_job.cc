@@ -1,5 +1,6 @@
 #include "train/of_job.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -94,6 +95,9 @@ monitor::RunStarted started_of(const session::Job& job, const session::Session& 
   started.precision = job.config.train->precision;
   started.sequence_length = job.samples.length;
   started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
+  const auto& facts = job.plugins.model_facts;
+  started.head_flops_per_token =
+      std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
   for (const auto& table : job.tables()) {
     for (const auto& entry : table.host) started.settings.push_back({table.path, entry.key, entry.value, entry.origin});
     for (const auto& option : table.options)

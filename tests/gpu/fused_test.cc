@@ -6,6 +6,7 @@
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/gelu.h>
 #include <capstan/ops/linear.h>
+#include <capstan/ops/move_rows.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -132,5 +133,11 @@ TEST_CASE("the loss over BLOOM's words, by rows of a chunk", "[.bench]") {
     const auto us = microseconds([&] { chunked_linear_cross_entropy(hidden, weight, labels, rows); });
     std::printf("%5ld rows: %8.1f us, %5.0f TFLOP/s\n", static_cast<long>(rows), us,
                 6 * 8192 * 1024 * 250880.0 / us / 1e6);
+  }
+  for (const std::int64_t some : {256, 512, 768, 1024, 2048}) {
+    const auto rows = at::arange(some, labels.options());
+    const auto us = microseconds(
+        [&] { chunked_linear_cross_entropy(pick_rows(hidden, rows), weight, labels.index_select(0, rows), 2048); });
+    std::printf("of %5ld rows alone: %8.1f us\n", static_cast<long>(some), us);
   }
 }

@@ -195,6 +195,20 @@ TEST_CASE("GPU: the same with experts and their auxiliary loss, where products t
   check_same(got, learn(mixtral, {"train.precision=bf16", "train.cuda_graphs=off"}));
 }
 
+// Rows of some 30 labels in micro-batches of 512 to 800 positions: logits of 256.
+TEST_CASE("GPU: the same where logits are computed of positions with labels alone", "[graphs][labels]") {
+  const std::string precision = GENERATE("bf16", "fp32");
+  for (const std::string& model : {std::string(bloom), llama + std::string(lora)}) {
+    const std::vector<std::string> overrides{"train.precision=" + precision, "train.micro_batch=4",
+                                             "train.accumulation=3", "train.pad_to_multiple=64"};
+    auto off = overrides;
+    off.emplace_back("train.cuda_graphs=off");
+    const auto got = learn(model, overrides);
+    CHECK(got.graphs >= 1);
+    check_same(got, learn(model, off));
+  }
+}
+
 TEST_CASE("GPU: a run that is saved and resumed with graphs ends as one without either", "[graphs]") {
   const test::Folder folder;
   const auto saved = folder.path() / "saved";
@@ -224,6 +238,32 @@ double mean_distance(const std::vector<double>& a, const std::vector<double>& b)
 }
 
 }  // namespace
+
+// Four samples at once have logits of 256 positions, one at a time, at most 200 positions, of all.
+TEST_CASE("GPU: losses of 30 steps with logits of positions with labels alone are as near to float32 as with all",
+          "[labels]") {
+  const std::string name = GENERATE("bloom", "llama with adapters");
+  const auto losses = [&](const std::string& device, const std::string& precision, int at_once) {
+    std::vector<std::string> overrides{"train.max_steps=30",
+                                       "train.pad_to_multiple=64",
+                                       "run.deterministic=false",
+                                       "run.device=" + device,
+                                       "train.precision=" + precision,
+                                       "train.micro_batch=" + std::to_string(at_once),
+                                       "train.accumulation=" + std::to_string(4 / at_once)};
+    if (name == "bloom") overrides.emplace_back("model.dropout=0");
+    return learn(name == "bloom" ? bloom : llama + std::string(lora), overrides, {0, 30}).losses;
+  };
+  const auto exact = losses("cpu", "fp32", 1);
+  const auto all = mean_distance(losses("cuda", "bf16", 1), exact),
+             some = mean_distance(losses("cuda", "bf16", 4), exact),
+             some_in_float32 = mean_distance(losses("cuda", "fp32", 4), exact);
+  std::cout << name << ": " << exact.front() << " to " << exact.back() << "; logits of all " << all << ", of some "
+            << some << ", in float32 " << some_in_float32 << std::endl;
+  CHECK(exact.back() < exact.front());
+  CHECK(some < 2 * all + 1e-3);
+  CHECK(some_in_float32 < 1e-3);
+}
 
 // The CPU computes by ATen's operators one after another: no fused pass, no kernel of our own.
 TEST_CASE("GPU: losses of 50 steps in bfloat16 are as near to float32 as those of the plain path", "[fused]") {

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <capstan/nn/attention.h>
 #include <capstan/nn/experts.h>
+#include <capstan/nn/head.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/rotary.h>
 #include <capstan/ops/swiglu.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "nn/weights.h"
 
@@ -77,6 +79,41 @@ TEST_CASE("GPU: swiglu equals CPU's, in packs of 16 bytes and one by one") {
 
 // bfloat16 takes the grouped kernel where rows are of whole 16 bytes, all else a loop. Sums of up to 96 products of
 // order 1, in float32 (float64); 16-bit results are rounded to 8 and 11 bits.
+TEST_CASE("GPU: the head's loss and gradients of rows with labels alone equal CPU's float64 of all", "[labels]") {
+  const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
+  const bool deterministic = GENERATE(false, true);
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);  // what `capstan run` does under run.deterministic
+  at::globalContext().setDeterministicAlgorithms(deterministic, false);
+  const auto at_labels = [](std::int64_t count) {
+    auto labels = at::full({2, 300}, -100, at::kLong);
+    labels.narrow(1, 300 - count, count).copy_(at::arange(2 * count).view({2, count}).mul(37).remainder(1000));
+    return labels;
+  };
+  for (const std::int64_t count : {0, 7}) {
+    nn::Batch all, some;
+    all.labels = at_labels(count);
+    some.labels = on_gpu(all.labels);
+    some.loss_rows = on_gpu(all.labels.flatten().ne(-100).logical_or(at::arange(600).lt(242)).nonzero().squeeze(1));
+    const auto function = [](const nn::Batch& batch) {
+      return [&batch](const std::vector<at::Tensor>& in) {
+        nn::Layer root("root");
+        return nn::VocabularyHead(root, "head", bound("head.weight", in[1])).forward(in[0], batch);
+      };
+    };
+    for (int i = 0; i < 4; ++i) {
+      const auto x = numbers({2, 300, 96}, 0.1).to(float_types[i]),
+                 matrix = numbers({1000, 96}, 0.4).to(float_types[i]);
+      const auto expected = run(function(all), {x.to(at::kDouble), matrix.to(at::kDouble)});
+      const auto got = run(function(some), {on_gpu(x), on_gpu(matrix)});
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        if (count > 0) CHECK(distance(got[k], expected[k]) < bounds[i]);
+        if (count == 0) CHECK(got[k].abs().max().item<double>() == 0);
+      }
+    }
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
 TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any number of rows") {
   const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
   const std::vector<std::vector<int>> cases{

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """tools/bench/models.py CASE…: speed and memory of the real models, on the GPUs of this machine.
 
-Each case is a run of the real program from random weights on random tokens; the step time is the median after the
-warm-up. A case is MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
+Each case is a run of the real program from random weights on random tokens, all of which bear loss unless
+data.target_share says otherwise; the step time is the median after the warm-up. A case is
+MODEL[+WORD…][@GPUS][:OPTION=VALUE,…]:
 
   models.py bloom-560m llama-8b-lora mixtral-8l-lora+recompute
+  models.py bloom-560m:data.target_share=0.024    # as few labels as SQuAD has
   models.py llama-8b+tp4+sp@4 mixtral-8l+tp2+ep2+full_shard@4 llama-8b+full_shard@4:train.micro_batch=4
   models.py bloom-560m peer:bloom-full:seq=512,mb=4,acc=4,compile=1 --peer hf_peer.py
 

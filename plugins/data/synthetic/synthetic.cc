@@ -3,6 +3,9 @@
 #include <capstan/base/text.h>
 #include <capstan/ops/philox.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace synthetic {
 
 using namespace capstan;
@@ -16,6 +19,12 @@ void SyntheticOptions::describe(config::OptionTable<SyntheticOptions>& t) {
           "tokens of every sample, one more than the positions that are computed; 0: as many as the model has "
           "positions");
   t.add("seed", &SyntheticOptions::seed).min(0).max(9e18).doc("another seed gives other tokens");
+  t.add("target_share", &SyntheticOptions::target_share)
+      .min(0)
+      .max(1)
+      .doc(
+          "of a sample's tokens, the share that bears loss: its last ones, at least one and never the first; 0.024 is "
+          "SQuAD's");
 }
 
 void SyntheticData::check(Diagnostics& diagnostics) const {
@@ -33,24 +42,28 @@ std::shared_ptr<data::DataSource> SyntheticData::open(const data::OpenRequest& r
     throw Error("the model has 1 position, which leaves no token to predict", "use a model with 2 positions or more",
                 options_.section().origin.text());
   }
+  const auto share = std::llround(options_->target_share * static_cast<double>(request.max_length));
+  const auto targets = std::clamp<std::int64_t>(share, 1, request.max_length - 1);
   const auto stream = 2 * static_cast<std::uint64_t>(options_->seed) + (train ? 0 : 1);
-  return std::make_shared<SyntheticSource>(samples, request.max_length, request.vocab_size, ops::mix_bits(stream));
+  return std::make_shared<SyntheticSource>(samples, SyntheticSource::Shape{request.max_length, targets},
+                                           request.vocab_size, ops::mix_bits(stream));
 }
 
 data::Sample SyntheticSource::get(std::int64_t index) const {
   CAPSTAN_ASSERT(index >= 0 && index < samples_);
   data::Sample sample;
   sample.id = cat("synthetic-", index);
-  sample.tokens.reserve(static_cast<std::size_t>(length_));
+  sample.tokens.reserve(static_cast<std::size_t>(shape_.length));
   // A separate generator for each sample: SplitMix64 (Steele, Lea and Flood 2014), started at a mixed state.
   auto state = ops::mix_bits(stream_ ^ static_cast<std::uint64_t>(index));
-  for (std::int64_t t = 0; t < length_; ++t) {
+  for (std::int64_t t = 0; t < shape_.length; ++t) {
     state += 0x9E3779B97F4A7C15U;
     sample.tokens.push_back(static_cast<std::int64_t>(ops::mix_bits(state) % static_cast<std::uint64_t>(vocab_size_)));
   }
-  sample.is_target.assign(sample.tokens.size(), true);
-  sample.is_target.front() = false;
-  sample.prompt_length = 1;
+  const auto prompt = shape_.length - shape_.targets;
+  sample.is_target.assign(sample.tokens.size(), false);
+  std::fill(sample.is_target.begin() + prompt, sample.is_target.end(), true);
+  sample.prompt_length = prompt;
   return sample;
 }
 

@@ -11,6 +11,7 @@ struct SyntheticOptions {
   std::int64_t eval_samples = 0;
   std::int64_t max_length = 0;
   std::int64_t seed = 1;
+  double target_share = 1;
 
   static void describe(capstan::config::OptionTable<SyntheticOptions>& t);
 };
@@ -28,18 +29,21 @@ class SyntheticData final : public capstan::data::Data {
   capstan::config::Options<SyntheticOptions> options_;
 };
 
-/// Sample i is the same at every call and on every rank; every token except the first bears loss.
+/// Sample i is the same at every call and on every rank; its last tokens bear loss, at most all but the first.
 class SyntheticSource final : public capstan::data::DataSource {
  public:
-  /// `length` tokens per sample, at least 2.
-  SyntheticSource(std::int64_t samples, std::int64_t length, std::int64_t vocab_size, std::uint64_t stream)
-      : samples_(samples), length_(length), vocab_size_(vocab_size), stream_(stream) {}
+  struct Shape {
+    std::int64_t length;   ///< tokens per sample, at least 2
+    std::int64_t targets;  ///< of which so many bear loss, at least 1
+  };
+  SyntheticSource(std::int64_t samples, Shape shape, std::int64_t vocab_size, std::uint64_t stream)
+      : samples_(samples), shape_(shape), vocab_size_(vocab_size), stream_(stream) {}
   std::int64_t size() const override { return samples_; }
   capstan::data::Sample get(std::int64_t index) const override;
 
  private:
   std::int64_t samples_;
-  std::int64_t length_;
+  Shape shape_;
   std::int64_t vocab_size_;
   std::uint64_t stream_;
 };

@@ -51,6 +51,7 @@ void SpeedOptions::describe(config::OptionTable<SpeedOptions>& t) {
 void Speed::run_started(const monitor::RunStarted& run, const std::string& gpu) {
   ranks_ = run.world_size;
   flops_per_token_ = run.flops_per_token;
+  head_flops_per_token_ = run.head_flops_per_token;
   if (options_.peak_tflops > 0) {
     peak_tflops_ = options_.peak_tflops;
     peak_from_ = "monitor.train_speed.peak_tflops";
@@ -61,8 +62,10 @@ void Speed::run_started(const monitor::RunStarted& run, const std::string& gpu) 
 }
 
 double Speed::mfu() const {
-  const double per_rank = per_second(counted_.padded_tokens, counted_.seconds) / ranks_;
-  return flops_per_token_ * per_rank / (peak_tflops_ * 1e12);
+  const double positions = per_second(counted_.padded_tokens, counted_.seconds) / ranks_;
+  const double targets = per_second(counted_.target_tokens, counted_.seconds) / ranks_;
+  const double operations = (flops_per_token_ - head_flops_per_token_) * positions + head_flops_per_token_ * targets;
+  return operations / (peak_tflops_ * 1e12);
 }
 
 monitor::Summary Speed::summary_entries(const monitor::RunEnded& run) const {
@@ -83,8 +86,10 @@ monitor::Summary Speed::summary_entries(const monitor::RunEnded& run) const {
   all.values.emplace_back("mfu_peak_tflops", peak_tflops_);
   all.texts.emplace_back(
       "mfu_formula",
-      cat("positions a second and rank (padding included) x ", number_text(flops_per_token_),
-          " operations of forward and backward a position / (", peak_tflops_, " x 10^12, ", peak_from_, ")"));
+      cat("positions a second and rank (padding included) x ", number_text(flops_per_token_ - head_flops_per_token_),
+          " operations of forward and backward a position + positions that bear loss x ",
+          number_text(head_flops_per_token_), " operations for logits / (", peak_tflops_, " x 10^12, ", peak_from_,
+          ")"));
   return all;
 }
 

@@ -51,7 +51,8 @@ class Speed {
   SpeedOptions options_;
   int ranks_ = 1;
   double flops_per_token_ = 0;
-  double peak_tflops_ = 0;  ///< of a rank's GPU; 0: not known
+  double head_flops_per_token_ = 0;  ///< among them, of positions that bear loss alone
+  double peak_tflops_ = 0;           ///< of a rank's GPU; 0: not known
   std::string peak_from_;
   std::int64_t steps_seen_ = 0;
   Sums counted_;

@@ -3,6 +3,7 @@
 #include <capstan_catch.h>
 
 #include "nn/weights.h"
+#include "ops/jacobian.h"
 
 using namespace capstan;
 using capstan::testing::bound;
@@ -38,6 +39,46 @@ TEST_CASE("the head's loss is the sum over targets, its logits are those of each
   CHECK(e.head.forward(e.x, batch).item<double>() == Approx(expected.item<double>()).epsilon(1e-14));
   const auto last = e.head.forward(e.x, e.for_last());
   CHECK(difference(last, at::stack({logits[0][2], logits[1][0]})) < 1e-14);
+}
+
+TEST_CASE("logits of some rows alone give the loss and the gradients of all, wherever the labels are") {
+  const auto labels = GENERATE(std::vector<std::int64_t>{1, -100, 6, 0, 3, 2, -100, -100},
+                               std::vector<std::int64_t>{-100, -100, -100, -100, -100, 4, -100, -100},
+                               std::vector<std::int64_t>(8, -100), std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 0, 1});
+  Example e;
+  nn::Batch batch;
+  batch.labels = at::tensor(labels, at::kLong).view({2, 4});
+  auto some = batch;
+  // Some that have no label are among them.
+  some.loss_rows = batch.labels.flatten().ne(-100).logical_or(at::arange(8).lt(2)).nonzero().squeeze(1);
+  const auto learnt = [&](const nn::Batch& of) {
+    const auto x = e.x.detach().clone().set_requires_grad(true);
+    const auto matrix = e.matrix.detach().clone().set_requires_grad(true);
+    const nn::VocabularyHead head(e.root, "head", bound("head.weight", matrix));
+    const auto loss = head.forward(x, of);
+    auto results = torch::autograd::grad({loss * 0.3}, {x, matrix});
+    results.push_back(loss.detach());
+    return results;
+  };
+  const auto got = learnt(some), expected = learnt(batch);
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK((got[i] - expected[i]).abs().max().item<double>() < 1e-14);
+  const auto loss = [&](const std::vector<at::Tensor>& in) {
+    const nn::VocabularyHead head(e.root, "head", bound("head.weight", in[1]));
+    return head.forward(in[0], some);
+  };
+  CHECK(capstan::testing::jacobian_error(loss, {e.x, e.matrix}) < 1e-8);
+}
+
+TEST_CASE("a layer in the loss's place sees the rows whose logits are to be computed") {
+  Example e;
+  auto batch = e.with_labels();
+  batch.loss_rows = at::tensor({0, 2, 3, 4, 5}, at::kLong);
+  e.head.loss.fill("tp", [&](const at::Tensor& x, const at::Tensor&, const at::Tensor& labels) {
+    CHECK(at::equal(x, e.x.flatten(0, 1).index_select(0, batch.loss_rows)));
+    CHECK(at::equal(labels, at::tensor({1, 6, 0, 3, 2}, at::kLong)));
+    return x.sum();
+  });
+  (void)e.head.forward(e.x, batch);
 }
 
 TEST_CASE("the head's ports") {

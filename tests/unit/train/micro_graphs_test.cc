@@ -54,9 +54,18 @@ struct Learnt {
 };
 
 using Prepare = std::function<void(session::Session&)>;
+using Change = std::function<void(inference::StepInput&)>;
+
+// Labels at the first `count` positions of a micro-batch, in place of those that it has.
+void label(data::HostBatch& batch, std::size_t count) {
+  std::fill(batch.labels.begin(), batch.labels.end(), data::ignored_label);
+  std::copy_n(batch.tokens.begin(), count, batch.labels.begin());
+  batch.target_tokens = static_cast<std::int64_t>(count);
+}
 
 Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::vector<std::string>& overrides,
-                    const std::string& file = testing::small_config(), const Prepare& prepare = {}) {
+                    const std::string& file = testing::small_config(), const Prepare& prepare = {},
+                    const Change& change = {}) {
   at::set_num_threads(1);
   Learnt learnt;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
@@ -68,7 +77,8 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     train::MicroSteps steps({job.topology.batch.accumulation, 7, {recorder, nullptr, 20}},
                             train::loaded_model(session));
     for (std::int64_t s = 0; s < 5; ++s) {
-      const auto input = feed.draw(s);
+      auto input = feed.draw(s);
+      if (change) change(input);
       steps.begin(static_cast<double>(input.target_tokens), scale);
       for (std::size_t i = 0; i < input.micro.size(); ++i) steps.run(input, i);
       const auto& sums = steps.sums();
@@ -123,6 +133,21 @@ TEST_CASE("a shape is replayed from its third micro-step on, and learns the same
   // A step's first micro-step writes gradients, the others add: 5 and 15 of them, 2 of each first run eagerly.
   CHECK(recorder->records == 2);
   CHECK(recorder->replays == 5 + 15 - 2 * 2);
+}
+
+TEST_CASE("of how many positions logits are computed is a part of the shape") {
+  const auto overrides = with(one_shape, "train.precision=fp32");
+  const Change change = [](inference::StepInput& input) {
+    // 300 labels take 512 positions in the first micro-step and in the last; others keep 256.
+    label(input.micro[0], input.step % 2 == 0 ? 300 : 0);
+    label(input.micro[3], 300);
+  };
+  const auto recorder = std::make_shared<AgainRecorder>();
+  check_same(gradients_of(recorder, overrides, testing::small_config(), {}, change),
+             gradients_of(nullptr, overrides, testing::small_config(), {}, change));
+  // Writing 512 in steps 0, 2 and 4 and 256 in 1 and 3; adding 256 ten times and 512 five times.
+  CHECK(recorder->records == 3);
+  CHECK(recorder->replays == (3 - 2) + (10 - 2) + (5 - 2));
 }
 
 TEST_CASE("each shape has a graph, and shapes that are rare have none") {
@@ -220,7 +245,8 @@ namespace {
 
 // The norms of 5 steps on two ranks; what is recorded with their sums is recorded by both.
 std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder>>& recorders, bool together,
-                                 const std::vector<std::string>& overrides) {
+                                 const std::vector<std::string>& overrides,
+                                 const std::function<void(inference::StepInput&, int)>& change = {}) {
   at::set_num_threads(1);
   std::vector<double> norms;
   const auto file = testing::small_config();
@@ -234,7 +260,8 @@ std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder
                                      together ? session.world_host.get() : nullptr, 20};
     train::MicroSteps steps({job.topology.batch.accumulation, 7, graphs}, train::loaded_model(session));
     for (std::int64_t s = 0; s < 5; ++s) {
-      const auto input = feed.draw(s);
+      auto input = feed.draw(s);
+      if (change) change(input, rank);
       steps.begin(100, scale);
       for (std::size_t i = 0; i < input.micro.size(); ++i) steps.run(input, i);
       const auto norm = session.engine->squared_grad_norms().sum().item<double>();
@@ -264,6 +291,19 @@ TEST_CASE("the micro-step that sums gradients over ranks is recorded by all of t
   for (const auto& recorder : recorders) {
     CHECK(recorder->records == 2);
     CHECK(recorder->replays == 2 * (5 - 2));
+  }
+}
+
+TEST_CASE("where ranks compute logits of different numbers of positions, sums over ranks are not replayed") {
+  const auto change = [](inference::StepInput& input, int rank) {
+    if (input.step == 3 && rank == 1) label(input.micro[1], 300);
+  };
+  const auto expected = norms_on_two({nullptr, nullptr}, false, on_two, change);
+  const auto recorders = two_recorders();
+  CHECK(norms_on_two(recorders, true, on_two, change) == expected);
+  for (const auto& recorder : recorders) {
+    CHECK(recorder->records == 2);
+    CHECK(recorder->replays == 2 * (5 - 2) - 1);
   }
 }
 

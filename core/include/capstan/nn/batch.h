@@ -44,6 +44,8 @@ struct Batch {
   at::Tensor tokens;      ///< [B, S] int64
   at::Tensor labels;      ///< [B, S] int64, the token to predict at each position, -100 = none. Undefined: the
                           ///< head returns logits of each row's position `last` instead of the loss sum
+  at::Tensor loss_rows;   ///< [M] int64, ascending, without duplicates, into the B·S positions: all that have a label,
+                          ///< and some that have none. The head needs no logits of others. Undefined: all positions
   at::Tensor positions;   ///< [B, S] int64, position of each token in its sample
   at::Tensor last;        ///< [B] int64, index into S; only where labels are undefined
   at::Tensor real;        ///< [B, S] bool: tokens of samples, not padding. Undefined: all are

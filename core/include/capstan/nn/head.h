@@ -13,7 +13,8 @@ class VocabularyHead : public Layer {
  public:
   VocabularyHead(Layer& parent, std::string name, WeightPtr weight);
   ~VocabularyHead() override;
-  /// x [B, S, hidden], normed. With labels: the loss sum over their targets (0-dim), logits being held by the chunk.
+  /// x [B, S, hidden], normed. With labels: the loss sum over their targets (0-dim), logits being held by the chunk and
+  /// computed of the batch's loss_rows alone.
   /// Without: logits [B, vocabulary] of each row's position `last`.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
 
@@ -21,7 +22,8 @@ class VocabularyHead : public Layer {
   const WeightPtr& weight() const { return weight_; }
 
   CommPort before{*this, "before"};  ///< on x
-  /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum.
+  /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum, of the N rows whose
+  /// logits are to be computed.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
   /// On logits [B, this rank's part of the vocabulary] -> [B, vocabulary].
   CommPort after_logits{*this, "after_logits"};

@@ -13,7 +13,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-config::Options<SyntheticOptions> options(const std::vector<std::pair<std::string, std::int64_t>>& values) {
+using Values = std::vector<std::pair<std::string, config::Value>>;
+
+config::Options<SyntheticOptions> options(const Values& values) {
   config::Section section;
   section.path = "data";
   section.origin = {config::Origin::Layer::file, "a.toml", 1};
@@ -27,8 +29,7 @@ config::Options<SyntheticOptions> options(const std::vector<std::pair<std::strin
   return made;
 }
 
-std::shared_ptr<data::DataSource> open(const std::vector<std::pair<std::string, std::int64_t>>& values,
-                                       std::int64_t length, std::int64_t vocab_size,
+std::shared_ptr<data::DataSource> open(const Values& values, std::int64_t length, std::int64_t vocab_size,
                                        data::Split split = data::Split::train) {
   return SyntheticData(options(values)).open({split, std::make_shared<tokenizer::ByteTokenizer>(), length, vocab_size});
 }
@@ -62,6 +63,17 @@ TEST_CASE("a sample depends on the seed, the split and its index, and on nothing
   CHECK(source->get(0).tokens != source->get(1).tokens);
   CHECK(source->get(1).tokens != open({{"seed", 2}}, 20, 1000)->get(1).tokens);
   CHECK(source->get(1).tokens != open({{"eval_samples", 3}}, 20, 1000, data::Split::eval)->get(1).tokens);
+}
+
+TEST_CASE("a share of the tokens bears loss: the last ones, at least one and never the first") {
+  const std::vector<std::pair<double, std::int64_t>> expected{{0.024, 12}, {0.0, 1}, {1.0, 512}, {0.5, 257}};
+  for (const auto& [share, targets] : expected) {
+    const auto sample = open({{"target_share", share}}, 513, 300)->get(3);
+    CHECK(std::count(sample.is_target.begin(), sample.is_target.end(), true) == targets);
+    CHECK(std::is_sorted(sample.is_target.begin(), sample.is_target.end()));
+    CHECK(sample.prompt_length == 513 - targets);
+    CHECK(sample.tokens == open({}, 513, 300)->get(3).tokens);
+  }
 }
 
 TEST_CASE("there is no evaluation unless samples for it are asked for") {

@@ -110,6 +110,21 @@ TEST_CASE("MFU is of all positions computed, of one rank, of the peak that is na
   CHECK(told.summary_entries(run_end(1, 2)).values.at(7).second == Approx(0.5));
 }
 
+TEST_CASE("MFU counts logits of positions that bear loss alone: no others are computed") {
+  RunStarted run;
+  run.world_size = 4;
+  run.flops_per_token = 2e12;
+  run.head_flops_per_token = 1e12;
+  Speed speed({.warmup = 0, .peak_tflops = 500});
+  speed.run_started(run);
+  speed.step_ended(step(2));  // a second and rank: 125 positions, 5 of them with loss
+  const auto entries = speed.summary_entries(run_end(1, 2));
+  CHECK(entries.values.at(7).second == Approx(130.0 / 500));
+  CHECK(entries.texts.at(0).second ==
+        "positions a second and rank (padding included) x 1e+12 operations of forward and backward a position + "
+        "positions that bear loss x 1e+12 operations for logits / (500 x 10^12, monitor.train_speed.peak_tflops)");
+}
+
 TEST_CASE("peaks are known by the names that NVML gives") {
   CHECK(peak_tflops("NVIDIA H100 80GB HBM3", "bf16") == 989.4);
   CHECK(peak_tflops("NVIDIA H100 PCIe", "fp16") == 756);
