@@ -1,5 +1,6 @@
 // The operators' CUDA side: tensors in, launches out. Opened with libcapstan_cuda.
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -203,9 +204,20 @@ at::Tensor gelu_both_cuda(const at::Tensor& gradient, const at::Tensor& x, bool 
   return gelu_of(x, gradient.data_ptr(), tanh, true);
 }
 
+// What LibTorch's flash attention takes: heads wider than 192 have a backward where a thread block has enough memory.
+std::int64_t segment_columns_cuda(const at::Tensor& like) {
+  const auto* properties = at::cuda::getDeviceProperties(like.get_device());
+  constexpr int first = 8;
+  if (properties->major < first) return 0;
+  const bool large =
+      (properties->major == first && properties->minor == 0) || properties->major == 9 || properties->major == 10;
+  return large ? 256 : 192;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
+  m.impl("segment_columns", &segment_columns_cuda);
   m.impl("fill_normal", &fill_normal_cuda);
   m.impl("dropout", &dropout_cuda);
   m.impl("squared_norms", &squared_norms_cuda);
