@@ -1,6 +1,5 @@
 // The operators' CUDA side: tensors in, launches out. Opened with libcapstan_cuda.
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -206,12 +205,16 @@ at::Tensor gelu_both_cuda(const at::Tensor& gradient, const at::Tensor& x, bool 
 
 // What LibTorch's flash attention takes: heads wider than 192 have a backward where a thread block has enough memory.
 std::int64_t segment_columns_cuda(const at::Tensor& like) {
-  const auto* properties = at::cuda::getDeviceProperties(like.get_device());
-  constexpr int first = 8;
-  if (properties->major < first) return 0;
-  const bool large =
-      (properties->major == first && properties->minor == 0) || properties->major == 9 || properties->major == 10;
-  return large ? 256 : 192;
+  const auto attribute = [&](cudaDeviceAttr what) {
+    int value = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, what, like.get_device()));
+    return value;
+  };
+  constexpr int first = 8, last_large = 10, some = 192, all = 256;
+  const int major = attribute(cudaDevAttrComputeCapabilityMajor);
+  if (major < first) return 0;
+  const bool small = (major == first && attribute(cudaDevAttrComputeCapabilityMinor) != 0) || major > last_large;
+  return small ? some : all;
 }
 
 }  // namespace
