@@ -64,6 +64,7 @@ nn::Batch longest_batch(const DryRunOf& what) {
     documents.sample_ids = batch.sample_ids;
     documents.count = rows;
     documents.longest = length;
+    documents.bounds = at::empty({rows + 1}, ids.dtype(at::kInt));
     batch.documents = documents;
   }
   return batch;

@@ -66,6 +66,48 @@ void put(HostBatch& batch, const Sample& sample, std::int64_t begin, std::int64_
   batch.real_tokens += length;
 }
 
+/// The rows of samples: how many positions of each row are taken, and each sample's row.
+struct Stand {
+  std::vector<std::int64_t> taken;
+  std::vector<std::size_t> rows;
+
+  void add(std::size_t row, std::int64_t length) {
+    rows.push_back(row);
+    taken[row] += length;
+  }
+  std::int64_t longest() const { return *std::max_element(taken.begin(), taken.end()); }
+};
+
+// Each into the first row with room for it.
+Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
+  Stand stand;
+  for (const auto length : lengths) {
+    const auto room = std::find_if(stand.taken.begin(), stand.taken.end(),
+                                   [&](std::int64_t taken) { return taken + length <= most; });
+    const auto row = static_cast<std::size_t>(room - stand.taken.begin());
+    if (room == stand.taken.end()) stand.taken.push_back(0);
+    stand.add(row, length);
+  }
+  return stand;
+}
+
+// Each into the emptiest of so many rows.
+Stand evenly(const std::vector<std::int64_t>& lengths, std::size_t rows) {
+  Stand stand{std::vector<std::int64_t>(rows, 0), {}};
+  for (const auto length : lengths) {
+    const auto emptiest = std::min_element(stand.taken.begin(), stand.taken.end());
+    stand.add(static_cast<std::size_t>(emptiest - stand.taken.begin()), length);
+  }
+  return stand;
+}
+
+// Rows are padded to the fullest one: as few as the first fit needs, and as even as they can be.
+Stand fewest_even_rows(const std::vector<std::int64_t>& lengths, std::int64_t most) {
+  auto stand = first_fit(lengths, most);
+  auto even = evenly(lengths, stand.taken.size());
+  return even.longest() < stand.longest() ? even : stand;
+}
+
 }  // namespace
 
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding) {
@@ -94,30 +136,22 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
   if (parts.empty()) return collate({Row{}}, {padding.pad_id, padding.multiple});
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.document.length > b.document.length; });
-  const auto most = std::max(capacity, parts.front().document.length);
-  std::vector<std::int64_t> used;
-  std::vector<std::int64_t> first_ids;
-  for (auto& [sample, document] : parts) {
-    const auto length = document.length;
-    const auto room =
-        std::find_if(used.begin(), used.end(), [&](std::int64_t taken) { return taken + length <= most; });
-    document.row = room - used.begin();
-    if (room == used.end()) {
-      used.push_back(0);
-      first_ids.push_back(document.id);
-    }
-    document.begin = std::exchange(used[static_cast<std::size_t>(document.row)],
-                                   used[static_cast<std::size_t>(document.row)] + length);
-  }
-  const auto longest = *std::max_element(used.begin(), used.end());
-  const auto cols = (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
-  auto batch = empty_batch(static_cast<std::int64_t>(used.size()), cols, padding.pad_id);
-  for (const auto& [sample, document] : parts) {
+  std::vector<std::int64_t> lengths;
+  for (const auto& part : parts) lengths.push_back(part.document.length);
+  const auto stand = fewest_even_rows(lengths, std::max(capacity, lengths.front()));
+  const auto cols = (stand.longest() + padding.multiple - 1) / padding.multiple * padding.multiple;
+  auto batch = empty_batch(static_cast<std::int64_t>(stand.taken.size()), cols, padding.pad_id);
+  batch.sample_ids.assign(stand.taken.size(), -1);
+  batch.lengths.assign(stand.taken.size(), 0);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto& [sample, document] = parts[i];
+    const auto row = stand.rows[i];
+    if (batch.lengths[row] == 0) batch.sample_ids[row] = document.id;
+    document.row = static_cast<std::int64_t>(row);
+    document.begin = std::exchange(batch.lengths[row], batch.lengths[row] + document.length);
     put(batch, *sample, document.row * cols + document.begin, document.length);
     batch.documents.push_back(document);
   }
-  batch.lengths = std::move(used);
-  batch.sample_ids = std::move(first_ids);
   return batch;
 }
 

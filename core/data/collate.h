@@ -62,8 +62,9 @@ std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t voca
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding);
 
 /// Puts samples one after another into rows of at most `capacity` positions (or the longest sample's, if that is
-/// more): longest first, each into the first row with room for it. The same loss as collate's in fewer positions. Empty
-/// rows are left out; cols is the fullest row's, rounded up to `padding.multiple`; `padding.fixed_length` is not used.
+/// more): longest first, into as few rows as it takes to put each into the first one with room, and of these into the
+/// emptiest where that makes the fullest row shorter. The same loss as collate's in fewer positions. Empty rows are
+/// left out; cols is the fullest row's, rounded up to `padding.multiple`; `padding.fixed_length` is not used.
 HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_t capacity);
 
 }  // namespace data

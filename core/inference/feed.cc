@@ -4,6 +4,8 @@
 #include <capstan/base/error.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "data/loss_rows.h"
@@ -100,6 +102,19 @@ Places places_of(const data::HostBatch& host) {
   return places;
 }
 
+// Where the segments of packed rows begin, the padding's too, and the end of the last.
+std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t longest) {
+  std::vector<std::int32_t> bounds{static_cast<std::int32_t>(host.padded_tokens())};
+  for (const auto& document : host.documents)
+    bounds.push_back(static_cast<std::int32_t>(document.row * host.cols + document.begin));
+  for (std::int64_t row = 0; row < host.rows; ++row) {
+    for (auto col = host.lengths[static_cast<std::size_t>(row)]; col < host.cols; col += longest)
+      bounds.push_back(static_cast<std::int32_t>(row * host.cols + col));
+  }
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
 }  // namespace
 
 at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned) {
@@ -129,20 +144,27 @@ nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t co
   return batch;
 }
 
+// Until a GPU has run it.
+bool on_trial(const char* what) {
+  const auto* names = std::getenv("CAPSTAN_TRIAL");
+  return names != nullptr && std::strstr(names, what) != nullptr;
+}
+
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   // From pageable memory the copy would wait for everything queued before it.
   const bool on_cpu = device.is_cpu();
   const auto numbers = numbers_of(host, 0, !on_cpu);
   auto batch = batch_of(on_cpu ? numbers : numbers.to(device, /*non_blocking=*/true), host.rows, host.cols);
   if (host.documents.empty()) return batch;
-  const auto vector = [&](const std::vector<std::int64_t>& values) {
-    const auto tensor = at::tensor(values, at::kLong);
+  const auto vector = [&](const auto& values) {
+    const auto tensor = at::tensor(values);
     return on_cpu ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
   };
   const auto places = places_of(host);
   batch.positions = vector(places.positions).view({host.rows, host.cols});
   batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
                                   static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
+  if (on_trial("varlen")) batch.documents->bounds = vector(bounds_of(host, places.longest));
   return batch;
 }
 

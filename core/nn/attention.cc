@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/alibi_heads.h"
+#include "ops/segment_attention.h"
 
 namespace capstan::nn {
 namespace {
@@ -58,6 +59,23 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
 }
 
+// Whether one kernel attends within each sample of packed rows, to heads of so many columns; else they are taken apart.
+bool takes_segments(const at::Tensor& like, std::int64_t columns, const Dropout& dropout, const Batch& batch) {
+  if (!batch.documents || !batch.documents->bounds.defined()) return false;
+  return !(batch.training && dropout.probability() > 0) && ops::has_segment_attention(like, columns);
+}
+
+// Where samples stand in packed rows: what is between them attends to itself, and nobody reads that.
+at::Tensor attend_in_segments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
+                              const AttentionScores& scores) {
+  const auto& documents = *batch.documents;
+  ops::SegmentAttention how{documents.bounds, documents.longest, scores.scale.value_or(scale_of(q)), {}};
+  if (scores.window.value_or(how.longest) < how.longest) how.window = scores.window;
+  const auto tokens = [](const at::Tensor& heads) { return heads.transpose(1, 2).flatten(0, 1); };
+  const auto y = ops::segment_attention(tokens(q), tokens(k), tokens(v), how);
+  return y.unflatten(0, {q.size(0), q.size(2)}).transpose(1, 2);
+}
+
 // The kernels that take a mask want as many key heads as query heads.
 at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                             double scale) {
@@ -98,6 +116,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores) {
   if (batch.documents) {
     CAPSTAN_ASSERT(!cache);
+    if (takes_segments(q, q.size(-1), dropout, batch)) return attend_in_segments(q, k, v, batch, scores);
     return attend_apart(q, k, v, batch,
                         [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
                           return causal_attention(queries, keys, values, dropout, own, nullptr, layer, scores);
@@ -155,7 +174,8 @@ at::Tensor Alibi::slopes(const at::Tensor& like) const {
 
 at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer) const {
-  if (batch.documents) {
+  const bool in_segments = takes_segments(q, ops::alibi_columns(q.size(-1)), dropout, batch);
+  if (batch.documents && !in_segments) {
     CAPSTAN_ASSERT(!cache);
     return attend_apart(q, k, v, batch,
                         [&](const auto& queries, const auto& keys, const auto& values, const Batch& own) {
@@ -182,6 +202,7 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
     return plain_attention(q, k, v, add, drops ? &dropout : nullptr, batch);
   }
   const auto wide = with_bias_columns(q, k, bias, scale_of(q));
+  if (in_segments) return attend_in_segments(wide.q, wide.k, v, batch, {scale_of(q), {}});
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
 }
 
@@ -189,6 +210,7 @@ at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch
   const auto own = slopes(fused);
   const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1) / (3 * own.size(0))));
   const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
+  if (batch.documents) return attend_in_segments(heads.q, heads.k, heads.v, batch, {scale, {}});
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
 }
 
@@ -269,7 +291,8 @@ Attention::Parts Attention::parts(const at::Tensor& fused, const Batch& batch) c
 
 // Where nothing changes q and k on their way, and the plain causal kernel runs.
 bool Attention::widens_fused(const at::Tensor& fused, const Batch& batch, const KVCache* cache) const {
-  const bool plain = !fused.is_cpu() && !cache && !batch.documents && !(batch.training && dropout_.probability() > 0);
+  const bool plain = !fused.is_cpu() && !cache && !(batch.training && dropout_.probability() > 0);
+  if (batch.documents && !takes_segments(fused, ops::alibi_columns(kind_.heads.dim), dropout_, batch)) return false;
   return plain && alibi_ && kind_.order == Order::by_head && !query_norm_ && !key_norm_ && !kind_.rotary;
 }
 

@@ -161,9 +161,42 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return Attention::apply(q, k, v, mask, causal);
 }
 
+// Flash attention of segments: [tokens, heads, width], all of them as long as the longest. Its own backward has the
+// gradients of keys and values for each query head, until it adds up those of a group.
+AttentionShape segments_shape(const at::Tensor& q, const at::Tensor& bounds, std::int64_t longest) {
+  return {(bounds.size(0) - 1) * q.size(1), longest, longest, q.size(2), true};
+}
+
+void segments_forward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr std::size_t bounds_at = 3, longest_at = 5;
+  const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto q = inputs[0].toTensor();
+  TORCH_CHECK_NOT_IMPLEMENTED(inputs[bounds_at].isTensor(), "flash attention on meta tensors takes segments");
+  MetaWork::attend(segments_shape(q, inputs[bounds_at].toTensor(), inputs[longest_at].toInt()), false);
+  const auto seed = at::empty({2}, q.options().dtype(at::kLong));
+  const auto sums = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
+  torch::jit::push(*stack, at::empty(q.sizes(), q.options()), sums, seed, at::empty({0}, seed.options()),
+                   at::empty({0}, q.options()));
+}
+
+void segments_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr std::size_t bounds_at = 6, longest_at = 8;
+  const auto inputs = torch::jit::pop(*stack, op.schema().arguments().size());
+  const auto q = inputs[1].toTensor(), k = inputs[2].toTensor(), v = inputs[3].toTensor();
+  MetaWork::attend(segments_shape(q, inputs[bounds_at].toTensor(), inputs[longest_at].toInt()), true);
+  const auto wide_queries = at::empty(q.sizes(), q.options().dtype(at::kFloat));
+  const bool grouped = q.size(1) != k.size(1);
+  const auto keys = grouped ? at::empty(q.sizes(), q.options()) : at::Tensor();
+  const auto values = grouped ? at::empty(q.sizes(), q.options()) : at::Tensor();
+  torch::jit::push(*stack, at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                   at::empty(v.sizes(), v.options()));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, Meta, m) {
+  m.impl("_flash_attention_forward", torch::CppFunction::makeFromBoxedFunction<&segments_forward>());
+  m.impl("_flash_attention_backward", torch::CppFunction::makeFromBoxedFunction<&segments_backward>());
   m.impl("index_select", &index_select);
   m.impl("embedding_dense_backward", &embedding_dense_backward);
   m.impl("repeat_interleave.Tensor", &repeat_interleave);

@@ -124,6 +124,22 @@ TEST_CASE("packed samples stand one after another, the longest first, each where
   CHECK(stands(3, 0, 5, 2, 9));
 }
 
+TEST_CASE("packed rows are as even as they can be, and no more of them than the first fit needs") {
+  std::vector<data::Sample> samples;
+  const auto rows_of = [&](const std::vector<std::int64_t>& lengths, std::int64_t capacity) {
+    samples.clear();
+    for (const auto length : lengths)
+      samples.push_back(sample(std::vector<std::int64_t>(static_cast<std::size_t>(length + 1), 1),
+                               std::vector<bool>(static_cast<std::size_t>(length + 1), true)));
+    std::vector<data::Row> rows;
+    for (std::size_t i = 0; i < samples.size(); ++i) rows.push_back({&samples[i], static_cast<std::int64_t>(i)});
+    return data::pack(rows, {.pad_id = 9}, capacity).lengths;
+  };
+  CHECK(rows_of({5, 4, 3, 2}, 10) == std::vector<std::int64_t>{7, 7});  // 9 and 5 by first fit
+  CHECK(rows_of({2, 3, 4, 5}, 14) == std::vector<std::int64_t>{14});
+  CHECK(rows_of({4, 4, 3, 3, 3}, 9) == std::vector<std::int64_t>{8, 9});  // 10 and 7 would not fit
+}
+
 TEST_CASE("packing: a sample that is longer than a row makes it longer; without samples there is an empty row") {
   const auto a = sample({1, 2, 3, 4}, std::vector<bool>(4, true));
   const auto b = sample({5, 6}, {false, true});

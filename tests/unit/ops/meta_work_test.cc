@@ -6,6 +6,8 @@
 
 #include <capstan/ops/linear.h>
 
+#include "ops/segment_attention.h"
+
 using namespace capstan;
 
 namespace {
@@ -65,6 +67,30 @@ TEST_CASE("attention counts forward, and backward once it runs") {
   CHECK(shape.flops() == 2.0 * 16 * 128 * 128 * 64);
   out.backward(meta(out.sizes()));
   CHECK(counted.work().attention_backward.size() == 1);
+}
+
+TEST_CASE("attention to segments counts each as long as the longest; its gradients have the inputs' shapes") {
+  const auto fused = meta({300, 12, 64}, true);
+  const auto parts = fused.split_with_sizes({8, 2, 2}, 1);
+  const auto bounds = at::empty({5}, at::TensorOptions(at::kMeta).dtype(at::kInt));
+  REQUIRE(ops::has_segment_attention(fused, 64));
+  const ops::MetaWork counted;
+  const auto out = ops::segment_attention(parts[0], parts[1], parts[2], {bounds, 100, 0.125, {}});
+  CHECK(out.sizes() == parts[0].sizes());
+  REQUIRE(counted.work().attention.size() == 1);
+  const auto& shape = counted.work().attention.begin()->first;
+  CHECK((shape.heads == 4 * 8 && shape.queries == 100 && shape.keys == 100 && shape.width == 64 && shape.causal));
+  CHECK(counted.work().kernels == 1);
+  out.backward(meta(out.sizes()));
+  CHECK(counted.work().attention_backward.size() == 1);
+  CHECK(fused.grad().sizes() == fused.sizes());
+}
+
+TEST_CASE("attention to segments is not for CPUs, float32, and heads of odd or large widths") {
+  CHECK_FALSE(ops::has_segment_attention(at::empty({1}, at::kBFloat16), 64));
+  CHECK_FALSE(ops::has_segment_attention(meta({1}).to(at::kFloat), 64));
+  CHECK_FALSE(ops::has_segment_attention(meta({1}).to(at::kBFloat16), 60));
+  CHECK_FALSE(ops::has_segment_attention(meta({1}).to(at::kBFloat16), 264));
 }
 
 TEST_CASE("nothing is counted before and after") {

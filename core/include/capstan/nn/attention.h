@@ -19,7 +19,8 @@ struct AttentionScores {
 
 /// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
 /// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
-/// are stored under `layer` and, once it is filled, queries see all positions up to their own.
+/// are stored under `layer` and, once it is filled, queries see all positions up to their own. Packed samples attend to
+/// themselves: where they stand by ops::segment_attention if the device, the dtype and the heads allow, else apart.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                             const Batch& batch, KVCache* cache, std::size_t layer, const AttentionScores& scores = {});
 
@@ -34,8 +35,8 @@ class Alibi : public Layer {
   /// (with_bias_columns), so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
-  /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes: no
-  /// cache, no packed samples, no dropout. One pass makes the widened queries and keys.
+  /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes, or of
+  /// packed samples ops::segment_attention: no cache, no dropout. One pass makes the widened queries and keys.
   at::Tensor attention_of_fused(const at::Tensor& fused, const Batch& batch) const;
   /// Where a strategy leaves a rank some of the heads: the slopes of all heads [heads] -> those of its own.
   CommPort own_heads{*this, "own_heads"};

@@ -32,6 +32,10 @@ struct Documents {
   at::Tensor sample_ids;  ///< [count] int64
   std::int64_t count = 0;
   std::int64_t longest = 0;
+  /// [segments + 1] int32: where each sample begins among the B·S positions in their order, and each stretch of
+  /// padding, which is cut so that none is longer than `longest`; then B·S. What attends to segments without taking
+  /// rows apart reads it. Undefined: all work apart.
+  at::Tensor bounds = {};
 
   /// x [B, S, ...] -> [count, longest, ...], zeros after each sample.
   at::Tensor apart(const at::Tensor& x) const;
