@@ -98,6 +98,12 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
                cat(R"(strategy.fp8.store = "fp8" keeps a scale for each row, and recipe is ")", options_->recipe, "\""),
                R"(set strategy.fp8.recipe = "rowwise", or store = "bf16")");
   }
+  if (gathers() && options_->recipe != "tensorwise") {
+    faults.add(place_of(options_, &Fp8Options::gather),
+               cat(R"(strategy.fp8.gather = "fp8" sends a scale for each weight, and recipe is ")", options_->recipe,
+                   "\", of which backward would round the weights once more"),
+               R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
+  }
   check_reference(faults);
   if (facts.device == "cpu") return;
   if (facts.precision != "bf16" && facts.precision != "bf16_pure" && facts.precision != "fp16") {
@@ -148,13 +154,15 @@ void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
 
 void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
   if (!contains(options_->targets, role) && !contains(options_->targets, everything)) return;
-  const auto sizes = sizes_of(*weight, dynamic_cast<const nn::Experts*>(&layer) != nullptr);
+  const bool stacked = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
+  const auto sizes = sizes_of(*weight, stacked);
   if (!sizes.fit()) {
     ++odd_[cat(role, " [", sizes.out, " x ", sizes.in, "]")];
     return;
   }
   ++taken_[role];
   chosen_.insert(weight);
+  if (gathers() && !stacked) weight->set_gather_codec(std::make_shared<Sent>());
   if (stores()) weight->set_codec(std::make_shared<const Stored>(weight->records().front().shape.size()));
 }
 
@@ -209,6 +217,7 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->counts = counts_;
   how->layer = layer.path();
   how->weight = weight;
+  how->sent = std::dynamic_pointer_cast<const Sent>(weight->gather_codec());
   if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
   if (stores()) {
     how->stored = std::static_pointer_cast<const Stored>(weight->codec());

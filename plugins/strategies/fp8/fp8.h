@@ -37,6 +37,7 @@ class Fp8 : public capstan::strategy::Strategy {
   void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
   void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
   bool stores() const { return options_->store == "fp8"; }
+  bool gathers() const { return options_->gather == "fp8"; }
   void check_reference(capstan::Diagnostics& faults) const;
   void refuse_trained(const capstan::nn::Unit& unit) const;
   void say_what_was_taken(std::int64_t blocks, std::int64_t all);
