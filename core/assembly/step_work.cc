@@ -99,8 +99,9 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
     if (bucket.reduces()) add_reduction(bucket, options, topology, work);
     const auto full = static_cast<double>(bucket.full_elements);
     // Each micro-step's gradients are added to the sum, which the first writes.
-    if (bucket.gradients.accumulates)
-      work.update_bytes += full * static_cast<double>(options.accumulation * (compute + 2 * master) - master);
+    const auto gradient = bucket.shards_optim ? master : size_of(bucket.gradients.full_dtype);
+    if (bucket.gradients.accumulates && !bucket.gradients.autograd)
+      work.update_bytes += full * static_cast<double>(options.accumulation * (compute + 2 * gradient) - gradient);
     const auto own = bucket.shards_optim ? static_cast<double>(bucket.shard_elements) : full;
     if (bucket.on_host) {
       work.host_elements += own;
@@ -108,9 +109,9 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
       continue;
     }
     // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
-    const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
+    const auto tensors = 2 + 2 * static_cast<std::int64_t>(states);
     const bool copies = compute < master && !bucket.casts_at_gather();
-    work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
+    work.update_bytes += own * static_cast<double>(2 * gradient + tensors * master + (copies ? compute : 0));
     work.updated += static_cast<std::int64_t>(bucket.weights.size());
   }
   return work;

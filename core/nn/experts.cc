@@ -129,7 +129,10 @@ Experts::Experts(Layer& parent, std::string name, WeightPtr gate_up, WeightPtr d
 Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
-  const auto ends = counts.cumsum(0).to(at::kInt);
+  auto ends = counts.cumsum(0).to(at::kInt);
+  // Core's own products may have them in host memory; who fills a port gets them where the rows are.
+  const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
+  if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
   if (products && !gate_up_adapter && !down_adapter)
     return products(rows, gate_up_->value().flatten(1, 2), down_->value(), ends);
   const auto multiply = [&](const MultiplyPort& port, const at::Tensor& x, const at::Tensor& weight) {
@@ -165,18 +168,16 @@ at::Tensor Experts::forward(const at::Tensor& x, const Routing& routing, Recompu
   const auto weights = before_weights ? before_weights(routing.weights) : routing.weights;
   const auto copies = routing.experts.size(1);
   const auto expert = routing.experts.flatten();
-  const auto order = at::argsort(expert, /*stable=*/true);
-  const auto back = at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options()));
   const auto experts = gate_up_->records().front().shape.front();
-  const auto counts = at::zeros({experts}, expert.options()).scatter_add_(0, expert, at::ones_like(expert));
-  const Rows rows = [&] { return ops::permute_rows(input, order, back, copies); };
-  const auto ids = row_ids(expert, order, copies, experts);
+  const auto sorted = ops::group_rows(expert, experts);
+  const Rows rows = [&] { return ops::permute_rows(input, sorted.order, sorted.place, copies); };
+  const auto ids = row_ids(expert, sorted.order, copies, experts);
   const Body body = [this](const at::Tensor& own, const at::Tensor& own_counts, const at::Tensor& own_ids) {
     return compute(own, own_counts, own_ids);
   };
-  const auto results = exchange ? exchange(body, rows, counts, ids, kept) : body(rows(), counts, ids);
-  const auto y = results.is_cpu() ? weighted_sum(results, back, order, weights)
-                                  : ops::combine_rows(results, {back, order}, weights);
+  const auto results = exchange ? exchange(body, rows, sorted.counts, ids, kept) : body(rows(), sorted.counts, ids);
+  const auto y = results.is_cpu() ? weighted_sum(results, sorted.place, sorted.order, weights)
+                                  : ops::combine_rows(results, {sorted.place, sorted.order}, weights);
   return after ? after(y) : y;
 }
 

@@ -20,9 +20,12 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 bool takes_adamw_lists(const at::Tensor& master, const at::Tensor& gradient, const at::Tensor& copy) {
   const bool known = master.scalar_type() == at::kFloat || has_16_bits(master);
   const bool one_dtype = gradient.scalar_type() == master.scalar_type();
+  const bool narrow = master.scalar_type() == at::kFloat && has_16_bits(gradient) &&
+                      (!copy.defined() || copy.scalar_type() == gradient.scalar_type());
   const bool dense = master.is_contiguous() && gradient.is_contiguous();
   const bool narrow_copy = copy.defined() && master.scalar_type() == at::kFloat && has_16_bits(copy);
-  return master.is_cuda() && known && one_dtype && dense && (!copy.defined() || (narrow_copy && copy.is_contiguous()));
+  return master.is_cuda() && known && (one_dtype || narrow) && dense &&
+         (!copy.defined() || (narrow_copy && copy.is_contiguous()));
 }
 
 void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnDevice& numbers) {
@@ -30,8 +33,9 @@ void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnD
   CAPSTAN_ASSERT(lists.averages.size() == count && lists.squares.size() == count && lists.gradients.size() == count);
   CAPSTAN_ASSERT(lists.copies.empty() || lists.copies.size() == count);
   for (std::size_t i = 0; i < count; ++i)
-    CAPSTAN_ASSERT(
-        takes_adamw_lists(lists.masters[i], lists.gradients[i], lists.copies.empty() ? at::Tensor() : lists.copies[i]));
+    CAPSTAN_ASSERT(takes_adamw_lists(lists.masters[i], lists.gradients[i],
+                                     lists.copies.empty() ? at::Tensor() : lists.copies[i]) &&
+                   lists.gradients[i].scalar_type() == lists.gradients.front().scalar_type());
   for (const auto* number : {&numbers.count, &numbers.grad_scale, &numbers.skip})
     CAPSTAN_ASSERT(number->scalar_type() == at::kFloat && number->numel() == 1);
   if (count == 0) return;

@@ -21,19 +21,19 @@ struct Rule {
 };
 
 /// Elements [i, i + n) of one tensor.
-template <class T, class Copy, int n>
+template <class T, class Grad, class Copy, int n>
 __device__ void update(const AdamwList& list, int tensor, std::int64_t i, const Rule& rule) {
   using Pack = Packed<T, n>;
   auto& master = *reinterpret_cast<Pack*>(static_cast<T*>(list.master[tensor]) + i);
   auto& average = *reinterpret_cast<Pack*>(static_cast<T*>(list.average[tensor]) + i);
   auto& square = *reinterpret_cast<Pack*>(static_cast<T*>(list.square[tensor]) + i);
-  const Pack grad = *reinterpret_cast<const Pack*>(static_cast<const T*>(list.grad[tensor]) + i);
+  const auto grad = *reinterpret_cast<const Packed<Grad, n>*>(static_cast<const Grad*>(list.grad[tensor]) + i);
   Pack x = master, m = average, v = square;
   Packed<Copy, n> copy;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
     float a = Float<T>::load(x.value[j]), b = Float<T>::load(m.value[j]), c = Float<T>::load(v.value[j]);
-    rule.update(a, b, c, Float<T>::load(grad.value[j]));
+    rule.update(a, b, c, Float<Grad>::load(grad.value[j]));
     x.value[j] = Float<T>::store(a);
     m.value[j] = Float<T>::store(b);
     v.value[j] = Float<T>::store(c);
@@ -51,7 +51,7 @@ __device__ bool in_packs(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % (width * sizeof(T)) == 0;
 }
 
-template <class T, class Copy>
+template <class T, class Grad, class Copy>
 __global__ void adamw(const __grid_constant__ AdamwList list) {
   if (*list.by.skip == 1) return;
   const std::int64_t block = blockIdx.x;
@@ -72,28 +72,30 @@ __global__ void adamw(const __grid_constant__ AdamwList list) {
                   1 - powf(by.beta1, updates),
                   sqrtf(1 - powf(by.beta2, updates))};
   const bool wide = in_packs<T>(list.master[tensor]) && in_packs<T>(list.average[tensor]) &&
-                    in_packs<T>(list.square[tensor]) && in_packs<T>(list.grad[tensor]) &&
+                    in_packs<T>(list.square[tensor]) && in_packs<Grad>(list.grad[tensor]) &&
                     in_packs<Copy>(list.copy[tensor]);
   const std::int64_t packed = wide ? count / width * width : 0;
   for (std::int64_t i = std::int64_t{threadIdx.x} * width; i < packed; i += threads * width)
-    update<T, Copy, width>(list, tensor, begin + i, rule);
+    update<T, Grad, Copy, width>(list, tensor, begin + i, rule);
   for (std::int64_t i = packed + threadIdx.x; i < count; i += threads)
-    update<T, Copy, 1>(list, tensor, begin + i, rule);
+    update<T, Grad, Copy, 1>(list, tensor, begin + i, rule);
 }
 
 }  // namespace
 
-void adamw_lists(const AdamwList& list, FloatType type, FloatType copy_type, CUstream_st* stream) {
+void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* stream) {
   const auto blocks = static_cast<unsigned>(list.first_block[list.count]);
   if (blocks == 0) return;
-  if (type == FloatType::bfloat16) {
-    adamw<__nv_bfloat16, __nv_bfloat16><<<blocks, threads, 0, stream>>>(list);
-  } else if (type == FloatType::half) {
-    adamw<__half, __half><<<blocks, threads, 0, stream>>>(list);
-  } else if (copy_type == FloatType::half) {
-    adamw<float, __half><<<blocks, threads, 0, stream>>>(list);
+  const auto launch = [&]<class T, class Grad, class Copy>(T, Grad, Copy) {
+    adamw<T, Grad, Copy><<<blocks, threads, 0, stream>>>(list);
+  };
+  const bool is_wide = types.gradient == FloatType::float32;
+  if (types.master == FloatType::bfloat16) return launch(__nv_bfloat16{}, __nv_bfloat16{}, __nv_bfloat16{});
+  if (types.master == FloatType::half) return launch(__half{}, __half{}, __half{});
+  if (types.copy == FloatType::half) {
+    is_wide ? launch(float{}, float{}, __half{}) : launch(float{}, __half{}, __half{});
   } else {
-    adamw<float, __nv_bfloat16><<<blocks, threads, 0, stream>>>(list);
+    is_wide ? launch(float{}, float{}, __nv_bfloat16{}) : launch(float{}, __nv_bfloat16{}, __nv_bfloat16{});
   }
 }
 

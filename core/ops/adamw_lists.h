@@ -10,7 +10,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
 /// What adamw_lists_ updates: tensors of equal sizes at each index, contiguous, on one GPU. All but the copies have one
-/// dtype, float32, bfloat16 or half.
+/// dtype, float32, bfloat16 or half; of float32 masters all gradients may also have 16 bits, those of the copies.
 struct AdamwLists {
   std::vector<at::Tensor> masters, averages, squares, gradients;
   std::vector<at::Tensor> copies;  ///< bfloat16 or half, for each master; or none at all

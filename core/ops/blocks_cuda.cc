@@ -181,6 +181,17 @@ at::Tensor add_norm_backward_cuda(const Maybe& residual_any, const at::Tensor& n
   return out;
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> group_rows_cuda(const at::Tensor& group, std::int64_t groups) {
+  const c10::cuda::CUDAGuard guard(group.device());
+  const at::Tensor order = at::empty_like(group), place = at::empty_like(group);
+  const at::Tensor counts = at::empty({groups}, group.options());
+  group_rows({group.const_data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), place.data_ptr<std::int64_t>(),
+              counts.data_ptr<std::int64_t>(), group.numel(), groups},
+             stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return {order, place, counts};
+}
+
 at::Tensor combine_rows_cuda(const at::Tensor& rows, const at::Tensor& place, const Maybe& weights,
                              std::int64_t copies) {
   const c10::cuda::CUDAGuard guard(rows.device());
@@ -298,11 +309,13 @@ void adamw_lists_cuda(at::TensorList masters, at::TensorList states, at::TensorL
   const auto on_device = [&](std::size_t i) { return numbers[i].const_data_ptr<float>(); };
   AdamwList list;
   list.by = {number(0), number(1), number(2), number(3), number(4), on_device(0), on_device(1), on_device(2)};
-  const auto type = float_type(masters.front());
-  const auto copy_type = copies.empty() ? FloatType::bfloat16 : float_type(copies.front());
+  const auto gradient_type = float_type(gradients.front());
+  const auto narrow = gradient_type == FloatType::half ? FloatType::half : FloatType::bfloat16;
+  const AdamwTypes types{float_type(masters.front()), gradient_type,
+                         copies.empty() ? narrow : float_type(copies.front())};
   for (std::size_t begin = 0; begin < masters.size(); begin += AdamwList::capacity) {
     fill(list, begin, masters, states, gradients, copies);
-    adamw_lists(list, type, copy_type, stream());
+    adamw_lists(list, types, stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
@@ -317,6 +330,7 @@ TORCH_LIBRARY_IMPL(capstan, CUDA, m) {
   m.impl("alibi_heads_backward", &alibi_heads_backward_cuda);
   m.impl("add_norm", &add_norm_cuda);
   m.impl("add_norm_backward", &add_norm_backward_cuda);
+  m.impl("group_rows", &group_rows_cuda);
   m.impl("combine_rows", &combine_rows_cuda);
   m.impl("combine_rows_backward", &combine_rows_backward_cuda);
   m.impl("column_sums", &column_sums_cuda);

@@ -221,6 +221,16 @@ struct ColumnCall {
 };
 void column_sums(const ColumnCall& call, CUstream_st* stream);
 
+/// See grouped.h: `order` and `place` [rows], `counts` [groups].
+struct GroupRowsCall {
+  const std::int64_t* group;
+  std::int64_t* order;
+  std::int64_t* place;
+  std::int64_t* counts;
+  std::int64_t rows, groups;
+};
+void group_rows(const GroupRowsCall& call, CUstream_st* stream);
+
 /// out[t] = sum over c of weights[t, c] · rows[place[t · copies + c]]; no weights: 1. See combine_rows.h.
 struct CombineCall {
   const void* rows;
@@ -300,8 +310,12 @@ struct AdamwList {
   std::int64_t first_block[capacity + 1] = {};
   AdamwNumbers by;
 };
-/// `type` of all but the copies, which have `copy_type`, 16 bits.
-void adamw_lists(const AdamwList& list, FloatType type, FloatType copy_type, CUstream_st* stream);
+struct AdamwTypes {
+  FloatType master;    ///< and of the states
+  FloatType gradient;  ///< the masters', or float32 masters' copies'
+  FloatType copy;      ///< 16 bits
+};
+void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* stream);
 
 /// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
 void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);

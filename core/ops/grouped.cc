@@ -10,30 +10,41 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+/// Rows in the mean from which on a group's own product is faster than its part of the grouped one.
+constexpr std::int64_t many_rows = 512;
+
 /// Does the grouped kernel take it? It needs rows whose bytes are a multiple of 16.
-bool is_one_product(const at::Tensor& x, std::int64_t other_columns) {
+bool is_one_product(const at::Tensor& x, std::int64_t other_columns, const at::Tensor& ends) {
+  if (ends.is_cpu() && x.size(0) >= ends.size(0) * many_rows) return false;
   return (x.is_cuda() || x.is_meta()) && x.scalar_type() == at::kBFloat16 && x.size(1) % 8 == 0 &&
          other_columns % 8 == 0;
 }
 
-/// body(group, first row, rows) for each group that has rows.
+/// As the grouped kernel takes them.
+at::Tensor beside(const at::Tensor& x, const at::Tensor& ends) {
+  return ends.device() == x.device() ? ends : ends.to(x.device(), /*non_blocking=*/true);
+}
+
+/// body(group, first row, rows) for each group.
 template <class Body>
 void each_group(const at::Tensor& ends, const Body& body) {
   const at::Tensor host = ends.cpu();
   const auto* end = host.const_data_ptr<std::int32_t>();
   std::int64_t begin = 0;
   for (std::int64_t group = 0; group < host.numel(); ++group) {
-    if (end[group] > begin) body(group, begin, end[group] - begin);
+    body(group, begin, end[group] - begin);
     begin = end[group];
   }
 }
 
 /// Rows [T, k] times each group's matrix [E, k, n]: [T, n].
 at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, const at::Tensor& ends) {
-  if (rows.size(0) > 0 && is_one_product(rows, matrices.size(2))) return at::_grouped_mm(rows, matrices, ends);
+  if (rows.size(0) > 0 && is_one_product(rows, matrices.size(2), ends))
+    return at::_grouped_mm(rows, matrices, beside(rows, ends));
   at::Tensor out = at::empty({rows.size(0), matrices.size(2)}, rows.options());
   if (rows.is_meta() || rows.size(0) == 0) return out;
   each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
+    if (count == 0) return;
     at::Tensor part = out.narrow(0, begin, count);
     at::mm_out(part, rows.narrow(0, begin, count), matrices[group]);
   });
@@ -44,7 +55,8 @@ class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunc
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& ends) {
-    ctx->save_for_backward({x, weight, ends});
+    // Only the weight's gradient reads x.
+    ctx->save_for_backward({weight.requires_grad() ? x : at::Tensor(), weight, ends});
     return rows_product(x, weight.transpose(1, 2), ends);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -79,12 +91,16 @@ class PermuteRowsFunction : public torch::autograd::Function<PermuteRowsFunction
 }  // namespace
 
 at::Tensor grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
-  if (a.size(0) > 0 && is_one_product(a, b.size(1))) return at::_grouped_mm(a.t(), b, ends);
-  at::Tensor out = at::zeros({ends.size(0), a.size(1), b.size(1)}, a.options());
-  if (a.is_meta() || a.size(0) == 0) return out;
+  if (a.size(0) > 0 && is_one_product(a, b.size(1), ends)) return at::_grouped_mm(a.t(), b, beside(a, ends));
+  at::Tensor out = at::empty({ends.size(0), a.size(1), b.size(1)}, a.options());
+  if (a.is_meta()) return out;
   each_group(ends, [&](std::int64_t group, std::int64_t begin, std::int64_t count) {
     at::Tensor part = out[group];
-    at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));
+    if (count == 0) {
+      part.zero_();
+    } else {
+      at::mm_out(part, a.narrow(0, begin, count).t(), b.narrow(0, begin, count));
+    }
   });
   return out;
 }

@@ -109,15 +109,18 @@ void Engine::drop_gradients() {
   }
 }
 
-std::vector<strategy::Slice> Engine::Parts::device_slices(std::size_t states, bool copies) {
+std::vector<strategy::Slice> Engine::Parts::device_slices(const strategy::OptimizerRule& rule, bool copies) {
   std::vector<strategy::Slice> slices;
   for (std::size_t t = 0; t < trained.size(); ++t) {
     const auto [b, w] = trained[t];
     if (plan(b).on_host) continue;
     auto& bucket = *parameters[b];
     const bool unpadded = plan(b).gradients.autograd;
-    slices.push_back({&bucket.weight(w), bucket.master_slice(w, unpadded), reducers[b]->slice(w),
-                      device_state(t, states), copies ? bucket.copy_slice(w, unpadded) : at::Tensor()});
+    const auto master = bucket.master_slice(w, unpadded);
+    auto gradient = reducers[b]->slice(w);
+    if (gradient.defined() && !rule.is_fused()) gradient = gradient.to(master.scalar_type());
+    slices.push_back({&bucket.weight(w), master, gradient, device_state(t, rule.states()),
+                      copies ? bucket.copy_slice(w, unpadded) : at::Tensor()});
   }
   return slices;
 }
@@ -135,7 +138,7 @@ void Engine::update(strategy::OptimizerRule& rule, const strategy::Update& updat
   const at::NoGradGuard no_grad;
   parts_->finish();
   const bool copies = rule.is_fused() && !after;  // `after` may still change the masters
-  auto slices = parts_->device_slices(rule.states(), copies);
+  auto slices = parts_->device_slices(rule, copies);
   if (!slices.empty()) rule.apply(slices, update);
   parts_->host.start(rule, update, /*publish=*/!after);
   if (after) {

@@ -40,7 +40,7 @@ struct Engine::Parts : public Executor {
   /// The current stream waits for all sums.
   void finish();
   /// With `copies`, the rule is to write the masters' copies too.
-  std::vector<strategy::Slice> device_slices(std::size_t states, bool copies);
+  std::vector<strategy::Slice> device_slices(const strategy::OptimizerRule& rule, bool copies);
   const std::vector<at::Tensor>& device_state(std::size_t t, std::size_t states);
   /// The rule's state of a weight: at least so many tensors, zero before the first update.
   std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states);

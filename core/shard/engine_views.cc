@@ -130,12 +130,13 @@ std::vector<StoredBox> Engine::gradient_boxes() {
 
 // A weight's summed gradient, in the masters' dtype, wherever it is.
 at::Tensor Engine::Parts::gradient(std::size_t b, std::size_t w) {
-  if (!plan(b).gradients.on_host) return reducers[b]->slice(w);
+  const auto master = shared.options.precision.master;
+  if (!plan(b).gradients.on_host) return reducers[b]->slice(w).to(master);
   const auto& bucket = plan(b);
   shared.offload.arrived(bucket).synchronize();
   const auto& planned = bucket.weights[w];
   const auto slice = shared.offload.gradient(bucket).narrow(0, planned.shard_offset, planned.sharding.shard_elements);
-  return slice.to(shared.options.precision.master);
+  return slice.to(master);
 }
 
 std::vector<strategy::StepPart> Engine::step_parts(std::size_t states) {

@@ -95,7 +95,9 @@ struct GradientPlan {
   SumBy sum_by = SumBy::nothing;
   bool accumulates = false;  ///< full ones are added up (or kept) first, and summed over ranks once a step, if at all
   bool autograd = false;     ///< norm and rule read autograd's own tensors
-  bool on_host = false;      ///< the sum is on the device only until it has been sent to host memory
+  /// Of the full gradients: the masters', or the compute dtype where nothing is added to what backward gives.
+  c10::ScalarType full_dtype = c10::ScalarType::Float;
+  bool on_host = false;  ///< the sum is on the device only until it has been sent to host memory
   /// The dtype in which an offloaded sum is sent: the reduce dtype if that keeps every bit, else the masters'.
   c10::ScalarType first_dtype = c10::ScalarType::Float;   ///< of the first micro-step of several
   c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< of a single sum a step

@@ -66,9 +66,14 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   auto& plan = bucket.gradients;
   plan.sum_by = sum_by(bucket, options);
   plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
-  // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`.
-  plan.autograd = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates() &&
-                  precision.compute == precision.master && !options.deterministic;
+  const bool is_only_sum = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates();
+  const bool stays = is_only_sum && plan.partials.empty();
+  plan.full_dtype = stays ? precision.compute : precision.master;
+  // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`. They are
+  // other memory each time, which a graph cannot be recorded for; where other data ranks sum gradients none is.
+  const bool others_sum = options.mesh.size(layout::data_axes) > 1;
+  plan.autograd =
+      is_only_sum && !options.deterministic && (precision.compute == precision.master || (stays && others_sum));
   plan.on_host = bucket.trainable && bucket.on_host;
   const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
   plan.first_dtype = narrow ? precision.reduce : precision.master;
@@ -138,7 +143,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& plan = bucket.gradients;
   const auto master = options.precision.master;
   if (bucket.shards_optim ? plan.accumulates : !plan.autograd)
-    bucket.buffers.push_back({Purpose::gradient_full, bucket.full_elements, master});
+    bucket.buffers.push_back({Purpose::gradient_full, bucket.full_elements, plan.full_dtype});
   if (bucket.shards_optim && !plan.on_host)
     bucket.buffers.push_back({Purpose::gradient_shard, bucket.shard_elements, master});
   if (plan.on_host) {
@@ -150,7 +155,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
     const auto& sharding = bucket.weights[i].sharding;
     if (plan.autograd) {
       bucket.buffers.push_back(
-          {Purpose::gradient_autograd, sharding.numel, master, Memory::device, Lifetime::always, i});
+          {Purpose::gradient_autograd, sharding.numel, plan.full_dtype, Memory::device, Lifetime::always, i});
     }
     // As the slice that norm and rule read.
     const auto elements = bucket.shards_optim ? sharding.shard_elements

@@ -11,11 +11,12 @@
 namespace capstan::strategy {
 namespace {
 
-// Slices that one call updates: of one decay, all with a copy to write or none, of one dtype.
+// Slices that one call updates: of one decay, all with a copy to write or none, of one dtype, and gradients of one.
 struct Alike {
   bool decays;
   bool copies;
   c10::ScalarType type;
+  c10::ScalarType gradient;
   ops::AdamwLists lists;
 };
 
@@ -65,6 +66,7 @@ void AdamW::apply_alike(Alike& alike, const Update& update) const {
     own = ops::takes_adamw_lists(masters[i], gradients[i], alike.copies ? copies[i] : at::Tensor());
   const auto step = step_of(alike.decays, update);
   if (own) return ops::adamw_lists_(alike.lists, step, {update.count, update.grad_scale, update.skip});
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = gradients[i].to(alike.type);
   const std::vector<at::Tensor> counts(masters.size(), update.count);
   at::_fused_adamw_(masters, gradients, averages, squares, {}, counts, step.lr, step.beta1, step.beta2, step.decay,
                     step.eps, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale, update.skip);
@@ -79,14 +81,14 @@ void AdamW::apply(std::vector<Slice>& slices, const Update& update) {
       continue;
     }
     const bool decay = decays(*slice.weight), copies = slice.copy.defined();
-    const auto type = slice.master.scalar_type();
+    const auto type = slice.master.scalar_type(), gradient = slice.grad.scalar_type();
     auto found = std::find_if(all.begin(), all.end(), [&](const Alike& one) {
-      return one.decays == decay && one.copies == copies && one.type == type;
+      return one.decays == decay && one.copies == copies && one.type == type && one.gradient == gradient;
     });
-    if (found == all.end()) found = all.insert(all.end(), {decay, copies, type, {}});
+    if (found == all.end()) found = all.insert(all.end(), {decay, copies, type, gradient, {}});
     auto& lists = found->lists;
     lists.masters.push_back(slice.master);
-    lists.gradients.push_back(slice.grad.to(type));
+    lists.gradients.push_back(slice.grad);
     lists.averages.push_back(slice.state[0]);
     lists.squares.push_back(slice.state[1]);
     if (copies) lists.copies.push_back(slice.copy);

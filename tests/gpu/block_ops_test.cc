@@ -209,20 +209,20 @@ TEST_CASE("GPU: AdamW over lists is ATen's bit for bit, and so are the copies th
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto copy_type = copy_types[GENERATE(0, 1)];
   const bool copies = type == at::kFloat;
+  const auto gradient_type = copies && GENERATE(false, true) ? copy_type : type;
   AdamwLists own, theirs;
   std::vector<at::Tensor> expected;
   const auto device = at::TensorOptions(at::kCUDA);
   for (std::int64_t i = 0; i < 70; ++i) {
     const auto size = 1 + i * 7919 % 50021;
     const auto x = on_gpu(numbers({size}, 0.1 * static_cast<double>(i)).to(type));
-    const auto g = on_gpu(numbers({size}, 0.2 * static_cast<double>(i)).mul(1e-3).to(type));
+    const auto g = on_gpu(numbers({size}, 0.2 * static_cast<double>(i)).mul(1e-3).to(gradient_type));
     for (auto* lists : {&own, &theirs}) {
       lists->masters.push_back(x.clone());
       lists->averages.push_back(at::zeros_like(x));
       lists->squares.push_back(at::zeros_like(x));
     }
     own.gradients.push_back(g);
-    theirs.gradients.push_back(g.clone());
     if (copies) own.copies.push_back(at::empty({size}, x.options().dtype(copy_type)));
   }
   const AdamwOnDevice numbers_on_device{at::zeros({}, device), at::full({}, 1.7, device), at::zeros({}, device)};
@@ -233,7 +233,7 @@ TEST_CASE("GPU: AdamW over lists is ATen's bit for bit, and so are the copies th
     numbers_on_device.count.add_(1 - numbers_on_device.skip);
     adamw_lists_(own, step, numbers_on_device);
     std::vector<at::Tensor> gradients;
-    for (const auto& g : own.gradients) gradients.push_back(g.clone());
+    for (const auto& g : own.gradients) gradients.push_back(g.to(type, /*non_blocking=*/false, /*copy=*/true));
     at::_fused_adamw_(theirs.masters, gradients, theirs.averages, theirs.squares, {},
                       std::vector<at::Tensor>(70, numbers_on_device.count), step.lr, step.beta1, step.beta2, step.decay,
                       step.eps, false, false, numbers_on_device.grad_scale, numbers_on_device.skip);

@@ -9,6 +9,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -129,6 +130,35 @@ TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any n
       const auto expected = run(function(ends), {x.to(at::kDouble), weight.to(at::kDouble)});
       const auto got = run(function(on_gpu(ends)), {on_gpu(x), on_gpu(weight)});
       for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < bounds[i]);
+    }
+  }
+}
+
+TEST_CASE("GPU: with ends in host memory grouped_linear multiplies group by group, or as one product, to the same") {
+  constexpr std::int64_t columns = 64, rows = 96, groups = 4;
+  for (const std::int64_t count : {75, 2600}) {
+    const std::vector<std::int64_t> counts{0, count / 3, count, count};
+    const auto ends = at::tensor(counts, at::kLong).to(at::kInt);
+    const auto x = on_gpu(numbers({count, columns}, 0.1).to(at::kBFloat16));
+    const auto weight = on_gpu(numbers({groups, rows, columns}, 0.5).to(at::kBFloat16));
+    const auto function = [](const at::Tensor& where) {
+      return [where](const std::vector<at::Tensor>& xs) { return ops::grouped_linear(xs[0], xs[1], where); };
+    };
+    const auto expected = run(function(on_gpu(ends)), {x, weight}), got = run(function(ends), {x, weight});
+    for (std::size_t k = 0; k < got.size(); ++k) CHECK(distance(got[k], expected[k]) < 1.0 / 128);
+  }
+}
+
+TEST_CASE("GPU: rows are sorted by group as on the CPU") {
+  for (const std::int64_t rows : {0, 1, 31, 1024, 8191, 8193, 70001}) {
+    for (const std::int64_t groups : {1, 2, 8, 128}) {
+      // The last group may stay empty.
+      const auto group =
+          at::arange(rows, at::kLong).mul(7919).remainder(10007).remainder(std::max<std::int64_t>(1, groups - 1));
+      const auto expected = ops::group_rows(group, groups), got = ops::group_rows(on_gpu(group), groups);
+      CHECK(at::equal(got.order.cpu(), expected.order));
+      CHECK(at::equal(got.place.cpu(), expected.place));
+      CHECK(at::equal(got.counts.cpu(), expected.counts));
     }
   }
 }

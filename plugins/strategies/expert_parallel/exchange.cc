@@ -4,7 +4,6 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/grouped.h>
 
 #include <cmath>
 #include <numeric>
@@ -39,6 +38,8 @@ class ToHost {
   std::optional<c10::Event> arrived_;
 };
 
+std::int64_t sum(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+
 /// The sums of each row of counts [ranks, experts of a rank], on the host.
 Counts sums_of(const at::Tensor& counts) {
   const auto sums = counts.sum(1).contiguous();
@@ -53,15 +54,15 @@ Counts even(std::int64_t rows, std::int64_t parts) {
   return counts;
 }
 
-/// Where rows stand that come sorted by rank, each rank's sorted by expert, when all are sorted by expert. `arrived`
-/// [ranks, experts here] on the device.
-void sort_by_expert(Traffic& traffic, const at::Tensor& arrived) {
-  const auto rows = std::accumulate(traffic.received.begin(), traffic.received.end(), std::int64_t{0});
+// Each rank's rows come sorted by expert.
+Places sorted_by_expert(const Traffic& traffic) {
+  const auto& arrived = traffic.arrived;
+  const auto rows = sum(traffic.received);
   const auto expert = at::arange(arrived.size(1), arrived.options()).repeat({arrived.size(0)});
   const auto expert_of_row = at::repeat_interleave(expert, arrived.flatten(), /*dim=*/0, /*output_size=*/rows);
-  traffic.order = at::argsort(expert_of_row, /*stable=*/true);
-  traffic.back = at::empty_like(traffic.order).scatter_(0, traffic.order, at::arange(rows, traffic.order.options()));
-  traffic.counts = arrived.sum(0);
+  Places places{capstan::ops::group_rows(expert_of_row, arrived.size(1)), {}};
+  if (traffic.ids.defined()) places.ids = traffic.ids.index_select(0, places.rows.order);
+  return places;
 }
 
 }  // namespace
@@ -74,42 +75,48 @@ Exchange::Exchange(std::shared_ptr<capstan::comm::Group> group, const std::strin
       dispatch_(group_, cat("all-to-all ep ", unit, " experts, dispatch")),
       combine_(group_, cat("all-to-all ep ", unit, " experts, combine")) {}
 
+// Counts go first: the host waits for them while rows are put in order.
+Traffic Exchange::agree(const capstan::nn::Experts::Rows& rows, const at::Tensor& counts, const at::Tensor& ids,
+                        at::Tensor& mine) const {
+  const auto ranks = static_cast<std::int64_t>(group_->size());
+  const auto outgoing = counts.view({ranks, -1});
+  Traffic traffic;
+  traffic.arrived = at::empty_like(outgoing);
+  const Counts one_each(static_cast<std::size_t>(ranks), 1);
+  group_->all_to_all(traffic.arrived, outgoing, one_each, one_each, counts_label_);
+  if (counts.is_meta()) {
+    mine = rows();
+    traffic.sent = even(mine.size(0), ranks);
+    traffic.received = even(std::llround(std::ceil(static_cast<double>(mine.size(0)) * memory_factor_)), ranks);
+    traffic.counts = traffic.arrived.sum(0);
+  } else {
+    ToHost both(at::stack({outgoing, traffic.arrived}));
+    mine = rows();
+    traffic.sent = sums_of(both.wait()[0]);
+    traffic.received = sums_of(both.wait()[1]);
+    traffic.counts = both.wait()[1].sum(0);
+  }
+  if (ids.defined()) {
+    traffic.ids = at::empty({sum(traffic.received)}, ids.options());
+    group_->all_to_all(traffic.ids, ids, traffic.received, traffic.sent, ids_label_);
+  }
+  return traffic;
+}
+
 at::Tensor Exchange::operator()(const capstan::nn::Experts::Body& body, const capstan::nn::Experts::Rows& rows,
                                 const at::Tensor& counts, const at::Tensor& ids,
                                 capstan::nn::RecomputeContext* kept) const {
-  at::Tensor mine;
-  const auto agree = [&] {
-    const auto ranks = static_cast<std::int64_t>(group_->size());
-    const auto outgoing = counts.view({ranks, -1});
-    const auto arrived = at::empty_like(outgoing);
-    const Counts one_each(static_cast<std::size_t>(ranks), 1);
-    group_->all_to_all(arrived, outgoing, one_each, one_each, counts_label_);
-    Traffic traffic;
-    if (counts.is_meta()) {
-      mine = rows();
-      traffic.sent = even(mine.size(0), ranks);
-      traffic.received = even(std::llround(std::ceil(static_cast<double>(mine.size(0)) * memory_factor_)), ranks);
-    } else {
-      ToHost both(at::stack({outgoing, arrived}));
-      mine = rows();
-      traffic.sent = sums_of(both.wait()[0]);
-      traffic.received = sums_of(both.wait()[1]);
-    }
-    sort_by_expert(traffic, arrived);
-    if (ids.defined()) {
-      const auto received = at::empty({traffic.order.size(0)}, ids.options());
-      group_->all_to_all(received, ids, traffic.received, traffic.sent, ids_label_);
-      traffic.ids = received.index_select(0, traffic.order);
-    }
-    return traffic;
-  };
   capstan::nn::RecomputeContext this_run;
-  const auto& traffic = (kept ? *kept : this_run).once<Traffic>(this, agree);
+  auto& context = kept ? *kept : this_run;
+  at::Tensor mine;
+  const auto& traffic = context.once<Traffic>(this, [&] { return agree(rows, counts, ids, mine); });
   if (!mine.defined()) mine = rows();
-  const auto sorted =
-      capstan::ops::permute_rows(dispatch_(mine, traffic.sent, traffic.received), traffic.order, traffic.back);
-  const auto results =
-      capstan::ops::permute_rows(body(sorted, traffic.counts, traffic.ids), traffic.back, traffic.order);
+  // The host queues what finds their places while they are on their way.
+  const auto received = dispatch_(mine, traffic.sent, traffic.received);
+  const auto& places = context.once<Places>(&dispatch_, [&] { return sorted_by_expert(traffic); });
+  const auto &order = places.rows.order, &place = places.rows.place;
+  const auto sorted = capstan::ops::permute_rows(received, order, place);
+  const auto results = capstan::ops::permute_rows(body(sorted, traffic.counts, places.ids), place, order);
   return combine_(results, traffic.received, traffic.sent);
 }
 

@@ -2,6 +2,7 @@
 #include <capstan/comm/group.h>
 #include <capstan/nn/experts.h>
 #include <capstan/ops/all_to_all.h>
+#include <capstan/ops/grouped.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,14 +11,19 @@
 
 namespace expert_parallel {
 
-/// Which rows of one layer go where; known to the host.
+/// Which rows of one layer go where.
 struct Traffic {
   std::vector<std::int64_t> sent;      ///< rows to each rank
   std::vector<std::int64_t> received;  ///< rows from each rank
-  at::Tensor order;                    ///< [R] int64: received rows, which come sorted by rank, sorted by expert …
-  at::Tensor back;                     ///< [R] int64: … and the other way round
-  at::Tensor counts;                   ///< [experts here] int64: rows of each
-  at::Tensor ids;                      ///< [R] int64, of received rows sorted by expert; undefined where none were sent
+  at::Tensor arrived;                  ///< [ranks, experts here] int64 on the device: rows that each rank sends to each
+  at::Tensor counts;                   ///< [experts here] int64 in host memory: rows of each; on the meta device there
+  at::Tensor ids;                      ///< [R] int64, as rows come; undefined where none were sent
+};
+
+/// Where received rows, which come sorted by rank, stand when they are sorted by expert.
+struct Places {
+  capstan::ops::GroupedRows rows;
+  at::Tensor ids;  ///< [R] int64, sorted by expert
 };
 
 /// Dispatch and combine of one layer's experts, an equal number of which is on each rank of the group. In forward
@@ -37,6 +43,9 @@ class Exchange {
                         const at::Tensor& counts, const at::Tensor& ids, capstan::nn::RecomputeContext* kept) const;
 
  private:
+  /// `mine` becomes the rows.
+  Traffic agree(const capstan::nn::Experts::Rows& rows, const at::Tensor& counts, const at::Tensor& ids,
+                at::Tensor& mine) const;
   std::shared_ptr<capstan::comm::Group> group_;
   std::string counts_label_;
   std::string ids_label_;

@@ -111,6 +111,47 @@ TEST_CASE("one rank in one precision has no buffers but the parameters and the r
   CHECK(has(layer1(options), Purpose::gradient_full));
 }
 
+TEST_CASE("gradients to which nothing is added stay in the compute dtype") {
+  auto options = mixed(1, 0);
+  const auto full = [&] { return layer1(options).buffer(Purpose::gradient_full)->dtype; };
+  CHECK(full() == at::kBFloat16);
+  CHECK_FALSE(layer1(options).gradients.autograd);  // graphs want one place for them
+  options.deterministic = true;
+  CHECK(full() == at::kBFloat16);
+  options.accumulation = 2;
+  CHECK(full() == at::kFloat);
+  // Ranks that split a layer add their parts of it to the sum.
+  options.accumulation = 1;
+  options.mesh = layout::Mesh({1, 1, 1, 2});
+  const auto chain = rig_chain({});
+  for (auto* unit : pointers(chain)) {
+    for (const auto& weight : unit->weights()) {
+      for (auto& record : weight->records()) record.partial_axes = {layout::Axis::tp};
+    }
+  }
+  CHECK(shard::make_plan(pointers(chain), options).buckets[1].buffer(Purpose::gradient_full)->dtype == at::kFloat);
+}
+
+TEST_CASE("gradients that this rank alone has, where others are summed, are read where autograd leaves them") {
+  auto options = mixed(1, 0);
+  options.mesh = layout::Mesh({1, 1, 2, 1});
+  const auto experts = [&] {
+    const auto chain = rig_chain({});
+    for (const auto& weight : pointers(chain)[1]->weights()) {
+      for (auto& record : weight->records()) std::erase(record.data_axes, layout::Axis::ep);
+    }
+    for (const auto& bucket : shard::make_plan(pointers(chain), options).buckets) {
+      if (bucket.ranks == 1) return bucket;
+    }
+    throw std::logic_error("every bucket is summed over ranks");
+  };
+  CHECK(experts().gradients.autograd);
+  CHECK(experts().buffer(Purpose::gradient_autograd)->dtype == at::kBFloat16);
+  CHECK(!has(experts(), Purpose::gradient_full));
+  options.accumulation = 2;
+  CHECK_FALSE(experts().gradients.autograd);
+}
+
 TEST_CASE("offloaded, masters, state and gradients are in host memory, what is copied from there pinned") {
   const auto bucket = layer1(mixed(2, 3, 1));
   CHECK(bucket.on_host);

@@ -1,0 +1,41 @@
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <capstan/ops/grouped.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <tuple>
+
+namespace capstan::ops {
+namespace {
+
+using Grouped = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+Grouped group_rows_cpu(const at::Tensor& group, std::int64_t groups) {
+  const at::Tensor order = at::argsort(group, /*stable=*/true);
+  at::Tensor place = at::empty_like(order).scatter_(0, order, at::arange(order.numel(), order.options()));
+  at::Tensor counts = at::zeros({groups}, group.options()).scatter_add_(0, group, at::ones_like(group));
+  return {order, place, counts};
+}
+
+Grouped group_rows_meta(const at::Tensor& group, std::int64_t groups) {
+  return {at::empty_like(group), at::empty_like(group), at::empty({groups}, group.options())};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("group_rows(Tensor group, int groups) -> (Tensor, Tensor, Tensor)"); }
+TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("group_rows", &group_rows_cpu); }
+TORCH_LIBRARY_IMPL(capstan, Meta, m) { m.impl("group_rows", &group_rows_meta); }
+
+GroupedRows group_rows(const at::Tensor& group, std::int64_t groups) {
+  CAPSTAN_ASSERT(group.dim() == 1 && group.scalar_type() == at::kLong && groups > 0);
+  CAPSTAN_ASSERT(group.numel() <= std::numeric_limits<std::int32_t>::max());
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("capstan::group_rows", "")
+                             .typed<Grouped(const at::Tensor&, std::int64_t)>();
+  auto [order, place, counts] = op.call(group.contiguous(), groups);
+  return {std::move(order), std::move(place), std::move(counts)};
+}
+
+}  // namespace capstan::ops
