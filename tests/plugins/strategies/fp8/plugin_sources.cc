@@ -6,3 +6,4 @@
 #include "plugins/strategies/fp8/reference.cc"
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/stored.cc"
+#include "plugins/strategies/fp8/stored_tiles.cc"
