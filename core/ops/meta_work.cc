@@ -33,6 +33,7 @@ Rule rule_by_name(std::string_view name) {
                                                                 {"aten::baddbmm", Rule::added_product},
                                                                 {"aten::_grouped_mm", Rule::product},
                                                                 {"aten::_scaled_mm", Rule::product},
+                                                                {"aten::_scaled_mm_v2", Rule::product},
                                                                 {"aten::_scaled_grouped_mm", Rule::product},
                                                                 {"aten::copy_", Rule::overwrite},
                                                                 {"aten::fill_", Rule::overwrite},
@@ -119,6 +120,7 @@ class MetaWork::Counter {
     call.returns_new = kind.returns_new;
     if (kind.rule == Rule::product) multiply(call, tensor_at(inputs, 0), tensor_at(inputs, 1));
     call.product.grouped = schema.name() == "aten::_grouped_mm" || schema.name() == "aten::_scaled_grouped_mm";
+    call.product.in_blocks = schema.name() == "aten::_scaled_mm_v2";
     if (kind.rule == Rule::added_product) multiply(call, tensor_at(inputs, 1), tensor_at(inputs, 2));
     return call;
   }

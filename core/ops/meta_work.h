@@ -22,6 +22,7 @@ struct Product {
   std::int64_t bytes = 0;   ///< that it reads and writes
   bool grouped = false;     ///< of each expert with its own tokens, in one launch
   bool eight_bits = false;  ///< its operands are
+  bool in_blocks = false;   ///< … with a scale for each block of them
   auto operator<=>(const Product&) const = default;
   double flops() const {
     return 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);

@@ -1,5 +1,4 @@
-#include "ops/quantise.cuh"
-#include "ops/swiglu.cuh"
+#include "ops/quantise_swiglu.cuh"
 
 namespace capstan::ops::cuda {
 namespace {
@@ -7,22 +6,8 @@ namespace {
 constexpr int kept = 4;  // packs of each half that a thread keeps
 constexpr int most_threads = 512;
 
-using T = __nv_bfloat16;
-using P = Pack<T>;
-
-/// Two numbers, rounded to 16 bits.
-__device__ Word two(float low, float high) {
-  const __nv_bfloat162 both(Float<T>::store(low), Float<T>::store(high));
-  return *reinterpret_cast<const Word*>(&both);
-}
-
-__device__ P swiglu_pack(const P& gate, const P& up) {
-  P out;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    out.bits[i] = two(swiglu_of(gate[2 * i], up[2 * i]), swiglu_of(gate[2 * i + 1], up[2 * i + 1]));
-  return out;
-}
+using T = SwigluType;
+using P = SwigluPack;
 
 /// A thread block a row: x [rows, 2 columns], values [rows, columns].
 template <bool e5m2>
@@ -51,16 +36,6 @@ __global__ void __launch_bounds__(most_threads, 2) forward(const __grid_constant
 #pragma unroll
   for (int i = 0; i < kept; ++i) zeros.add<e5m2>(mine[i], scale.inverse);
   add_row(call.counts, row, call.rows, scale.inverse, zeros);
-}
-
-__device__ void gradient_packs(P& of_gate, P& of_up, const P& gradient, const P& gate, const P& up) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const auto low = swiglu_gradient(gradient[2 * i], gate[2 * i], up[2 * i]);
-    const auto high = swiglu_gradient(gradient[2 * i + 1], gate[2 * i + 1], up[2 * i + 1]);
-    of_gate.bits[i] = two(low.of_gate, high.of_gate);
-    of_up.bits[i] = two(low.of_up, high.of_up);
-  }
 }
 
 /// A thread block a row: x and values [rows, 2 columns], gradient [rows, columns].

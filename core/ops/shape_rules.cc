@@ -59,6 +59,12 @@ at::Tensor scaled_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&
   return at::empty({a.size(0), b.size(1)}, a.options().dtype(type.value_or(a.scalar_type())));
 }
 
+at::Tensor scaled_mm_of_blocks(const at::Tensor& a, const at::Tensor& b, at::TensorList, at::IntArrayRef,
+                               at::IntArrayRef, at::TensorList, at::IntArrayRef, at::IntArrayRef, const Maybe&,
+                               std::optional<at::ScalarType> type, at::IntArrayRef, bool) {
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(type.value_or(at::kBFloat16)));
+}
+
 // Rows in groups, each times its matrix.
 at::Tensor scaled_grouped_mm(const at::Tensor& a, const at::Tensor& b, const at::Tensor&, const at::Tensor&,
                              const Maybe&, const Maybe&, const Maybe&, std::optional<at::ScalarType> type, bool) {
@@ -208,6 +214,7 @@ TORCH_LIBRARY_IMPL(aten, Meta, m) {
   m.impl("addmm.dtype_out", &addmm_dtype_out);
   m.impl("_grouped_mm", &grouped_mm);
   m.impl("_scaled_mm", &scaled_mm);
+  m.impl("_scaled_mm_v2", &scaled_mm_of_blocks);
   m.impl("_scaled_grouped_mm", &scaled_grouped_mm);
   m.impl("native_layer_norm", &layer_norm);
   m.impl("native_layer_norm_backward", &layer_norm_backward);

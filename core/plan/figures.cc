@@ -20,11 +20,12 @@ struct Rate {
   double Figures::*value;
 };
 
-const std::array<Rate, 21>& rates() {
-  static const std::array<Rate, 21> all{{{"product_flops", &Figures::product_flops},
+const std::array<Rate, 22>& rates() {
+  static const std::array<Rate, 22> all{{{"product_flops", &Figures::product_flops},
                                          {"grouped_product_flops", &Figures::grouped_product_flops},
                                          {"eight_bit_product_flops", &Figures::eight_bit_product_flops},
                                          {"eight_bit_grouped_product_flops", &Figures::eight_bit_grouped_product_flops},
+                                         {"eight_bit_block_product_flops", &Figures::eight_bit_block_product_flops},
                                          {"product_seconds", &Figures::product_seconds},
                                          {"attention_flops", &Figures::attention_flops},
                                          {"attention_backward_flops", &Figures::attention_backward_flops},

@@ -16,6 +16,7 @@ struct Figures {
   double grouped_product_flops = 0;            ///< of experts' products, FLOP/s
   double eight_bit_product_flops = 0;          ///< of large products whose operands have 8 bits, FLOP/s
   double eight_bit_grouped_product_flops = 0;  ///< … of experts
+  double eight_bit_block_product_flops = 0;    ///< … with a scale for each block
   double product_seconds = 0;                  ///< that each product takes besides
   double attention_flops = 0;
   double attention_backward_flops = 0;

@@ -56,6 +56,7 @@ bool crosses_nodes(const Transfers& transfers) {
 }
 
 double rate_of(const ops::Product& product, const Figures& figures) {
+  if (product.in_blocks) return figures.eight_bit_block_product_flops;
   if (product.eight_bits)
     return product.grouped ? figures.eight_bit_grouped_product_flops : figures.eight_bit_product_flops;
   return product.grouped ? figures.grouped_product_flops : figures.product_flops;

@@ -6,14 +6,13 @@
 #include <capstan/ops/quantise.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
-#include <dlfcn.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
 
+#include "gpu/eight_bits.h"
 #include "nn/weights.h"
 #include "plugins/strategies/fp8/counts.cc"
 #include "plugins/strategies/fp8/feed_forward.cc"
@@ -22,10 +21,14 @@
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/stored.cc"
+#include "plugins/strategies/fp8/stored_tiles.cc"
 
 using namespace fp8;
 using namespace capstan::ops;
 using capstan::testing::numbers;
+using eight_bits::awkward;
+using eight_bits::open_plugin;
+using eight_bits::same;
 using fp8_test::multiplier;
 
 namespace {
@@ -57,40 +60,6 @@ void compare(const Multiply& multiply, const std::vector<at::Tensor>& inputs, do
 
 at::Tensor drawn(std::vector<std::int64_t> shape, double seed) {
   return numbers(std::move(shape), seed).to(at::kBFloat16);
-}
-
-// Numbers of many magnitudes by row and by column, with the formats' ties, numbers too small for them, zeros of both
-// signs, a row and a column of zeros.
-at::Tensor awkward(const std::vector<std::int64_t>& shape, at::ScalarType type) {
-  at::Tensor x = numbers(shape, 0.7);
-  const auto rows = shape[shape.size() - 2], columns = shape.back();
-  x.mul_(at::arange(rows, at::kDouble).mul(0.9).sin().mul(20).exp2().view({rows, 1}));
-  x.mul_(at::arange(columns, at::kDouble).mul(1.3).sin().mul(8).exp2());
-  x.flatten().slice(0, 0, c10::nullopt, 7).fill_(0.40625).slice(0, 0, c10::nullopt, 3).fill_(-0.0);
-  x.select(-1, columns / 2).zero_();
-  if (rows > 2) x.select(-2, rows - 2).zero_();
-  return x.to(type);
-}
-
-// The same bits, but for the sign of what is not a number.
-bool same(const at::Tensor& there, const at::Tensor& here) {
-  const at::Tensor a = there.cpu(), b = here;
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  const auto bits = a.element_size() == 1 ? at::kByte : at::kInt;
-  const auto nan = b.to(at::kFloat).isnan();
-  return at::equal(a.to(at::kFloat).isnan(), nan) &&
-         at::equal(a.view(bits).masked_fill(nan, 0), b.view(bits).masked_fill(nan, 0));
-}
-
-// The operator is the plugin's, its kernel that of the plugin's GPU module.
-void open_plugin() {
-  const auto folder =
-      std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib/capstan/plugins/strategy";
-  for (const auto* name : {"fp8.so", "fp8_cuda.so"}) {
-    const bool open = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
-    INFO(name << ": " << (open ? "" : dlerror()));
-    REQUIRE(open);
-  }
 }
 
 void check_all_ways(const at::Tensor& x) {

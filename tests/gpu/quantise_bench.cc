@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <capstan/ops/quantise.h>
+#include <capstan/ops/quantise_blocks.h>
 #include <capstan_catch.h>
 
 #include <cstdio>
@@ -97,6 +97,24 @@ TEST_CASE("products in 8 bits", "[.bench]") {
                 at::_scaled_mm(t, b.values.t(), a.scales, b.scales.t(), {}, {}, at::kBFloat16, fast);
               }));
       }
+    }
+  }
+}
+
+TEST_CASE("matrices to 8 bits by block", "[.bench][blockrate]") {
+  for (const std::int64_t m : {2048, 8192}) {
+    for (const std::int64_t n : {4096, 14336, 28672}) {
+      const auto x = inputs_of(m, n);
+      line("blocks of rows", m, n, microseconds(x, [](const at::Tensor& t) { quantise_blocks(t); }), 3);
+      line("and of the transpose", m, n, microseconds(x, [](const at::Tensor& t) { quantise_blocks_both(t); }), 4);
+      line("tiles", m, n, microseconds(x, [](const at::Tensor& t) { quantise_tiles(t, false); }), 3);
+      line("tiles, transposed", m, n, microseconds(x, [](const at::Tensor& t) { quantise_tiles(t, true); }), 3);
+      line("rows", m, n, microseconds(x, [](const at::Tensor& t) { quantise(t, {}); }), 3);
+      if (n != 28672) continue;
+      const auto g = at::randn({m, n / 2}, x.front().options());
+      line("SwiGLU", m, n / 2, microseconds(x, [](const at::Tensor& t) { quantise_swiglu_blocks(t); }), 5);
+      line("its gradient", m, n / 2,
+           microseconds(x, [&](const at::Tensor& t) { quantise_swiglu_blocks_backward(g, t); }), 8);
     }
   }
 }

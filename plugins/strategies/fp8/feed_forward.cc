@@ -22,9 +22,11 @@ struct BothHolder : torch::CustomClassHolder {
   FeedForward both;
 };
 
-at::Tensor times(const std::vector<ops::Quantised>& operands, const Ends& ends, at::ScalarType dtype, bool fast) {
-  return ends ? grouped_product(operands[0], operands[1], *ends, dtype, fast)
-              : product(operands[0], operands[1], dtype, fast);
+at::Tensor times(const Multiplier& layer, const std::vector<ops::Quantised>& operands, const Ends& ends,
+                 const at::Tensor& like) {
+  const auto dtype = like.scalar_type();
+  return ends ? grouped_product(operands[0], operands[1], *ends, dtype, layer.fast)
+              : layer.product_of(operands[0], operands[1], dtype, like.numel() / like.size(-1));
 }
 
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
@@ -33,11 +35,10 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
                             const Ends& ends, const FeedForward& layers) {
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
     const auto& [up, down] = layers;
-    const auto dtype = x.scalar_type();
     const auto of_up = up->with_weight({{x.reshape({-1, x.size(-1)})}}, w_up, false);
-    const auto inner = times(of_up, ends, dtype, up->fast);
+    const auto inner = times(*up, of_up, ends, x);
     auto of_down = down->with_weight({}, w_down, false);
-    of_down.insert(of_down.begin(), ops::quantise_swiglu(inner, down->rounding(inner, at::kFloat8_e4m3fn)));
+    of_down.insert(of_down.begin(), down->swiglu(inner));
     auto shape = x.sizes().vec();
     shape.back() = w_down.size(-2);
     if (x.requires_grad()) {
@@ -45,7 +46,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
       ctx->saved_data["shape"] = x.sizes();
       ctx->save_for_backward({inner, w_up, w_down, ends.value_or(at::Tensor())});
     }
-    return times(of_down, ends, dtype, down->fast).view(shape);
+    return times(*down, of_down, ends, x).view(shape);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -54,14 +55,12 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
     const auto saved = ctx->get_saved_variables();
     const auto& inner = saved[0];
     const Ends ends = saved[3].defined() ? Ends(saved[3]) : std::nullopt;
-    const auto dtype = inner.scalar_type();
     const auto gradient = gradients[0].reshape({-1, gradients[0].size(-1)});
-    const auto of_inner =
-        times(down->with_weight({{gradient, down->gradient}}, saved[2], true), ends, dtype, down->fast);
+    const auto of_inner = times(*down, down->with_weight({{gradient, down->gradient}}, saved[2], true), ends, gradient);
     auto of_up = up->with_weight({}, saved[1], true);
-    of_up.insert(of_up.begin(), ops::quantise_swiglu_backward(of_inner, inner, up->rounding(inner, up->gradient)));
+    of_up.insert(of_up.begin(), up->swiglu_backward(of_inner, inner));
     variable_list result(5);
-    result[0] = times(of_up, ends, dtype, up->fast).view(ctx->saved_data["shape"].toIntVector());
+    result[0] = times(*up, of_up, ends, gradient).view(ctx->saved_data["shape"].toIntVector());
     return result;
   }
 };

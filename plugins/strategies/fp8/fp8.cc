@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reference.h"
+#include "stored_tiles.h"
 
 namespace fp8 {
 
@@ -17,18 +18,24 @@ namespace {
 constexpr const char* owner = "fp8";
 constexpr const char* everything = "all-linear";
 
-/// The matrices that a product multiplies with, of a weight's records: [out, in], in multiples of which the products
-/// must be. Of stacked records each has these sizes.
+/// The matrices that a product multiplies with, of a weight's records: [out, in]. Of stacked records each has these
+/// sizes.
 struct Sizes {
   std::int64_t out = 0;
   std::int64_t in = 0;
-  bool fit() const { return out % multiple == 0 && in % multiple == 0; }
 };
 
 Sizes sizes_of(const nn::Weight& weight, bool stacked) {
   const auto& shape = weight.records().front().shape;
   const auto matrices = stacked ? shape.front() : 1;
   return {weight.numel() / matrices / shape.back(), shape.back()};
+}
+
+// Are tiles of 128 rows in one record each, and their scales as many as are moved?
+bool fit_tiles(const nn::Weight& weight) {
+  return std::all_of(weight.records().begin(), weight.records().end(), [](const layout::Param& record) {
+    return record.shape.front() % ops::quantised_block == 0 && record.shape.back() <= StoredTiles::most_columns;
+  });
 }
 
 bool is_router(const nn::Linear& linear) { return dynamic_cast<const nn::Router*>(linear.parent()) != nullptr; }
@@ -71,12 +78,6 @@ class WatchedSteps : public CountsOfSteps, public strategy::LossHooks {
   LossBand band_;
 };
 
-// Where the user has set an option, or else the table.
-template <class M>
-std::string place_of(const config::Options<Fp8Options>& options, M Fp8Options::*member) {
-  return options.is_set(member) ? options.where(member) : options.section().origin.text();
-}
-
 std::string counted(const std::map<std::string, std::int64_t>& counts) {
   std::vector<std::string> parts;
   for (const auto& [name, count] : counts) parts.push_back(cat(count, " ", name));
@@ -87,53 +88,9 @@ std::string counted(const std::map<std::string, std::int64_t>& counts) {
 
 void Fp8::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
 
-void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
-  if (facts.precision == "fp16") {
-    faults.add(place_of(options_, &Fp8Options::recipe),
-               "strategy.fp8 multiplies for bf16, and train.precision is \"fp16\", whose losses are scaled",
-               "set train.precision = \"bf16\"");
-  }
-  if (stores() && options_->recipe != "rowwise") {
-    faults.add(place_of(options_, &Fp8Options::store),
-               cat(R"(strategy.fp8.store = "fp8" keeps a scale for each row, and recipe is ")", options_->recipe, "\""),
-               R"(set strategy.fp8.recipe = "rowwise", or store = "bf16")");
-  }
-  if (gathers() && options_->recipe != "tensorwise") {
-    faults.add(place_of(options_, &Fp8Options::gather),
-               cat(R"(strategy.fp8.gather = "fp8" sends a scale for each weight, and recipe is ")", options_->recipe,
-                   "\", of which backward would round the weights once more"),
-               R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
-  }
-  check_reference(faults);
-  if (facts.device == "cpu") return;
-  if (facts.precision != "bf16" && facts.precision != "bf16_pure" && facts.precision != "fp16") {
-    faults.add(place_of(options_, &Fp8Options::recipe),
-               cat("FP8 products of a GPU are for bf16, and train.precision is \"", facts.precision, "\""),
-               "set train.precision = \"bf16\", or remove strategy.fp8");
-  }
-  if (facts.gpu_capability > 0 && facts.gpu_capability < 90) {
-    faults.add(place_of(options_, &Fp8Options::recipe),
-               cat("strategy.fp8 needs GPUs of compute capability 9.0 (H100, H200), and these have ",
-                   facts.gpu_capability / 10, ".", facts.gpu_capability % 10, ", which cannot multiply in FP8 by row"),
-               "remove strategy.fp8: these GPUs compute in bf16");
-  }
-}
-
-void Fp8::check_reference(Diagnostics& faults) const {
-  const bool has_band = options_.is_set(&Fp8Options::band) || options_.is_set(&Fp8Options::window);
-  if (!options_->reference) {
-    if (!has_band) return;
-    faults.add(options_.section().origin.text(),
-               "strategy.fp8.band and window say how far losses may be from strategy.fp8.reference, which is not set",
-               "name the metrics.jsonl of a run in bf16 there, or remove them");
-    return;
-  }
-  try {
-    (void)losses_of(*options_->reference);
-  } catch (const Error& error) {
-    for (const auto& fault : error.diagnostics())
-      faults.add(place_of(options_, &Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()));
-  }
+Scaling Fp8::scaling(bool experts) const {
+  if (experts || options_->recipe == "rowwise") return Scaling::row;
+  return options_->recipe == "tensorwise" ? Scaling::tensor : Scaling::block;
 }
 
 std::unique_ptr<strategy::StepHooks> Fp8::step() {
@@ -146,7 +103,7 @@ void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
   const auto known = roles_of(units);
   for (const auto& name : options_->targets) {
     if (contains(known, name)) continue;
-    faults.add(place_of(options_, &Fp8Options::targets),
+    faults.add(place_of(&Fp8Options::targets),
                cat(options_.name(&Fp8Options::targets), " names \"", name, "\", but the model has: ", join(known)),
                suggestion(name, known));
   }
@@ -154,16 +111,31 @@ void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
 
 void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
   if (!contains(options_->targets, role) && !contains(options_->targets, everything)) return;
-  const bool stacked = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
-  const auto sizes = sizes_of(*weight, stacked);
-  if (!sizes.fit()) {
+  const bool experts = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
+  const bool tiles = scaling(experts) == Scaling::block;
+  const auto sizes = sizes_of(*weight, experts);
+  const auto of = tiles ? ops::quantised_block : multiple;
+  if (sizes.out % of != 0 || sizes.in % of != 0 || (tiles && stores() && !fit_tiles(*weight))) {
     ++odd_[cat(role, " [", sizes.out, " x ", sizes.in, "]")];
     return;
   }
   ++taken_[role];
   chosen_.insert(weight);
-  if (gathers() && !stacked) weight->set_gather_codec(std::make_shared<Sent>());
-  if (stores()) weight->set_codec(std::make_shared<const Stored>(weight->records().front().shape.size()));
+  if (gathers() && !experts) weight->set_gather_codec(std::make_shared<Sent>());
+  if (!stores()) return;
+  if (tiles) {
+    weight->set_codec(std::make_shared<const StoredTiles>(sizes.in));
+  } else {
+    weight->set_codec(std::make_shared<const Stored>(weight->records().front().shape.size()));
+  }
+}
+
+std::string Fp8::sizes_text() const {
+  if (options_->recipe != "blockwise") return std::to_string(multiple);
+  auto text = cat(ops::quantised_block, " (experts: ", multiple, ")");
+  if (stores())
+    text += cat(", each of a layer's parts, and at most ", thousands(StoredTiles::most_columns), " columns");
+  return text;
 }
 
 void Fp8::structure(Units& units) {
@@ -189,12 +161,14 @@ void Fp8::structure(Units& units) {
 void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
   if (taken_.empty()) {
     throw Error(cat("strategy.fp8 leaves nothing to multiply in 8 bits",
-                    odd_.empty() ? std::string() : cat(": no multiples of 16 are the sizes of ", counted(odd_))),
+                    odd_.empty() ? std::string()
+                                 : cat(": no multiples of ", sizes_text(), " are the sizes of ", counted(odd_))),
                 "change strategy.fp8.targets, skip_first or skip_last, or remove strategy.fp8",
-                place_of(options_, &Fp8Options::targets));
+                place_of(&Fp8Options::targets));
   }
+  const bool two = options_->recipe != "rowwise" && taken_.contains("experts");
   notes_ = {cat("fp8: products of ", counted(taken_), " in ", blocks, " of ", all, " blocks, ", options_->recipe,
-                "; all others in train.precision")};
+                two ? ", of experts rowwise" : "", "; all others in train.precision")};
   if (stores()) {
     std::int64_t elements = 0;
     for (const auto& weight : chosen_) elements += weight->numel();
@@ -202,7 +176,8 @@ void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
                          "holds them: a run that resumes rounds them again, from model.path or run.seed"));
   }
   if (!odd_.empty())
-    notes_.push_back(cat("fp8: in train.precision, since sizes are no multiples of 16: ", counted(odd_)));
+    notes_.push_back(
+        cat("fp8: in train.precision, since sizes are no multiples of ", sizes_text(), ": ", counted(odd_)));
 }
 
 Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, const strategy::Placement& placement) {
@@ -210,7 +185,9 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   auto& made = multipliers_[weight];
   if (made) return made;
   auto how = std::make_shared<Multiplier>();
-  how->by_row = options_->recipe == "rowwise" || dynamic_cast<const nn::Experts*>(&layer) != nullptr;
+  how->scaling = scaling(dynamic_cast<const nn::Experts*>(&layer) != nullptr);
+  how->mesh = placement.mesh;
+  how->rank = placement.rank;
   how->gradient = options_->backward == "e5m2" ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;
   how->weight_gradient = options_->backward != "bf16";
   how->fast = options_->accumulate == "fast";
@@ -260,16 +237,6 @@ void Fp8::place_experts(nn::Experts& experts, const strategy::Placement& placeme
       });
 }
 
-void Fp8::refuse_trained(const nn::Unit& unit) const {
-  for (const auto& weight : unit.weights()) {
-    if (chosen_.count(weight) == 0 || !weight->trainable()) continue;
-    throw Error(cat("strategy.fp8.store = \"fp8\" keeps ", weight->name(), " in 8 bits, and it would be trained"),
-                "add strategy.lora, which freezes it and trains adapters next to it, and leave it out of "
-                "strategy.lora.modules_to_save; or set strategy.fp8.store = \"bf16\"",
-                place_of(options_, &Fp8Options::store));
-  }
-}
-
 void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (stores()) refuse_trained(unit);
   unit.each<nn::Linear>([&](nn::Linear& linear) { place_linear(linear, placement); });
@@ -285,6 +252,7 @@ void Fp8::place(nn::Unit& unit, const strategy::Placement& placement) {
 }
 
 std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) const {
+  refuse_cut_tiles(facts);
   // An element in two orientations; their scales are less than a thousandth of it. Where that is all there is, the
   // engine counts the elements.
   std::int64_t kept = 0, scales = 0;

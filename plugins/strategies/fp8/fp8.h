@@ -36,10 +36,19 @@ class Fp8 : public capstan::strategy::Strategy {
   using How = std::shared_ptr<const Multiplier>;
   void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
   void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
+  /// Where the user has set an option, or else the table.
+  template <class M>
+  std::string place_of(M Fp8Options::*member) const {
+    return options_.is_set(member) ? options_.where(member) : options_.section().origin.text();
+  }
   bool stores() const { return options_->store == "fp8"; }
   bool gathers() const { return options_->gather == "fp8"; }
   void check_reference(capstan::Diagnostics& faults) const;
+  void check_blocks(capstan::Diagnostics& faults) const;
   void refuse_trained(const capstan::nn::Unit& unit) const;
+  void refuse_cut_tiles(const capstan::strategy::Facts& facts) const;
+  Scaling scaling(bool experts) const;
+  std::string sizes_text() const;  ///< what sizes are multiples of
   void say_what_was_taken(std::int64_t blocks, std::int64_t all);
   /// The same one for a weight each time; null where it was not chosen.
   How multiplier(const capstan::nn::Layer& layer, const capstan::nn::WeightPtr& weight,
@@ -52,7 +61,7 @@ class Fp8 : public capstan::strategy::Strategy {
   std::set<capstan::nn::WeightPtr> chosen_;            ///< whose products are in 8 bits
   std::map<capstan::nn::WeightPtr, How> multipliers_;  ///< theirs, once they are placed
   std::map<std::string, std::int64_t> taken_;          ///< how many of each role
-  std::map<std::string, std::int64_t> odd_;            ///< "linear_fc1 [37 x 12]", whose sizes are no multiples of 16
+  std::map<std::string, std::int64_t> odd_;            ///< "linear_fc1 [37 x 12]", whose sizes do not fit
   std::vector<std::string> notes_;
 };
 

@@ -34,11 +34,20 @@ const How& how_of(AutogradContext* ctx) {
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
+// Of each record: a block that two records share would be another one where these are split.
 void check_pieces(const Multiplier& how, const at::Tensor& weight) {
-  const auto out = weight.size(-2), in = weight.size(-1);
-  if (out % multiple == 0 && in % multiple == 0) return;
+  const auto sizes = how.sizes_of(), in = weight.size(-1);
+  auto out = weight.size(-2);
+  if (how.scaling == Scaling::block && how.cuts_outputs()) {
+    for (const auto& record : how.weight->records()) {
+      const auto rows = record.compute.box(record.shape, how.mesh, how.rank).size.front();
+      if (rows % sizes != 0) out = rows;
+    }
+  }
+  if (out % sizes == 0 && in % sizes == 0) return;
   throw Error(cat("layer ", how.layer, " is split into pieces of ", out, " x ", in,
-                  " on this rank: FP8 products take multiples of ", multiple),
+                  " on this rank: ", how.scaling == Scaling::block ? "FP8 products by block" : "FP8 products",
+                  " take multiples of ", sizes),
               "set a smaller strategy.tensor_parallel.size, or leave the layer out of strategy.fp8.targets");
 }
 
@@ -61,7 +70,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
     }
     auto shape = x.sizes().vec();
     shape.back() = weight.size(0);
-    return product(all.front(), all.back(), x.scalar_type(), how->fast).view(shape);
+    return how->product_of(all.front(), all.back(), x.scalar_type(), rows.size(0)).view(shape);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
@@ -70,18 +79,22 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
     const auto gradient = rows_of(gradients[0]);
     const auto dtype = gradient.scalar_type();
     const bool out = how.cuts_outputs(), of_weight = ctx->needs_input_grad(1), in_8_bits = how.weight_gradient;
+    const auto of_w = [&](const ops::Quantised& columns) {
+      return how.product_of(columns, {saved[1], saved[2]}, dtype, columns.values.size(0));
+    };
     std::vector<Operand> wanted;
     if (ctx->needs_input_grad(0)) wanted.push_back({gradient, how.gradient, false, out});
     if (of_weight && in_8_bits) wanted.push_back({gradient, how.gradient, true, false, out});
     variable_list result(3);
     if (of_weight && !in_8_bits) result[1] = at::mm(gradient.t(), saved[1]);
     if (!ctx->needs_input_grad(0)) {
-      if (of_weight && in_8_bits) result[1] = product(how.quantised(wanted)[0], {saved[1], saved[2]}, dtype, how.fast);
+      if (of_weight && in_8_bits) result[1] = of_w(how.quantised(wanted)[0]);
       return result;
     }
     const auto all = how.with_weight(wanted, saved[0], true);
-    result[0] = product(all.front(), all.back(), dtype, how.fast).view(ctx->saved_data["shape"].toIntVector());
-    if (of_weight && in_8_bits) result[1] = product(all[1], {saved[1], saved[2]}, dtype, how.fast);
+    const auto of_x = how.product_of(all.front(), all.back(), dtype, gradient.size(0));
+    result[0] = of_x.view(ctx->saved_data["shape"].toIntVector());
+    if (of_weight && in_8_bits) result[1] = of_w(all[1]);
     return result;
   }
 };
@@ -132,10 +145,51 @@ bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
 
 ops::Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
-  return {format, by_row, false, counts ? counts->on(of.device()) : at::Tensor()};
+  return {format, scaling != Scaling::tensor, false, counts ? counts->on(of.device()) : at::Tensor()};
+}
+
+ops::Quantised Multiplier::swiglu(const at::Tensor& x) const {
+  const auto how = rounding(x, e4m3);
+  return scaling == Scaling::block ? ops::quantise_swiglu_blocks(x, how.counts) : ops::quantise_swiglu(x, how);
+}
+
+ops::Quantised Multiplier::swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const {
+  const auto how = rounding(x, gradient);
+  return scaling == Scaling::block ? ops::quantise_swiglu_blocks_backward(of_result, x, how.counts)
+                                   : ops::quantise_swiglu_backward(of_result, x, how);
+}
+
+at::Tensor Multiplier::product_of(const ops::Quantised& a, const ops::Quantised& b, at::ScalarType dtype,
+                                  std::int64_t rows) const {
+  if (scaling != Scaling::block) return product(a, b, dtype, fast);
+  const auto whole = block_product(a, b, dtype);
+  return whole.size(0) == rows ? whole : whole.narrow(0, 0, rows);
+}
+
+// A pair of a matrix and its transpose is made by one pass over it.
+std::vector<ops::Quantised> Multiplier::in_blocks(const std::vector<Operand>& operands) const {
+  std::vector<ops::Quantised> all;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto& one = operands[i];
+    const auto numbers = one.is_weight ? at::Tensor() : rounding(one.matrix, e4m3).counts;
+    const bool pair = i + 1 < operands.size() && operands[i + 1].matrix.is_same(one.matrix);
+    if (one.is_weight) {
+      all.push_back(ops::quantise_tiles(one.matrix, one.transposed));
+    } else if (pair || one.transposed) {
+      auto [rows, columns] = ops::quantise_blocks_both(one.matrix, numbers);
+      if (pair) all.push_back(rows);
+      all.push_back(columns);
+      i += pair ? 1 : 0;
+    } else {
+      all.push_back(ops::quantise_blocks(one.matrix, numbers));
+    }
+  }
+  return all;
 }
 
 std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& operands) const {
+  if (scaling == Scaling::block) return in_blocks(operands);
+  const bool by_row = scaling == Scaling::row;
   const auto how = [&](const Operand& of) {
     auto rounded = of.is_weight ? ops::Rounding{of.format, by_row} : rounding(of.matrix, of.format);
     rounded.transposed = of.transposed;

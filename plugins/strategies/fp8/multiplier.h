@@ -1,5 +1,5 @@
 #pragma once
-#include <capstan/ops/quantise.h>
+#include <capstan/ops/quantise_blocks.h>
 #include <capstan/strategy.h>
 
 #include <cstdint>
@@ -18,21 +18,26 @@ namespace fp8 {
 /// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
 constexpr std::int64_t multiple = capstan::ops::quantised_multiple;
 
+/// What shares a scale: a row of an operand, all of it, or 128 neighbours of a row (of weights 128 x 128).
+enum class Scaling { row, tensor, block };
+
 /// A layer's products y = x W^T in 8 bits, and those of its backward. What the ports of Linear and Experts call.
 ///
-/// Operands of each product are scaled by their largest magnitudes over what is summed (by row) or over all (by
-/// tensor). Where ranks hold pieces of a matrix they take the maximum over all pieces first, so that each multiplies
-/// the very numbers that one rank would.
+/// Operands of each product are scaled by their largest magnitudes over what is summed (by row), over all (by tensor)
+/// or over a block. Where ranks hold pieces of what shares a scale they take the maximum over all pieces first, so that
+/// each multiplies the very numbers that one rank would; blocks are never in pieces.
 struct Multiplier {
-  bool by_row = true;
+  Scaling scaling = Scaling::row;
   at::ScalarType gradient = at::kFloat8_e4m3fn;  ///< format of y's gradient
   bool weight_gradient = true;                   ///< in 8 bits too; false: in y's dtype
-  bool fast = true;
+  bool fast = true;                              ///< not of blocks
 
   std::string layer;  ///< for labels and messages: "blocks.0/mlp/linear_fc1"
   capstan::nn::WeightPtr weight;
   std::shared_ptr<capstan::comm::Group> group;  ///< ranks that may hold pieces of the layer; null: this one has all
-  std::shared_ptr<Counts> counts;               ///< of all layers' operands but the weights; null: nothing is counted
+  capstan::layout::Mesh mesh;                   ///< in which this is…
+  int rank = 0;
+  std::shared_ptr<Counts> counts;  ///< of all layers' operands but the weights; null: nothing is counted
   /// The weight in 8 bits where it is frozen: forward's operand and backward's. Null: not kept.
   std::shared_ptr<Frozen> frozen, frozen_transpose;
   /// Where the weight is in memory in 8 bits alone: then uint8 is what ports get. Null: it is not.
@@ -40,8 +45,10 @@ struct Multiplier {
   /// Where a trained weight is gathered in 8 bits: then ports get a weight without memory. Null: it never is.
   std::shared_ptr<const Sent> sent;
 
+  /// What the sizes of W and of its pieces are multiples of.
+  std::int64_t sizes_of() const { return scaling == Scaling::block ? capstan::ops::quantised_block : multiple; }
   /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
-  /// multiples of 16.
+  /// multiples of sizes_of().
   static at::Tensor multiply(const std::shared_ptr<const Multiplier>& self, const at::Tensor& x,
                              const at::Tensor& weight);
   /// Each row of x [R, in] times its expert's matrix of W [E, out, in]: [R, out]. Always by row; the weights' gradient
@@ -62,11 +69,19 @@ struct Multiplier {
   };
   /// How an operand is rounded, and where it is counted: x and gradients are.
   capstan::ops::Rounding rounding(const at::Tensor& of, at::ScalarType format) const;
+  /// swiglu(x), and its gradient of x, as an operand of this layer.
+  capstan::ops::Quantised swiglu(const at::Tensor& x) const;
+  capstan::ops::Quantised swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const;
   /// One collective at most. A matrix and then its transpose are found in one go.
   std::vector<capstan::ops::Quantised> quantised(const std::vector<Operand>& operands) const;
   /// These, and then the weight or its transpose, which is kept where it is frozen.
   std::vector<capstan::ops::Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                    bool transposed) const;
+
+  std::vector<capstan::ops::Quantised> in_blocks(const std::vector<Operand>& operands) const;
+  /// a b^T of such operands, the first `rows` rows of it: those of blocks have zeros beyond.
+  at::Tensor product_of(const capstan::ops::Quantised& a, const capstan::ops::Quantised& b, at::ScalarType dtype,
+                        std::int64_t rows) const;
 
   /// In place over the group, by one collective.
   void take_maximum(const std::vector<at::Tensor>& magnitudes) const;

@@ -1,6 +1,7 @@
 #include "scaled.h"
 
 #include <ATen/ATen.h>
+#include <ATen/BlasBackend.h>
 
 #include <cstdint>
 
@@ -16,11 +17,28 @@ at::Tensor unscaled(const Quantised& x, at::ScalarType dtype) { return x.values.
 // On a GPU, or in a dry run, which counts what one would do.
 bool is_gpus(const at::Tensor& x) { return x.is_cuda() || x.is_meta(); }
 
+// Tiles have fewer rows of scales than of values.
+bool in_tiles(const Quantised& x) { return x.scales.size(0) < x.values.size(0); }
+
 }  // namespace
 
 at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType dtype, bool fast) {
   if (is_gpus(a.values)) return at::_scaled_mm(a.values, b.values.t(), a.scales, b.scales.t(), {}, {}, dtype, fast);
   return at::mm(unscaled(a, wide(dtype)), unscaled(b, wide(dtype)).t()).to(dtype);
+}
+
+at::Tensor block_product(const Quantised& a, const Quantised& b, at::ScalarType dtype) {
+  const bool tiles = in_tiles(b);
+  if (is_gpus(a.values)) {
+    constexpr auto blocks = static_cast<std::int64_t>(at::blas::ScalingType::BlockWise1x128);
+    const auto of_b = tiles ? static_cast<std::int64_t>(at::blas::ScalingType::BlockWise128x128) : blocks;
+    const at::Tensor scales = tiles ? b.scales.t() : b.scales;
+    return at::_scaled_mm_v2(a.values, b.values.t(), a.scales, blocks, {}, scales, of_b, {}, {}, dtype);
+  }
+  using namespace capstan::ops;
+  const auto type = wide(dtype);
+  return at::mm(numbers_of_blocks(a, type), (tiles ? numbers_of_tiles(b, type) : numbers_of_blocks(b, type)).t())
+      .to(dtype);
 }
 
 at::Tensor grouped_product(const Quantised& a, const Quantised& b, const at::Tensor& ends, at::ScalarType dtype,

@@ -33,6 +33,8 @@ at::Tensor column_magnitudes(const ops::Quantised& rows) {
   return largest;
 }
 
+}  // namespace
+
 at::Tensor transposed(const ops::Quantised& rows, const at::Tensor& columns) {
   if (rows.values.is_cuda() || rows.values.is_meta()) {
     static const auto op = c10::Dispatcher::singleton()
@@ -43,12 +45,9 @@ at::Tensor transposed(const ops::Quantised& rows, const at::Tensor& columns) {
   return numbers_of(rows).transpose(-1, -2).mul(columns.reciprocal()).to(eight).contiguous();
 }
 
-// Without memory: a dry run reads none.
 at::Tensor unknown_scales(const at::Tensor& values) {
   return at::empty({1}, values.options().dtype(at::kFloat)).expand(values.sizes()).narrow(-1, 0, 1);
 }
-
-}  // namespace
 
 ops::Quantised Stored::rows(const at::Tensor& bytes) const {
   const auto values = bytes.view(eight);

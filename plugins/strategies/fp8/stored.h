@@ -26,11 +26,11 @@ class Stored : public capstan::nn::RowCodec {
   }
 
   /// The weight's bytes [..., out, in] as forward multiplies them.
-  capstan::ops::Quantised rows(const at::Tensor& bytes) const;
+  virtual capstan::ops::Quantised rows(const at::Tensor& bytes) const;
   /// Their transpose as backward does, [..., in, out]: the numbers that they stand for, rounded once more, a scale each
   /// row of the transpose. Memory of its own. The scales are found once; a number is rounded anew only where it is less
   /// than 2^-13 of the largest in its column and its row's scale is smaller than that of the column.
-  capstan::ops::Quantised columns(const at::Tensor& bytes) const;
+  virtual capstan::ops::Quantised columns(const at::Tensor& bytes) const;
 
   std::string name() const override { return "fp8"; }
   std::size_t stacked() const override { return dims_ - 1; }
@@ -50,5 +50,11 @@ class Stored : public capstan::nn::RowCodec {
   std::size_t dims_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
+
+/// Of matrices in 8 bits under scales of their rows, [..., m, k] and [..., m, 1]: their transpose under scales of its
+/// own rows, [..., k, 1]. Both are powers of two.
+at::Tensor transposed(const capstan::ops::Quantised& rows, const at::Tensor& columns);
+/// Without memory: a dry run reads none.
+at::Tensor unknown_scales(const at::Tensor& values);
 
 }  // namespace fp8

@@ -209,6 +209,10 @@ TEST_CASE("a step's parts follow from its work") {
   CHECK(time.products == Approx(0.5));
   CHECK(time.decoding == Approx(4));
   CHECK(time.total() == Approx(4.5));
+  figures.eight_bit_block_product_flops = 1e12;
+  product.in_blocks = true;
+  narrow.micro.compute.products = {{product, 500}};
+  CHECK(plan::step_time(narrow, 2, figures).products == Approx(2));
   // The host launches more slowly than the GPU computes.
   figures.host_kernel_seconds = 3e-3;
   time = plan::step_time(work, 2, figures);

@@ -4,6 +4,7 @@
 
 #include "nn/weights.h"
 #include "plugins/strategies/fp8/multiplier.h"
+#include "plugins/strategies/fp8/stored_tiles.h"
 
 namespace fp8_test {
 
@@ -12,11 +13,12 @@ struct Recipe {
   at::ScalarType gradient = at::kFloat8_e4m3fn;
   bool weight_gradient = true;
   bool fast = true;
+  bool by_block = false;
 };
 
 inline std::shared_ptr<fp8::Multiplier> multiplier(const Recipe& recipe = {}) {
   auto made = std::make_shared<fp8::Multiplier>();
-  made->by_row = recipe.by_row;
+  made->scaling = recipe.by_block ? fp8::Scaling::block : recipe.by_row ? fp8::Scaling::row : fp8::Scaling::tensor;
   made->gradient = recipe.gradient;
   made->weight_gradient = recipe.weight_gradient;
   made->fast = recipe.fast;
@@ -42,13 +44,15 @@ struct InBytes {
 };
 
 inline InBytes stored(const at::Tensor& value, const Recipe& recipe = {}) {
-  const auto codec = std::make_shared<const fp8::Stored>(static_cast<std::size_t>(value.dim()));
+  const auto codec = recipe.by_block ? std::make_shared<const fp8::StoredTiles>(value.size(1))
+                                     : std::make_shared<const fp8::Stored>(static_cast<std::size_t>(value.dim()));
   const auto rows = value.view({-1, value.size(-1)});
   InBytes made{frozen(value, recipe), at::empty(value.sizes(), value.options().dtype(at::kByte)), {}};
   codec->keep(codec->encode_rows(rows, made.bytes.view(rows.sizes())));
   made.how->stored = codec;
   const auto held = codec->rows(made.bytes);
-  made.numbers = held.values.to(value.scalar_type()).mul(held.scales.to(value.scalar_type()));
+  made.numbers = recipe.by_block ? capstan::ops::numbers_of_tiles(held, value.scalar_type())
+                                 : held.values.to(value.scalar_type()).mul(held.scales.to(value.scalar_type()));
   return made;
 }
 

@@ -7,3 +7,4 @@
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/sent.cc"
 #include "plugins/strategies/fp8/stored.cc"
+#include "plugins/strategies/fp8/stored_tiles.cc"

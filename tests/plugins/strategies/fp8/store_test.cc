@@ -96,5 +96,5 @@ TEST_CASE("what cannot be stored in 8 bits is refused in words") {
   const std::string with_layer = "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n";
   CHECK_THAT(refusal_of(config(with_layer + stored)), Contains("keeps model.layers.0.mlp"));
   CHECK_THAT(refusal_of(config(everywhere + stored + "recipe = \"tensorwise\"\n")),
-             Contains("keeps a scale for each row, and recipe is \"tensorwise\""));
+             Contains("keeps scales of rows or blocks, and recipe is \"tensorwise\""));
 }
