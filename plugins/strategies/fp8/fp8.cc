@@ -123,17 +123,18 @@ void Fp8::check_reference(Diagnostics& faults) const {
     return;
   }
   try {
-    (void)losses_of(*options_->reference);
+    (void)losses_of({*options_->reference, options_->band, options_->window});
   } catch (const Error& error) {
     for (const auto& fault : error.diagnostics())
-      faults.add(place_of(options_, &Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()));
+      faults.add(place_of(options_, &Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()),
+                 fault.fix.empty() ? "name the metrics.jsonl of a run in bf16" : "");
   }
 }
 
 std::unique_ptr<strategy::StepHooks> Fp8::step() {
   if (!options_->reference) return std::make_unique<CountsOfSteps>(counts_);
   const Band band{*options_->reference, options_->band, options_->window};
-  return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band.file)));
+  return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band)));
 }
 
 void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
