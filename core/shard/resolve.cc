@@ -37,11 +37,10 @@ SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
   return in_place ? SumBy::reduce_scatter_in_place : SumBy::reduce_scatter;
 }
 
-void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
+// In which dtype, and whether in memory of the engine's.
+void keep_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   auto& plan = bucket.gradients;
-  plan.sum_by = sum_by(bucket, options);
-  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
   const bool is_only_sum = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates();
   const bool stays = is_only_sum && plan.partials.empty();
   plan.full_dtype = stays ? precision.compute : precision.master;
@@ -50,6 +49,14 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const bool others_sum = options.mesh.size(layout::data_axes) > 1;
   plan.autograd =
       is_only_sum && !options.deterministic && (precision.compute == precision.master || (stays && others_sum));
+}
+
+void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  auto& plan = bucket.gradients;
+  plan.sum_by = sum_by(bucket, options);
+  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
+  keep_gradients(bucket, options);
   plan.on_host = bucket.trainable && bucket.on_host;
   const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
   plan.first_dtype = narrow ? precision.reduce : precision.master;
