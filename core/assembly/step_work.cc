@@ -109,10 +109,12 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
       continue;
     }
     // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
-    const auto tensors = 2 + 2 * static_cast<std::int64_t>(states);
+    const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
     const bool copies = compute < master && !bucket.casts_at_gather();
-    work.update_bytes += own * static_cast<double>(2 * gradient + tensors * master + (copies ? compute : 0));
+    work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
     work.updated += static_cast<std::int64_t>(bucket.weights.size());
+    // Both read less where it stays in the compute dtype.
+    work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
   }
   return work;
 }

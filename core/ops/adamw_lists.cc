@@ -9,6 +9,14 @@ namespace {
 
 bool has_16_bits(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
+/// Beside float32 masters: a gradient, and a copy to write, if any.
+bool go_together(const at::Tensor& gradient, const at::Tensor& copy) {
+  if (gradient.scalar_type() != at::kFloat && !has_16_bits(gradient)) return false;
+  if (!copy.defined()) return true;
+  const bool matches = gradient.scalar_type() == at::kFloat || gradient.scalar_type() == copy.scalar_type();
+  return has_16_bits(copy) && copy.is_contiguous() && matches;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
@@ -18,14 +26,9 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 }
 
 bool takes_adamw_lists(const at::Tensor& master, const at::Tensor& gradient, const at::Tensor& copy) {
-  const bool known = master.scalar_type() == at::kFloat || has_16_bits(master);
-  const bool one_dtype = gradient.scalar_type() == master.scalar_type();
-  const bool narrow = master.scalar_type() == at::kFloat && has_16_bits(gradient) &&
-                      (!copy.defined() || copy.scalar_type() == gradient.scalar_type());
-  const bool dense = master.is_contiguous() && gradient.is_contiguous();
-  const bool narrow_copy = copy.defined() && master.scalar_type() == at::kFloat && has_16_bits(copy);
-  return master.is_cuda() && known && (one_dtype || narrow) && dense &&
-         (!copy.defined() || (narrow_copy && copy.is_contiguous()));
+  if (!master.is_cuda() || !master.is_contiguous() || !gradient.is_contiguous()) return false;
+  if (master.scalar_type() == at::kFloat) return go_together(gradient, copy);
+  return has_16_bits(master) && gradient.scalar_type() == master.scalar_type() && !copy.defined();
 }
 
 void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnDevice& numbers) {

