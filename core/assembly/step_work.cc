@@ -35,6 +35,10 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
                         gradients.sum_by == SumBy::reduce_scatter_in_place ||
                         gradients.sum_by == SumBy::reduce_scatter_all_gather;
+  if (gradients.sum_by == SumBy::exchange) {
+    const auto own = bucket.full_elements * size_of(options.precision.compute);
+    work.reductions[among("all-to-all", bucket.axes, topology, own)] += times;
+  }
   if (scatters) work.reductions[among("reduce-scatter", bucket.axes, topology, bytes)] += times;
   if (gradients.sum_by == SumBy::reduce_scatter_all_gather)
     work.reductions[among("all-gather", bucket.axes, topology, bytes)] += times;

@@ -83,9 +83,11 @@ struct ParameterPlan {
 
 /// How gradients are summed over the data ranks.
 enum class SumBy {
-  nothing,                    ///< this rank alone has them
-  reduce_scatter,             ///< packed in staging; the result is this rank's shard
-  reduce_scatter_in_place,    ///< read in place
+  nothing,                  ///< this rank alone has them
+  reduce_scatter,           ///< packed in staging; the result is this rank's shard
+  reduce_scatter_in_place,  ///< read in place
+  exchange,  ///< packed in the compute dtype, exchanged, and added up in the dtype of sums, which is twice
+             ///< as wide: staging has room for what is sent and for what comes
   reduce_scatter_all_gather,  ///< the full sum, by the same calls as the sharded one: bit-equal
   all_reduce
 };

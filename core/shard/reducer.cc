@@ -103,6 +103,7 @@ void Reducer::sum(const Reduction& how) {
         break;
       case SumBy::reduce_scatter:
       case SumBy::reduce_scatter_in_place:
+      case SumBy::exchange:
         sum_shard(how, write);
         break;
       case SumBy::reduce_scatter_all_gather:

@@ -64,6 +64,7 @@ class Reducer {
   at::Tensor packed(const Piece& piece, const std::vector<at::Tensor>& sources);
   void reduce_in_place(const at::Tensor& sum);
   void reduce_staged(const Reduction& how, const at::Tensor& out);
+  void exchange(const at::Tensor& sum, const at::Tensor& all);
   at::Tensor weight_staging(std::int64_t begin, std::int64_t size) const;
   void sum_shard(const Reduction& how, bool write);
   void add_earlier(const at::Tensor& out);

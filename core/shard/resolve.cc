@@ -60,7 +60,10 @@ SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   const auto read = options.waits() ? precision.master : precision.compute;
   const bool in_place = options.coalesce && !options.deterministic && !is_overridden && precision.reduce == read;
-  return in_place ? SumBy::reduce_scatter_in_place : SumBy::reduce_scatter;
+  if (in_place) return SumBy::reduce_scatter_in_place;
+  const bool halves = read == precision.compute && c10::elementSize(precision.reduce) == 2 * c10::elementSize(read);
+  const bool exchanges = options.policy.exchange_gradients && halves && !options.deterministic && !is_overridden;
+  return exchanges && bucket.ranks > 1 ? SumBy::exchange : SumBy::reduce_scatter;
 }
 
 // In which dtype, and whether in memory of the engine's.
@@ -210,6 +213,7 @@ std::int64_t reduce_elements(const BucketPlan& bucket, const EngineOptions& opti
     case SumBy::all_reduce:
       return casts_or_adds ? bucket.full_elements : 0;
     case SumBy::reduce_scatter:
+    case SumBy::exchange:
     case SumBy::reduce_scatter_all_gather:
       return staged_elements(bucket, options);
     case SumBy::reduce_scatter_in_place:

@@ -23,6 +23,7 @@ struct FsdpOptions {
   std::string cast = "update";
   std::string param_dtype = "auto";
   std::string reduce_dtype = "auto";
+  std::string reduce_by = "reduce_scatter";
   bool cpu_offload = false;
   bool pin_memory = true;
 
@@ -77,6 +78,12 @@ struct FsdpOptions {
     t.add("reduce_dtype", &FsdpOptions::reduce_dtype)
         .choices({"auto", "fp32", "bf16", "fp16"})
         .doc("dtype of gradients on their way between ranks; auto: the masters'");
+    t.add("reduce_by", &FsdpOptions::reduce_by)
+        .choices({"reduce_scatter", "exchange"})
+        .doc(
+            "how ranks sum gradients of 16 bits in 32. reduce_scatter: widened first; exchange: they cross in 16 bits, "
+            "half the bytes, and each rank adds up its shard's in 32, in the order of ranks. With sums once a step, in "
+            "16 bits, or under run.deterministic, always reduce_scatter");
     t.add("cpu_offload", &FsdpOptions::cpu_offload)
         .doc("parameters' shards, gradients and optimizer state live in host memory; the update runs there");
     t.add("pin_memory", &FsdpOptions::pin_memory)
@@ -144,6 +151,7 @@ class Fsdp : public strategy::Strategy {
     add(is("no_shard"), &FsdpOptions::forward_prefetch);
     add(is("no_shard"), &FsdpOptions::limit_all_gathers);
     add(is("no_shard"), &FsdpOptions::cast);
+    add(is("no_shard"), &FsdpOptions::reduce_by);
     for (auto& name : idle)
       name.insert(0, "note: ").append(R"( has no effect with mode = "no_shard": nothing is gathered)");
     add_of_kept(idle);
@@ -167,6 +175,7 @@ class Fsdp : public strategy::Strategy {
     policy.sync_module_states = options_->sync_module_states;
     policy.param_dtype = dtype_of(options_->param_dtype);
     policy.reduce_dtype = dtype_of(options_->reduce_dtype);
+    policy.exchange_gradients = options_->reduce_by == "exchange";
     policy.offload_param = policy.offload_optim = options_->cpu_offload;
     policy.pin_memory = options_->pin_memory;
     policy.owner = "fsdp";

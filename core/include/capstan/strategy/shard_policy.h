@@ -59,6 +59,9 @@ struct ShardPolicy {
   double offload_ratio = 1;
   bool pin_memory = true;
 
+  /// Gradients of 16 bits that are summed in 32 cross in 16: each rank gets the others' of its shard, and adds them up.
+  bool exchange_gradients = false;
+
   std::string owner;  ///< the strategy that set it; empty: none did
 };
 
