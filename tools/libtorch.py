@@ -18,7 +18,8 @@ import zipfile
 import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
-PARITY_PROBE = 'import torch, transformers, safetensors, tokenizers; assert torch.zeros(2).sum() == 0'
+PARITY_PROBE = ('import importlib.util as u, torch, transformers, safetensors, tokenizers; '
+                'assert torch.zeros(2).sum() == 0 and u.find_spec("bitsandbytes")')
 READERS_PROBE = 'import importlib.util as u; assert all(u.find_spec(name) for name in ("wandb", "tensorboard", "mlflow"))'
 
 

@@ -1,3 +1,4 @@
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 
 #include <capstan/base/text.h>
@@ -57,12 +58,18 @@ std::string place_text(std::string_view before) {
   return cat("line ", line, ", column ", before.size() - (begin == std::string_view::npos ? 0 : begin + 1) + 1);
 }
 
+// The end of the text in quotes that begins there; the text's where it has none.
+std::size_t end_of_quoted(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+  return at;
+}
+
 // The first number of a JSON text that no double holds; where it begins, npos: there is none.
 std::size_t find_huge_number(std::string_view text) {
   constexpr std::string_view of_numbers = "+-.0123456789eE";
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '"') {
-      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+      at = end_of_quoted(text, at);
     } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
       const auto end = std::min(text.find_first_not_of(of_numbers, at), text.size());
       if (std::isinf(std::strtod(std::string(text.substr(at, end - at)).c_str(), nullptr))) return at;
@@ -98,6 +105,19 @@ std::string json_fault(std::string_view text, std::size_t byte) {
   if (byte > text.size()) return cat("it ends before its JSON does, at ", place_text(text));
   const auto at = byte - 1;
   return cat(place_text(text.substr(0, at)), ": no JSON at '", printable(text.substr(at, shown_bytes)), "'");
+}
+
+std::string json_depth_fault(std::string_view text) {
+  constexpr int most = 100;
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') at = end_of_quoted(text, at);
+    if (c == ']' || c == '}') --depth;
+    if ((c == '[' || c == '{') && ++depth > most)
+      return cat(place_text(text.substr(0, at)), ": a list or an object inside of ", most, " others");
+  }
+  return {};
 }
 
 }  // namespace capstan

@@ -52,6 +52,26 @@ std::vector<std::string> names_in(const layout::FileTensor& tensor, const Param&
   return names;
 }
 
+// The name of the tensor that a packed one's is put after; its own where it is none.
+std::string base_of(const std::string& name) {
+  for (const std::string_view end : packed_ends) {
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  }
+  return name;
+}
+
+// All names that the model's tensors may have in files.
+std::set<std::string> known_names(const layout::FileMap& map) {
+  std::set<std::string> names;
+  for (const auto& [record, tensor] : map.tensors) {
+    for (const auto& name : tensor.stack.empty() ? std::vector{tensor.name} : tensor.stack) {
+      names.insert(name);
+      for (const auto& prefix : map.prefixes) names.insert(prefix + name);
+    }
+  }
+  return names;
+}
+
 bool is_plain_place(const layout::FileTensor& tensor) { return !tensor.part && !tensor.transposed; }
 
 }  // namespace
@@ -70,14 +90,13 @@ CodedFolder::CodedFolder(std::filesystem::path folder, layout::FileMap map, Code
   plain_ = std::make_unique<FolderSource>(path_, map_without_coded(map_));
 }
 
-// FolderSource looks for faults among tensors that it knows; the coded ones are judged here.
+// FolderSource looks for faults among tensors that it knows; the coded ones of this model are judged here.
 layout::FileMap CodedFolder::map_without_coded(const layout::FileMap& map) const {
   auto rest = map;
+  const auto known = known_names(map);
   for (const auto& name : folder_.names()) {
-    if (is_coded({folder_.find(name), name})) rest.ignored.push_back(name);
-    for (const auto* end : packed_ends) {
-      if (name.ends_with(end)) rest.ignored.push_back(name);
-    }
+    const auto base = base_of(name);
+    if (known.contains(base) && is_coded({folder_.find(base), base})) rest.ignored.push_back(name);
   }
   return rest;
 }
@@ -92,7 +111,8 @@ CodedFolder::Found CodedFolder::find(const std::string& name) const {
 }
 
 bool CodedFolder::is_coded(const Found& found) const {
-  return found.file && found.file->info(found.name).dtype == c10::kByte && folder_.find(found.name + ".absmax");
+  const auto has = [&](const char* end) { return folder_.find(found.name + end) != nullptr; };
+  return found.file && std::any_of(packed_ends.begin(), packed_ends.end(), has);
 }
 
 nn::CodedMatrix CodedFolder::matrix(const Param& param, const Found& found, const nn::CodecFiles& files) const {

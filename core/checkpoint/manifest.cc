@@ -1,6 +1,7 @@
 #include "checkpoint/manifest.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -150,6 +151,8 @@ std::string manifest_text(const Manifest& manifest) {
 Manifest parse_manifest(const std::filesystem::path& path) {
   const auto where = path.string();
   const auto text = read_file(path);
+  if (const auto fault = json_depth_fault(text); !fault.empty())
+    throw Error("no valid manifest: " + fault, changed_fix, where);
   try {
     const auto json = Json::parse(text);
     check_format(json);

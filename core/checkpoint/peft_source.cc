@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/peft.h>
@@ -91,7 +92,7 @@ bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>&
     return false;
   }
   const auto path = (folder / peft_config_file).string();
-  const auto json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto json = try_parse_json<Json>(read_file(path));
   if (!json.is_object()) {
     diagnostics.add(path, "it is no JSON object", "copy or download the adapter again");
     return false;

@@ -1,4 +1,5 @@
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
@@ -46,14 +47,7 @@ bool has_pickled_weights(const fs::path& folder) {
 std::map<std::string, std::string> weight_map(const fs::path& index) {
   constexpr const char* fix = "it is damaged: copy or download it again";
   const auto text = read_file(index);
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw Error(cat("no valid index: ", json_fault(text, error.byte)), fix, index.string());
-  } catch (const nlohmann::json::exception&) {
-    throw Error(cat("no valid index: ", json_fault(text, 0)), fix, index.string());
-  }
+  const auto json = parse_json<nlohmann::json>(text, "no valid index: ", fix, index.string());
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   if (map == json.end() || !map->is_object())
     throw Error("no valid index: it has no \"weight_map\" of tensors and their files", fix, index.string());

@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -141,14 +142,7 @@ Header parse_header(const std::string& where, const std::byte* file, std::size_t
   const auto text = header_text(where, file, size);
   Header header;
   header.data_begin = text.size() + 8;
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw Error(cat("its header is no valid JSON: ", json_fault(text, error.byte)), again, where);
-  } catch (const Json::exception&) {
-    throw Error(cat("its header is no valid JSON: ", json_fault(text, 0)), again, where);
-  }
+  const auto json = parse_json<Json>(text, "its header is no valid JSON: ", again, where);
   for (const auto& [name, entry] : json.items()) {
     if (name != "__metadata__") {
       header.tensors.emplace(name, parse_tensor(where, name, entry));

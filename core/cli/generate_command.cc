@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 PromptLine json_prompt(const std::string& line, std::int64_t number) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = try_parse_json<nlohmann::json>(line);
   if (!json.is_object() || !json.contains("prompt") || !json.at("prompt").is_string()) {
     throw Error(cat("line ", number, " of the input is no JSON object with a prompt"),
                 R"(write one object a line, such as {"prompt": "The capital of France is"})");

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string model_type_of(const fs::path& file) {
   const auto text = read_file(file);
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = try_parse_json<nlohmann::json>(text);
   if (json.is_discarded()) throw Error("it is no JSON", "download the model's folder again", file.string());
   const auto found = json.is_object() ? json.find("model_type") : json.end();
   if (found == json.end() || !found->is_string())

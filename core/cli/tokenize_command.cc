@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,7 @@ namespace capstan::cli {
 namespace {
 
 std::string text_of(const std::string& line, std::int64_t number) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = try_parse_json<nlohmann::json>(line);
   if (json.is_object() && json.contains("text") && json.at("text").is_string()) return json.at("text");
   throw Error(cat("line ", number, " of the input is no JSON object with a text"),
               R"(write one object a line, such as {"text": "Where is Paris?"})");

@@ -71,9 +71,11 @@ Value plain_value(const Json& value, JsonType type) {
 
 // nlohmann keeps the last of two equal keys.
 Json parse_deepspeed(const std::string& file, const std::string& text, Diagnostics& faults) {
+  constexpr int most_deep = 100;
   constexpr const char* right_file = "give the file that deepspeed.initialize or the Trainer reads";
   std::vector<std::set<std::string>> open;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > most_deep) throw Error("a table or a list is inside of too many others", right_file, file);
     if (event == Json::parse_event_t::object_start) open.emplace_back();
     if (event == Json::parse_event_t::object_end) open.pop_back();
     if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)

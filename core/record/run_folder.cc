@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -90,7 +91,7 @@ void RunFolder::resume_after(std::int64_t steps_done) {
   const auto file = path_ / "metrics.jsonl";
   std::string kept;
   for (const auto& line : split(read_file(file), '\n')) {
-    const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto json = try_parse_json<Json>(line);
     if (is_of(json, steps_done)) kept += line + "\n";
   }
   write_file(file, kept);

@@ -1,6 +1,7 @@
 #include "record/trace_report.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -237,7 +238,7 @@ std::string kernel_kind(const std::string& name) {
 }
 
 TraceReport read_trace(const std::string& text, const std::string& file) {
-  const auto json = TraceJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = try_parse_json<TraceJson>(text);
   const auto no_trace = [&] { return Error("this is no Chrome trace", "give a file of a run's folder traces", file); };
   if (!json.is_object() || !json.contains("traceEvents")) throw no_trace();
   Events events;

@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
@@ -65,7 +66,7 @@ Evaluation evaluation_of(const Json& line) {
 }
 
 void add_metrics_line(const std::string& text, const std::string& where, Run& run) {
-  const auto line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto line = try_parse_json<Json>(text);
   if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) {
     throw Error("the line is no JSON object with a step", "take it out: another program may have written into it",
                 where);
@@ -88,7 +89,7 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, do
 }
 
 Json read_json_file(const fs::path& file) {
-  auto json = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  auto json = try_parse_json<Json>(read_file(file));
   if (!json.is_object()) throw Error("the file is no JSON object", "it is cut off: run it again", file.string());
   return json;
 }

@@ -1,6 +1,7 @@
 #include "setup/model_family.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
@@ -46,7 +47,7 @@ void check_family(const config::Section& section, const ModelFolder& folder, con
                   plugin::Host& host) {
   const auto file = std::filesystem::path(folder.path) / "config.json";
   if (!is_there(file)) return;  // said where it is read
-  const auto json = Json::parse(read_file(file), nullptr, false);
+  const auto json = try_parse_json<Json>(read_file(file));
   if (!json.is_object()) return;
   const auto type = json.value("model_type", Json());
   const auto* families = families_of(registration);

@@ -1,6 +1,7 @@
 #include "setup/model_file.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
@@ -47,14 +48,7 @@ config::Value value_of(const Json& json, config::Type wanted) {
 
 Json parse(const std::string& text, const std::string& file) {
   constexpr const char* fix = "download the model's folder again";
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), fix, file);
-  } catch (const Json::exception&) {
-    throw Error(cat("it is no JSON: ", json_fault(text, 0)), fix, file);
-  }
+  auto json = parse_json<Json>(text, "it is no JSON: ", fix, file);
   if (!json.is_object())
     throw Error(cat("it is ", json.type_name(), ", not an object of a model's options"), fix, file);
   return json;

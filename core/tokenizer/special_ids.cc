@@ -1,5 +1,6 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
@@ -21,13 +22,7 @@ struct File {
   File(const std::filesystem::path& folder, const char* name) : path((folder / name).string()) {
     if (!is_there(path)) return;
     const auto text = read_file(path);
-    try {
-      json = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::parse_error& error) {
-      throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), "download it again", path);
-    } catch (const nlohmann::json::exception&) {
-      throw Error(cat("it is no JSON: ", json_fault(text, 0)), "download it again", path);
-    }
+    json = parse_json<nlohmann::json>(text, "it is no JSON: ", "download it again", path);
   }
   JsonPart part(Diagnostics& diagnostics) const { return {json, "", path, diagnostics}; }
   std::string path;

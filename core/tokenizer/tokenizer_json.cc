@@ -1,6 +1,7 @@
 #include "tokenizer/tokenizer_json.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -132,14 +133,7 @@ void check_normalized(const JsonPart& file, const TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) {
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), "download it again", file);
-  } catch (const nlohmann::json::exception&) {
-    throw Error(cat("it is no JSON: ", json_fault(text, 0)), "download it again", file);
-  }
+  const auto json = parse_json<nlohmann::json>(text, "it is no JSON: ", "download it again", file);
   if (!json.is_object() || !json.contains("model")) {
     throw Error("it is no tokenizer.json: it has no \"model\"",
                 "name the tokenizer.json that the `tokenizers` package writes, or the folder that holds one", file);

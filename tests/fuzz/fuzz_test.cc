@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/xxh64.h"
 #include "fuzz/judge.h"
@@ -62,6 +63,29 @@ TEST_CASE("files that are right are read") {
       CHECK(judged_apart(target, seed) == "");
     }
   }
+}
+
+// Whoever copies or prints such a value calls himself for each list in it.
+TEST_CASE("values as deep as no stack are read, or refused as they should be") {
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  const std::string place = "\"here\"";
+  int tried = 0;
+  for (const auto& target : targets()) {
+    for (const auto& seed : target.seeds) {
+      const auto json = nlohmann::ordered_json::parse(seed, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object()) continue;
+      for (const auto& [key, value] : json.items()) {
+        auto other = json;
+        other[key] = "here";
+        auto text = other.dump();
+        text.replace(text.find(place), place.size(), deep);
+        INFO(target.name << ": " << key);
+        CHECK(judged_apart(target, text) == "");
+        ++tried;
+      }
+    }
+  }
+  CHECK(tried > 20);
 }
 
 TEST_CASE("files that are nearly right are read, or refused as they should be") {

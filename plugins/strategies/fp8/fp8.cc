@@ -96,7 +96,7 @@ Scaling Fp8::scaling(bool experts) const {
 std::unique_ptr<strategy::StepHooks> Fp8::step() {
   if (!options_->reference) return std::make_unique<CountsOfSteps>(counts_);
   const Band band{*options_->reference, options_->band, options_->window};
-  return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band.file)));
+  return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band)));
 }
 
 void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {

@@ -37,7 +37,10 @@ void Fp8Options::describe(capstan::config::OptionTable<Fp8Options>& t) {
       .doc(
           "metrics.jsonl of a run with the same data in bf16: this run ends when its mean loss leaves the band above "
           "it; steps that the file lacks are not compared");
-  t.add("band", &Fp8Options::band).above(0).doc("how far above the reference's a loss may be, as a share of it");
+  t.add("band", &Fp8Options::band)
+      .above(0)
+      .max(100)
+      .doc("how far above the reference's a loss may be, as a share of it");
   t.add("window", &Fp8Options::window).min(1).doc("of so many steps means are compared");
 }
 

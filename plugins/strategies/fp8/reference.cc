@@ -2,12 +2,12 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <cmath>
 #include <cstddef>
 #include <iomanip>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -17,12 +17,9 @@ using namespace capstan;
 
 namespace {
 
-constexpr auto none = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t most_steps = 100'000'000;
-
 // Lines of evaluations and checkpoints have no gradient norm; a loss that was not finite is null.
-void add_line(std::string_view text, const std::string& where, std::vector<double>& losses) {
-  const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+void add_line(std::string_view text, const std::string& where, Losses& losses) {
+  const auto line = try_parse_json<nlohmann::json>(text);
   const auto require = [&](bool holds, const char* what) {
     if (!holds) throw Error(what, "strategy.fp8.reference is the metrics.jsonl of a run of Capstan in bf16", where);
   };
@@ -30,11 +27,13 @@ void add_line(std::string_view text, const std::string& where, std::vector<doubl
           "the line is no JSON object with a step");
   if (!line.contains("loss") || !line.contains("grad_norm")) return;
   const auto& loss = line["loss"];
-  require(loss.is_number() || loss.is_null(), "the step's loss is no number");
+  constexpr double most = 1e30;  // whose sums are numbers
+  require(loss.is_null() || (loss.is_number() && loss.get<double>() >= 0 && loss.get<double>() < most),
+          "the step's loss is no number of a run");
   const auto step = line["step"].get<std::int64_t>();
-  require(step >= 0 && step <= most_steps, "the step's number is none of a run");
-  if (static_cast<std::size_t>(step) >= losses.size()) losses.resize(static_cast<std::size_t>(step) + 1, none);
-  losses[static_cast<std::size_t>(step)] = loss.is_null() || line.contains("skipped") ? none : loss.get<double>();
+  require(step >= 0, "the step's number is none of a run");
+  if (loss.is_null() || line.contains("skipped")) return;
+  losses[step] = loss.get<double>();
 }
 
 std::string fixed(double value, int digits = 4) { return cat(std::fixed, std::setprecision(digits), value); }
@@ -42,10 +41,11 @@ std::string fixed(double value, int digits = 4) { return cat(std::fixed, std::se
 }  // namespace
 
 // A last line without an end is still being written.
-std::vector<double> losses_of(const std::string& file) {
+Losses losses_of(const Band& band) {
+  const auto& file = band.file;
   const auto text = read_file(file);
   const std::string_view all(text);
-  std::vector<double> losses;
+  Losses losses;
   std::size_t begin = 0;
   for (int number = 1;; ++number) {
     const auto end = all.find('\n', begin);
@@ -57,13 +57,19 @@ std::vector<double> losses_of(const std::string& file) {
     throw Error("the file has no step with a loss", "strategy.fp8.reference is the metrics.jsonl of a run in bf16",
                 file);
   }
+  const auto steps = static_cast<std::int64_t>(losses.size());
+  if (steps < band.window) {
+    throw Error(cat("it has ", steps, steps == 1 ? " step" : " steps", " with a loss, and strategy.fp8.window is ",
+                    band.window, ": nothing would ever be compared"),
+                cat("set strategy.fp8.window to at most ", steps, ", or name a longer run's"), file);
+  }
   return losses;
 }
 
 void LossBand::loss_known(std::int64_t step, double loss) {
-  const auto place = static_cast<std::size_t>(step);
-  if (place >= reference_.size() || std::isnan(reference_[place])) return;
-  last_.emplace_back(loss, reference_[place]);
+  const auto reference = reference_.find(step);
+  if (reference == reference_.end()) return;
+  last_.emplace_back(loss, reference->second);
   if (last_.size() < static_cast<std::size_t>(band_.window)) return;
   double mine = 0, theirs = 0;
   for (const auto& [here, there] : last_) mine += here, theirs += there;

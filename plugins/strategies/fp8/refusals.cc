@@ -62,10 +62,11 @@ void Fp8::check_reference(Diagnostics& faults) const {
     return;
   }
   try {
-    (void)losses_of(*options_->reference);
+    (void)losses_of({*options_->reference, options_->band, options_->window});
   } catch (const Error& error) {
     for (const auto& fault : error.diagnostics())
-      faults.add(place_of(&Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()));
+      faults.add(place_of(&Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()),
+                 fault.fix.empty() ? "name the metrics.jsonl of a run in bf16" : "");
   }
 }
 

@@ -8,9 +8,12 @@
 //     weight.quant_state.bitsandbytes__nf4    U8                        JSON: sizes, the offset
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/json.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "codec.h"
@@ -23,6 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* nested_end = ".nested_absmax";
 constexpr const char* state_end = ".quant_state.bitsandbytes__nf4";
 constexpr std::int64_t state_bytes = 320;  // JSON, and spaces after it: so long for any sizes and offset
 
@@ -42,21 +46,29 @@ at::Tensor numbers_tensor() { return at::tensor(at::ArrayRef<float>(numbers.data
 const at::Tensor& part_of(const nn::CodedMatrix& matrix, const std::string& end) {
   const auto found = matrix.parts.find(end);
   if (found != matrix.parts.end()) return found->second;
-  refuse(matrix, cat("it has no '", matrix.name, end, "'",
-                     end == ".nested_absmax" ? ": it is without double quantization" : ""));
+  refuse(matrix,
+         cat("it has no '", matrix.name, end, "'", end == nested_end ? ": it is without double quantization" : ""));
 }
 
 Json state_of(const nn::CodedMatrix& matrix) {
+  constexpr std::size_t most = 1 << 16;  // bitsandbytes writes some hundred
   const at::Tensor bytes = part_of(matrix, state_end).contiguous();
-  const auto* begin = static_cast<const char*>(bytes.const_data_ptr());
-  auto json = Json::parse(begin, begin + bytes.nbytes(), nullptr, false);
+  const std::string_view text(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
+  auto json = text.size() > most ? Json() : try_parse_json<Json>(text);
   if (!json.is_object()) refuse(matrix, cat("'", matrix.name, state_end, "' is no JSON"));
   return json;
 }
 
 void require(const nn::CodedMatrix& matrix, const Json& state, const char* key, const Json& needed) {
+  constexpr std::size_t shown = 60;
   const auto found = state.value(key, Json());
-  if (found != needed) refuse(matrix, cat(key, " is ", found.dump(), ", and strategy.nf4 has ", needed.dump()));
+  if (found == needed) return;
+  refuse(matrix,
+         cat(key, " is ", found.dump(-1, ' ', true).substr(0, shown), ", and strategy.nf4 has ", needed.dump()));
+}
+
+bool is_float(const Json& number) {
+  return number.is_number() && std::abs(number.get<double>()) <= std::numeric_limits<float>::max();
 }
 
 }  // namespace
@@ -65,13 +77,14 @@ std::vector<nn::CodecFiles::Part> Codec::parts(const layout::Shape& shape) const
   const auto elements = layout::numel(shape);
   return {{"", c10::kByte, {elements / 2, 1}},
           {".absmax", c10::kByte, {elements / block}},
-          {".nested_absmax", c10::kFloat, {groups_of(elements)}},
+          {nested_end, c10::kFloat, {groups_of(elements)}},
           {".quant_map", c10::kFloat, {static_cast<std::int64_t>(numbers.size())}},
           {".nested_quant_map", c10::kFloat, {map_size}},
           {state_end, c10::kByte, {state_bytes}}};
 }
 
 void Codec::check(const nn::CodedMatrix& matrix) const {
+  (void)part_of(matrix, nested_end);  // without it magnitudes are of another kind, and that is what most folders lack
   for (const auto& part : parts(matrix.shape)) {
     const auto& tensor = part_of(matrix, part.end);
     const bool is_state = part.end == state_end;
@@ -85,7 +98,10 @@ void Codec::check(const nn::CodedMatrix& matrix) const {
   require(matrix, state, "blocksize", block);
   require(matrix, state, "nested_blocksize", group);
   require(matrix, state, "shape", matrix.shape);
-  if (!state.value("nested_offset", Json()).is_number()) refuse(matrix, "its state has no number nested_offset");
+  if (!is_float(state.value("nested_offset", Json()))) refuse(matrix, "its state has no number nested_offset");
+  const auto& nested = part_of(matrix, nested_end);
+  if (!at::isfinite(nested).logical_and(nested.ge(0)).all().item<bool>())
+    refuse(matrix, cat("'", matrix.name, nested_end, "' has a number below 0 or one that is not finite"));
   const bool same_maps = at::equal(part_of(matrix, ".quant_map"), numbers_tensor()) &&
                          at::equal(part_of(matrix, ".nested_quant_map"), magnitude_map());
   if (!same_maps) refuse(matrix, "its maps have other numbers");
@@ -109,7 +125,7 @@ void Codec::read(const Extent& extent, std::int64_t first, const std::vector<nn:
     };
     take("", 2, to.codes[m]);
     take(".absmax", block, to.magnitudes[m]);
-    to.nested[m].copy_(part_of(matrices[i], ".nested_absmax").view({-1}).narrow(0, first / shared, groups_of(span)));
+    to.nested[m].copy_(part_of(matrices[i], nested_end).view({-1}).narrow(0, first / shared, groups_of(span)));
     to.offsets[m].fill_(state_of(matrices[i]).at("nested_offset").get<double>());
   }
 }
@@ -129,7 +145,7 @@ std::map<std::string, at::Tensor> Codec::write(const layout::Shape& shape, const
   text.resize(static_cast<std::size_t>(state_bytes), ' ');
   return {{"", from.codes.view({-1, 1})},
           {".absmax", from.magnitudes.view({-1})},
-          {".nested_absmax", from.nested.view({-1})},
+          {nested_end, from.nested.view({-1})},
           {".quant_map", numbers_tensor()},
           {".nested_quant_map", from.map},
           {state_end, at::from_blob(text.data(), {state_bytes}, at::TensorOptions(at::kByte)).clone()}};

@@ -9,6 +9,7 @@
 
 #include "checkpoint/manifest.h"
 #include "end_to_end/program.h"
+#include "support/ordinary_user.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/tokenizer_files.h"
 
@@ -140,6 +141,16 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   CHECK_THAT(work.run({"generate", "", "x"}).all(), Contains("model: it is empty"));
   const auto no_file = work.run({"import-deepspeed", ""});
   CHECK(no_file.code == static_cast<int>(ExitCode::usage));
+  for (const auto& [option, command] :
+       std::vector<std::pair<std::string, std::vector<std::string>>>{{"--gpus", {"sweep", file, "-n", ""}},
+                                                                     {"--output", {"report", "runs", "-o", ""}},
+                                                                     {"--out", {"export", "runs/small", "--out", ""}},
+                                                                     {"--table", {"report", "runs", "--table", ""}}}) {
+    INFO(option);
+    const auto ended = work.run(command);
+    CHECK(ended.code == static_cast<int>(ExitCode::usage));
+    CHECK_THAT(ended.all(), Contains(option + ": it is empty"));
+  }
   CHECK_THAT(work.run({"run", file, "-n", "1000000"}).err, Contains("cannot start 1000000 ranks") && Contains("fix: "));
   CHECK_THAT(work.run({"export", "x", "--shard-gb", "nan"}).all(), Contains("nan is no number above 0"));
   CHECK(work.run({"check", file, "-n", "1048576"}).code == static_cast<int>(ExitCode::usage));
@@ -163,6 +174,72 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
     CHECK(ended.code == static_cast<int>(ExitCode::usage));
     CHECK_THAT(ended.err, Contains("pipe") && Contains("fix: "));
   }
+}
+
+TEST_CASE("a folder that this user may not enter is said in words by every command") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  const auto closed = work.folder() / "closed";
+  std::filesystem::create_directories(closed / "x");
+  std::filesystem::permissions(work.folder(), std::filesystem::perms::all);
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  const test::OrdinaryUser user;
+  for (const auto& command : std::vector<std::vector<std::string>>{{"check", "closed/x"},
+                                                                   {"check", file, "model.path=closed/x"},
+                                                                   {"check", file, "data.train=closed/x"},
+                                                                   {"check", file, "data.tokenizer=closed/x"},
+                                                                   {"run", file, "data.cache=closed/x"},
+                                                                   {"run", file, "run.dir=closed/x"},
+                                                                   {"run", file, "checkpoint.resume=closed/x"},
+                                                                   {"eval", "closed/x"},
+                                                                   {"export", "closed/x"},
+                                                                   {"generate", "closed/x", "hi"},
+                                                                   {"checkpoint", "ls", "closed/x"},
+                                                                   {"tokenize", "closed/x"},
+                                                                   {"report", "closed/x"},
+                                                                   {"memory", "closed/x"},
+                                                                   {"trace", "closed/x"},
+                                                                   {"import-deepspeed", "closed/x"}}) {
+    INFO(capstan::join(command, " "));
+    const auto ended = work.run(command);
+    INFO(ended.all());
+    CHECK((ended.code == static_cast<int>(ExitCode::usage) || ended.code == static_cast<int>(ExitCode::failure)));
+    CHECK_THAT(ended.err, Contains("closed") && Contains("Permission denied (EACCES)") && Contains("fix: "));
+  }
+}
+
+TEST_CASE("times and sizes at the limits of a number are refused, all at once") {
+  const Workspace work;
+  const std::string largest = "1e308", most = "9223372036854775807";
+  std::vector<std::string> command{"preflight", work.write("a.toml", small_config())};
+  const std::vector<std::string> numbers{"comm.timeout_s",
+                                         "comm.silence_s",
+                                         "comm.connect_timeout_s",
+                                         "monitor.memory_log.interval_s",
+                                         "monitor.mlflow.interval_s",
+                                         "monitor.utilisation.interval_s",
+                                         "monitor.wandb.system_interval_s",
+                                         "run.host_memory",
+                                         "preflight.gemm_seconds"},
+      counts{"train.eval_batch",      "preflight.gemm_size", "preflight.write_mib", "preflight.gate_iterations",
+             "preflight.gate_warmup", "preflight.gate_mib",  "preflight.pair_mib",  "preflight.largest_mib"};
+  for (const auto& option : numbers) command.push_back(cat(option, "=", largest));
+  for (const auto& option : counts) command.push_back(cat(option, "=", most));
+  const auto ended = work.run(command);
+  CHECK(ended.code == static_cast<int>(ExitCode::usage));
+  for (const auto& option : numbers) CHECK_THAT(ended.err, Contains(option + " is 1e+308, but must be "));
+  for (const auto& option : counts) CHECK_THAT(ended.err, Contains(cat(option, " is ", most, ", but must be ")));
+}
+
+TEST_CASE("a report into a full device is no success, and the device stays one") {
+  const Workspace work;
+  work.write("runs/a/config.toml", "[run]\n");
+  work.write("runs/a/metrics.jsonl", "{\"step\":0,\"loss\":1.5}\n");
+  const auto ended = work.run({"report", "runs/a", "-o", "/dev/full"});
+  INFO(ended.all());
+  CHECK(ended.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(ended.err, Contains("/dev/full: cannot write it: No space is left"));
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_CASE("a folder whose name is not UTF-8 is refused before anything is written") {

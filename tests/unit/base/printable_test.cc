@@ -1,6 +1,7 @@
 // What files put into messages, and files that are none.
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
+#include <capstan/base/json.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -35,6 +36,18 @@ TEST_CASE("broken JSON is said with its place and in no library's words") {
   CHECK(json_fault("{\n \"a\": x}", 9) == "line 2, column 7: no JSON at 'x}'");
   CHECK(json_fault("{", 2) == "it ends before its JSON does, at line 1, column 2");
   CHECK(json_fault("{\"1e999\": 1, \"b\": -1e999}", 0) == "line 1, column 19: -1e999 is beyond any number");
+}
+
+TEST_CASE("JSON is deeper than it can be where lists are open, not where they stand in texts or beside each other") {
+  const std::string open(100, '['), shut(100, ']');
+  CHECK(json_depth_fault(open + shut) == "");
+  CHECK(json_depth_fault("[" + open + "]" + shut) == "line 1, column 101: a list or an object inside of 100 others");
+  CHECK(json_depth_fault("{\"a\":\n" + open + shut + "}") ==
+        "line 2, column 100: a list or an object inside of 100 others");
+  CHECK(json_depth_fault("[\"\\\"" + open + open + "\"]") == "");
+  std::string wide;
+  for (int i = 0; i < 1000; ++i) wide += "{},[],";
+  CHECK(json_depth_fault("[" + wide + "0]") == "");
 }
 
 TEST_CASE("a pipe that nobody writes to is refused, not waited for") {

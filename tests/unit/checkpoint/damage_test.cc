@@ -6,6 +6,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
+#include "support/disk_mark.h"
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -105,6 +106,17 @@ TEST_CASE("a reader of a part hashes no more than the pieces that hold it") {
                reader.read("model/wide", {{2, 0}, {1, 1}}, last);
              }),
              Catch::Contains(cat("the data of 'model/wide[0:3, 0:", hashed_bytes / 4, "]' is damaged")));
+}
+
+TEST_CASE("who reads or verifies a checkpoint says so, for the others that wait") {
+  const Scratch scratch;
+  const auto path = scratch / "weights";
+  save_at(path, {record("wide", {64, 1024}, at::kFloat, {})}, Mesh());
+  Reader reader(path);
+  const auto out = at::empty({64, 1024});
+  const auto mark = "reading " + path.string();
+  CHECK(test::is_marked(mark, [&] { reader.read("model/wide", Box::whole({64, 1024}), out); }));
+  CHECK(test::is_marked(mark, [&] { faults_of(path, Depth::hashes); }));
 }
 
 TEST_CASE("files of two saves in one folder are told apart") {

@@ -5,6 +5,7 @@
 #include "checkpoint/dtype.h"
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
+#include "support/disk_mark.h"
 
 using namespace capstan;
 using namespace capstan::checkpoint;
@@ -45,6 +46,14 @@ TEST_CASE("what is written is read back bit by bit, in every dtype") {
     file.read(name, Box::whole({2, 3}), out);
     CHECK(at::equal(out.view(at::kByte), tensor.view(at::kByte)));
   }
+}
+
+TEST_CASE("who reads a tensor says which file, for the others that wait") {
+  const Scratch scratch;
+  write_safetensors(scratch / "a.safetensors", {{"a", at::zeros({512, 512})}});
+  const SafetensorsFile file(scratch / "a.safetensors");
+  const auto out = at::empty({512, 512});
+  CHECK(test::is_marked("reading " + file.path().string(), [&] { file.read("a", Box::whole({512, 512}), out); }));
 }
 
 TEST_CASE("the file is laid out by dtype, then name, its data 8-aligned") {

@@ -1,5 +1,4 @@
 #include <capstan/base/error.h>
-#include <capstan/base/line_file.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 #include <capstan_catch.h>
@@ -224,34 +223,6 @@ TEST_CASE("processes: a collective that does not end is reported with who is whe
   }
   CHECK_THAT(ranks[0].output,
              Contains("capstan error: rank 0 was in all-reduce 'gradients' of group all, call 2, for "));
-}
-
-TEST_CASE("rank: one is at a slow disk", "[.rank]") {
-  constexpr seconds limit{2};
-  auto options = rank_options();
-  options.timeout = limit;
-  as_rank(options, [limit](Communicator& c) {
-    auto group = everyone(c);
-    group->barrier("start");
-    if (c.world().rank == 0) {
-      LineFile::Settings slow;
-      slow.write = [&](int, const void*, std::size_t size) {
-        std::this_thread::sleep_for(3 * limit);
-        return static_cast<std::int64_t>(size);
-      };
-      LineFile("/dev/null", slow).add("a line");
-    }
-    group->all_reduce(at::ones({3}), ReduceOp::sum, "gradients");
-    if (c.world().rank == 1) std::this_thread::sleep_for(limit / 2);
-    c.exchange("");
-  });
-}
-
-TEST_CASE("processes: who writes to a slow disk is waited for, in words") {
-  const auto ranks = run_ranks("rank: one is at a slow disk", 3);
-  check_all_succeeded(ranks);
-  CHECK_THAT(ranks[1].output, Contains("s for rank 0 (here), writing /dev/null; if that is long"));
-  CHECK_THAT(ranks[2].output, !Contains("file system is slow"));
 }
 
 TEST_CASE("rank: skips one", "[.rank]") {

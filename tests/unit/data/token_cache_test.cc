@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "checkpoint/scratch.h"
+#include "support/disk_mark.h"
 
 using namespace capstan;
 using namespace capstan::data;
@@ -87,6 +88,21 @@ TEST_CASE("a token cache gives the source's samples and asks it only once") {
   CHECK(cached->end_ids() == std::vector<std::int64_t>{7});
   CHECK(TokenCacheBuilder(source, cache).advance(whole));  // there already
   CHECK(source->asked == 5);
+}
+
+TEST_CASE("who reads, makes or verifies a cache says which, for the others that wait") {
+  const Scratch scratch;
+  const auto source = std::make_shared<Samples>();
+  const auto cache = token_cache(scratch.path(), "squad-train", "key");
+  const auto file = cache.file.string();
+  CHECK(test::is_marked("writing " + file, [&] {
+    std::filesystem::remove(file);
+    TokenCacheBuilder(source, cache).advance(whole);
+  }));
+  TokenCacheBuilder(source, cache).advance(whole);
+  CHECK(test::is_marked("verifying " + file, [&] { TokenCacheBuilder(source, cache).advance(whole); }));
+  const auto cached = open_cached(source, cache);
+  CHECK(test::is_marked("reading " + file, [&] { cached->get(4); }));
 }
 
 TEST_CASE("a cache is built a while at a time, and appears when it is whole") {

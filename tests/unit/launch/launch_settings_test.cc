@@ -52,6 +52,8 @@ TEST_CASE("cpu threads follow the allocation") {
   CHECK(threads(by_srun(4, {0, 2, 0, false}), 2) == 1);
   CHECK_THROWS_WITH(threads(Launch(), 4, 0, {{"OMP_NUM_THREADS", "many"}}),
                     Contains("OMP_NUM_THREADS is 'many', not a number of threads"));
+  CHECK_THROWS_WITH(threads(Launch(), 4, 0, {{"OMP_NUM_THREADS", "100000000"}}),
+                    Contains("OMP_NUM_THREADS is 100000000, more than 65536"));
 }
 
 TEST_CASE("cpu threads: srun that did not take --cpus-per-task over is warned of") {

@@ -56,6 +56,12 @@ TEST_CASE("what is no run, or broken, is refused with its place") {
   const auto path = make_run(folder, "a");
   folder.write("a/metrics.jsonl", "{\"step\":0,\"loss\":1}\nhello\n{\"step\":1,\"loss\":1}\n");
   CHECK_THAT(test::error_of([&] { read_run(path); }), Contains("metrics.jsonl:2") && Contains("no JSON object"));
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  for (const auto* file : {"summary.json", "launch.json"}) {
+    const auto other = make_run(folder, "c");
+    folder.write(std::string("c/") + file, "{\"ranks\":" + deep + "}");
+    CHECK_THAT(test::error_of([&] { read_run(other); }), Contains(file) && Contains("no JSON object"));
+  }
   for (const auto& [file, text] :
        {std::pair{"summary.json", "{\"peak_memory_bytes\":\"x\"}"},
         std::pair{"summary.json", "{\"world_size\":\"two\"}"}, std::pair{"launch.json", "{\"ranks\":[3]}"},

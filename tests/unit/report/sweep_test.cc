@@ -13,6 +13,7 @@ TEST_CASE("counts are sorted and each is there once; other texts are refused") {
   CHECK(counts_of("4,1,2,2", "--gpus") == std::vector<int>{1, 2, 4});
   CHECK_THAT(test::error_of([] { counts_of("1,x", "--gpus"); }), Contains("--gpus 1,x: 'x' is no number from 1 on"));
   CHECK_FALSE(test::error_of([] { counts_of("0", "--nodes"); }).empty());
+  CHECK_THAT(test::error_of([] { counts_of("", "--gpus"); }), Contains("--gpus is empty") && Contains("--gpus 1,2,4"));
 }
 
 TEST_CASE("several values are an axis, a list or a text with a comma is one value") {

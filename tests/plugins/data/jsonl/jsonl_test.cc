@@ -342,6 +342,7 @@ TEST_CASE("lines that are wrong are named with what is wrong and what a line may
   CHECK(fault_of("{\"prompt\": \"a\", \"completion\": \"\"}") ==
         "'completion' is empty\n    fix: give it a text, or take the line out");
   CHECK(fault_of("{\"text\": \"\"}") == "'text' is empty\n    fix: take the line out");
+  CHECK(fault_of("{\"text\": 1e999}").starts_with("broken JSON: line 1, column 10: 1e999 is beyond any number"));
 }
 
 TEST_CASE("conversations that are wrong") {

@@ -308,6 +308,10 @@ TEST_CASE("an adapter to start from is judged before the run, at the option that
   CHECK_THAT(start(unshared), Contains("w3.lora_A.weight differs from the A of the modules that share") &&
                                   Contains("each expert's w1 and w3 have an A of their own there") &&
                                   Contains("such an adapter cannot be loaded: let peft merge it"));
+
+  for (auto& [name, value] : tensors) value = value.to(at::kLong);
+  checkpoint::write_safetensors(unshared / "adapter_model.safetensors", tensors);
+  CHECK_THAT(start(unshared), Contains(" is of Long, and weights are floating-point numbers"));
 }
 
 TEST_CASE("what peft's adapters may be and ours are not is refused by its name") {

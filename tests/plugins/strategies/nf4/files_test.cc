@@ -7,6 +7,7 @@
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -165,7 +166,10 @@ TEST_CASE("a matrix that bitsandbytes wrote decodes to its numbers, and is writt
 TEST_CASE("what another kind of quantization wrote is refused by file and tensor") {
   const std::string begin = "a.safetensors: tensor 'h.weight' cannot be taken as it is: ";
   CHECK(fault([](auto&) {}) == "");
-  CHECK_THAT(fault([](auto& m) { m.parts.erase(".nested_absmax"); }),
+  CHECK_THAT(fault([](auto& m) {  // bitsandbytes' default
+               m.parts.erase(".nested_absmax");
+               m.parts.at(".absmax") = m.parts.at(".absmax").to(at::kFloat);
+             }),
              Contains(begin) && Contains("it is without double quantization"));
   CHECK_THAT(fault([](auto& m) { set_state(m, "blocksize", 128); }),
              Contains(begin) && Contains("blocksize is 128, and strategy.nf4 has 64"));
@@ -179,11 +183,26 @@ TEST_CASE("what another kind of quantization wrote is refused by file and tensor
              Contains(begin) && Contains("quant_type is \"fp4\""));
   CHECK_THAT(fault([](auto& m) { set_state(m, "nested_offset", "a"); }),
              Contains(begin) && Contains("no number nested_offset"));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "nested_offset", 1e300); }),
+             Contains(begin) && Contains("no number nested_offset"));
+  CHECK_THAT(fault([](auto& m) { m.parts.at(".nested_absmax")[1] = std::nan(""); }),
+             Contains(begin) && Contains("'h.weight.nested_absmax' has a number below 0 or one that is not finite"));
+  CHECK_THAT(fault([](auto& m) { set_state(m, "shape", std::string(1000, 'x') + "\033[2K"); }),
+             Contains(begin) && Contains("shape is \"xxx") && Contains("xxx, and strategy.nf4 has [128,384]"));
   CHECK_THAT(fault([](auto& m) { m.parts.at(".quant_map")[3] = 0.5; }), Contains(begin) && Contains("other numbers"));
   CHECK_THAT(fault([](auto& m) { m.parts.at("") = m.parts.at("").narrow(0, 0, 100); }),
              Contains(begin) && Contains("has 100 Byte, and a matrix [128, 384] needs 24576 Byte"));
-  CHECK_THAT(fault([](auto& m) { m.parts.at(".quant_state.bitsandbytes__nf4").fill_(' '); }),
-             Contains(begin) && Contains("is no JSON"));
+  const auto with_state = [&](const std::string& text) {
+    return fault([&](nn::CodedMatrix& m) {
+      auto& bytes = m.parts.at(".quant_state.bitsandbytes__nf4");
+      bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+      std::copy(text.begin(), text.end(), bytes.template data_ptr<std::uint8_t>());
+    });
+  };
+  for (const auto& text : {std::string(), std::string(320, ' '), std::string("[]"), std::string("{\"shape\": 1e999}"),
+                           "{\"shape\":" + std::string(20000, '[') + std::string(20000, ']') + "}",
+                           "{\"shape\":\"" + std::string(100000, 'x') + "\"}"})
+    CHECK_THAT(with_state(text), Contains(begin) && Contains("is no JSON"));
 }
 
 TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other layouts too") {
@@ -208,4 +227,46 @@ TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other la
              Contains("14 tensors are in 4 bits (bitsandbytes)") && Contains("add [strategy.lora] and [strategy.nf4]"));
   CHECK_THAT(error_of(lora + nf4_table + "targets = [\"linear_fc1\"]\n", scratch / "packed"),
              Contains("10 tensors are in 4 bits (bitsandbytes)"));
+}
+
+TEST_CASE("a folder in 4 bits that lacks a part, has too much or packs otherwise is refused by name") {
+  const Scratch scratch;
+  const auto config = family_config({"llama", sizes});
+  write_model(config, {}, scratch / "plain", "");
+  write_model(config + lora + nf4_table, scratch / "plain", scratch / "packed", "bnb-nf4");
+  const std::string weight = "model.layers.1.mlp.up_proj.weight";
+  const auto refused = [&](const std::function<void(std::map<std::string, at::Tensor>&)>& change) {
+    const auto file = scratch / "packed/model.safetensors", other = scratch / "changed/model.safetensors";
+    fs::remove_all(scratch / "changed");
+    fs::copy(scratch / "packed", scratch / "changed");
+    std::map<std::string, at::Tensor> tensors;
+    const checkpoint::SafetensorsFile packed(file);
+    for (const auto& [name, info] : packed.tensors()) {
+      tensors[name] = at::empty(info.shape, info.dtype);
+      packed.read(name, layout::Box::whole(info.shape), tensors[name]);
+    }
+    change(tensors);
+    std::vector<checkpoint::NamedTensor> named;
+    for (const auto& [name, value] : tensors) named.push_back({name, value});
+    checkpoint::write_safetensors(other, named);
+    return error_of(lora + nf4_table, scratch / "changed");
+  };
+  CHECK(refused([](auto&) {}) == "");
+  for (const std::string end : {".absmax", ".nested_absmax", ".quant_map", ".quant_state.bitsandbytes__nf4"})
+    CHECK_THAT(refused([&](auto& tensors) { tensors.erase(weight + end); }),
+               Contains("it has no '" + weight + end + "'"));
+  CHECK_THAT(refused([&](auto& tensors) { tensors.erase(weight); }),
+             Contains("1 tensor missing") && Contains("up_proj.weight"));
+  CHECK_THAT(refused([&](auto& tensors) {
+               tensors[weight] = tensors[weight].view({-1}).view(at::kBFloat16);  // bnb_4bit_quant_storage
+             }),
+             Contains("'" + weight + "' has 8192 BFloat16, and a matrix [128, 256] needs 16384 Byte"));
+  const std::string beyond = "model.layers.7.mlp.up_proj.weight";
+  CHECK_THAT(refused([&](auto& tensors) { tensors[beyond + ".absmax"] = at::zeros({3}, at::kByte); }),
+             Contains("1 tensor that the model does not have: " + beyond + ".absmax"));
+  CHECK_THAT(refused([&](auto& tensors) {
+               for (const std::string end : {"", ".absmax", ".nested_absmax"})
+                 tensors[beyond + end] = tensors[weight + end];
+             }),
+             Contains("3 tensors that the model does not have: " + beyond));
 }

@@ -1,0 +1,112 @@
+// Folders in 4 bits, of transformers with bitsandbytes and of Capstan, each read by the other.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <capstan/base/files.h>
+#include <capstan_catch.h>
+
+#include <fstream>
+
+#include "assembly/assemble.h"
+#include "checkpoint/scratch.h"
+#include "nn/init_source.h"
+#include "parity/python.h"
+#include "parity/reference.h"
+#include "session/job.h"
+#include "session/model_folder.h"
+
+using namespace capstan;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path& four_bit_folders() {
+  static const Scratch scratch;
+  static const fs::path made = [] {
+    run_python("four_bits.py", {"make", scratch.path().string()});
+    return scratch.path();
+  }();
+  return made;
+}
+
+// LoRA adapters begin with zeros: the model is its base.
+session::Job four_bit_job(const std::string& folder) {
+  const auto config = four_bit_folders() / "job.toml";
+  std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"llama\"\npath = \"" << folder
+                        << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
+                           "global_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n[strategy.nf4]\n";
+  static plugin::Host host;
+  Diagnostics diagnostics;
+  setup::JobRequest request;
+  request.file = config.string();
+  auto job = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*job);
+}
+
+// How far Capstan's logits for this folder are from the reference's, as a share of the largest.
+double distance(const std::string& folder, const std::string& reference) {
+  const auto expected = parity::load(four_bit_folders() / "reference.safetensors");
+  const auto& theirs = expected.at(reference);
+  double apart = 0;
+  const auto job = four_bit_job(folder);
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    auto session = session::materialise(job, communicator);
+    const auto ours = parity::logits_of(session, expected.at("ids"));
+    REQUIRE(ours.sizes() == theirs.sizes());
+    apart = ((ours - theirs).abs().max() / theirs.abs().max()).item<double>();
+  });
+  return apart;
+}
+
+std::string packed_by_us(const std::string& from, const std::string& name) {
+  const auto job = four_bit_job(from);
+  const auto to = four_bit_folders() / name;
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
+    session::ModelFolderOptions options;
+    options.form = "bnb-nf4";
+    nn::InitSource adapters(7);
+    session::write_model_folder(model, assembly::pointers(job.model->units), adapters, to, options, communicator);
+  });
+  return to.string();
+}
+
+}  // namespace
+
+TEST_CASE("a folder that bitsandbytes packed gives its logits, and a model packed here nearly the same") {
+  at::set_num_threads(1);
+  CHECK(distance("packed", "packed") < 1e-5);  // as whole models in float32
+  CHECK(distance("packed", "plain") > 1e-2);   // 4 bits are another model
+  CHECK(distance("plain", "packed") < 1e-3);   // a magnitude may be one place of 256 apart (docs/nf4.md)
+}
+
+TEST_CASE("transformers loads what Capstan packed: the same codes, and of a packed folder the same bits") {
+  const auto packed = (four_bit_folders() / "packed").string();
+  run_python("four_bits.py", {"check", packed, packed_by_us("packed", "again"), packed_by_us("plain", "ours")});
+  const checkpoint::SafetensorsFile theirs(four_bit_folders() / "packed/model.safetensors"),
+      again(four_bit_folders() / "again/model.safetensors");
+  for (const auto& [name, info] : theirs.tensors()) {
+    INFO(name);
+    REQUIRE(again.tensors().contains(name));
+    if (name.ends_with("bitsandbytes__nf4")) continue;  // JSON
+    const auto read = [&](const checkpoint::SafetensorsFile& file) {
+      auto out = at::empty(info.shape, at::TensorOptions(info.dtype));
+      file.read(name, layout::Box::whole(info.shape), out);
+      return out;
+    };
+    CHECK(at::equal(read(theirs), read(again)));
+  }
+}
+
+TEST_CASE("a folder with bitsandbytes' default, single quantization, is refused with what to do") {
+  std::string text;
+  try {
+    const auto job = four_bit_job("single");
+    comm::run_in_process(1, [&](comm::Communicator& communicator) { session::materialise(job, communicator); });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  CHECK_THAT(text, Contains("single/model.safetensors") && Contains("without double quantization") &&
+                       Contains("bnb_4bit_use_double_quant=True"));
+}
