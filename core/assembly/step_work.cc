@@ -79,7 +79,12 @@ void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Trans
     ++transfers[{"decode", 1, 1, bucket.full_elements * size}];
     return;
   }
-  if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.full_elements * size)];
+  std::int64_t bytes = 0;
+  for (const auto& planned : bucket.weights)
+    bytes += planned.sharding.full_elements * size_of(bucket.full_dtype(planned));
+  if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bytes)];
+  if (bucket.casts_at_gather())
+    ++transfers[{"cast", 1, 1, bucket.shard_elements * (size + size_of(bucket.parameters.master))}];
   if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
 }
 
@@ -104,7 +109,8 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
     }
     // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
     const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
-    work.update_bytes += own * static_cast<double>(tensors * master + (compute < master ? compute : 0));
+    const bool copies = compute < master && !bucket.casts_at_gather();
+    work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
     work.updated += static_cast<std::int64_t>(bucket.weights.size());
   }
   return work;

@@ -14,11 +14,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// Data that moves between ranks, or between a rank and its host's memory ("host"), or that a codec writes ("decode").
+/// Data that moves between ranks, or between a rank and its host's memory ("host"), that a codec writes ("decode"), or
+/// that a gather reads and writes before it sends them ("cast").
 struct Transfer {
-  std::string operation;  ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host", "decode"
-  int ranks = 1;          ///< that take part
-  int nodes = 1;          ///< on which they are
+  std::string operation;   ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host",
+                           ///< "decode", "cast"
+  int ranks = 1;           ///< that take part
+  int nodes = 1;           ///< on which they are
   std::int64_t bytes = 0;  ///< of all ranks' data, as comm::PlannedCall has them
   auto operator<=>(const Transfer&) const = default;
 };

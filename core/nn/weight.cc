@@ -9,6 +9,7 @@
 namespace capstan::nn {
 
 Codec::~Codec() = default;
+GatherCodec::~GatherCodec() = default;
 
 Weight::Weight(std::vector<layout::Param> records) : records_(std::move(records)) {
   CAPSTAN_ASSERT(!records_.empty());

@@ -38,11 +38,16 @@ double seconds(const Transfers& transfers, const Figures& figures, const Links& 
   return sum;
 }
 
-double decoding_of(const Transfers& transfers, const Figures& figures) {
+double bytes_of(const char* operation, const Transfers& transfers) {
   double bytes = 0;
   for (const auto& [transfer, times] : transfers) {
-    if (transfer.operation == "decode") bytes += static_cast<double>(times * transfer.bytes);
+    if (transfer.operation == operation) bytes += static_cast<double>(times * transfer.bytes);
   }
+  return bytes;
+}
+
+double decoding_of(const Transfers& transfers, const Figures& figures) {
+  const auto bytes = bytes_of("decode", transfers);
   return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
 }
 
@@ -109,7 +114,9 @@ StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, con
   time.products = times * products_of(compute, figures);
   time.attention = times * attention_of(compute, figures);
   time.others = times * (compute.bytes / figures.bytes_per_second +
-                         (launches - static_cast<double>(count(compute.products))) * figures.kernel_seconds);
+                         (launches - static_cast<double>(count(compute.products))) * figures.kernel_seconds) +
+                (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
+                    figures.bytes_per_second;
   time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
   time.layers_wait = times * seconds(micro.waited, figures, links);
   time.update = work.update_bytes / figures.update_bytes_per_second;

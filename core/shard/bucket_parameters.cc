@@ -72,8 +72,13 @@ void BucketParameters::make_leaf(std::size_t i) {
   Leaf leaf;
   const auto flat = shard::allocate(*plan_.buffer(Purpose::full_parameters, i), shared_.device());
   leaf.alias = flat.narrow(0, 0, sharding.numel);
-  leaf.tensor =
-      at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, c10::contiguous_strides(sharding.shape));
+  if (plan_.weights[i].in_bytes) {
+    leaf.tensor = at::empty(sharding.shape, flat.options().dtype(plan_.parameters.full));
+    set_storage_bytes(leaf.tensor, 0);
+  } else {
+    leaf.tensor =
+        at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, c10::contiguous_strides(sharding.shape));
+  }
   leaf.tensor.set_requires_grad(plan_.trainable);
   weight.bind(leaf.tensor);
   if (plan_.is_table() && plan_.is_tied()) {
@@ -82,7 +87,7 @@ void BucketParameters::make_leaf(std::size_t i) {
   }
   if (!leaf.table.defined()) leaf.table = leaf.tensor;
   if (plan_.is_table()) ops::give_rows(leaf.table);
-  if (plan_.shards_param) set_storage_bytes(leaf.tensor, 0);
+  if (plan_.shards_param) set_storage_bytes(leaf.alias, 0);
   leaves_.push_back(std::move(leaf));
 }
 
@@ -146,15 +151,15 @@ void BucketParameters::send_up() {
 void BucketParameters::take_memory() {
   if (!plan_.shards_param) return;
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    set_storage_bytes(leaves_[i].tensor, static_cast<std::size_t>(plan_.buffer(Purpose::full_parameters, i)->bytes()));
+    set_storage_bytes(leaves_[i].alias, static_cast<std::size_t>(plan_.buffer(Purpose::full_parameters, i)->bytes()));
   }
 }
 
 void BucketParameters::release() {
   const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.streams.gather.overlaps();
   for (auto& leaf : leaves_) {
-    if (foreign) note_use(leaf.tensor);
-    set_storage_bytes(leaf.tensor, 0);
+    if (foreign) note_use(leaf.alias);
+    set_storage_bytes(leaf.alias, 0);
   }
 }
 
@@ -178,44 +183,6 @@ void BucketParameters::prefetch(bool keep) {
   gathered_.record(shared_.device());
 }
 
-// Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
-void BucketParameters::gather_in_place() {
-  const auto mine = shard_to_send(), staging = gather_staging();
-  std::vector<at::Tensor> out;
-  std::vector<at::Tensor> in;
-  std::vector<std::size_t> staged;
-  std::int64_t used = 0;
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const auto& planned = plan_.weights[i];
-    if (!planned.sharding.in_place) {
-      const auto size = planned.sharding.shard_elements;
-      out.push_back(staging.narrow(0, used, size * plan_.ranks));
-      in.push_back(mine.narrow(0, planned.shard_offset, size));
-      staged.push_back(i);
-      used += size * plan_.ranks;
-      continue;
-    }
-    const auto flat = padded_leaf(i);
-    for (const auto& shard : plan_.shards(planned, 0)) {
-      const auto stride = planned.sharding.strides[shard.record];
-      if (stride == 0) continue;
-      out.push_back(flat.narrow(0, shard.in_full, stride * plan_.ranks));
-      in.push_back(mine.narrow(0, planned.shard_offset + shard.in_shard, stride));
-    }
-  }
-  all_gather(out, in);
-  Moves moves;
-  used = 0;
-  for (const auto i : staged) {
-    const auto& planned = plan_.weights[i];
-    const auto size = planned.sharding.shard_elements;
-    for (int r = 0; r < plan_.ranks; ++r)
-      unpack_weight(planned, r, staging.narrow(0, used + r * size, size), leaves_[i].alias, moves);
-    used += size * plan_.ranks;
-  }
-  moves.run(true);
-}
-
 // One storage may serve two purposes: the first one counts.
 void BucketParameters::visit_held(const VisitHeld& visit) const {
   const auto* master = plan_.buffer(Purpose::master);
@@ -231,38 +198,6 @@ void BucketParameters::visit_held(const VisitHeld& visit) const {
 at::Tensor BucketParameters::padded_leaf(std::size_t i) const {
   const auto& alias = leaves_[i].alias;
   return at::empty({0}, alias.options()).set_(alias.storage(), 0, {plan_.weights[i].sharding.full_elements}, {1});
-}
-
-void BucketParameters::gather_staged(bool keep) {
-  const auto all = gather_staging().narrow(0, 0, plan_.shard_elements * plan_.ranks);
-  gather_shards(all);
-  Moves moves;
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    const auto& planned = plan_.weights[i];
-    for (int r = 0; r < plan_.ranks; ++r)
-      unpack_weight(planned, r, shard_of(plan_, planned, r, all), leaves_[i].alias, moves);
-  }
-  moves.run(true);
-  if (keep && reshard_group_) {
-    const auto mine = plan_.buffer(Purpose::regather)->elements;
-    regather_ = all.narrow(0, reshard_group_->rank() * mine, mine).clone();
-  }
-}
-
-void BucketParameters::gather_shards(const at::Tensor& all) {
-  if (regather_.defined()) {
-    reshard_group_->all_gather(all, regather_, label_);
-    regather_ = at::Tensor();
-    return;
-  }
-  all_gather({all}, {shard_to_send()});
-}
-
-at::Tensor BucketParameters::shard_to_send() {
-  const auto from = plan_.parameters.send_from;
-  if (from == SendFrom::master) return masters_.to(plan_.parameters.full);
-  if (from == SendFrom::device_copy) uploaded_.wait(shared_.device());
-  return send_copy_.to(shared_.device(), /*non_blocking=*/true);
 }
 
 }  // namespace capstan::shard

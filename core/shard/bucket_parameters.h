@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "shard/packing.h"
 #include "shard/peer_shards.h"
 #include "shard/shared.h"
 
@@ -72,6 +73,11 @@ class BucketParameters {
   /// Its copy on the device in the compute dtype, of the same length; undefined: there is none, or masters are
   /// elsewhere.
   at::Tensor copy_slice(std::size_t i, bool unpadded) const;
+  /// What units compute with, [numel] of the compute dtype or bytes, while its memory is there.
+  const at::Tensor& full_weight(std::size_t i) const { return leaves_[i].alias; }
+  /// The weights that are gathered in bytes will have these scales, made of these largest magnitudes: [1] each, in
+  /// order.
+  void bind_scales(const std::vector<at::Tensor>& largest, const std::vector<at::Tensor>& scales);
 
  private:
   // A record that files hold in its codec's form, and where this rank's part begins.
@@ -85,10 +91,12 @@ class BucketParameters {
     std::map<std::pair<std::size_t, std::size_t>, Coded> coded;  ///< by weight and record, only while they are filled
   };
   struct Leaf {
-    at::Tensor tensor;  ///< the weight that the model computes with: an autograd leaf
-    at::Tensor table;   ///< of a table: the leaf that lookups use, on the same storage, or the same leaf
-    at::Tensor alias;   ///< [numel] on the same storage with its own version counter: refills go through it, so that
-                        ///< tensors saved for backward don't count as modified
+    at::Tensor tensor;   ///< the weight that the model computes with: an autograd leaf
+    at::Tensor table;    ///< of a table: the leaf that lookups use, on the same storage, or the same leaf
+    at::Tensor alias;    ///< [numel] on the same storage with its own version counter: refills go through it, so that
+                         ///< tensors saved for backward don't count as modified. Where bytes are gathered: these, on
+                         ///< a storage of their own, and `tensor` has no memory
+    at::Tensor largest;  ///< of a weight that is gathered in bytes
   };
 
   void make_leaf(std::size_t i);
@@ -105,7 +113,10 @@ class BucketParameters {
   void gather_in_place();
   void gather_staged(bool keep);
   at::Tensor padded_leaf(std::size_t i) const;
+  void unpack_staged(const std::vector<at::Tensor>& staged);
   void gather_shards(const at::Tensor& all);
+  at::Tensor part_to_send(const at::Tensor& mine, std::int64_t begin, const at::Tensor& out, Moves& casts) const;
+  at::Tensor encoded_part(std::size_t i, const at::Tensor& mine, std::int64_t begin, const at::Tensor& out) const;
   at::Tensor shard_to_send();
   at::Tensor gather_staging() const { return shared_.gather_staging.view(plan_.parameters.full); }
   void open_to_peers();

@@ -30,6 +30,7 @@ Engine::Parts::Parts(EngineOptions engine_options, const std::vector<nn::Unit*>&
       parameters[b]->set_await_update([this, b] { host.wait(*parameters[b]); });
     }
   }
+  scales = std::make_unique<GatherScales>(parameters, shared, group_of);
 }
 
 void Engine::Parts::reduce(std::size_t bucket, const Reduction& how) {
@@ -72,6 +73,7 @@ std::vector<std::string> Engine::fill(layout::Source& source,
     for (const auto& planned : bucket.plan().weights) done += planned.weight->numel();
     if (progress) progress(done, all);
   }
+  parts_->scales->update();
   parts_->shared.updated.record(parts_->shared.device());
   return differing;
 }
@@ -159,6 +161,7 @@ void Engine::Parts::publish(bool copied) {
     parameters[b]->publish(copied);
     protocol.invalidate(b);
   }
+  scales->update();
   shared.updated.record(shared.device());
 }
 

@@ -7,6 +7,7 @@
 #include "shard/engine.h"
 #include "shard/executor.h"
 #include "shard/gather_protocol.h"
+#include "shard/gather_scales.h"
 #include "shard/host_update.h"
 #include "shard/in_flight.h"
 #include "shard/reducer.h"
@@ -51,6 +52,7 @@ struct Engine::Parts : public Executor {
   GatherProtocol protocol;
   std::vector<std::unique_ptr<BucketParameters>> parameters;  ///< by bucket
   std::vector<std::unique_ptr<Reducer>> reducers;             ///< by bucket
+  std::unique_ptr<GatherScales> scales;
   HostUpdate host;
   std::vector<Trained> trained;
   std::vector<std::vector<at::Tensor>> state;         ///< by trained weight, on the device

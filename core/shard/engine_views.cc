@@ -108,6 +108,10 @@ std::vector<ComputeCopy> Engine::compute_copies() {
       const auto& weight = *bucket.weights[w].weight;
       if (bucket.packs() && bucket.ranks == 1) add(weight, numbers(held.packed_slice(w)), 0);
       if (!stays) continue;
+      if (bucket.weights[w].in_bytes) {
+        add(weight, numbers(held.full_weight(w)), copy_of(weight.records().front(), options));
+        continue;
+      }
       const auto leaf = held.leaf(w).detach();
       if (bucket.in_bytes()) add(weight, numbers(leaf), 0);
       if (bucket.buffer(Purpose::master)) add(weight, leaf, copy_of(weight.records().front(), options));

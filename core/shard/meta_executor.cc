@@ -1,6 +1,7 @@
 #include "shard/meta_executor.h"
 
 #include <ATen/ATen.h>
+#include <capstan/nn/codec.h>
 
 #include <utility>
 
@@ -16,7 +17,12 @@ MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(pl
     const auto leaf = [&](const PlannedWeight& planned) {
       return at::empty(planned.sharding.shape, meta).set_requires_grad(bucket.trainable);
     };
-    for (const auto& planned : bucket.weights) planned.weight->bind(leaf(planned));
+    for (const auto& planned : bucket.weights) {
+      planned.weight->bind(leaf(planned));
+      if (!planned.in_bytes) continue;
+      planned.weight->gather_codec()->bind(at::empty(planned.sharding.shape, meta.dtype(at::kByte)),
+                                           at::empty({1}, meta.dtype(at::kFloat)));
+    }
     if (!bucket.is_table()) continue;
     const auto& planned = bucket.weights.front();
     const auto other = planned.weight->value();

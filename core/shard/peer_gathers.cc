@@ -8,6 +8,7 @@ namespace capstan::shard {
 // What is sent must stay where it is, in this device's memory.
 void BucketParameters::open_to_peers() {
   if (!shared_.options.peer_copies || !plan_.gathers() || plan_.on_host || plan_.ranks == 1) return;
+  if (plan_.gathers_bytes()) return;  // made for each gather
   if (plan_.packs()) {
     peers_ = PeerShards::open(*group_, packed_, plan_.name);
   } else {

@@ -19,6 +19,7 @@
 #include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ struct PlannedWeight {
   std::int64_t shard_offset = 0;    ///< of its shard in the bucket's shard
   std::int64_t full_offset = 0;     ///< of the full weight among the bucket's full weights
   std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
+  bool in_bytes = false;            ///< gathered in bytes, which are all that units compute with (nn::GatherCodec)
 };
 
 /// A record whose gradient on this rank is a partial sum over ranks along other axes than data's.
@@ -62,7 +64,7 @@ struct PartialSum {
 
 /// The source of this rank's shard for an all-gather.
 enum class SendFrom {
-  master,      ///< the masters on the device, cast on the way
+  master,      ///< the masters on the device, cast into this rank's place in what is gathered
   host,        ///< host memory, in the compute dtype
   device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
@@ -143,6 +145,18 @@ struct BucketPlan {
   /// Of a rank's shard in a codec's form.
   std::int64_t packed_bytes() const {
     return packs() ? weights.back().packed.back().begin + weights.back().packed.back().bytes : 0;
+  }
+  /// All elements are cast, by each gather, from the masters on the device.
+  bool casts_at_gather() const {
+    return gathers() && !packs() && parameters.send_from == SendFrom::master && parameters.master != parameters.full;
+  }
+  /// Some weights have a scale each, for all of which ranks agree on the largest magnitudes after an update.
+  bool gathers_bytes() const {
+    return std::any_of(weights.begin(), weights.end(), [](const auto& planned) { return planned.in_bytes; });
+  }
+  /// Of a full weight that units compute with.
+  c10::ScalarType full_dtype(const PlannedWeight& planned) const {
+    return planned.in_bytes ? c10::ScalarType::Byte : parameters.full;
   }
   /// Full parameters are made from shards by an all-gather.
   bool gathers() const { return shards_param || shards_optim; }

@@ -1,5 +1,8 @@
 #include "shard/resolve.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
 #include <algorithm>
 
 #include "shard/packing.h"
@@ -16,14 +19,35 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
   if (bucket.on_host) {
     plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
   } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
-    plan.send_from = SendFrom::device_copy;  // parameters gathered twice a micro-step are cast once an update
+    // Gathered twice a micro-step, and cast once an update unless memory counts more. Peers read a copy that stays.
+    const bool casts = policy.cast_at_gather && !options.peer_copies;
+    plan.send_from = casts ? SendFrom::master : SendFrom::device_copy;
   }
   if (bucket.packs()) return plan;
   const auto part = policy.reshard_size;
   if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
     plan.reshard_ranks = static_cast<int>(part);
-  plan.in_place = options.coalesce && plan.reshard_ranks == 0;
+  plan.in_place = (options.coalesce || bucket.gathers_bytes()) && plan.reshard_ranks == 0;
   return plan;
+}
+
+// Weights whose codec gathers them.
+void resolve_bytes(BucketPlan& bucket, const EngineOptions& options) {
+  for (auto& planned : bucket.weights) {
+    const auto& codec = planned.weight->gather_codec();
+    if (!codec || !bucket.trainable || !bucket.gathers()) continue;
+    if (bucket.on_host) {
+      throw Error(cat(planned.weight->name(), " cannot be gathered in 8 bits by strategy '", codec->name(),
+                      "': it is updated in host memory, and sent from there as numbers"),
+                  cat("set strategy.", codec->name(), R"(.gather = "bf16", or do not offload)"));
+    }
+    if (options.policy.reshard_size > 1) {
+      throw Error(cat(planned.weight->name(), " cannot be gathered in 8 bits by strategy '", codec->name(),
+                      "': with reshard_size backward gathers numbers from forward"),
+                  cat("set strategy.", codec->name(), R"(.gather = "bf16", or leave reshard_size out)"));
+    }
+    planned.in_bytes = true;
+  }
 }
 
 SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
@@ -55,7 +79,7 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
 void list_full_parameters(BucketPlan& bucket) {
   for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
     bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements,
-                              bucket.parameters.full, Memory::device,
+                              bucket.full_dtype(bucket.weights[i]), Memory::device,
                               bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
   }
 }
@@ -73,6 +97,18 @@ void list_packed(BucketPlan& bucket, const EngineOptions& options) {
   list_full_parameters(bucket);
 }
 
+// Elements that a gather has in memory besides in the compute dtype: what comes from the host, and what becomes bytes,
+// one weight after the other.
+std::int64_t sent_temporarily(const BucketPlan& bucket) {
+  if (!bucket.gathers()) return 0;
+  if (bucket.parameters.send_from == SendFrom::host) return bucket.shard_elements;
+  std::int64_t most = 0;
+  for (const auto& planned : bucket.weights) {
+    if (planned.in_bytes && bucket.casts_at_gather()) most = std::max(most, planned.sharding.shard_elements);
+  }
+  return most;
+}
+
 // Masters on the host are sent directly if they are in the compute dtype, else from a cast copy.
 void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
   const auto [compute, master, from, reshard_ranks, in_place] = bucket.parameters;
@@ -87,10 +123,9 @@ void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
     bucket.buffers.push_back({Purpose::send_on_host, bucket.shard_elements, compute, pinned});
   if (from == SendFrom::device_copy)
     bucket.buffers.push_back({Purpose::send_on_device, bucket.shard_elements, compute});
-  if (bucket.gathers() && (from == SendFrom::host || (from == SendFrom::master && casts))) {
-    bucket.buffers.push_back(
-        {Purpose::send_temporary, bucket.shard_elements, compute, Memory::device, Lifetime::gathering});
-  }
+  const auto temporary = sent_temporarily(bucket);
+  if (temporary > 0)
+    bucket.buffers.push_back({Purpose::send_temporary, temporary, compute, Memory::device, Lifetime::gathering});
   if (reshard_ranks > 0) {
     const auto elements = bucket.shard_elements * (bucket.ranks / reshard_ranks);
     bucket.buffers.push_back({Purpose::regather, elements, compute, Memory::device, Lifetime::regather});
@@ -224,6 +259,7 @@ void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, B
 }  // namespace
 
 void resolve(BucketPlan& bucket, const EngineOptions& options) {
+  resolve_bytes(bucket, options);
   bucket.parameters = resolve_parameters(bucket, options);
   resolve_gradients(bucket, options);
   if (bucket.packs()) {

@@ -121,6 +121,7 @@ void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::Weig
   }
   ++taken_[role];
   chosen_.insert(weight);
+  if (gathers() && !experts) weight->set_gather_codec(std::make_shared<Sent>());
   if (!stores()) return;
   if (tiles) {
     weight->set_codec(std::make_shared<const StoredTiles>(sizes.in));
@@ -193,6 +194,7 @@ Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, co
   how->counts = counts_;
   how->layer = layer.path();
   how->weight = weight;
+  how->sent = std::dynamic_pointer_cast<const Sent>(weight->gather_codec());
   if (placement.mesh.size(layout::Axis::tp) > 1) how->group = placement.group({layout::Axis::tp});
   if (stores()) {
     how->stored = std::static_pointer_cast<const Stored>(weight->codec());

@@ -42,6 +42,7 @@ class Fp8 : public capstan::strategy::Strategy {
     return options_.is_set(member) ? options_.where(member) : options_.section().origin.text();
   }
   bool stores() const { return options_->store == "fp8"; }
+  bool gathers() const { return options_->gather == "fp8"; }
   void check_reference(capstan::Diagnostics& faults) const;
   void check_blocks(capstan::Diagnostics& faults) const;
   void refuse_trained(const capstan::nn::Unit& unit) const;

@@ -218,6 +218,11 @@ std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& op
 
 std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
                                                     bool transposed) const {
+  if (sent && sent->arrives()) {
+    auto all = quantised(operands);
+    all.push_back(transposed ? sent->columns() : sent->rows());
+    return all;
+  }
   if (stored) {
     auto all = quantised(operands);
     all.push_back(transposed ? stored->columns(of) : stored->rows(of));

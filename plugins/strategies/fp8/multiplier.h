@@ -10,6 +10,7 @@
 #include "counts.h"
 #include "frozen.h"
 #include "scaled.h"
+#include "sent.h"
 #include "stored.h"
 
 namespace fp8 {
@@ -41,6 +42,8 @@ struct Multiplier {
   std::shared_ptr<Frozen> frozen, frozen_transpose;
   /// Where the weight is in memory in 8 bits alone: then uint8 is what ports get. Null: it is not.
   std::shared_ptr<const Stored> stored;
+  /// Where a trained weight is gathered in 8 bits: then ports get a weight without memory. Null: it never is.
+  std::shared_ptr<const Sent> sent;
 
   /// What the sizes of W and of its pieces are multiples of.
   std::int64_t sizes_of() const { return scaling == Scaling::block ? capstan::ops::quantised_block : multiple; }

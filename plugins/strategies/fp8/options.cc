@@ -32,6 +32,13 @@ void Fp8Options::describe(capstan::config::OptionTable<Fp8Options>& t) {
           "how these layers' frozen weights are kept. fp8: in 8 bits alone, with their scales, rounded while they are "
           "read; backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed "
           "besides, which is faster");
+  t.add("gather", &Fp8Options::gather)
+      .choices({"bf16", "fp8"})
+      .doc(
+          "how ranks that share these layers' trained weights (fsdp, zero) gather them. fp8: in 8 bits, half the "
+          "bytes, "
+          "and nobody holds them in 16; recipe = \"tensorwise\" then multiplies the same numbers bit for bit. Experts "
+          "are gathered in train.precision");
   t.add("reference", &Fp8Options::reference)
       .path()
       .doc(

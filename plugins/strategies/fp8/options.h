@@ -16,6 +16,7 @@ struct Fp8Options {
   std::string backward = "e4m3";
   std::string accumulate = "fast";
   std::string store = "bf16";
+  std::string gather = "bf16";
   std::optional<std::string> reference;
   double band = 0.02;
   std::int64_t window = 50;

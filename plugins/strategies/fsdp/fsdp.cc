@@ -20,6 +20,7 @@ struct FsdpOptions {
   bool forward_prefetch = true;
   bool limit_all_gathers = true;
   bool sync_module_states = false;
+  std::string cast = "update";
   std::string param_dtype = "auto";
   std::string reduce_dtype = "auto";
   bool cpu_offload = false;
@@ -61,6 +62,13 @@ struct FsdpOptions {
         .doc("gather the next unit beside the current one's forward");
     t.add("limit_all_gathers", &FsdpOptions::limit_all_gathers)
         .doc("a gather waits for the memory that compute is about to free; false: it runs ahead and takes more");
+    t.add("cast", &FsdpOptions::cast)
+        .choices({"update", "gather"})
+        .doc(
+            "when a rank casts its shard to the dtype in which it is gathered. update: once, in the optimizer's pass, "
+            "into a copy that stays; gather: for each gather, which saves that copy. The values are the same. "
+            "Offloaded "
+            "shards, and those that comm.peer_copies reads, keep theirs");
     t.add("sync_module_states", &FsdpOptions::sync_module_states)
         .doc("rank 0's parameters win when the model is made, and ranks that had others are named");
     t.add("param_dtype", &FsdpOptions::param_dtype)
@@ -135,6 +143,7 @@ class Fsdp : public strategy::Strategy {
     add(is("no_shard"), &FsdpOptions::backward_prefetch);
     add(is("no_shard"), &FsdpOptions::forward_prefetch);
     add(is("no_shard"), &FsdpOptions::limit_all_gathers);
+    add(is("no_shard"), &FsdpOptions::cast);
     for (auto& name : idle)
       name.insert(0, "note: ").append(R"( has no effect with mode = "no_shard": nothing is gathered)");
     add_of_kept(idle);
@@ -154,6 +163,7 @@ class Fsdp : public strategy::Strategy {
     if (options_->backward_prefetch == "none") policy.backward_prefetch = strategy::BackwardPrefetch::none;
     policy.forward_prefetch = options_->forward_prefetch;
     policy.limit_all_gathers = options_->limit_all_gathers;
+    policy.cast_at_gather = options_->cast == "gather";
     policy.sync_module_states = options_->sync_module_states;
     policy.param_dtype = dtype_of(options_->param_dtype);
     policy.reduce_dtype = dtype_of(options_->reduce_dtype);

@@ -76,5 +76,27 @@ class RowCodec : public Codec {
   virtual void keep(const at::Tensor& scales) const = 0;
 };
 
+/// Gathers a trained weight in a byte an element, with one scale, from shards whose masters stay what they are: each
+/// rank encodes its shard, and units compute with the bytes of all ranks. The weight that layers see has the compute
+/// dtype, the usual shape and a gradient, but no memory: who multiplies with it asks the codec. Where nothing is
+/// gathered the weight is one like any other, and bind() is not called.
+///
+/// All weights of a model have codecs of one kind. On the training thread.
+class GatherCodec {
+ public:
+  virtual ~GatherCodec();
+  /// For messages: "fp8".
+  virtual std::string name() const = 0;
+  /// The scales of weights with these largest magnitudes, which are of all ranks' elements in the compute dtype: [n]
+  /// float32 both. Not finite for what is not.
+  virtual at::Tensor scales_of(const at::Tensor& largest) const = 0;
+  /// `values` [n] of the compute dtype, n a multiple of 16, to `bytes` [n] uint8 on the same device. `largest`: [1].
+  /// Queued on the current stream. An element's byte depends on itself and `largest` alone.
+  virtual void encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const = 0;
+  /// What units will compute with: uint8 of the weight's shape on this rank, whose memory is there while the weight is
+  /// gathered, and its scale [1], which each update writes anew. In a dry run meta tensors.
+  virtual void bind(at::Tensor bytes, at::Tensor scale) = 0;
+};
+
 }  // namespace nn
 CAPSTAN_END_NAMESPACE

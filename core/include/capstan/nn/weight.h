@@ -13,6 +13,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
 class Codec;
+class GatherCodec;
 
 /// One matrix or vector as a layer uses it: one parameter record, or a fused group of records (q, k, v) that lie
 /// side by side along dimension 0 and are used as one. A weight that two units share (a tied head) is one object.
@@ -37,6 +38,11 @@ class Weight {
   /// A strategy's in structure().
   void set_codec(std::shared_ptr<const Codec> codec) { codec_ = std::move(codec); }
 
+  /// How ranks gather its values, if not in the compute dtype: of a trained weight. Null: as they are.
+  const std::shared_ptr<GatherCodec>& gather_codec() const { return gather_codec_; }
+  /// A strategy's in structure().
+  void set_gather_codec(std::shared_ptr<GatherCodec> codec) { gather_codec_ = std::move(codec); }
+
   const at::Tensor& value() const;
   void bind(at::Tensor leaf) { value_ = std::move(leaf); }
   bool is_bound() const { return value_.defined(); }
@@ -44,6 +50,7 @@ class Weight {
  private:
   std::vector<layout::Param> records_;
   std::shared_ptr<const Codec> codec_;
+  std::shared_ptr<GatherCodec> gather_codec_;
   at::Tensor value_;
 };
 

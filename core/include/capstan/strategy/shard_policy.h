@@ -40,6 +40,9 @@ struct ShardPolicy {
   /// A gather waits until compute has freed the memory it is about to free. Otherwise gathers run as far ahead as the
   /// host does, and need more memory.
   bool limit_all_gathers = true;
+  /// Sharded parameters are cast to the compute dtype for each gather, into their place in what is gathered. Otherwise
+  /// they are cast once an update, into a copy of the shard that is kept.
+  bool cast_at_gather = false;
   /// Collectives run on side streams, overlapping with compute.
   bool overlap = true;
 

@@ -5,5 +5,6 @@
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/reference.cc"
 #include "plugins/strategies/fp8/scaled.cc"
+#include "plugins/strategies/fp8/sent.cc"
 #include "plugins/strategies/fp8/stored.cc"
 #include "plugins/strategies/fp8/stored_tiles.cc"

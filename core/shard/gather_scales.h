@@ -1,0 +1,46 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
+#include <capstan/comm/group.h>
+#include <capstan/nn/codec.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "shard/bucket_parameters.h"
+#include "shard/shared.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// The scales of all weights that an engine gathers in bytes. After each update ranks agree on their largest magnitudes
+/// in one collective, before the first gather needs them.
+class GatherScales {
+ public:
+  GatherScales(const std::vector<std::unique_ptr<BucketParameters>>& buckets, Shared& shared, const GroupOf& group_of);
+  /// The masters on the device have changed. A collective over all ranks, where there is anything to scale; on the
+  /// gathers' stream.
+  void update();
+
+ private:
+  struct Scaled {
+    BucketParameters* bucket;
+    std::size_t weight;
+  };
+  struct Sharing {
+    comm::Group* group;  ///< whose ranks have the shards of these weights
+    std::int64_t begin, count;
+  };
+
+  Shared& shared_;
+  std::vector<Scaled> weights_;
+  std::vector<Sharing> sharing_;
+  std::shared_ptr<comm::Group> tensor_group_;  ///< whose ranks have pieces of all weights; null: each has whole ones
+  std::shared_ptr<nn::GatherCodec> codec_;
+  at::Tensor largest_;  ///< [weights] of all ranks' elements, float32
+  at::Tensor scales_;   ///< the same
+};
+
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,188 @@
+// What gathers send: casts of masters into their own place, and bytes in place of numbers.
+#include <ATen/ATen.h>
+#include <capstan/nn/codec.h>
+#include <capstan_catch.h>
+
+#include "shard/rig.h"
+
+using namespace capstan;
+using namespace capstan::testing;
+using comm::Communicator;
+using comm::run_in_process;
+
+namespace {
+
+const shard::Precision in_16_bits{at::kBFloat16, at::kFloat, at::kFloat, c10::Device(c10::DeviceType::CPU)};
+
+/// Masters after two steps on `world` ranks.
+Whole learnt(int world, const RigOptions& options) {
+  at::set_num_threads(1);
+  Whole stored;
+  std::mutex mutex;
+  run_in_process(world, [&](Communicator& communicator) {
+    Rig rig(communicator, options);
+    for (std::int64_t step = 0; step < 2; ++step) {
+      for (std::int64_t micro = 0; micro < options.accumulation; ++micro)
+        rig.micro_step(micro, tiny_batch(step * 8 + micro * world + communicator.world().rank));
+      update_with(*rig.engine, 1, [](std::vector<strategy::Slice>& slices) {
+        for (auto& slice : slices) slice.master.sub_(slice.grad, 0.125);
+      });
+    }
+    merge(stored, mutex, rig.engine->stored_boxes());
+  });
+  return stored;
+}
+
+// A number is a share of the largest, from 128 on; the scale is the largest.
+at::Tensor bytes_of(const at::Tensor& values, const at::Tensor& largest) {
+  return values.to(at::kFloat).div(largest).mul(100).round().add(128).to(at::kByte);
+}
+
+class Shares : public nn::GatherCodec {
+ public:
+  std::string name() const override { return "shares"; }
+  at::Tensor scales_of(const at::Tensor& largest) const override { return largest.mul(2); }
+  void encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& to) const override {
+    to.copy_(bytes_of(values, largest));
+  }
+  void bind(at::Tensor all, at::Tensor of_all) override {
+    bytes = std::move(all);
+    scale = std::move(of_all);
+  }
+  at::Tensor bytes, scale;
+};
+
+/// The chain's layers, of which two weights are gathered in bytes, and an engine.
+struct InBytes {
+  TinyChain chain = rig_chain({});
+  std::vector<std::shared_ptr<Shares>> codecs;
+  std::unique_ptr<shard::Engine> engine;
+
+  InBytes(Communicator& communicator, int stage, const std::function<void(shard::EngineOptions&)>& change = {}) {
+    for (std::size_t i : {0, 1}) {
+      codecs.push_back(std::make_shared<Shares>());
+      chain[2]->weights()[i]->set_gather_codec(codecs.back());
+    }
+    const auto [rank, world] = std::pair(communicator.world().rank, communicator.world().size);
+    std::vector<int> everyone(static_cast<std::size_t>(world));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    const auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
+    shard::EngineOptions options;
+    options.mesh = layout::Mesh({1, world, 1, 1});
+    options.rank = rank;
+    options.precision = in_16_bits;
+    set_stage(options.policy, stage);
+    options.policy.owner = "test";
+    if (change) change(options);
+    engine =
+        std::make_unique<shard::Engine>(options, pointers(chain), [&](const auto&, std::int64_t) { return group; });
+    nn::InitSource source(5);
+    engine->fill(source);
+  }
+};
+
+void expect_bytes(InBytes& rig, double factor, bool sharded, Faults& faults) {
+  const auto hooks = rig.engine->hooks(2);
+  rig.engine->begin_micro_step(0);
+  hooks->before_forward();
+  for (std::size_t i : {0, 1}) {
+    const auto& weight = *rig.chain[2]->weights()[i];
+    const auto values = initial(weight, at::kFloat).mul(factor).to(at::kBFloat16);
+    const auto largest = values.abs().max().to(at::kFloat);
+    faults.expect(weight.value().scalar_type() == at::kBFloat16 && weight.value().sizes() == values.sizes(),
+                  "layers see the weight " + weight.name());
+    faults.expect(weight.value().storage().nbytes() == 0, "without memory");
+    faults.expect(at::equal(rig.codecs[i]->bytes, bytes_of(values, largest)), "all bytes of " + weight.name());
+    faults.expect(at::equal(rig.codecs[i]->scale, largest.mul(2).view({1})), "the scale of " + weight.name());
+  }
+  const auto& bias = *rig.chain[2]->weights()[2];
+  faults.expect(at::equal(bias.value(), initial(bias, at::kFloat).mul(factor).to(at::kBFloat16)),
+                "numbers beside them");
+  hooks->after_forward();
+  faults.expect((rig.codecs[0]->bytes.storage().nbytes() == 0) == sharded, "bytes are there as long as gathered ones");
+}
+
+}  // namespace
+
+TEST_CASE("what is cast for each gather is what was cast once an update, bit for bit") {
+  const int world = GENERATE(2, 3);
+  const bool coalesce = GENERATE(false, true);
+  const std::int64_t accumulation = GENERATE(1, 2);
+  RigOptions options{.accumulation = accumulation, .precision = in_16_bits, .coalesce = coalesce};
+  const auto once = learnt(world, options);
+  options.policy = [](strategy::ShardPolicy& policy) { policy.cast_at_gather = true; };
+  options.peer_copies = false;
+  const auto each = learnt(world, options);
+  INFO(world << " ranks, in place " << coalesce << ", accumulation " << accumulation);
+  CHECK(close(each, once, 0));
+  options.policy = [](strategy::ShardPolicy& policy) { policy.cast_at_gather = policy.limit_all_gathers = false; };
+  CHECK(close(learnt(world, options), once, 0));
+}
+
+TEST_CASE("a shard that is cast for each gather is held once") {
+  const auto parameters = [](bool casts) {
+    std::int64_t bytes = 0;
+    run_in_process(2, [&](Communicator& communicator) {
+      RigOptions options{.precision = in_16_bits, .peer_copies = false};
+      options.policy = [&](strategy::ShardPolicy& policy) { policy.cast_at_gather = casts; };
+      const auto footprint = Rig(communicator, options).engine->footprint(2);
+      if (communicator.world().rank > 0) return;
+      for (const auto& part : footprint) bytes += part.part == "parameters" ? part.bytes : 0;
+    });
+    return bytes;
+  };
+  CHECK(parameters(true) == std::int64_t{64} * 8 * 4);  // 8 weights, with padding
+  CHECK(parameters(false) == std::int64_t{64} * 8 * (4 + 2));
+}
+
+TEST_CASE("units compute with the bytes of all ranks, and with scales of all, after each update") {
+  const int world = GENERATE(2, 3);
+  const int stage = GENERATE(2, 3);
+  const bool coalesce = GENERATE(false, true);
+  const bool casts = GENERATE(false, true);
+  INFO(world << " ranks, stage " << stage << ", coalesces " << coalesce << ", casts at gathers " << casts);
+  Faults faults;
+  run_in_process(world, [&](Communicator& communicator) {
+    InBytes rig(communicator, stage, [&](shard::EngineOptions& options) {
+      options.coalesce = coalesce;
+      options.policy.cast_at_gather = casts;
+      options.peer_copies = !casts;
+    });
+    expect_bytes(rig, 1, stage == 3, faults);
+    rig.engine->write_masters([&] {
+      for (const auto& part : rig.engine->step_parts(0)) part.master.mul_(4);
+    });
+    expect_bytes(rig, 4, stage == 3, faults);
+    std::map<std::string, std::int64_t> held, said;
+    for (const auto& part : rig.engine->held()) held[part.part] += part.bytes;
+    for (const auto& part : rig.engine->footprint(0)) said[part.part] += part.bytes;
+    faults.expect(held["parameters"] == said["parameters"], "as many bytes as it said");
+  });
+  CHECK(faults.list() == std::vector<std::string>{});
+}
+
+TEST_CASE("nothing gathered, nothing in bytes") {
+  run_in_process(2, [](Communicator& communicator) {
+    const InBytes rig(communicator, 0);
+    if (rig.codecs[0]->bytes.defined() || rig.chain[2]->weights()[0]->value().storage().nbytes() == 0)
+      throw std::runtime_error("a weight that each rank holds is one like any other");
+  });
+}
+
+TEST_CASE("what is sent from host memory or from neighbours is not sent in bytes") {
+  const auto refusal = [](const std::function<void(strategy::ShardPolicy&)>& change) {
+    std::string text;
+    run_in_process(4, [&](Communicator& communicator) {
+      try {
+        const InBytes rig(communicator, 3, [&](shard::EngineOptions& options) { change(options.policy); });
+      } catch (const Error& error) {
+        if (communicator.world().rank == 0) text = error.what();
+      }
+    });
+    return text;
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THAT(refusal([](auto& policy) { set_stage(policy, 3, 1); }),
+             Contains("layer2.q+k cannot be gathered in 8 bits by strategy 'shares'") && Contains("host memory"));
+  CHECK_THAT(refusal([](auto& policy) { policy.reshard_size = 2; }), Contains("leave reshard_size out"));
+}
