@@ -20,6 +20,7 @@
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/multiplier.cc"
 #include "plugins/strategies/fp8/scaled.cc"
+#include "plugins/strategies/fp8/sent.cc"
 #include "plugins/strategies/fp8/stored.cc"
 #include "plugins/strategies/fp8/stored_tiles.cc"
 

@@ -8,7 +8,7 @@ each kind of matrix the mean over the blocks and the smallest, then each block's
 
   cosine.py squad/train-v1.1.json                                   # rowwise, tensorwise, blockwise
   cosine.py train.json --recipe blockwise --recipe rowwise,backward=e5m2 --record cosines.json
-  cosine.py train.json --device cpu --precision fp32 --steps 4 --layers 2 --hidden 256 --seq 128 --micro-batch 2
+  cosine.py train.json --device cpu --precision fp32 --steps 4 --layers 2 --hidden 256 --seq 384 --micro-batch 2
 """
 import argparse
 import json
@@ -92,7 +92,14 @@ def markdown(found):
     for name in sorted((name for name in names if name.isdigit()), key=int) + ['all']:
         of = f'block {name}' if name.isdigit() else 'all parameters'
         lines.append(f'| {of} | ' + ' | '.join(f'{found[recipe][name]:.4f}' for recipe in recipes) + ' |')
+    lines.append('| operands that became zero | ' + ' | '.join(f'{found[each]["underflow"]:.4%}' for each in recipes) + ' |')
     return '\n'.join(lines)
+
+
+def underflow(folder):
+    """The share of operands' numbers that became zero."""
+    lines = (folder / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
+    return next(step['fp8_underflow'] for step in map(json.loads, lines) if 'fp8_underflow' in step)
 
 
 def measure(arguments, folder):
@@ -115,6 +122,7 @@ def measure(arguments, folder):
         gradients[recipe] = moments(folder / name / 'checkpoints' / 'step-00000001')
     for recipe in arguments.recipe:
         found[recipe] = cosines(gradients[''], gradients[recipe])
+        found[recipe]['underflow'] = underflow(folder / re.sub(r'\W', '-', recipe))
     return found
 
 

@@ -121,12 +121,17 @@ void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::Weig
   }
   ++taken_[role];
   chosen_.insert(weight);
-  if (gathers() && !experts) weight->set_gather_codec(std::make_shared<Sent>());
+  set_codecs(*weight, experts);
+}
+
+void Fp8::set_codecs(nn::Weight& weight, bool experts) const {
+  if (gathers() && !experts) weight.set_gather_codec(std::make_shared<Sent>());
   if (!stores()) return;
-  if (tiles) {
-    weight->set_codec(std::make_shared<const StoredTiles>(sizes.in));
+  const auto& shape = weight.records().front().shape;
+  if (scaling(experts) == Scaling::block) {
+    weight.set_codec(std::make_shared<const StoredTiles>(shape.back()));
   } else {
-    weight->set_codec(std::make_shared<const Stored>(weight->records().front().shape.size()));
+    weight.set_codec(std::make_shared<const Stored>(shape.size()));
   }
 }
 

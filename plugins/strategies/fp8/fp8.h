@@ -44,6 +44,7 @@ class Fp8 : public capstan::strategy::Strategy {
   bool stores() const { return options_->store == "fp8"; }
   bool gathers() const { return options_->gather == "fp8"; }
   void check_reference(capstan::Diagnostics& faults) const;
+  void set_codecs(capstan::nn::Weight& weight, bool experts) const;
   void check_blocks(capstan::Diagnostics& faults) const;
   void refuse_trained(const capstan::nn::Unit& unit) const;
   void refuse_cut_tiles(const capstan::strategy::Facts& facts) const;

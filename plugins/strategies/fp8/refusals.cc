@@ -28,6 +28,12 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
                R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
   }
   check_blocks(faults);
+  if (gathers() && options_->recipe != "tensorwise") {
+    faults.add(place_of(&Fp8Options::gather),
+               cat(R"(strategy.fp8.gather = "fp8" sends a scale for each weight, and recipe is ")", options_->recipe,
+                   "\", of which backward would round the weights once more"),
+               R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
+  }
   check_reference(faults);
   if (facts.device == "cpu") return;
   if (facts.precision != "bf16" && facts.precision != "bf16_pure" && facts.precision != "fp16") {

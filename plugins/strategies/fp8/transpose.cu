@@ -46,8 +46,8 @@ constexpr unsigned each = 0x01010101;  // times a number: it in all four bytes
 
 // Four neighbouring columns. Scales are powers of two, so that a number keeps its digits: k is added to its exponent,
 // bits 3 to 6, where row's and column's scales are 2^k apart. All four at once, by integers, where no k is below -8 or
-// above 7, and where all four and their results have all of their digits; else one by one. A conversion is several times
-// as expensive as all of this, and nearly all weights are of the first kind.
+// above 7, and where all four and their results have all of their digits; else one by one. A conversion is several
+// times as expensive as all of this, and nearly all weights are of the first kind.
 struct Columns {
   static constexpr int most_apart = 4;  // exponents of the four columns' scales
   float4 inverse;
