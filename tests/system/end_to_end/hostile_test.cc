@@ -210,25 +210,24 @@ TEST_CASE("a folder that this user may not enter is said in words by every comma
 
 TEST_CASE("times and sizes at the limits of a number are refused, all at once") {
   const Workspace work;
-  const std::string largest = "1e308", most = "9223372036854775807";
-  std::vector<std::string> command{"preflight", work.write("a.toml", small_config())};
-  const std::vector<std::string> numbers{"comm.timeout_s",
-                                         "comm.silence_s",
-                                         "comm.connect_timeout_s",
-                                         "monitor.memory_log.interval_s",
-                                         "monitor.mlflow.interval_s",
-                                         "monitor.utilisation.interval_s",
-                                         "monitor.wandb.system_interval_s",
-                                         "run.host_memory",
-                                         "preflight.gemm_seconds"},
-      counts{"train.eval_batch",      "preflight.gemm_size", "preflight.write_mib", "preflight.gate_iterations",
-             "preflight.gate_warmup", "preflight.gate_mib",  "preflight.pair_mib",  "preflight.largest_mib"};
-  for (const auto& option : numbers) command.push_back(cat(option, "=", largest));
-  for (const auto& option : counts) command.push_back(cat(option, "=", most));
-  const auto ended = work.run(command);
-  CHECK(ended.code == static_cast<int>(ExitCode::usage));
-  for (const auto& option : numbers) CHECK_THAT(ended.err, Contains(option + " is 1e+308, but must be "));
-  for (const auto& option : counts) CHECK_THAT(ended.err, Contains(cat(option, " is ", most, ", but must be ")));
+  const auto refused = [&, file = work.write("a.toml", small_config())](const std::string& command,
+                                                                        const std::string& number,
+                                                                        const std::vector<std::string>& options) {
+    std::vector<std::string> words{command, file};
+    for (const auto& option : options) words.push_back(cat(option, "=", number));
+    const auto ended = work.run(words);
+    CHECK(ended.code == static_cast<int>(ExitCode::usage));
+    for (const auto& option : options) CHECK_THAT(ended.err, Contains(option + " is ") && Contains(", but must be "));
+    CHECK_THAT(ended.err, Contains(cat("(", options.size(), " faults)")));
+  };
+  refused("check", "1e308",
+          {"comm.timeout_s", "comm.silence_s", "comm.connect_timeout_s", "run.host_memory", "preflight.gemm_seconds",
+           "monitor.memory_log.interval_s", "monitor.mlflow.interval_s", "monitor.utilisation.interval_s",
+           "monitor.wandb.system_interval_s"});
+  refused("check", "9223372036854775807", {"train.eval_batch", "train.accumulation"});
+  refused("preflight", "9223372036854775807",
+          {"preflight.gemm_size", "preflight.write_mib", "preflight.gate_iterations", "preflight.gate_warmup",
+           "preflight.gate_mib", "preflight.pair_mib", "preflight.largest_mib"});
 }
 
 TEST_CASE("a report into a full device is no success, and the device stays one") {
