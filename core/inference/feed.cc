@@ -4,8 +4,6 @@
 #include <capstan/base/error.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "data/loss_rows.h"
@@ -144,12 +142,6 @@ nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t co
   return batch;
 }
 
-// Until a GPU has run it.
-bool on_trial(const char* what) {
-  const auto* names = std::getenv("CAPSTAN_TRIAL");
-  return names != nullptr && std::strstr(names, what) != nullptr;
-}
-
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   // From pageable memory the copy would wait for everything queued before it.
   const bool on_cpu = device.is_cpu();
@@ -164,7 +156,7 @@ nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   batch.positions = vector(places.positions).view({host.rows, host.cols});
   batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
                                   static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
-  if (on_trial("varlen")) batch.documents->bounds = vector(bounds_of(host, places.longest));
+  batch.documents->bounds = vector(bounds_of(host, places.longest));
   return batch;
 }
 

@@ -208,7 +208,8 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch) const {
   const auto own = slopes(fused);
-  const auto scale = 1.0 / std::sqrt(static_cast<double>(fused.size(-1) / (3 * own.size(0))));
+  const auto dim = fused.size(-1) / (3 * own.size(0));
+  const auto scale = 1.0 / std::sqrt(static_cast<double>(dim));
   const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
   if (batch.documents) return attend_in_segments(heads.q, heads.k, heads.v, batch, {scale, {}});
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);

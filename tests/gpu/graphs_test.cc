@@ -291,7 +291,6 @@ TEST_CASE("GPU: packed rows learn what samples in rows of their own learn, and t
   adapters.erase(adapters.find("dropout = 0.1\n"), std::string("dropout = 0.1\n").size());
   const std::map<std::string, std::string> models{
       {"bloom", bloom}, {"llama", llama}, {"mixtral", mixtral}, {"llama with adapters", llama + adapters}};
-  ::setenv("CAPSTAN_TRIAL", "varlen", 1);
   const auto learnt = [&](const char* device, const char* precision, const char* packing) {
     std::vector<std::string> overrides{"train.accumulation=1",
                                        "train.micro_batch=6",
