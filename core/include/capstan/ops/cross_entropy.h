@@ -27,7 +27,8 @@ inline constexpr std::int64_t ignored_label = -100;
 /// Numbers: logits, maximum, exponentials and their sum are in the scalar's dtype at every input dtype; the gradient of
 /// 16-bit logits is rounded to 16 bits for the two products, which accumulate in float32 (half: scaled by 2^10, so
 /// that probabilities below 2^-24 are not lost). Losses of rows are added in float64. On CPU the products skip rows
-/// that are no targets; on CUDA that would wait for the device, so all rows are computed.
+/// that are no targets; on CUDA that would wait for the device, so all rows are computed: who knows on the host which
+/// bear loss gives these alone, as nn::VocabularyHead does by the batch's loss_rows.
 at::Tensor chunked_linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& labels,
                                         std::int64_t chunk_rows);
 
