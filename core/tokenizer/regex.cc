@@ -23,7 +23,10 @@ std::string onig_message(int code, OnigErrorInfo* info = nullptr) {
 void start_oniguruma() {
   static const int started = [] {
     std::array<OnigEncoding, 1> encodings{ONIG_ENCODING_UTF8};
-    return onig_initialize(encodings.data(), 1);
+    // For one search; the library's own limit, of ten million, is for each place where it begins to match.
+    constexpr unsigned long most_steps = 100'000'000;
+    const auto code = onig_initialize(encodings.data(), 1);
+    return code == ONIG_NORMAL ? onig_set_retry_limit_in_search(most_steps) : code;
   }();
   CAPSTAN_ASSERT(started == ONIG_NORMAL);
 }
@@ -49,7 +52,19 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   compiled_ = std::make_shared<const Compiled>(with_own_classes(pattern));
 }
 
-std::vector<Span> Regex::matches(std::string_view text) const {
+std::string shown_pattern(const std::string& pattern) {
+  constexpr std::size_t most = 200;
+  return pattern.size() <= most ? pattern : pattern.substr(0, most) + " …";
+}
+
+std::vector<Span> Regex::matches(std::string_view text, std::optional<std::chrono::milliseconds> patience) const {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::milliseconds usual(10'000 + text.size() / 100);
+  const auto until = Clock::now() + patience.value_or(usual);
+  const auto refuse = [&](const std::string& why) {
+    throw Error(cat("the pattern ", shown_pattern(pattern_), " cannot cut a text of ", text.size(), " bytes: ", why),
+                "shorten the text, or write a tokenizer plugin");
+  };
   const auto free_region = [](OnigRegion* region) { onig_region_free(region, 1); };
   const std::unique_ptr<OnigRegion, decltype(free_region)> region(onig_region_new(), free_region);
   const auto* begin = bytes_of(text);
@@ -58,10 +73,8 @@ std::vector<Span> Regex::matches(std::string_view text) const {
   for (std::size_t from = 0; from <= text.size();) {
     const auto code = onig_search(compiled_->regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
     if (code == ONIG_MISMATCH) break;
-    if (code < 0) {
-      throw Error(cat("the pattern ", pattern_, " cannot cut a text of ", text.size(), " bytes: ", onig_message(code)),
-                  "shorten the text, or write a tokenizer plugin");
-    }
+    if (code < 0) refuse(onig_message(code));
+    if (Clock::now() > until) refuse(cat("it took too long, and had come to byte ", region->beg[0]));
     const Span match{static_cast<std::size_t>(region->beg[0]), static_cast<std::size_t>(region->end[0])};
     if (match.begin == match.end && !found.empty() && found.back().end == match.end) {
       from += from < text.size() ? character_at(text, from).size : 1;

@@ -1,8 +1,10 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,14 +26,18 @@ class Regex {
   explicit Regex(const std::string& pattern);
 
   /// All matches in well-formed UTF-8, from left to right, none overlapping; an empty one never where the previous one
-  /// ends. Throws Error if the expression needs too many steps for this text.
-  std::vector<Span> matches(std::string_view text) const;
+  /// ends. Throws Error if the expression needs too many steps for this text, or longer than `patience`: without one 10
+  /// seconds and a second for each 100,000 bytes, which published ones need for a thousand times as much.
+  std::vector<Span> matches(std::string_view text, std::optional<std::chrono::milliseconds> patience = {}) const;
 
  private:
   struct Compiled;
   std::shared_ptr<const Compiled> compiled_;
   std::string pattern_;
 };
+
+/// As much of a pattern as a message shows.
+std::string shown_pattern(const std::string& pattern);
 
 /// The pattern with \p{…}, \P{…}, \d, \w and \b (and \D, \W, \B) written out as the ranges that the `tokenizers`
 /// package means by them: Oniguruma's own tables are of the Unicode version that it was built with, which is another

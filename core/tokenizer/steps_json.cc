@@ -27,7 +27,7 @@ TextPattern read_text_pattern(const JsonPart& part) {
   try {
     return TextPattern(Regex(text));
   } catch (const Error& error) {
-    pattern.refuse(cat("is \"", text, "\": ", error.diagnostics().front().what), what_is_supported);
+    pattern.refuse(cat("is \"", shown_pattern(text), "\": ", error.diagnostics().front().what), what_is_supported);
     return {};
   }
 }

@@ -1,5 +1,8 @@
 #include "tokenizer/text_pattern.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
 #include <algorithm>
 
 namespace capstan::tokenizer {
@@ -74,9 +77,14 @@ std::vector<Span> TextPattern::matches(std::string_view text) const {
 }
 
 std::string TextPattern::replaced(std::string_view text, std::string_view content) const {
+  const auto most = (std::size_t{16} << 20) + 100 * text.size();
   std::string out;
   std::size_t done = 0;
   for (const auto& match : matches(text)) {
+    if (out.size() + content.size() > most) {
+      throw Error(cat("a text of ", text.size(), " bytes becomes more than ", most, " where matches are replaced"),
+                  "take a tokenizer.json that is as it was published, or write a tokenizer plugin");
+    }
     out += text.substr(done, match.begin - done);
     out += content;
     done = match.end;

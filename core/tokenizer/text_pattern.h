@@ -21,7 +21,8 @@ class TextPattern {
 
   /// All matches, from left to right, none overlapping.
   std::vector<Span> matches(std::string_view text) const;
-  /// The text with each match replaced.
+  /// The text with each match replaced. Throws Error where it would become more than 16 MiB and a hundred times as
+  /// long.
   std::string replaced(std::string_view text, std::string_view content) const;
 
  private:

@@ -58,6 +58,9 @@ def load(folder):
 
 
 def logits(model):
+    for module in model.modules():
+        if isinstance(module, Linear4bit):   # else some CPUs multiply in bfloat16, from a layout of their own
+            module.support_avx512bf16_for_cpu = False
     with torch.no_grad():
         return model(input_ids=random_ids((2, 9), 21)).logits.float().contiguous()
 
@@ -72,11 +75,9 @@ def make(folder):
 
 
 def layers(model):
-    """Codes, magnitudes and offset of each layer in 4 bits. To be asked for before logits: to multiply, bitsandbytes may
-    lay codes out otherwise."""
+    """Codes, magnitudes and offset of each layer in 4 bits."""
     packed = {name: module.weight for name, module in model.named_modules() if isinstance(module, Linear4bit)}
-    return {name: [part.clone() for part in (weight.data, weight.quant_state.absmax, weight.quant_state.offset)]
-            for name, weight in packed.items()}
+    return {name: (weight.data, weight.quant_state.absmax, weight.quant_state.offset) for name, weight in packed.items()}
 
 
 def check(packed, *written):

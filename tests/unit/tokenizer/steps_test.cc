@@ -3,6 +3,8 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
+#include <chrono>
+
 #include "tokenizer/character_properties.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/regex.h"
@@ -85,6 +87,18 @@ TEST_CASE("a pattern's matches do not overlap, and an empty one is never where a
   CHECK(spans("(?<=é)a", "aéa") == Spans{{3, 4}});  // what comes before a match counts
   CHECK(spans("x", "").empty());
   CHECK_THROWS_WITH(Regex("a)"), Contains("unmatched close parenthesis"));
+}
+
+TEST_CASE("a pattern that takes too long for a text, or makes too much of it, is refused and shown in part") {
+  const std::string text(20000, 'a');
+  CHECK_THROWS_WITH(Regex("(?~a*)*").matches(text, std::chrono::milliseconds(50)),
+                    Contains("cannot cut a text of 20000 bytes: it took too long, and had come to byte "));
+  // 65,536 ways from each of its places, which is within the limit of each.
+  CHECK_THROWS_WITH(Regex("(?:a|aa){1,15}b").matches(text + "cb"), Contains("retry-limit-in-search over"));
+  CHECK_THROWS_WITH(TextPattern("a").replaced(text, std::string(10000, 'b')),
+                    Contains("a text of 20000 bytes becomes more than 18777216 where matches are replaced"));
+  CHECK(TextPattern("a").replaced(text, "bcd").size() == 60000);
+  CHECK(shown_pattern(std::string(1000, 'x')) == std::string(200, 'x') + " …");
 }
 
 TEST_CASE("a pattern's classes are the tokenizers package's, whatever Unicode version this Oniguruma has") {
