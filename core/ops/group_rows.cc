@@ -3,8 +3,6 @@
 #include <capstan/ops/grouped.h>
 #include <torch/library.h>
 
-#include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <tuple>
 
@@ -36,11 +34,6 @@ GroupedRows group_rows(const at::Tensor& group, std::int64_t groups) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("capstan::group_rows", "")
                              .typed<Grouped(const at::Tensor&, std::int64_t)>();
-  static const char* const trial = std::getenv("CAPSTAN_TRIAL");
-  if (trial && std::strstr(trial, "sort")) {
-    auto [order, place, counts] = group_rows_cpu(group, groups);
-    return {order, place, counts};
-  }
   auto [order, place, counts] = op.call(group.contiguous(), groups);
   return {std::move(order), std::move(place), std::move(counts)};
 }

@@ -2,9 +2,6 @@
 #include <capstan/ops/grouped.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cstdlib>
-#include <cstring>
-
 #include "ops/combine_rows.h"
 
 namespace capstan::ops {
@@ -18,10 +15,7 @@ constexpr std::int64_t many_rows = 512;
 
 /// Does the grouped kernel take it? It needs rows whose bytes are a multiple of 16.
 bool is_one_product(const at::Tensor& x, std::int64_t other_columns, const at::Tensor& ends) {
-  static const char* const trial = std::getenv("CAPSTAN_TRIAL");
-  if (!(trial && std::strstr(trial, "grouped") && x.is_cuda()) && ends.is_cpu() &&
-      x.size(0) >= ends.size(0) * many_rows)
-    return false;
+  if (ends.is_cpu() && x.size(0) >= ends.size(0) * many_rows) return false;
   return (x.is_cuda() || x.is_meta()) && x.scalar_type() == at::kBFloat16 && x.size(1) % 8 == 0 &&
          other_columns % 8 == 0;
 }

@@ -4,8 +4,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "shard/packing.h"
 
@@ -71,8 +69,7 @@ void keep_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   auto& plan = bucket.gradients;
   const bool is_only_sum = bucket.trainable && plan.sum_by == SumBy::nothing && !options.accumulates();
-  const char* const trial = std::getenv("CAPSTAN_TRIAL");
-  const bool stays = is_only_sum && plan.partials.empty() && !(trial && std::strstr(trial, "wide"));
+  const bool stays = is_only_sum && plan.partials.empty();
   plan.full_dtype = stays ? precision.compute : precision.master;
   // Autograd's tensors have no padding, so AdamW's tail rounds differently: not used under `deterministic`. They are
   // other memory each time, which a graph cannot be recorded for; where other data ranks sum gradients none is.
