@@ -26,8 +26,11 @@ at::Tensor with_whole_blocks(const at::Tensor& x) {
   return rest == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, rest});
 }
 
-// Outer dimension first in memory, as products take the scales of blocks.
-at::Tensor column_major(const at::Tensor& scales) { return scales.t().contiguous().t(); }
+// Columns one after the other in memory, as products take the scales of blocks. contiguous() leaves a single one's
+// stride as it is.
+at::Tensor column_major(const at::Tensor& scales) {
+  return at::empty({scales.size(1), scales.size(0)}, scales.options()).copy_(scales.t()).t();
+}
 
 // x [M, k] in blocks [M, k / 128, 128]: a scale for each of `over` these dimensions.
 BlockPair rounded_blocks(const at::Tensor& blocks, at::IntArrayRef over) {

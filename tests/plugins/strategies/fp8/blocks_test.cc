@@ -53,6 +53,7 @@ TEST_CASE("blocks and tiles are rounded by scales of their own, and transposes h
   CHECK(columns.values.sizes() == at::IntArrayRef{384, 256});
   CHECK(columns.scales.strides() == at::IntArrayRef{1, 384});
   CHECK(at::equal(ops::numbers_of_blocks(columns, at::kDouble).narrow(1, 0, 150), in_blocks(x.t(), row)));
+  CHECK(ops::quantise_blocks(x.narrow(1, 0, 128)).scales.strides() == at::IntArrayRef{1, 256});
   const auto alone = ops::quantise_blocks(x);
   CHECK(at::equal(alone.values.view(at::kByte), rows.values.view(at::kByte)));
   CHECK(at::equal(alone.scales, rows.scales));
