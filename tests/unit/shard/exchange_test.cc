@@ -1,6 +1,7 @@
 // Gradients of 16 bits that ranks exchange and add up in 32.
 #include <capstan_catch.h>
 
+#include "shard/plan.h"
 #include "shard/rig.h"
 
 using namespace capstan;
