@@ -7,6 +7,11 @@
 #include <limits>
 
 namespace capstan::shard {
+namespace {
+
+constexpr std::int64_t scale_stride = 4;  // cuBLAS wants a scale to begin at whole 16 bytes
+
+}  // namespace
 
 GatherScales::GatherScales(const std::vector<std::unique_ptr<BucketParameters>>& buckets, Shared& shared,
                            const GroupOf& group_of)
@@ -30,7 +35,7 @@ GatherScales::GatherScales(const std::vector<std::unique_ptr<BucketParameters>>&
   codec_ = those.front()->weight(weights_.front().weight).gather_codec();
   largest_ = at::zeros({static_cast<std::int64_t>(weights_.size())},
                        at::TensorOptions().dtype(at::kFloat).device(shared.device()));
-  scales_ = at::ones_like(largest_);
+  scales_ = at::ones({largest_.numel(), scale_stride}, largest_.options()).select(1, 0);
   std::int64_t begin = 0;
   for (std::size_t b = 0; b < those.size(); ++b) {
     those[b]->bind_scales(largest_.narrow(0, begin, counts[b]).split(1), scales_.narrow(0, begin, counts[b]).split(1));

@@ -39,7 +39,7 @@ class GatherScales {
   std::shared_ptr<comm::Group> tensor_group_;  ///< whose ranks have pieces of all weights; null: each has whole ones
   std::shared_ptr<nn::GatherCodec> codec_;
   at::Tensor largest_;  ///< [weights] of all ranks' elements, float32
-  at::Tensor scales_;   ///< the same
+  at::Tensor scales_;   ///< as many, each at whole 16 bytes
 };
 
 }  // namespace shard

@@ -21,12 +21,6 @@ void Fp8::check(const strategy::Facts& facts, Diagnostics& faults) const {
         cat(R"(strategy.fp8.store = "fp8" keeps scales of rows or blocks, and recipe is ")", options_->recipe, "\""),
         R"(set strategy.fp8.recipe = "rowwise" or "blockwise", or store = "bf16")");
   }
-  if (gathers() && options_->recipe != "tensorwise") {
-    faults.add(place_of(&Fp8Options::gather),
-               cat(R"(strategy.fp8.gather = "fp8" sends a scale for each weight, and recipe is ")", options_->recipe,
-                   "\", of which backward would round the weights once more"),
-               R"(set strategy.fp8.recipe = "tensorwise", or gather = "bf16")");
-  }
   check_blocks(faults);
   if (gathers() && options_->recipe != "tensorwise") {
     faults.add(place_of(&Fp8Options::gather),

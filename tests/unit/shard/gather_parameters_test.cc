@@ -94,6 +94,7 @@ void expect_bytes(InBytes& rig, double factor, bool sharded, Faults& faults) {
     faults.expect(weight.value().storage().nbytes() == 0, "without memory");
     faults.expect(at::equal(rig.codecs[i]->bytes, bytes_of(values, largest)), "all bytes of " + weight.name());
     faults.expect(at::equal(rig.codecs[i]->scale, largest.mul(2).view({1})), "the scale of " + weight.name());
+    faults.expect(reinterpret_cast<std::uintptr_t>(rig.codecs[i]->scale.const_data_ptr()) % 16 == 0, "at 16 bytes");
   }
   const auto& bias = *rig.chain[2]->weights()[2];
   faults.expect(at::equal(bias.value(), initial(bias, at::kFloat).mul(factor).to(at::kBFloat16)),

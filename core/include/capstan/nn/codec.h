@@ -94,7 +94,7 @@ class GatherCodec {
   /// Queued on the current stream. An element's byte depends on itself and `largest` alone.
   virtual void encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const = 0;
   /// What units will compute with: uint8 of the weight's shape on this rank, whose memory is there while the weight is
-  /// gathered, and its scale [1], which each update writes anew. In a dry run meta tensors.
+  /// gathered, and its scale [1], at whole 16 bytes, which each update writes anew. In a dry run meta tensors.
   virtual void bind(at::Tensor bytes, at::Tensor scale) = 0;
 };
 

@@ -62,7 +62,9 @@ TEST_CASE("gathered in 8 bits, weights are multiplied as if they had come in 16"
 
 TEST_CASE("experts are gathered in train.precision beside layers in 8 bits") {
   Setting setting{.world = 2, .overrides = {"train.precision=bf16"}, .steps = steps_of_gather};
-  setting.config = family_config({"mixtral", sizes_of_gather + "num_experts = 4\n"}) + "[strategy.fsdp]\n" + tensorwise;
+  setting.config =
+      family_config({"mixtral", "hidden_size = 64\nnum_heads = 4\nnum_kv_heads = 4\nff_dim = 64\nnum_experts = 4\n"}) +
+      "[strategy.fsdp]\n" + tensorwise;
   const auto in_16_bits = train(setting);
   setting.config += in_bytes;
   CHECK(differences(train(setting), in_16_bits, 0) == "");
