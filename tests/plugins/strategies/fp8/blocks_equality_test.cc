@@ -59,16 +59,6 @@ TEST_CASE("float64: blocks under tensor, sequence, data and expert parallelism",
   check_blocks("mixtral", blocks + "backward = \"bf16\"\n", {{2, "[strategy.expert_parallel]\nsize = 2\n"}});
 }
 
-// 128 tokens of a row of the batch are a block: it does not matter which rank has which rows.
-TEST_CASE("float64: weights' gradients in 8 bits by whole blocks of tokens under data parallelism", "[matrix]") {
-  Setting setting{.world = 1, .overrides = {same_micro_steps, "train.pad_to_multiple=128"}, .steps = 1};
-  setting.config = family_config({"llama", llama_256}) + blocks;
-  const auto alone = train(setting);
-  setting.world = 2;
-  setting.config += "[strategy.fsdp]\nmode = \"full_shard\"\n";
-  CHECK(differences(train(setting), alone, tolerance_of_blocks) == "");
-}
-
 TEST_CASE("float64: adapters next to frozen layers in blocks", "[matrix]") {
   check_blocks("llama", blocks + adapters, {{2, two_tensor}, {2, "[strategy.fsdp]\n"}});
   check_blocks("llama", blocks + attention_alone, {{2, two_tensor + with_sequence}, {1, "[strategy.recompute]\n"}});
