@@ -35,10 +35,11 @@ void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnD
   const auto count = lists.masters.size();
   CAPSTAN_ASSERT(lists.averages.size() == count && lists.squares.size() == count && lists.gradients.size() == count);
   CAPSTAN_ASSERT(lists.copies.empty() || lists.copies.size() == count);
-  for (std::size_t i = 0; i < count; ++i)
-    CAPSTAN_ASSERT(takes_adamw_lists(lists.masters[i], lists.gradients[i],
-                                     lists.copies.empty() ? at::Tensor() : lists.copies[i]) &&
-                   lists.gradients[i].scalar_type() == lists.gradients.front().scalar_type());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto copy = lists.copies.empty() ? at::Tensor() : lists.copies[i];
+    CAPSTAN_ASSERT(takes_adamw_lists(lists.masters[i], lists.gradients[i], copy));
+    CAPSTAN_ASSERT(lists.gradients[i].scalar_type() == lists.gradients.front().scalar_type());
+  }
   for (const auto* number : {&numbers.count, &numbers.grad_scale, &numbers.skip})
     CAPSTAN_ASSERT(number->scalar_type() == at::kFloat && number->numel() == 1);
   if (count == 0) return;

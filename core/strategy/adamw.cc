@@ -66,7 +66,7 @@ void AdamW::apply_alike(Alike& alike, const Update& update) const {
     own = ops::takes_adamw_lists(masters[i], gradients[i], alike.copies ? copies[i] : at::Tensor());
   const auto step = step_of(alike.decays, update);
   if (own) return ops::adamw_lists_(alike.lists, step, {update.count, update.grad_scale, update.skip});
-  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = gradients[i].to(alike.type);
+  for (auto& gradient : gradients) gradient = gradient.to(alike.type);
   const std::vector<at::Tensor> counts(masters.size(), update.count);
   at::_fused_adamw_(masters, gradients, averages, squares, {}, counts, step.lr, step.beta1, step.beta2, step.decay,
                     step.eps, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale, update.skip);
