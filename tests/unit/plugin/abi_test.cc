@@ -46,7 +46,7 @@ TEST_CASE("a plugin of another SDK or compiler is refused, and only that field i
     }
     return lines;
   };
-  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +6 +0 +<- differs\n"));
+  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +7 +0 +<- differs\n"));
   CHECK_THAT(marked("wrong_compiler"), Matches("      cxx +[a-z]+[0-9]+ +clang3 +<- differs\n"));
 }
 
