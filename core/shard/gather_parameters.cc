@@ -19,7 +19,7 @@ void as_bytes(std::vector<at::Tensor>& tensors) {
 at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t begin, const at::Tensor& out,
                                           Moves& casts) const {
   const auto size = out.numel() / plan_.ranks;
-  const auto part = mine.narrow(0, begin, size);
+  auto part = mine.narrow(0, begin, size);
   if (part.scalar_type() == out.scalar_type()) return part;
   auto place = out.narrow(0, position() * size, size);
   casts.add(place, part);

@@ -180,9 +180,10 @@ void Fp8::say_what_was_taken(std::int64_t blocks, std::int64_t all) {
     notes_.push_back(cat("fp8: their ", thousands(elements), " frozen numbers are kept in 8 bits alone; no checkpoint ",
                          "holds them: a run that resumes rounds them again, from model.path or run.seed"));
   }
-  if (!odd_.empty())
+  if (!odd_.empty()) {
     notes_.push_back(
         cat("fp8: in train.precision, since sizes are no multiples of ", sizes_text(), ": ", counted(odd_)));
+  }
 }
 
 Fp8::How Fp8::multiplier(const nn::Layer& layer, const nn::WeightPtr& weight, const strategy::Placement& placement) {

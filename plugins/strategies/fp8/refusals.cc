@@ -70,9 +70,10 @@ void Fp8::check_reference(Diagnostics& faults) const {
   try {
     (void)losses_of({*options_->reference, options_->band, options_->window});
   } catch (const Error& error) {
-    for (const auto& fault : error.diagnostics())
+    for (const auto& fault : error.diagnostics()) {
       faults.add(place_of(&Fp8Options::reference), cat("strategy.fp8.reference: ", fault.text()),
                  fault.fix.empty() ? "name the metrics.jsonl of a run in bf16" : "");
+    }
   }
 }
 
