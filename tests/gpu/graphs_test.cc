@@ -17,6 +17,7 @@
 #include "ops/device_graph.h"
 #include "session/session.h"
 #include "support/folder.h"
+#include "support/job.h"
 #include "train/of_job.h"
 #include "train/schedule.h"
 #include "train/step.h"
@@ -49,14 +50,10 @@ session::Job job_of(const test::Folder& folder, const std::string& model, const 
                          "/configs/data/mini_squad_train.json\"\ntrain_samples = 70\nmax_length = 200\n"
                          "[train]\nmax_steps = 12\nmicro_batch = 1\naccumulation = 4\npad_to_multiple = 8\n"
                          "[optimizer]\nlr = 1e-2\nwarmup_steps = 3\nschedule = \"cosine\"\nclip = 1.0\n";
-  static plugin::Host host;
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = file.string();
   request.overrides = overrides;
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request);
 }
 
 /// What steps [begin, end) learnt.

@@ -1,6 +1,7 @@
 #pragma once
 // Model plugins as the host loads them, for their tests.
 #include <capstan/nn/model.h>
+#include <capstan/nn/summary.h>
 
 #include <map>
 #include <memory>
@@ -79,6 +80,14 @@ inline std::map<std::string, layout::Shape> files_of(const nn::Model& model) {
       CAPSTAN_ASSERT(files.emplace(file, shape).first->second == shape);
   }
   return files;
+}
+
+/// How many parameters each preset of the plugin has.
+inline std::map<std::string, std::int64_t> parameters_of_presets(const std::string& plugin) {
+  std::map<std::string, std::int64_t> out;
+  for (const auto& [preset, options] : model_host().load("model", plugin).presets)
+    out[preset] = nn::summarise(make_model(plugin, {}, preset)->build()).parameters;
+  return out;
 }
 
 }  // namespace capstan::testing

@@ -11,12 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "inference/evaluate.h"
 #include "session/session.h"
+#include "support/job.h"
 #include "train/of_job.h"
 #include "train/replica_check.h"
 #include "train/schedule.h"
@@ -51,21 +51,15 @@ inline std::string small_config(const std::string& more = {}) {
   return file.string();
 }
 
-/// The job of one rank; prepared one rank at a time, since the plugin host is shared.
+/// The job of one rank.
 inline session::Job prepare_small(const std::string& file, const std::vector<std::string>& overrides, int world,
                                   int rank) {
-  static std::mutex mutex;
-  static plugin::Host host;
-  const std::lock_guard lock(mutex);
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = file;
   request.overrides = overrides;
   request.world_size = world;
   request.rank = rank;
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return job_of(request);
 }
 
 /// Puts this rank's boxes into whole tensors, by record name.

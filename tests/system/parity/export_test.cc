@@ -34,14 +34,11 @@ session::WrittenModel write(const session::Job& job, const fs::path& values, con
 session::Job without_path(const session::Job& job, const fs::path& file) {
   const auto text = std::regex_replace(config::to_toml(job.tables()), std::regex("\npath = [^\n]*"), "");
   std::ofstream(file) << text;
-  plugin::Host host;
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = file.string();
-  auto out = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  CHECK_FALSE(out->plugins.model_options->path);
-  return std::move(*out);
+  auto out = testing::job_of(request);
+  CHECK_FALSE(out.plugins.model_options->path);
+  return out;
 }
 
 // What is to be compared in one run of Python, which takes seconds to start.

@@ -11,8 +11,8 @@
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "parity/reference.h"
-#include "session/job.h"
 #include "session/model_folder.h"
+#include "support/job.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
@@ -21,12 +21,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path& four_bit_folders() {
-  static const Scratch scratch;
-  static const fs::path made = [] {
-    run_python("four_bits.py", {"make", scratch.path().string()});
-    return scratch.path();
-  }();
-  return made;
+  static const MadeFolder made("four_bits.py", {"make"});
+  return made.path();
 }
 
 // LoRA adapters begin with zeros: the model is its base.
@@ -35,13 +31,9 @@ session::Job four_bit_job(const std::string& folder) {
   std::ofstream(config) << "[run]\ndevice = \"cpu\"\n[model]\nplugin = \"llama\"\npath = \"" << folder
                         << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n[train]\nmax_steps = 1\n"
                            "global_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n[strategy.nf4]\n";
-  static plugin::Host host;
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = config.string();
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request);
 }
 
 // How far Capstan's logits for this folder are from the reference's, as a share of the largest.

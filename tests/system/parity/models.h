@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/scratch.h"
 #include "parity/python.h"
-#include "session/job.h"
+#include "support/job.h"
 
 namespace parity {
 
@@ -54,13 +53,8 @@ inline const std::vector<Case> cases{
 
 /// The reference folders, made once.
 inline const std::filesystem::path& folders() {
-  static const Scratch scratch;
-  static const std::filesystem::path made = [] {
-    auto path = scratch.path() / "models";
-    run_python("models.py", {path.string()});
-    return path;
-  }();
-  return made;
+  static const MadeFolder made("models.py", {});
+  return made.path();
 }
 
 inline session::Job prepare(const std::string& plugin, const std::filesystem::path& folder,
@@ -76,13 +70,9 @@ inline session::Job prepare(const std::string& plugin, const std::filesystem::pa
       << precision
       << "\"\n[optimizer]\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\nwarmup_steps = 3\n"
          "schedule = \"linear\"\nclip = 1.0\n";
-  static capstan::plugin::Host host;
-  capstan::Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = config.string();
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return capstan::testing::job_of(request);
 }
 
 inline session::Job prepare(const Case& one, const std::string& precision) {

@@ -14,6 +14,7 @@
 #include "nn/init_source.h"
 #include "parity/python.h"
 #include "session/session.h"
+#include "support/job.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
@@ -50,12 +51,8 @@ const Case cases[] = {
 };
 
 const fs::path& folders() {
-  static const Scratch scratch;
-  static const fs::path made = [] {
-    run_python("adapters.py", {"make", scratch.path().string()});
-    return scratch.path();
-  }();
-  return made;
+  static const MadeFolder made("adapters.py", {"make"});
+  return made.path();
 }
 
 std::map<std::string, at::Tensor> reference(const std::string& plugin, const std::string& name) {
@@ -74,13 +71,9 @@ session::Job prepare(const std::string& plugin, const std::string& lora) {
                         << plugin << "\"\n[data]\nplugin = \"synthetic\"\ntokenizer = \"byte\"\n"
                         << "[train]\nmax_steps = 1\nglobal_batch = 1\nprecision = \"fp32\"\n[strategy.lora]\n"
                         << lora;
-  static plugin::Host host;
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = config.string();
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request);
 }
 
 at::Tensor logits_of(session::Session& session, const at::Tensor& ids) {

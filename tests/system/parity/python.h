@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/scratch.h"
+
 /// The Python that has torch and transformers: the environment variable CAPSTAN_PARITY_PYTHON, or the one that
 /// `tools/setup --parity` makes.
 inline std::filesystem::path parity_python() {
@@ -39,3 +41,16 @@ inline void run_python(const std::string& script, const std::vector<std::string>
   all.insert(all.end(), arguments.begin(), arguments.end());
   run_program(parity_python(), all);
 }
+
+/// A folder that a script fills, whose last argument it is; gone with this object.
+class MadeFolder {
+ public:
+  MadeFolder(const std::string& script, std::vector<std::string> arguments) {
+    arguments.push_back(scratch_.path().string());
+    run_python(script, arguments);
+  }
+  const std::filesystem::path& path() const { return scratch_.path(); }
+
+ private:
+  Scratch scratch_;
+};

@@ -11,9 +11,9 @@
 
 #include "assembly/wrap.h"
 #include "ops/meta_memory.h"
-#include "session/job.h"
 #include "support/families.h"
 #include "support/folder.h"
+#include "support/job.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
@@ -72,7 +72,6 @@ constexpr std::int64_t rows = 4, length = 64;  // statistics of so many tokens f
 
 session::Job job_of(const std::string& config, const std::string& device, int world = 1,
                     const std::vector<std::string>& overrides = {}) {
-  static plugin::Host host;
   const test::Folder folder;
   setup::JobRequest request;
   request.file = folder.write("job.toml", config);
@@ -80,10 +79,7 @@ session::Job job_of(const std::string& config, const std::string& device, int wo
   request.device = device;
   request.world_size = world;
   request.activations = true;
-  Diagnostics diagnostics;
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request);
 }
 
 std::string small(const std::string& model, const std::string& precision, const std::string& strategies) {

@@ -3,7 +3,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "session/job.h"
+#include "support/job.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -66,10 +66,7 @@ session::Job prepare(const std::string& tables) {
   setup::JobRequest request;
   request.file = testing::small_config(tables);
   request.overrides = {"checkpoint.every_steps=5"};
-  Diagnostics diagnostics;
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request, host);
 }
 
 std::int64_t bytes_of(const session::Job& job, const std::string& part) {

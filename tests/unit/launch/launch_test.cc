@@ -122,12 +122,7 @@ TEST_CASE("launch: torchrun, outside and inside srun") {
   for (const Variables& variables : {torchrun, with(srun, torchrun)}) {
     const Launch found = launch(variables);
     CHECK(found.world.launcher == "torchrun");
-    CHECK(found.world.rank == 3);
-    CHECK(found.world.size == 4);
-    CHECK(found.world.local_rank == 1);
-    CHECK(found.world.local_size == 2);
-    CHECK(found.world.node == 1);
-    CHECK(found.world.nodes == 2);
+    check_last_of_two_nodes(found.world);
     CHECK(found.warnings.empty());
     const auto where = found.rendezvous("r");
     CHECK(where.text() == "a:29500");
@@ -152,12 +147,7 @@ TEST_CASE("launch: OpenMPI's mpirun, outside and inside an allocation") {
   for (const Variables& variables : {mpirun, with(srun, mpirun)}) {
     const Launch found = launch(variables);
     CHECK(found.world.launcher == "mpi");
-    CHECK(found.world.rank == 3);
-    CHECK(found.world.size == 4);
-    CHECK(found.world.local_rank == 1);
-    CHECK(found.world.local_size == 2);
-    CHECK(found.world.node == 1);
-    CHECK(found.world.nodes == 2);
+    check_last_of_two_nodes(found.world);
     CHECK(found.rendezvous("r").file == "r/rendezvous-prterun-a-17@1");
   }
   Variables nameless = mpirun;
@@ -221,6 +211,16 @@ TEST_CASE("launch: host lists") {
   for (const char* bad : {"n[1-2", "n1]", "n[[1]]", "n[2-1]", "n[a-b]", "n[]", "a,,b", "n[1-2-3]"}) {
     CHECK_THROWS_WITH(expand_hostlist(bad), Contains("the host list '"));
   }
+}
+
+/// The last of four ranks, two on each node.
+void check_last_of_two_nodes(const capstan::comm::World& world) {
+  CHECK(world.rank == 3);
+  CHECK(world.size == 4);
+  CHECK(world.local_rank == 1);
+  CHECK(world.local_size == 2);
+  CHECK(world.node == 1);
+  CHECK(world.nodes == 2);
 }
 
 }  // namespace

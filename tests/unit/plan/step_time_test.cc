@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "session/job.h"
 #include "support/folder.h"
+#include "support/job.h"
 
 using namespace capstan;
 using Catch::Matchers::Contains;
@@ -121,7 +121,6 @@ double measured_seconds(const Measured& row) {
 }
 
 session::Job job_of(const Measured& row) {
-  static plugin::Host host;
   const test::Folder folder;
   setup::JobRequest request;
   request.file =
@@ -129,10 +128,7 @@ session::Job job_of(const Measured& row) {
   request.device = "cuda";
   request.world_size = row.ranks;
   request.activations = request.sizes_only = true;
-  Diagnostics faults;
-  auto job = session::prepare(request, host, faults);
-  faults.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request);
 }
 
 }  // namespace

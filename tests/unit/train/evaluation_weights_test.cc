@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
+#include "support/job.h"
 #include "support/small_run.h"
 #include "train/loop.h"
 #include "train/resume.h"
@@ -82,23 +83,17 @@ TEST_CASE("evaluation sees what a strategy shows it, and the run's own weights c
 namespace {
 
 session::Job prepare(const std::string& file, const std::vector<std::string>& overrides, int world, int rank) {
-  static std::mutex mutex;
-  static plugin::Host host;
-  const std::lock_guard lock(mutex);
-  static const bool once = [] {
-    for (const auto& type : types()) host.add(type);
-    return true;
+  static const auto host = [] {
+    auto made = std::make_unique<plugin::Host>();
+    for (const auto& type : types()) made->add(type);
+    return made;
   }();
-  CAPSTAN_ASSERT(once);
-  Diagnostics diagnostics;
   setup::JobRequest request;
   request.file = file;
   request.overrides = overrides;
   request.world_size = world;
   request.rank = rank;
-  auto job = session::prepare(request, host, diagnostics);
-  diagnostics.throw_if_any();
-  return std::move(*job);
+  return testing::job_of(request, *host);
 }
 
 // A whole run of two ranks that evaluates and saves after every second step, in a folder of its own.

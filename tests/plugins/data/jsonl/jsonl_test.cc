@@ -8,6 +8,7 @@
 
 #include "support/errors.h"
 #include "support/folder.h"
+#include "support/options.h"
 
 using namespace capstan;
 using namespace jsonl;
@@ -17,21 +18,12 @@ using test::Folder;
 
 namespace {
 
-using Values = std::vector<std::pair<std::string, config::Value>>;
+using Values = testing::OptionValues;
 
 const std::string chatml = "<{role}>{content}</>";
 
 config::Options<JsonlOptions> options(const Values& values) {
-  config::Section section;
-  section.path = "data";
-  section.origin = {config::Origin::Layer::file, "a.toml", 1};
-  int line = 1;
-  for (const auto& [key, value] : values)
-    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", ++line}});
-  Diagnostics diagnostics;
-  config::Options<JsonlOptions> made(section, diagnostics);
-  diagnostics.throw_if_any();
-  return made;
+  return testing::options_of<JsonlOptions>("data", values);
 }
 
 std::vector<std::string> faults(const Values& values) {

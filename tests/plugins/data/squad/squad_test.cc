@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "support/folder.h"
+#include "support/options.h"
 
 using namespace capstan;
 using namespace squad;
@@ -25,21 +26,11 @@ constexpr const char* good = R"({"version": "1.1", "data": [
     {"context": "Bob read it.", "qas": [
       {"id": "q3", "question": "Who read it?", "answers": [{"text": "Bob", "answer_start": 0}]}]}]}]})";
 
-config::Options<SquadOptions> options(const std::vector<std::pair<std::string, config::Value>>& values) {
-  config::Section section;
-  section.path = "data";
-  section.origin = {config::Origin::Layer::file, "a.toml", 1};
-  int line = 1;
-  for (const auto& [key, value] : values) {
-    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", ++line}});
-  }
-  Diagnostics diagnostics;
-  config::Options<SquadOptions> made(section, diagnostics);
-  diagnostics.throw_if_any();
-  return made;
+config::Options<SquadOptions> options(const testing::OptionValues& values) {
+  return testing::options_of<SquadOptions>("data", values);
 }
 
-std::vector<std::string> faults(const std::vector<std::pair<std::string, config::Value>>& values) {
+std::vector<std::string> faults(const testing::OptionValues& values) {
   Diagnostics diagnostics;
   SquadData(options(values)).check(diagnostics);
   std::vector<std::string> texts;

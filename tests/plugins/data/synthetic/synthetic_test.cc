@@ -7,26 +7,18 @@
 #include <algorithm>
 #include <set>
 
+#include "support/options.h"
+
 using namespace capstan;
 using namespace synthetic;
 using Catch::Matchers::Contains;
 
 namespace {
 
-using Values = std::vector<std::pair<std::string, config::Value>>;
+using Values = testing::OptionValues;
 
 config::Options<SyntheticOptions> options(const Values& values) {
-  config::Section section;
-  section.path = "data";
-  section.origin = {config::Origin::Layer::file, "a.toml", 1};
-  int line = 1;
-  for (const auto& [key, value] : values) {
-    section.entries.push_back({key, value, {config::Origin::Layer::file, "a.toml", ++line}});
-  }
-  Diagnostics diagnostics;
-  config::Options<SyntheticOptions> made(section, diagnostics);
-  diagnostics.throw_if_any();
-  return made;
+  return testing::options_of<SyntheticOptions>("data", values);
 }
 
 std::shared_ptr<data::DataSource> open(const Values& values, std::int64_t length, std::int64_t vocab_size,

@@ -1,10 +1,7 @@
 // Ranks that share the packed weights, or each keep all of them, learn what one rank learns.
-#include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include <map>
-
-#include "support/families.h"
+#include "support/layouts.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -12,7 +9,6 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr std::int64_t steps = 5;
 constexpr double tolerance = 1e-10;
 
 // Each record has at least 16,384 elements a rank on two ranks.
@@ -24,45 +20,26 @@ const std::string experts3 = "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2
 const std::string lora = "[strategy.lora]\ntargets = [\"linear_qkv\", \"linear_proj\"]\ninit = \"random\"\n";
 const std::string nf4 = "[strategy.nf4]\n";
 
-std::string configured(const std::string& plugin, const std::string& sizes, const std::string& tables) {
-  return family_config({plugin, sizes}) + tables;
-}
-
 const std::string tensors2 = "[strategy.tensor_parallel]\nsize = 2\n",
                   tensors4 = "[strategy.tensor_parallel]\nsize = 4\n";
 
-Run run(const std::string& model, int world = 1) {
-  return train({.world = world, .config = model, .overrides = {same_micro_steps}, .steps = steps});
-}
-
 void check(const std::string& plugin, const std::string& sizes, const std::vector<std::string>& layouts,
            int world = 2) {
-  const auto alone = run(configured(plugin, sizes, lora + nf4));
-  CHECK(alone.losses.back() < alone.losses.front());
-  for (const auto& layout : layouts) {
-    INFO(plugin << "\n" << sizes << layout);
-    CHECK(differences(run(configured(plugin, sizes, lora + nf4 + layout), world), alone, tolerance) == "");
-  }
-}
-
-std::string error_of(const std::string& model, int world = 1) {
-  try {
-    run(model, world);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  std::vector<Split> splits;
+  for (const auto& layout : layouts) splits.emplace_back(world, layout);
+  check_splits(configuration(plugin, sizes, lora + nf4), splits, tolerance);
 }
 
 }  // namespace
 
 TEST_CASE("four bits change what is learnt, and little") {
-  const auto plain = run(configured("llama", llama, lora)), packed = run(configured("llama", llama, lora + nf4));
+  const auto plain = run_of(configuration("llama", llama, lora)),
+             packed = run_of(configuration("llama", llama, lora + nf4));
   CHECK(differences(packed, plain, 1e-4) != "");
   CHECK(packed.losses[0] == Approx(plain.losses[0]).epsilon(0.05));
   CHECK(packed.gradients.size() == plain.gradients.size());
   // Only what is named is packed.
-  const auto some = run(configured("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_fc1\"]\n"));
+  const auto some = run_of(configuration("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_fc1\"]\n"));
   CHECK(differences(some, packed, 1e-4) != "");
   CHECK(differences(some, plain, 1e-4) != "");
 }
@@ -88,31 +65,26 @@ TEST_CASE("float64: the same where ranks compute with rows and columns of a matr
 }
 
 TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
-  Setting setting{.world = 1, .config = configured("llama", llama, lora + nf4), .steps = steps};
-  CHECK(differences(train_resumed(setting, 2, setting), train(setting), 0) == "");
-  auto sharded = setting;
-  sharded.world = 2;
-  sharded.config += "[strategy.fsdp]\n";
-  CHECK(differences(train_resumed(setting, 2, sharded), train(setting), tolerance) == "");
+  check_resumed(configuration("llama", llama, lora + nf4), tolerance);
 }
 
 TEST_CASE("what cannot be is refused in words") {
-  CHECK_THAT(error_of(configured("llama", llama, nf4)), Contains("strategy.nf4 keeps model.layers.0") &&
-                                                            Contains("would be trained") &&
-                                                            Contains("add strategy.lora"));
-  CHECK_THAT(error_of(configured("llama", llama, "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n" + nf4)),
+  CHECK_THAT(refusal_of(configuration("llama", llama, nf4)), Contains("strategy.nf4 keeps model.layers.0") &&
+                                                                 Contains("would be trained") &&
+                                                                 Contains("add strategy.lora"));
+  CHECK_THAT(refusal_of(configuration("llama", llama, "[strategy.lora]\nmodules_to_save = [\"linear_fc1\"]\n" + nf4)),
              Contains("strategy.nf4 keeps model.layers.0.mlp") && Contains("would be trained"));
-  CHECK_THAT(error_of(configured("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_qvk\"]\n")),
+  CHECK_THAT(refusal_of(configuration("llama", llama, lora + "[strategy.nf4]\ntargets = [\"linear_qvk\"]\n")),
              Contains("but the model has: all-linear, linear_qkv") && Contains("did you mean 'linear_qkv'"));
-  CHECK_THAT(error_of(configured("llama", llama, lora + nf4 + "[strategy.fp8]\n")), Contains("matrix products"));
-  CHECK_THAT(error_of(configured("llama", llama, lora + nf4 + "targets = [\"linear_fc2\"]\n" + tensors4), 4),
+  CHECK_THAT(refusal_of(configuration("llama", llama, lora + nf4 + "[strategy.fp8]\n")), Contains("matrix products"));
+  CHECK_THAT(refusal_of(configuration("llama", llama, lora + nf4 + "targets = [\"linear_fc2\"]\n" + tensors4), 4),
              Contains("down_proj.weight [256, 128] cannot be kept by strategy 'nf4'") &&
                  Contains("a rank has 32 of its 128 columns, which is no multiple of 64"));
   const std::string small = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n", odd = "hidden_size = 12\nnum_heads = 3\n";
-  CHECK(error_of(configured("llama", small, lora + nf4)) == "");
-  CHECK_THAT(error_of(configured("llama", small, lora + nf4 + "[strategy.fsdp]\n"), 2),
+  CHECK(refusal_of(configuration("llama", small, lora + nf4)) == "");
+  CHECK_THAT(refusal_of(configuration("llama", small, lora + nf4 + "[strategy.fsdp]\n"), 2),
              Contains("q_proj.weight [64, 64] cannot be kept by strategy 'nf4'") &&
                  Contains("2,048 elements, which is no multiple of 16,384"));
-  CHECK_THAT(error_of(configured("llama", odd + "ff_dim = 22\n", lora + nf4)),
+  CHECK_THAT(refusal_of(configuration("llama", odd + "ff_dim = 22\n", lora + nf4)),
              Contains("144 elements, which is no multiple of 64"));
 }

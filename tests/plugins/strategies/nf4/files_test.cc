@@ -16,9 +16,9 @@
 #include "nn/init_source.h"
 #include "nn/weights.h"
 #include "plugins/strategies/nf4/codec.h"
-#include "session/job.h"
 #include "session/model_folder.h"
 #include "support/families.h"
+#include "support/job.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -81,16 +81,13 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
   setup::JobRequest request;
   request.file = (scratch / "a.toml").string();
   if (!from.empty()) request.overrides.push_back("model.path=" + from.string());
-  plugin::Host host;
-  Diagnostics faults;
-  const auto job = session::prepare(request, host, faults);
-  faults.throw_if_any();
+  const auto job = testing::job_of(request);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
-    const session::ModelToWrite model{job->plugins, job->samples.tokenizer, *job->config.train};
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
     session::ModelFolderOptions options;
     options.form = form;
-    session::write_model_folder(model, assembly::pointers(job->model->units), values, to, options, communicator);
+    session::write_model_folder(model, assembly::pointers(job.model->units), values, to, options, communicator);
   });
 }
 

@@ -1,0 +1,27 @@
+#pragma once
+// A configuration's job, as the commands prepare it.
+#include <mutex>
+#include <utility>
+
+#include "plugin/host.h"
+#include "session/job.h"
+
+namespace capstan::testing {
+
+/// Throws what the configuration lacks as one Error. One rank at a time: the host is shared.
+inline session::Job job_of(const setup::JobRequest& request, plugin::Host& host) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Diagnostics diagnostics;
+  auto job = session::prepare(request, host, diagnostics);
+  diagnostics.throw_if_any();
+  return std::move(*job);
+}
+
+/// The same with the plugins of the tree alone.
+inline session::Job job_of(const setup::JobRequest& request) {
+  static plugin::Host host;
+  return job_of(request, host);
+}
+
+}  // namespace capstan::testing

@@ -1,0 +1,59 @@
+#pragma once
+// What one rank learns, against what other layouts of the same model learn.
+#include <capstan/testing.h>
+#include <capstan_catch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/families.h"
+
+namespace capstan::testing {
+
+inline constexpr std::int64_t layout_steps = 5;
+
+/// A model of a plugin at these sizes, and more tables after it.
+inline std::string configuration(const std::string& plugin, const std::string& sizes, const std::string& tables) {
+  return family_config({plugin, sizes}) + tables;
+}
+
+inline Run run_of(const std::string& config, int world = 1) {
+  return train({.world = world, .config = config, .overrides = {same_micro_steps}, .steps = layout_steps});
+}
+
+/// How many ranks, and the tables that split the model over them.
+using Split = std::pair<int, std::string>;
+
+/// `tolerance`: of losses, norms, gradients and weights (testing::differences).
+inline void check_splits(const std::string& config, const std::vector<Split>& splits, double tolerance) {
+  const auto alone = run_of(config);
+  CHECK(alone.losses.back() < alone.losses.front());
+  for (const auto& [world, tables] : splits) {
+    INFO(config << tables);
+    CHECK(differences(run_of(config + tables, world), alone, tolerance) == "");
+  }
+}
+
+/// A run that is stopped after two steps and continues with the same bits, and on two ranks that share the parameters.
+inline void check_resumed(const std::string& config, double tolerance) {
+  const Setting setting{.world = 1, .config = config, .steps = layout_steps};
+  const auto whole = train(setting);
+  CHECK(differences(train_resumed(setting, 2, setting), whole, 0) == "");
+  auto sharded = setting;
+  sharded.world = 2;
+  sharded.config += "[strategy.fsdp]\n";
+  CHECK(differences(train_resumed(setting, 2, sharded), whole, tolerance) == "");
+}
+
+/// What is said of a configuration that cannot run; empty if it runs.
+inline std::string refusal_of(const std::string& config, int world = 1) {
+  try {
+    run_of(config, world);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace capstan::testing
