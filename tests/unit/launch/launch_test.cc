@@ -24,6 +24,16 @@ Variables with(Variables base, const Variables& more) {
   return base;
 }
 
+/// The last of four ranks, two on each node.
+void check_last_of_two_nodes(const capstan::comm::World& world) {
+  CHECK(world.rank == 3);
+  CHECK(world.size == 4);
+  CHECK(world.local_rank == 1);
+  CHECK(world.local_size == 2);
+  CHECK(world.node == 1);
+  CHECK(world.nodes == 2);
+}
+
 /// Rank 5 of `srun -N2 --ntasks-per-node=4`, as SLURM 22.05 sets it.
 const Variables srun{{"SLURM_JOB_ID", "4711"},
                      {"SLURM_STEP_ID", "0"},
@@ -211,16 +221,6 @@ TEST_CASE("launch: host lists") {
   for (const char* bad : {"n[1-2", "n1]", "n[[1]]", "n[2-1]", "n[a-b]", "n[]", "a,,b", "n[1-2-3]"}) {
     CHECK_THROWS_WITH(expand_hostlist(bad), Contains("the host list '"));
   }
-}
-
-/// The last of four ranks, two on each node.
-void check_last_of_two_nodes(const capstan::comm::World& world) {
-  CHECK(world.rank == 3);
-  CHECK(world.size == 4);
-  CHECK(world.local_rank == 1);
-  CHECK(world.local_size == 2);
-  CHECK(world.node == 1);
-  CHECK(world.nodes == 2);
 }
 
 }  // namespace
