@@ -4,13 +4,12 @@
 #include <capstan/base/error.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "data/loss_rows.h"
 
 namespace capstan::inference {
 
-Feed::Feed(FeedSource source) : source_(std::move(source)), batches_(source_.samples.plan) {
+Feed::Feed(FeedSource source) : source_(source), batches_(source_.samples.plan) {
   padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object, source_.bounds.vocab_size);
   padding_.multiple = source_.pad_to_multiple;
 }

@@ -26,12 +26,12 @@ inline at::Tensor awkward(const std::vector<std::int64_t>& shape, at::ScalarType
 
 // The same bits, but for the sign of what is not a number.
 inline bool same(const at::Tensor& there, const at::Tensor& here) {
-  const at::Tensor a = there.cpu(), b = here;
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  const auto bits = a.element_size() == 1 ? at::kByte : at::kInt;
-  const auto nan = b.to(at::kFloat).isnan();
-  return at::equal(a.to(at::kFloat).isnan(), nan) &&
-         at::equal(a.view(bits).masked_fill(nan, 0), b.view(bits).masked_fill(nan, 0));
+  const at::Tensor copy = there.cpu();
+  if (copy.sizes() != here.sizes() || copy.scalar_type() != here.scalar_type()) return false;
+  const auto bits = here.element_size() == 1 ? at::kByte : at::kInt;
+  const auto nan = here.to(at::kFloat).isnan();
+  return at::equal(copy.to(at::kFloat).isnan(), nan) &&
+         at::equal(copy.view(bits).masked_fill(nan, 0), here.view(bits).masked_fill(nan, 0));
 }
 
 // The operator is the plugin's, its kernel that of the plugin's GPU module.

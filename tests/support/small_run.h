@@ -124,7 +124,7 @@ inline SmallRun run_small(int world, const std::vector<std::string>& overrides, 
 /// The largest element of a record's gradient, taken over its fused group: a key bias alone has a gradient of pure
 /// rounding (softmax does not see a shift common to all keys).
 inline double group_maximum(const SmallRun& run, const std::string& name) {
-  double largest = run.gradients.at(name).abs().max().item<double>();
+  auto largest = run.gradients.at(name).abs().max().item<double>();
   for (const char* part : {".attn.q.", ".attn.k.", ".attn.v."}) {
     const auto at = name.find(part);
     if (at == std::string::npos) continue;

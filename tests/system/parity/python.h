@@ -16,7 +16,7 @@
 /// `tools/setup --parity` makes.
 inline std::filesystem::path parity_python() {
   if (const char* given = std::getenv("CAPSTAN_PARITY_PYTHON")) return given;
-  const auto python = std::filesystem::path(CAPSTAN_SOURCE_DIR) / ".deps/venv/bin/python3";
+  auto python = std::filesystem::path(CAPSTAN_SOURCE_DIR) / ".deps/venv/bin/python3";
   // ctest looks for these words to call the test skipped instead of failed.
   if (!std::filesystem::exists(python)) throw capstan::Error("no parity environment", "run tools/setup --parity");
   return python;

@@ -154,23 +154,24 @@ const std::string recompute_attention = "[strategy.recompute]\nregions = [\"atte
 TEST_CASE("a dry run keeps, byte for byte, what a forward keeps") {
   torch::Library kernels(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   kernels.impl("_fused_rms_norm", &fused_rms_norm);
-  const std::vector<Case> cases{{gpt, "", 5, 0, 2 * (64 + 64 + 256)},
-                                {gpt, lora, 5, 0, 2 * (64 + 64)},
+  constexpr std::int64_t layers = 2;
+  const std::vector<Case> cases{{gpt, "", 5, 0, layers * (64 + 64 + 256)},
+                                {gpt, lora, 5, 0, layers * (64 + 64)},
                                 {gpt, recompute, 1, 3, 0},
                                 {gpt, recompute + lora, 1, 2, 0},
-                                {gpt, recompute_attention, 5, 2, 2 * (64 + 256)},
-                                {bloom, recompute_attention, 6, 2, 2 * (64 + 256), 2},
-                                {bloom, recompute_attention + lora, 5, 2, 2 * 64, 2},
+                                {gpt, recompute_attention, 5, 2, layers * (64 + 256)},
+                                {bloom, recompute_attention, 6, 2, layers * (64 + 256), 2},
+                                {bloom, recompute_attention + lora, 5, 2, layers * 64, 2},
                                 {bloom, recompute, 1, 3, 0, 2},
-                                {llama, "", 0, 0, 2 * (64 + 64 + 160)},
-                                {llama, lora, 0, 0, 2 * (64 + 64)},
+                                {llama, "", 0, 0, layers * (64 + 64 + 160)},
+                                {llama, lora, 0, 0, layers * (64 + 64)},
                                 {llama, recompute, 0, 3, 0},
                                 {llama, recompute + lora, 0, 2, 0},
-                                {mistral + "16\n", "", 0, 0, 2 * (64 + 64 + 160)},
+                                {mistral + "16\n", "", 0, 0, layers * (64 + 64 + 160)},
                                 {mistral + "48\n", recompute, 0, 3, 0},
-                                {mistral + "48\n", "", 0, 0, 2 * (64 + 64 + 160)},
-                                {mixtral, "", 0, 0, 2 * 64},
-                                {mixtral, lora_attention, 0, 0, 2 * 64},
+                                {mistral + "48\n", "", 0, 0, layers * (64 + 64 + 160)},
+                                {mixtral, "", 0, 0, layers * 64},
+                                {mixtral, lora_attention, 0, 0, layers * 64},
                                 {mixtral, recompute, 0, 3, 0},
                                 {mixtral, recompute + lora_attention, 0, 2, 0}};
   for (const auto& [model, strategies, layer_norms, segments, again, slopes] : cases) {
@@ -335,7 +336,8 @@ TEST_CASE("a table whose lookups' gradient is rows is predicted, in memory and i
       REQUIRE(job.prediction.work);
       std::int64_t gathered = 0;  // 4 rows of 64 tokens a rank, of 64 numbers of 16 bits
       for (const auto& [transfer, times] : job.prediction.work->reductions)
-        gathered += transfer.operation == "all-gather" && transfer.bytes == 2 * 4 * 64 * 64 * 2 ? times : 0;
+        gathered +=
+            transfer.operation == "all-gather" && transfer.bytes == std::int64_t{2} * 4 * 64 * 64 * 2 ? times : 0;
       CHECK(gathered == 1);
     }
   }

@@ -8,7 +8,6 @@
 using namespace capstan;
 using data::collate;
 using data::ignored_label;
-using data::Padding;
 using data::Sample;
 
 namespace {
@@ -128,9 +127,10 @@ TEST_CASE("packed rows are as even as they can be, and no more of them than the 
   std::vector<data::Sample> samples;
   const auto rows_of = [&](const std::vector<std::int64_t>& lengths, std::int64_t capacity) {
     samples.clear();
-    for (const auto length : lengths)
-      samples.push_back(sample(std::vector<std::int64_t>(static_cast<std::size_t>(length + 1), 1),
-                               std::vector<bool>(static_cast<std::size_t>(length + 1), true)));
+    for (const auto length : lengths) {
+      const auto tokens = static_cast<std::size_t>(length + 1);
+      samples.push_back(sample(std::vector<std::int64_t>(tokens, 1), std::vector<bool>(tokens, true)));
+    }
     std::vector<data::Row> rows;
     for (std::size_t i = 0; i < samples.size(); ++i) rows.push_back({&samples[i], static_cast<std::int64_t>(i)});
     return data::pack(rows, {.pad_id = 9}, capacity).lengths;

@@ -66,7 +66,7 @@ struct InBytes {
     const auto [rank, world] = std::pair(communicator.world().rank, communicator.world().size);
     std::vector<int> everyone(static_cast<std::size_t>(world));
     std::iota(everyone.begin(), everyone.end(), 0);
-    const auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
+    auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions options;
     options.mesh = layout::Mesh({1, world, 1, 1});
     options.rank = rank;

@@ -178,16 +178,17 @@ TEST_CASE("staging is as large as the bucket that needs most of it") {
     return buffer ? buffer->elements : -1;
   };
   // Layers have three weights whose shards take 64 elements.
-  CHECK(staging(mixed(2, 2), Purpose::gather_staging) == 2 * 3 * 64);
-  CHECK(staging(mixed(2, 2), Purpose::reduce_staging) == 2 * 3 * 64);
+  constexpr std::int64_t layer = std::int64_t{3} * 64;
+  CHECK(staging(mixed(2, 2), Purpose::gather_staging) == 2 * layer);
+  CHECK(staging(mixed(2, 2), Purpose::reduce_staging) == 2 * layer);
   CHECK(staging(mixed(2, 2), Purpose::sum_staging) == 0);
   CHECK(staging(mixed(2, 2), Purpose::offload_staging) == -1);
   auto options = mixed(2, 2, 1);
-  CHECK(staging(options, Purpose::offload_staging) == 3 * 64 * 4);
+  CHECK(staging(options, Purpose::offload_staging) == 4 * layer);
   CHECK(staging(options, Purpose::return_staging) == -1);
   options.accumulation = 2;
   options.reduce = shard::ReduceWhen::micro_step;
-  CHECK(staging(options, Purpose::return_staging) == 3 * 64 * 4);
+  CHECK(staging(options, Purpose::return_staging) == 4 * layer);
   options.precision.reduce = at::kBFloat16;  // with two micro-steps what comes back was reduced only
-  CHECK(staging(options, Purpose::return_staging) == 3 * 64 * 2);
+  CHECK(staging(options, Purpose::return_staging) == 2 * layer);
 }

@@ -216,7 +216,7 @@ TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
 TEST_CASE("packed rows run eagerly: their shapes hardly come again") {
   const auto recorder = std::make_shared<AgainRecorder>();
   auto overrides = with(with(one_shape, "train.precision=fp32"), "data.packing=true");
-  overrides.push_back("data.train_samples=240");  // no step is filled up with empty rows
+  overrides.emplace_back("data.train_samples=240");  // no step is filled up with empty rows
   check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
   CHECK(recorder->records == 0);
 }

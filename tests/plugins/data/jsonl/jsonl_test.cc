@@ -203,9 +203,10 @@ TEST_CASE("a line that is too long is an error, or is cut where it hurts least")
 TEST_CASE("of many lines that are too long the first ten are named, with templates' tokens counted") {
   const Folder folder;
   std::string lines;
-  for (int i = 0; i < 13; ++i)
+  for (int i = 0; i < 13; ++i) {
     lines += R"({"messages": [{"role": "assistant", "content": "a"}]})"
              "\n";
+  }
   const auto path = folder.write("a.jsonl", lines);
   const auto refused = error_of([&] { opened({{"train", path}, {"turn", std::string(90, 't') + "{content}"}}, 80); });
   CHECK_THAT(refused, Contains(path + ":1: the line has 91 tokens") && Contains(path + ":10: ") &&
