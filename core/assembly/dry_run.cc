@@ -7,7 +7,7 @@
 #include "assembly/assemble.h"
 #include "assembly/wrap.h"
 #include "comm/planned_group.h"
-#include "ops/meta_memory.h"
+#include "meta/memory_counter.h"
 #include "shard/gather_protocol.h"
 #include "shard/meta_executor.h"
 
@@ -84,7 +84,7 @@ void counting(MicroStepWork& work, const Topology& topology, const MicroStep& mi
     const auto nodes = nodes_of(call.ranks, topology.ranks_per_node);
     ++waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
   });
-  const ops::MetaWork compute;
+  const meta::WorkCounter compute;
   micro_step();
   work.compute = compute.work();
   work.waited = std::move(waited);
@@ -98,7 +98,7 @@ MicroStepMemory dry_run(const DryRunOf& what) {
   const auto model = assemble(config, strategies, topology, build_model(plugins), c10::Device(c10::DeviceType::Meta));
   const auto list = pointers(model->units);
   const auto plan = shard::make_plan(list, options);
-  ops::MetaMemory* counted = nullptr;
+  meta::MemoryCounter* counted = nullptr;
   std::int64_t gathered = 0;
   WorkExecutor executor(plan, what, [&](const shard::Buffer&, std::int64_t bytes) {
     gathered += bytes;
@@ -112,7 +112,7 @@ MicroStepMemory dry_run(const DryRunOf& what) {
     runner.add_hooks(i, protocol.hooks(i));
     wrap_unit(strategies, i, runner);
   }
-  ops::MetaMemory memory;  // the weights' own shapes are made
+  meta::MemoryCounter memory;  // the weights' own shapes are made
   counted = &memory;
   MicroStepMemory result;
   result.computed.recomputes = runner.recomputes();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "assembly/topology.h"
-#include "ops/meta_work.h"
+#include "meta/work_counter.h"
 #include "shard/plan.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -28,7 +28,7 @@ using Transfers = std::map<Transfer, std::int64_t>;  ///< how often
 
 /// What a micro-step makes a rank's GPU do.
 struct MicroStepWork {
-  ops::Work compute;
+  meta::Work compute;
   Transfers waited;         ///< of layers: computation needs their result
   Transfers gathers;        ///< of the engine, beside computation; in a step's first micro-step
   Transfers later_gathers;  ///< the same in each of the others

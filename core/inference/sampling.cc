@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/philox.h>
+#include <capstan/base/philox.h>
 
 #include <tuple>
 
@@ -13,9 +13,9 @@ double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position) {
   constexpr unsigned unused = 11;  // of 64 bits; a double holds 53
   const auto at = static_cast<std::uint64_t>(position);
   const auto of = static_cast<std::uint64_t>(prompt);
-  const auto words = ops::philox({{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> half),
-                                   static_cast<std::uint32_t>(of), static_cast<std::uint32_t>(of >> half)}},
-                                 ops::make_key(seed, ops::Purpose::sampling, "generate"));
+  const auto words = philox({{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> half),
+                              static_cast<std::uint32_t>(of), static_cast<std::uint32_t>(of >> half)}},
+                            make_key(seed, RandomPurpose::sampling, "generate"));
   const auto bits = (static_cast<std::uint64_t>(words.word[0]) << half) | words.word[1];
   return static_cast<double>(bits >> unused) * 0x1p-53;
 }

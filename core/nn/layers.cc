@@ -1,7 +1,7 @@
+#include <capstan/base/philox.h>
 #include <capstan/nn/layers.h>
 #include <capstan/ops/gelu.h>
 #include <capstan/ops/linear.h>
-#include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 #include <capstan/ops/swiglu.h>
 
@@ -156,7 +156,7 @@ ops::DropoutKey key_of(std::uint64_t site, const Batch& batch) {
 }  // namespace
 
 Dropout::Dropout(Layer& parent, const std::string& site, double probability)
-    : Layer(parent, site), site_(ops::stable_hash(site)), probability_(probability) {}
+    : Layer(parent, site), site_(stable_hash(site)), probability_(probability) {}
 
 Dropout::~Dropout() = default;
 

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
+#include "kernels/launchers.h"
 #include "ops/add_norm.h"
 #include "ops/alibi_heads.h"
-#include "ops/cuda_kernels.h"
 #include "ops/cuda_tensors.h"
 #include "ops/operators.h"
 
@@ -21,7 +21,7 @@ using Maybe = std::optional<at::Tensor>;
 
 CUstream_st* stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
 
-Heads heads_at(const at::Tensor& x) {
+kernels::Heads heads_at(const at::Tensor& x) {
   CAPSTAN_ASSERT(x.dim() == 4 && x.stride(3) == 1);
   return {x.const_data_ptr(), static_cast<int>(x.size(2)), x.stride(0), x.stride(1), x.stride(2)};
 }
@@ -29,8 +29,8 @@ Heads heads_at(const at::Tensor& x) {
 at::Tensor dense_heads(const at::Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
 
 /// A call that writes all of `out`; what it reads is still to be named.
-RotaryCall call_into(const at::Tensor& out, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
-  RotaryCall call{};
+kernels::RotaryCall call_into(const at::Tensor& out, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
+  kernels::RotaryCall call{};
   call.to = heads_at(out);
   call.out = out.data_ptr();
   call.heads = call.turned = static_cast<int>(out.size(2));
@@ -43,9 +43,9 @@ RotaryCall call_into(const at::Tensor& out, const at::Tensor& positions, at::Arr
   return call;
 }
 
-void turn(const RotaryCall& call, const at::Tensor& out) {
+void turn(const kernels::RotaryCall& call, const at::Tensor& out) {
   if (out.numel() == 0) return;
-  rotary(call, stream());
+  kernels::rotary(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -89,20 +89,20 @@ std::tuple<at::Tensor, at::Tensor> alibi_heads_cuda(const at::Tensor& fused, con
   const auto widened = [&] { return at::empty({fused.size(0), fused.size(1), fused.size(2), wide}, fused.options()); };
   const at::Tensor q = widened(), k = widened();
   if (q.numel() == 0) return {q, k};
-  const AlibiCall call{fused.const_data_ptr(),
-                       q.data_ptr(),
-                       k.data_ptr(),
-                       float_type(fused),
-                       fused.size(0),
-                       fused.size(1),
-                       static_cast<int>(fused.size(2)),
-                       static_cast<int>(fused.size(4)),
-                       static_cast<int>(wide),
-                       slopes.const_data_ptr(),
-                       positions.const_data_ptr<std::int64_t>(),
-                       {positions.stride(0), positions.stride(1)},
-                       scale};
-  alibi_heads(call, stream());
+  const kernels::AlibiCall call{fused.const_data_ptr(),
+                                q.data_ptr(),
+                                k.data_ptr(),
+                                float_type(fused),
+                                fused.size(0),
+                                fused.size(1),
+                                static_cast<int>(fused.size(2)),
+                                static_cast<int>(fused.size(4)),
+                                static_cast<int>(wide),
+                                slopes.const_data_ptr(),
+                                positions.const_data_ptr<std::int64_t>(),
+                                {positions.stride(0), positions.stride(1)},
+                                scale};
+  kernels::alibi_heads(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {q, k};
 }
@@ -112,10 +112,10 @@ at::Tensor alibi_heads_backward_cuda(const at::Tensor& q, const at::Tensor& k, c
   const at::Tensor parts[] = {dense_heads(q), dense_heads(k), dense_heads(v)};
   const at::Tensor out = at::empty({q.size(0), q.size(1), q.size(2), 3, dim}, q.options());
   if (out.numel() == 0) return out;
-  AlibiBackward call{
+  kernels::AlibiBackward call{
       {}, out.data_ptr(), float_type(q), q.size(0), q.size(1), static_cast<int>(q.size(2)), static_cast<int>(dim)};
   std::transform(std::begin(parts), std::end(parts), call.parts, heads_at);
-  alibi_heads_backward(call, stream());
+  kernels::alibi_heads_backward(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -147,19 +147,19 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> add_norm_cuda(const a
   if (!takes_norm(x, y, weight) || (bias && !is_packed(*bias))) return plain_add_norm(x, y, weight, bias, epsilon);
   const at::Tensor sum = y ? at::empty_like(x) : at::Tensor(), out = at::empty_like(x);
   const at::Tensor mean = bias ? row_numbers(x) : at::Tensor(), rstd = row_numbers(x);
-  const NormCall call{x.const_data_ptr(),
-                      data_of(y),
-                      weight.const_data_ptr(),
-                      data_of(bias),
-                      y ? sum.data_ptr() : nullptr,
-                      out.data_ptr(),
-                      bias ? mean.data_ptr() : nullptr,
-                      rstd.data_ptr(),
-                      float_type(x),
-                      rstd.numel(),
-                      static_cast<int>(x.size(-1)),
-                      epsilon};
-  add_norm(call, stream());
+  const kernels::NormCall call{x.const_data_ptr(),
+                               data_of(y),
+                               weight.const_data_ptr(),
+                               data_of(bias),
+                               y ? sum.data_ptr() : nullptr,
+                               out.data_ptr(),
+                               bias ? mean.data_ptr() : nullptr,
+                               rstd.data_ptr(),
+                               float_type(x),
+                               rstd.numel(),
+                               static_cast<int>(x.size(-1)),
+                               epsilon};
+  kernels::add_norm(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {sum, out, mean, rstd};
 }
@@ -172,11 +172,11 @@ at::Tensor add_norm_backward_cuda(const Maybe& residual_any, const at::Tensor& n
   if (!takes_norm(sum, residual, weight) || !is_packed(normed))
     return plain_add_norm_backward(residual, normed, sum, mean, rstd, weight);
   at::Tensor out = at::empty_like(sum);
-  const NormBackward call{
+  const kernels::NormBackward call{
       data_of(residual), normed.const_data_ptr(),       sum.const_data_ptr(), weight.const_data_ptr(),
       data_of(mean),     rstd.const_data_ptr(),         out.data_ptr(),       float_type(sum),
       rstd.numel(),      static_cast<int>(sum.size(-1))};
-  add_norm_backward(call, stream());
+  kernels::add_norm_backward(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -185,9 +185,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_rows_cuda(const at::Tensor&
   const c10::cuda::CUDAGuard guard(group.device());
   const at::Tensor order = at::empty_like(group), place = at::empty_like(group);
   const at::Tensor counts = at::empty({groups}, group.options());
-  group_rows({group.const_data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), place.data_ptr<std::int64_t>(),
-              counts.data_ptr<std::int64_t>(), group.numel(), groups},
-             stream());
+  kernels::group_rows({group.const_data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(),
+                       place.data_ptr<std::int64_t>(), counts.data_ptr<std::int64_t>(), group.numel(), groups},
+                      stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {order, place, counts};
 }
@@ -197,11 +197,11 @@ at::Tensor combine_rows_cuda(const at::Tensor& rows, const at::Tensor& place, co
   const c10::cuda::CUDAGuard guard(rows.device());
   at::Tensor out = at::empty({place.numel() / copies, rows.size(1)}, rows.options());
   if (out.numel() == 0) return out;
-  const CombineCall call{rows.const_data_ptr(), place.const_data_ptr<std::int64_t>(),
-                         data_of(weights),      out.data_ptr(),
-                         float_type(rows),      out.size(0),
-                         rows.size(1),          static_cast<int>(copies)};
-  combine_rows(call, stream());
+  const kernels::CombineCall call{rows.const_data_ptr(), place.const_data_ptr<std::int64_t>(),
+                                  data_of(weights),      out.data_ptr(),
+                                  float_type(rows),      out.size(0),
+                                  rows.size(1),          static_cast<int>(copies)};
+  kernels::combine_rows(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -211,17 +211,17 @@ std::tuple<at::Tensor, at::Tensor> combine_rows_backward_cuda(const at::Tensor& 
   const c10::cuda::CUDAGuard guard(rows.device());
   const at::Tensor of_rows = at::empty_like(rows), of_weights = at::empty_like(weights);
   if (rows.numel() == 0) return {of_rows, of_weights.zero_()};
-  const CombineBackward call{gradient.const_data_ptr(),
-                             rows.const_data_ptr(),
-                             order.const_data_ptr<std::int64_t>(),
-                             weights.const_data_ptr(),
-                             of_rows.data_ptr(),
-                             of_weights.data_ptr(),
-                             float_type(rows),
-                             rows.size(0),
-                             rows.size(1),
-                             static_cast<int>(weights.size(1))};
-  combine_rows_backward(call, stream());
+  const kernels::CombineBackward call{gradient.const_data_ptr(),
+                                      rows.const_data_ptr(),
+                                      order.const_data_ptr<std::int64_t>(),
+                                      weights.const_data_ptr(),
+                                      of_rows.data_ptr(),
+                                      of_weights.data_ptr(),
+                                      float_type(rows),
+                                      rows.size(0),
+                                      rows.size(1),
+                                      static_cast<int>(weights.size(1))};
+  kernels::combine_rows_backward(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {of_rows, of_weights};
 }
@@ -233,14 +233,14 @@ int column_parts(std::int64_t rows, std::int64_t columns) {
   return static_cast<int>(std::clamp<std::int64_t>(blocks / tiles, 1, std::max<std::int64_t>(1, rows / fewest)));
 }
 
-void sum_columns(ColumnCall call, const at::Tensor& x, const at::Tensor& parts) {
+void sum_columns(kernels::ColumnCall call, const at::Tensor& x, const at::Tensor& parts) {
   call.x = x.const_data_ptr();
   call.parts = parts.data_ptr();
   call.type = float_type(x);
   call.columns = x.size(-1);
   call.rows = x.numel() / call.columns;
   call.count = static_cast<int>(parts.size(1));
-  column_sums(call, stream());
+  kernels::column_sums(call, stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -253,7 +253,7 @@ at::Tensor column_sums_cuda(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
   at::Tensor out = at::empty({x.size(1)}, x.options());
   if (x.numel() == 0) return out.zero_();
-  ColumnCall call{};
+  kernels::ColumnCall call{};
   call.out = out.data_ptr();
   sum_columns(call, x, parts_for(x, 1));
   return out;
@@ -265,7 +265,7 @@ std::tuple<at::Tensor, at::Tensor> norm_weight_sums_cuda(const at::Tensor& gradi
   const auto one = [&] { return at::empty({x.size(-1)}, x.options()); };
   const at::Tensor weight = one(), bias = mean ? one() : at::Tensor();
   if (x.numel() == 0) return {weight.zero_(), mean ? bias.zero_() : bias};
-  ColumnCall call{};
+  kernels::ColumnCall call{};
   call.of = x.const_data_ptr();
   call.mean = data_of(mean);
   call.rstd = rstd.const_data_ptr();
@@ -280,17 +280,17 @@ at::Tensor scaled_cuda(const at::Tensor& x, const at::Tensor& factor, at::Scalar
   const at::Tensor in = is_packed(x) ? x : x.clone();
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(type));
   if (x.numel() == 0) return out;
-  scaled(out.data_ptr(), float_type(out), in.const_data_ptr<float>(), factor.const_data_ptr<float>(), x.numel(),
-         stream());
+  kernels::scaled(out.data_ptr(), float_type(out), in.const_data_ptr<float>(), factor.const_data_ptr<float>(),
+                  x.numel(), stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
 /// The list of as many tensors from `begin` on as one launch takes.
-void fill(AdamwList& list, std::size_t begin, at::TensorList masters, at::TensorList states, at::TensorList gradients,
-          at::TensorList copies) {
+void fill(kernels::AdamwList& list, std::size_t begin, at::TensorList masters, at::TensorList states,
+          at::TensorList gradients, at::TensorList copies) {
   list.count = 0;
-  for (std::size_t i = begin; i < masters.size() && list.count < AdamwList::capacity; ++i, ++list.count) {
+  for (std::size_t i = begin; i < masters.size() && list.count < kernels::AdamwList::capacity; ++i, ++list.count) {
     const auto n = masters[i].numel();
     list.master[list.count] = masters[i].data_ptr();
     list.average[list.count] = states[i].data_ptr();
@@ -298,7 +298,8 @@ void fill(AdamwList& list, std::size_t begin, at::TensorList masters, at::Tensor
     list.grad[list.count] = gradients[i].const_data_ptr();
     list.copy[list.count] = copies.empty() ? nullptr : copies[i].data_ptr();
     list.numel[list.count] = n;
-    list.first_block[list.count + 1] = list.first_block[list.count] + (n + AdamwList::block - 1) / AdamwList::block;
+    list.first_block[list.count + 1] =
+        list.first_block[list.count] + (n + kernels::AdamwList::block - 1) / kernels::AdamwList::block;
   }
 }
 
@@ -307,15 +308,16 @@ void adamw_lists_cuda(at::TensorList masters, at::TensorList states, at::TensorL
   const c10::cuda::CUDAGuard guard(masters.front().device());
   const auto number = [&](std::size_t i) { return static_cast<float>(step[i]); };
   const auto on_device = [&](std::size_t i) { return numbers[i].const_data_ptr<float>(); };
-  AdamwList list;
+  kernels::AdamwList list;
   list.by = {number(0), number(1), number(2), number(3), number(4), on_device(0), on_device(1), on_device(2)};
   const auto gradient_type = float_type(gradients.front());
-  const auto narrow = gradient_type == FloatType::half ? FloatType::half : FloatType::bfloat16;
-  const AdamwTypes types{float_type(masters.front()), gradient_type,
-                         copies.empty() ? narrow : float_type(copies.front())};
-  for (std::size_t begin = 0; begin < masters.size(); begin += AdamwList::capacity) {
+  const auto narrow =
+      gradient_type == kernels::FloatType::half ? kernels::FloatType::half : kernels::FloatType::bfloat16;
+  const kernels::AdamwTypes types{float_type(masters.front()), gradient_type,
+                                  copies.empty() ? narrow : float_type(copies.front())};
+  for (std::size_t begin = 0; begin < masters.size(); begin += kernels::AdamwList::capacity) {
     fill(list, begin, masters, states, gradients, copies);
-    adamw_lists(list, types, stream());
+    kernels::adamw_lists(list, types, stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }

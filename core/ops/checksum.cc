@@ -6,7 +6,7 @@
 #include <atomic>
 #include <type_traits>
 
-#include "ops/checksum_term.h"
+#include "kernels/checksum_term.h"
 #include "ops/parallel.h"
 
 namespace capstan::ops {
@@ -18,7 +18,7 @@ std::uint64_t checksum(const void* data, std::int64_t numel) {
   const auto* const words = static_cast<const Word*>(data);
   parallel_ranges(numel, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
     std::uint64_t mine = 0;
-    for (std::int64_t i = begin; i < end; ++i) mine += checksum_term(words[i], i);
+    for (std::int64_t i = begin; i < end; ++i) mine += kernels::checksum_term(words[i], i);
     sum += mine;
   });
   return sum;

@@ -2,11 +2,11 @@
 // For the files that hand tensors to CUDA kernels.
 #include <ATen/core/Tensor.h>
 
-#include "ops/cuda_kernels.h"
+#include "kernels/launchers.h"
 
 namespace capstan::ops::cuda {
 
 /// Throws for a type that no kernel knows.
-FloatType float_type(const at::Tensor& x);
+kernels::FloatType float_type(const at::Tensor& x);
 
 }  // namespace capstan::ops::cuda

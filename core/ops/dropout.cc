@@ -1,6 +1,6 @@
 #include <capstan/base/error.h>
+#include <capstan/base/philox.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -16,7 +16,7 @@ namespace {
 
 /// Which stream of words a row of x reads, and where.
 struct RowMask {
-  DropoutRule rule;
+  kernels::DropoutRule rule;
   std::int64_t step;
   std::int64_t sample;
 };
@@ -27,9 +27,9 @@ void drop_run(T* out, const T* x, std::int64_t index, std::int64_t length, const
   const auto scale = static_cast<Product>(mask.rule.scale);
   PhiloxBlock words{};
   for (std::int64_t i = 0; i < length; ++i, ++index) {
-    const auto lane = index % dropout_lanes;
+    const auto lane = index % kernels::dropout_lanes;
     if (i == 0 || lane == 0) {
-      words = dropout_words(mask.rule.key, mask.step, mask.sample, index / dropout_lanes);
+      words = kernels::dropout_words(mask.rule.key, mask.step, mask.sample, index / kernels::dropout_lanes);
     }
     const bool kept = words.word[lane] >= mask.rule.threshold;
     out[i] = kept ? static_cast<T>(static_cast<Product>(x[i]) * scale) : static_cast<T>(0);
@@ -43,10 +43,10 @@ at::Tensor dropout_cpu(const at::Tensor& x, double p, std::int64_t key, std::int
   const at::Tensor ids = sample_ids.contiguous();
   at::Tensor out = at::empty_like(in);
   if (in.numel() == 0) return out;
-  const BoxIndex box = make_box(in.sizes().slice(1), row_shape, row_offset);
+  const kernels::BoxIndex box = make_box(in.sizes().slice(1), row_shape, row_offset);
   const std::int64_t row = in.numel() / in.size(0);
   const std::int64_t now = device_step ? device_step->item<std::int64_t>() : step;
-  const DropoutRule rule = dropout_rule(p, key);
+  const kernels::DropoutRule rule = dropout_rule(p, key);
   const auto* samples = ids.const_data_ptr<std::int64_t>();
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const auto* from = in.const_data_ptr<scalar_t>();
@@ -77,7 +77,7 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     ctx->saved_data["p"] = p;
     ctx->saved_data["key"] = c10::IValue::make_capsule(c10::make_intrusive<KeyHolder>(key));
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::dropout", "").typed<Dropout>();
-    const auto bits = key_bits(make_key(key.seed, Purpose::dropout, key.site));
+    const auto bits = key_bits(make_key(key.seed, RandomPurpose::dropout, key.site));
     const auto device_step = key.device_step.defined() ? std::optional(key.device_step) : std::nullopt;
     const auto row = x.sizes().slice(1);
     const std::vector<std::int64_t> origin(row.size(), 0);
@@ -103,12 +103,12 @@ void check(const at::Tensor& x, double p, const DropoutKey& key) {
                  (key.device_step.scalar_type() == at::kLong && key.device_step.numel() == 1));
   CAPSTAN_ASSERT(key.row_shape.empty() == key.row_offset.empty());
   const auto row = key.row_shape.empty() ? x.sizes().slice(1) : at::IntArrayRef(key.row_shape);
-  CAPSTAN_ASSERT(c10::multiply_integers(row) <= std::int64_t{dropout_lanes} << 32);
+  CAPSTAN_ASSERT(c10::multiply_integers(row) <= std::int64_t{kernels::dropout_lanes} << 32);
 }
 
 }  // namespace
 
-DropoutRule dropout_rule(double p, std::int64_t key) {
+kernels::DropoutRule dropout_rule(double p, std::int64_t key) {
   return {key_from_bits(key), static_cast<std::uint64_t>(std::llround(std::ldexp(p, 32))), 1.0 / (1.0 - p)};
 }
 

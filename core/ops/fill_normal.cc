@@ -1,5 +1,5 @@
 #include <capstan/base/error.h>
-#include <capstan/ops/philox.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
 #include <torch/library.h>
 
@@ -13,11 +13,11 @@ namespace {
 
 template <class T>
 void fill_run(T* out, std::int64_t index, std::int64_t length, double mean, double std, PhiloxKey key) {
-  NormalPair pair{};
+  kernels::NormalPair pair{};
   for (std::int64_t i = 0; i < length; ++i, ++index) {
     const auto lane = index % 2;
     if (i == 0 || lane == 0) {
-      pair = normal_pair(key, static_cast<std::uint64_t>(index / 2));
+      pair = kernels::normal_pair(key, static_cast<std::uint64_t>(index / 2));
     }
     out[i] = rounded<T>(mean + std * pair.value[lane]);
   }
@@ -25,7 +25,7 @@ void fill_run(T* out, std::int64_t index, std::int64_t length, double mean, doub
 
 void fill_normal_cpu(const at::Tensor& out, double mean, double std, std::int64_t key, at::IntArrayRef logical_shape,
                      at::IntArrayRef offsets) {
-  const BoxIndex box = make_box(out.sizes(), logical_shape, offsets);
+  const kernels::BoxIndex box = make_box(out.sizes(), logical_shape, offsets);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "fill_normal", [&] {
     auto* data = out.data_ptr<scalar_t>();
     parallel_ranges(out.numel(), 4096, [&](std::int64_t begin, std::int64_t end) {
@@ -48,7 +48,7 @@ void fill_normal(const at::Tensor& out, double mean, double std, std::uint64_t s
   }
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::fill_normal", "").typed<FillNormal>();
   const at::NoGradGuard no_grad;
-  op.call(out, mean, std, key_bits(make_key(seed, Purpose::initialisation, name)), logical_shape, offsets);
+  op.call(out, mean, std, key_bits(make_key(seed, RandomPurpose::initialisation, name)), logical_shape, offsets);
 }
 
 }  // namespace capstan::ops

@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/philox.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
 
 #include "ops/make_box.h"
@@ -26,7 +26,7 @@ void fill_uniform(const at::Tensor& out, double low, double high, std::uint64_t 
   if (out.numel() == 0) return;
   const at::NoGradGuard no_grad;
   const auto box = make_box(out.sizes(), logical_shape, offsets);
-  const auto key = make_key(seed, Purpose::initialisation, name);
+  const auto key = make_key(seed, RandomPurpose::initialisation, name);
   const auto host = out.is_cpu() ? out : at::empty(out.sizes(), out.options().device(at::kCPU));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, out.scalar_type(), "fill_uniform", [&] {
     auto* data = host.data_ptr<scalar_t>();

@@ -5,7 +5,7 @@
 namespace capstan::ops {
 namespace {
 
-void append(BoxIndex& box, std::int64_t size, std::int64_t stride) {
+void append(kernels::BoxIndex& box, std::int64_t size, std::int64_t stride) {
   const int last = box.dims - 1;
   if (last >= 0 && box.size[last] == 1) {  // a dimension of size 1 needs no index
     box.size[last] = size;
@@ -14,7 +14,7 @@ void append(BoxIndex& box, std::int64_t size, std::int64_t stride) {
     box.size[last] *= size;
     box.stride[last] = stride;
   } else {
-    CAPSTAN_ASSERT(box.dims < BoxIndex::max_dims);
+    CAPSTAN_ASSERT(box.dims < kernels::BoxIndex::max_dims);
     box.size[box.dims] = size;
     box.stride[box.dims] = stride;
     ++box.dims;
@@ -23,9 +23,9 @@ void append(BoxIndex& box, std::int64_t size, std::int64_t stride) {
 
 }  // namespace
 
-BoxIndex make_box(at::IntArrayRef size, at::IntArrayRef shape, at::IntArrayRef offset) {
+kernels::BoxIndex make_box(at::IntArrayRef size, at::IntArrayRef shape, at::IntArrayRef offset) {
   CAPSTAN_ASSERT(size.size() == shape.size() && offset.size() == shape.size());
-  BoxIndex box;
+  kernels::BoxIndex box;
   std::int64_t stride = 1;
   for (const std::int64_t extent : shape) {
     stride *= extent;

@@ -2,7 +2,7 @@
 #include <capstan/ops/norm.h>
 #include <torch/library.h>
 
-#include "ops/block_sum.h"
+#include "kernels/block_sum.h"
 #include "ops/operators.h"
 #include "ops/parallel.h"
 
@@ -12,17 +12,17 @@ namespace {
 /// Sum of value(0) ... value(count - 1): lanes, then the tree.
 template <class Value>
 double lane_sum(std::int64_t count, const Value& value) {
-  double lanes[sum_lanes] = {};
+  double lanes[kernels::sum_lanes] = {};
   std::int64_t i = 0;
-  for (; i + sum_lanes <= count; i += sum_lanes) {
-    for (int lane = 0; lane < sum_lanes; ++lane) {
+  for (; i + kernels::sum_lanes <= count; i += kernels::sum_lanes) {
+    for (int lane = 0; lane < kernels::sum_lanes; ++lane) {
       lanes[lane] += value(i + lane);
     }
   }
   for (int lane = 0; i + lane < count; ++lane) {
     lanes[lane] += value(i + lane);
   }
-  for (int distance = sum_lanes / 2; distance > 0; distance /= 2) {
+  for (int distance = kernels::sum_lanes / 2; distance > 0; distance /= 2) {
     for (int lane = 0; lane < distance; ++lane) {
       lanes[lane] += lanes[lane + distance];
     }
@@ -32,18 +32,18 @@ double lane_sum(std::int64_t count, const Value& value) {
 
 template <class T>
 double squared_norm(const T* data, std::int64_t numel) {
-  std::vector<double> sums(static_cast<std::size_t>(sum_blocks(numel)));
-  parallel_ranges(sum_blocks(numel), 8, [&](std::int64_t begin, std::int64_t end) {
+  std::vector<double> sums(static_cast<std::size_t>(kernels::sum_blocks(numel)));
+  parallel_ranges(kernels::sum_blocks(numel), 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      const T* const x = data + block * sum_block;
+      const T* const x = data + block * kernels::sum_block;
       sums[static_cast<std::size_t>(block)] =
-          lane_sum(std::min(sum_block, numel - block * sum_block), [x](std::int64_t i) {
+          lane_sum(std::min(kernels::sum_block, numel - block * kernels::sum_block), [x](std::int64_t i) {
             const auto element = static_cast<double>(x[i]);
             return element * element;
           });
     }
   });
-  return lane_sum(sum_blocks(numel), [&](std::int64_t i) { return sums[static_cast<std::size_t>(i)]; });
+  return lane_sum(kernels::sum_blocks(numel), [&](std::int64_t i) { return sums[static_cast<std::size_t>(i)]; });
 }
 
 void squared_norms_cpu(const at::Tensor& out, at::TensorList xs, bool accumulate) {

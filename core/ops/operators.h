@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ops/random_numbers.h"
+#include "kernels/random_numbers.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
@@ -41,7 +41,7 @@ using SwigluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& 
 using GeluBackward = at::Tensor(const at::Tensor& gradient, const at::Tensor& x, bool tanh);
 
 /// Dropout's numbers for probability p and a key's bits.
-DropoutRule dropout_rule(double p, std::int64_t key);
+kernels::DropoutRule dropout_rule(double p, std::int64_t key);
 
 }  // namespace ops
 CAPSTAN_END_NAMESPACE

@@ -8,23 +8,23 @@
 
 #include <limits>
 
-#include "ops/block_sum.h"
-#include "ops/cuda_kernels.h"
+#include "kernels/block_sum.h"
+#include "kernels/launchers.h"
 #include "ops/cuda_tensors.h"
 #include "ops/make_box.h"
 #include "ops/operators.h"
 
 namespace capstan::ops::cuda {
-FloatType float_type(const at::Tensor& x) {
+kernels::FloatType float_type(const at::Tensor& x) {
   switch (x.scalar_type()) {
     case at::kDouble:
-      return FloatType::float64;
+      return kernels::FloatType::float64;
     case at::kFloat:
-      return FloatType::float32;
+      return kernels::FloatType::float32;
     case at::kBFloat16:
-      return FloatType::bfloat16;
+      return kernels::FloatType::bfloat16;
     case at::kHalf:
-      return FloatType::half;
+      return kernels::FloatType::half;
     default:
       TORCH_CHECK(false, "not a float type that Capstan's kernels know: ", x.scalar_type());
   }
@@ -35,8 +35,8 @@ namespace {
 void fill_normal_cuda(const at::Tensor& out, double mean, double std, std::int64_t key, at::IntArrayRef logical_shape,
                       at::IntArrayRef offsets) {
   const c10::cuda::CUDAGuard guard(out.device());
-  fill_normal(out.data_ptr(), float_type(out), out.numel(), make_box(out.sizes(), logical_shape, offsets), mean, std,
-              key_from_bits(key), c10::cuda::getCurrentCUDAStream().stream());
+  kernels::fill_normal(out.data_ptr(), float_type(out), out.numel(), make_box(out.sizes(), logical_shape, offsets),
+                       mean, std, key_from_bits(key), c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -46,23 +46,24 @@ at::Tensor dropout_cuda(const at::Tensor& x, double p, std::int64_t key, std::in
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous(), ids = sample_ids.contiguous(), out = at::empty_like(in);
   if (in.numel() == 0) return out;
-  const DropoutShape shape{in.size(0), in.numel() / in.size(0), make_box(in.sizes().slice(1), row_shape, row_offset)};
+  const kernels::DropoutShape shape{in.size(0), in.numel() / in.size(0),
+                                    make_box(in.sizes().slice(1), row_shape, row_offset)};
   CAPSTAN_ASSERT(!device_step || device_step->device() == x.device());
-  const DropoutStep now{step, device_step ? device_step->const_data_ptr<std::int64_t>() : nullptr};
-  dropout(out.data_ptr(), in.const_data_ptr(), float_type(in), shape, dropout_rule(p, key), now,
-          ids.const_data_ptr<std::int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
+  const kernels::DropoutStep now{step, device_step ? device_step->const_data_ptr<std::int64_t>() : nullptr};
+  kernels::dropout(out.data_ptr(), in.const_data_ptr(), float_type(in), shape, dropout_rule(p, key), now,
+                   ids.const_data_ptr<std::int64_t>(), c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
 /// The list of as many tensors from `begin` on as one launch takes.
-NormList list_from(at::TensorList xs, std::size_t begin) {
-  NormList list;
-  for (std::size_t i = begin; i < xs.size() && list.count < NormList::capacity; ++i, ++list.count) {
+kernels::NormList list_from(at::TensorList xs, std::size_t begin) {
+  kernels::NormList list;
+  for (std::size_t i = begin; i < xs.size() && list.count < kernels::NormList::capacity; ++i, ++list.count) {
     list.data[list.count] = xs[i].const_data_ptr();
     list.numel[list.count] = xs[i].numel();
     list.type[list.count] = float_type(xs[i]);
-    list.first_block[list.count + 1] = list.first_block[list.count] + sum_blocks(xs[i].numel());
+    list.first_block[list.count + 1] = list.first_block[list.count] + kernels::sum_blocks(xs[i].numel());
   }
   return list;
 }
@@ -70,10 +71,10 @@ NormList list_from(at::TensorList xs, std::size_t begin) {
 void squared_norms_cuda(const at::Tensor& out, at::TensorList xs, bool accumulate) {
   const c10::cuda::CUDAGuard guard(out.device());
   const auto stream = c10::cuda::getCurrentCUDAStream().stream();
-  for (std::size_t begin = 0; begin < xs.size(); begin += NormList::capacity) {
-    const NormList list = list_from(xs, begin);
+  for (std::size_t begin = 0; begin < xs.size(); begin += kernels::NormList::capacity) {
+    const kernels::NormList list = list_from(xs, begin);
     const at::Tensor sums = at::empty({list.first_block[list.count]}, out.options());
-    squared_norms(list, sums.data_ptr<double>(), out.data_ptr<double>() + begin, accumulate, stream);
+    kernels::squared_norms(list, sums.data_ptr<double>(), out.data_ptr<double>() + begin, accumulate, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
@@ -82,23 +83,23 @@ void checksums_cuda(const at::Tensor& out, at::TensorList xs) {
   const c10::cuda::CUDAGuard guard(out.device());
   const auto stream = c10::cuda::getCurrentCUDAStream().stream();
   out.zero_();
-  for (std::size_t begin = 0; begin < xs.size(); begin += NormList::capacity) {
-    add_checksums(list_from(xs, begin), out.data_ptr<std::int64_t>() + begin, stream);
+  for (std::size_t begin = 0; begin < xs.size(); begin += kernels::NormList::capacity) {
+    kernels::add_checksums(list_from(xs, begin), out.data_ptr<std::int64_t>() + begin, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
 
 void add_lists_cuda(at::TensorList to, at::TensorList from) {
   const c10::cuda::CUDAGuard guard(to.front().device());
-  for (std::size_t begin = 0; begin < from.size(); begin += NormList::capacity) {
-    AddList list{list_from(from, begin), {}};
+  for (std::size_t begin = 0; begin < from.size(); begin += kernels::NormList::capacity) {
+    kernels::AddList list{list_from(from, begin), {}};
     for (int i = 0; i < list.from.count; ++i) list.to[i] = to[begin + static_cast<std::size_t>(i)].data_ptr<float>();
-    add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
+    kernels::add_lists(list, c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
 
-SoftmaxRows rows_of(const at::Tensor& logits, const at::Tensor& column) {
+kernels::SoftmaxRows rows_of(const at::Tensor& logits, const at::Tensor& column) {
   return {logits.data_ptr<float>(), column.const_data_ptr<std::int64_t>(), logits.size(0), logits.size(1)};
 }
 
@@ -108,23 +109,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> softmax_statistics_cuda(const at:
   const auto one = [&] { return at::empty({logits.size(0), 1}, logits.options()); };
   const at::Tensor maximum = one(), sum = one(), picked = one();
   if (logits.size(0) > 0) {
-    softmax_statistics(rows_of(logits, column), maximum.data_ptr<float>(), sum.data_ptr<float>(),
-                       picked.data_ptr<float>(), c10::cuda::getCurrentCUDAStream().stream());
+    kernels::softmax_statistics(rows_of(logits, column), maximum.data_ptr<float>(), sum.data_ptr<float>(),
+                                picked.data_ptr<float>(), c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
   return {maximum, sum, picked};
 }
 
-FloatType gradient_type(at::ScalarType type) {
-  if (type == at::kBFloat16) return FloatType::bfloat16;
-  return type == at::kHalf ? FloatType::half : FloatType::float32;
+kernels::FloatType gradient_type(at::ScalarType type) {
+  if (type == at::kBFloat16) return kernels::FloatType::bfloat16;
+  return type == at::kHalf ? kernels::FloatType::half : kernels::FloatType::float32;
 }
 
 void softmax_gradient_cuda(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
                            const at::Tensor& column, double scale, at::ScalarType type) {
   const c10::cuda::CUDAGuard guard(logits.device());
   if (logits.numel() == 0) return;
-  softmax_gradient(
+  kernels::softmax_gradient(
       rows_of(logits, column),
       {maximum.const_data_ptr<float>(), sum.const_data_ptr<float>(), static_cast<float>(scale), gradient_type(type)},
       c10::cuda::getCurrentCUDAStream().stream());
@@ -136,9 +137,9 @@ void softmax_loss_cuda(const at::Tensor& logits, const at::Tensor& column, doubl
   const c10::cuda::CUDAGuard guard(logits.device());
   if (logits.numel() == 0) return;
   const auto rows = rows_of(logits, column);
-  if (takes_whole_rows(rows)) {
-    softmax_whole_rows(rows, gradient_type(type), static_cast<float>(scale), losses.data_ptr<float>(),
-                       c10::cuda::getCurrentCUDAStream().stream());
+  if (kernels::takes_whole_rows(rows)) {
+    kernels::softmax_whole_rows(rows, gradient_type(type), static_cast<float>(scale), losses.data_ptr<float>(),
+                                c10::cuda::getCurrentCUDAStream().stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return;
   }
@@ -157,8 +158,8 @@ at::Tensor swiglu_cuda(const at::Tensor& x) {
   const auto columns = shape.back() /= 2;
   at::Tensor out = at::empty(shape, in.options());
   if (out.numel() == 0) return out;
-  swiglu(out.data_ptr(), in.const_data_ptr(), float_type(in), out.numel() / columns, columns,
-         c10::cuda::getCurrentCUDAStream().stream());
+  kernels::swiglu(out.data_ptr(), in.const_data_ptr(), float_type(in), out.numel() / columns, columns,
+                  c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -168,9 +169,9 @@ at::Tensor swiglu_gradient(const at::Tensor& gradient, const at::Tensor& x, bool
   const at::Tensor in = x.contiguous(), out = at::empty_like(in);
   if (out.numel() == 0) return out;
   const auto columns = in.size(-1) / 2;
-  swiglu_backward({out.data_ptr(), gradient.data_ptr(), in.const_data_ptr(), float_type(in), gradient.numel() / columns,
-                   columns, again},
-                  c10::cuda::getCurrentCUDAStream().stream());
+  kernels::swiglu_backward({out.data_ptr(), gradient.data_ptr(), in.const_data_ptr(), float_type(in),
+                            gradient.numel() / columns, columns, again},
+                           c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -187,8 +188,8 @@ at::Tensor gelu_of(const at::Tensor& x, void* gradient, bool tanh, bool again) {
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous(), out = at::empty_like(in);
   if (out.numel() == 0) return out;
-  gelu({out.data_ptr(), gradient, in.const_data_ptr(), float_type(in), in.numel(), tanh, again},
-       c10::cuda::getCurrentCUDAStream().stream());
+  kernels::gelu({out.data_ptr(), gradient, in.const_data_ptr(), float_type(in), in.numel(), tanh, again},
+                c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

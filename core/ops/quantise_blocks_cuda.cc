@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <tuple>
 
+#include "kernels/quantise_blocks.h"
 #include "ops/cuda_tensors.h"
-#include "ops/quantise_blocks_kernels.h"
 
 namespace capstan::ops::cuda {
 namespace {
@@ -34,8 +34,8 @@ at::Tensor whole_packs(const at::Tensor& x) {
   return reinterpret_cast<std::uintptr_t>(in.const_data_ptr()) % pack == 0 ? in : in.clone();
 }
 
-BlocksCall blocks_call(const at::Tensor& x, std::int64_t columns, const MaybeNumbers& counts) {
-  BlocksCall call{};
+kernels::BlocksCall blocks_call(const at::Tensor& x, std::int64_t columns, const MaybeNumbers& counts) {
+  kernels::BlocksCall call{};
   call.x = x.const_data_ptr();
   call.type = float_type(x);
   call.rows = x.size(0);
@@ -46,14 +46,14 @@ BlocksCall blocks_call(const at::Tensor& x, std::int64_t columns, const MaybeNum
 }
 
 /// Memory for the result and for the transpose's.
-BlockPair into(BlocksCall& call, BlockPair made) {
+BlockPair into(kernels::BlocksCall& call, BlockPair made) {
   call.values = std::get<0>(made).data_ptr();
   call.scales = std::get<1>(made).data_ptr<float>();
   call.scales_apart = std::get<1>(made).stride(0);
   return made;
 }
 
-BlockPair into_transposed(BlocksCall& call, BlockPair made) {
+BlockPair into_transposed(kernels::BlocksCall& call, BlockPair made) {
   call.transposed = std::get<0>(made).data_ptr();
   call.transposed_scales = std::get<1>(made).data_ptr<float>();
   call.transposed_scales_apart = std::get<1>(made).stride(0);
@@ -66,7 +66,7 @@ BlockPair quantise_blocks_cuda(const at::Tensor& x, const MaybeNumbers& counts) 
   const at::Tensor in = whole_packs(x);
   auto call = blocks_call(in, in.size(1), counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  quantise_blocks(call, blocks_stream());
+  kernels::quantise_blocks(call, blocks_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -78,7 +78,7 @@ BlockPairs quantise_blocks_both_cuda(const at::Tensor& x, const MaybeNumbers& co
   auto call = blocks_call(in, in.size(1), counts);
   auto rows = into(call, empty_blocks(in, call.padded_rows, call.columns));
   auto columns = into_transposed(call, empty_blocks(in, call.columns, call.padded_rows));
-  quantise_blocks_both(call, blocks_stream());
+  kernels::quantise_blocks_both(call, blocks_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return std::tuple_cat(std::move(rows), std::move(columns));
 }
@@ -90,7 +90,7 @@ BlockPair quantise_tiles_cuda(const at::Tensor& w, bool transposed) {
   auto call = blocks_call(in, in.size(1), {});
   auto out = transposed ? into_transposed(call, empty_tiles(in, call.columns, call.rows))
                         : into(call, empty_tiles(in, call.rows, call.columns));
-  quantise_tiles(call, blocks_stream());
+  kernels::quantise_tiles(call, blocks_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -101,7 +101,7 @@ BlockPair quantise_swiglu_blocks_cuda(const at::Tensor& x, const MaybeNumbers& c
   const at::Tensor in = whole_packs(x);
   auto call = blocks_call(in, in.size(1) / 2, counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  quantise_swiglu_blocks(call, blocks_stream());
+  kernels::quantise_swiglu_blocks(call, blocks_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -114,7 +114,7 @@ BlockPair quantise_swiglu_blocks_backward_cuda(const at::Tensor& gradient, const
   const at::Tensor in = whole_packs(x), g = whole_packs(gradient);
   auto call = blocks_call(in, in.size(1), counts);
   auto out = into(call, empty_blocks(in, call.padded_rows, call.columns));
-  quantise_swiglu_blocks_backward(call, g.const_data_ptr(), blocks_stream());
+  kernels::quantise_swiglu_blocks_backward(call, g.const_data_ptr(), blocks_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

@@ -40,8 +40,8 @@ at::Tensor packed(const at::Tensor& x) {
 
 std::int64_t* numbers_of(const Maybe& counts) { return counts ? counts->data_ptr<std::int64_t>() : nullptr; }
 
-QuantiseCall call_for(const at::Tensor& x, at::ScalarType format, bool by_row) {
-  QuantiseCall call{};
+kernels::QuantiseCall call_for(const at::Tensor& x, at::ScalarType format, bool by_row) {
+  kernels::QuantiseCall call{};
   call.x = x.const_data_ptr();
   call.type = float_type(x);
   call.batch = x.dim() == 3 ? x.size(0) : 1;
@@ -61,19 +61,19 @@ at::Tensor matrix_like(const at::Tensor& x, std::int64_t rows, std::int64_t colu
   return at::empty(shape, x.options().dtype(type));
 }
 
-at::Tensor numbers_for(const at::Tensor& x, const QuantiseCall& call, bool transposed) {
+at::Tensor numbers_for(const at::Tensor& x, const kernels::QuantiseCall& call, bool transposed) {
   if (call.whole) return at::empty({1, 1}, x.options().dtype(at::kFloat));
   return matrix_like(x, transposed ? call.columns : call.rows, 1, at::kFloat);
 }
 
-at::Tensor found_magnitudes(const at::Tensor& x, QuantiseCall call, bool transposed) {
+at::Tensor found_magnitudes(const at::Tensor& x, kernels::QuantiseCall call, bool transposed) {
   at::Tensor out = numbers_for(x, call, transposed);
   if (transposed || call.whole) {
     call.column_magnitudes = out.zero_().data_ptr<float>();
-    column_magnitudes(call, quantise_stream());
+    kernels::column_magnitudes(call, quantise_stream());
   } else {
     call.scales = out.data_ptr<float>();
-    row_magnitudes(call, quantise_stream());
+    kernels::row_magnitudes(call, quantise_stream());
   }
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
@@ -87,25 +87,27 @@ at::Tensor magnitudes_cuda(const at::Tensor& x, bool by_row, bool transposed) {
 }
 
 /// Without magnitudes each row finds its own.
-Pair quantised_rows(const at::Tensor& x, QuantiseCall call, at::ScalarType format, const at::Tensor& magnitudes) {
+Pair quantised_rows(const at::Tensor& x, kernels::QuantiseCall call, at::ScalarType format,
+                    const at::Tensor& magnitudes) {
   const at::Tensor values = at::empty(x.sizes(), x.options().dtype(format)), scales = numbers_for(x, call, false);
   call.values = values.data_ptr();
   call.scales = scales.data_ptr<float>();
   if (magnitudes.defined()) call.magnitudes = magnitudes.const_data_ptr<float>();
-  quantise_rows(call, quantise_stream());
+  kernels::quantise_rows(call, quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {values, scales};
 }
 
 /// Without magnitudes each column finds its own, by a pass more where a column's thread blocks cannot agree on the way.
-Pair quantised_columns(const at::Tensor& x, QuantiseCall call, at::ScalarType format, const at::Tensor& given) {
+Pair quantised_columns(const at::Tensor& x, kernels::QuantiseCall call, at::ScalarType format,
+                       const at::Tensor& given) {
   const at::Tensor values = matrix_like(x, call.columns, call.padded_rows, format), scales = numbers_for(x, call, true);
   call.values = values.data_ptr();
   call.scales = scales.data_ptr<float>();
-  const bool finds = !given.defined() && finds_columns(call);
+  const bool finds = !given.defined() && kernels::finds_columns(call);
   const at::Tensor magnitudes = finds || given.defined() ? given : found_magnitudes(x, call, true);
   if (!finds) call.magnitudes = magnitudes.const_data_ptr<float>();
-  quantise_columns(call, quantise_stream());
+  kernels::quantise_columns(call, quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {values, scales};
 }
@@ -144,10 +146,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> quantise_both_cuda(co
 bool takes_swiglu(const at::Tensor& x, bool by_row) {
   const auto columns = x.size(1) / 2;
   return by_row && x.scalar_type() == at::kBFloat16 && x.numel() > 0 && columns % quantised_multiple == 0 &&
-         columns <= most_swiglu_columns;
+         columns <= kernels::most_swiglu_columns;
 }
 
-QuantiseCall swiglu_call(const at::Tensor& x, at::ScalarType format, const Pair& out, const Maybe& counts) {
+kernels::QuantiseCall swiglu_call(const at::Tensor& x, at::ScalarType format, const Pair& out, const Maybe& counts) {
   auto call = call_for(x, format, true);
   call.counts = numbers_of(counts);
   call.columns /= 2;
@@ -165,7 +167,7 @@ Pair quantise_swiglu_cuda(const at::Tensor& x, at::ScalarType format, bool by_ro
   if (!takes_swiglu(x, by_row)) return plain_quantise_swiglu(x, format, by_row, counts);
   const at::Tensor in = packed(x);
   auto out = rows_for(in, in.size(1) / 2, format);
-  quantise_swiglu(swiglu_call(in, format, out, counts), quantise_stream());
+  kernels::quantise_swiglu(swiglu_call(in, format, out, counts), quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
@@ -177,7 +179,7 @@ Pair quantise_swiglu_backward_cuda(const at::Tensor& gradient, const at::Tensor&
     return plain_quantise_swiglu_backward(gradient, x, format, by_row, counts);
   const at::Tensor in = packed(x), g = packed(gradient);
   auto out = rows_for(in, in.size(1), format);
-  quantise_swiglu_backward(swiglu_call(in, format, out, counts), g.const_data_ptr(), quantise_stream());
+  kernels::quantise_swiglu_backward(swiglu_call(in, format, out, counts), g.const_data_ptr(), quantise_stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

@@ -13,17 +13,17 @@ namespace {
 void add_rows_cuda(const at::Tensor& to, const at::Tensor& ids, const at::Tensor& rows, std::int64_t first) {
   const c10::cuda::CUDAGuard guard(to.device());
   const auto [sorted, order] = at::sort(ids, /*stable=*/true, /*dim=*/0, /*descending=*/false);
-  const RowsCall call{to.data_ptr(),
-                      float_type(to),
-                      to.size(0),
-                      first,
-                      sorted.const_data_ptr<std::int64_t>(),
-                      order.const_data_ptr<std::int64_t>(),
-                      ids.numel(),
-                      rows.const_data_ptr(),
-                      float_type(rows),
-                      to.size(1)};
-  add_table_rows(call, c10::cuda::getCurrentCUDAStream().stream());
+  const kernels::RowsCall call{to.data_ptr(),
+                               float_type(to),
+                               to.size(0),
+                               first,
+                               sorted.const_data_ptr<std::int64_t>(),
+                               order.const_data_ptr<std::int64_t>(),
+                               ids.numel(),
+                               rows.const_data_ptr(),
+                               float_type(rows),
+                               to.size(1)};
+  kernels::add_table_rows(call, c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

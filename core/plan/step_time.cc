@@ -55,14 +55,14 @@ bool crosses_nodes(const Transfers& transfers) {
   return std::any_of(transfers.begin(), transfers.end(), [](const auto& one) { return one.first.nodes > 1; });
 }
 
-double rate_of(const ops::Product& product, const Figures& figures) {
+double rate_of(const meta::Product& product, const Figures& figures) {
   if (product.in_blocks) return figures.eight_bit_block_product_flops;
   if (product.eight_bits)
     return product.grouped ? figures.eight_bit_grouped_product_flops : figures.eight_bit_product_flops;
   return product.grouped ? figures.grouped_product_flops : figures.product_flops;
 }
 
-double products_of(const ops::Work& work, const Figures& figures) {
+double products_of(const meta::Work& work, const Figures& figures) {
   double sum = 0;
   for (const auto& [product, times] : work.products) {
     const auto computed = product.flops() / rate_of(product, figures);
@@ -73,13 +73,13 @@ double products_of(const ops::Work& work, const Figures& figures) {
 }
 
 // cuDNN's kernels compute heads of whole tiles: ALiBi's of 72 columns take as long as 128.
-double computed_flops(const ops::AttentionShape& shape) {
+double computed_flops(const meta::AttentionShape& shape) {
   constexpr std::int64_t tile = 64;
   const auto padded = (shape.width + tile - 1) / tile * tile;
   return shape.flops() * static_cast<double>(padded) / static_cast<double>(shape.width);
 }
 
-double attention_of(const ops::Work& work, const Figures& figures) {
+double attention_of(const meta::Work& work, const Figures& figures) {
   constexpr double backward_flops = 2.5;  // five products, where forward has two
   double sum = 0;
   for (const auto& [shape, times] : work.attention)
@@ -91,7 +91,7 @@ double attention_of(const ops::Work& work, const Figures& figures) {
   return sum;
 }
 
-std::int64_t count(const std::map<ops::Product, std::int64_t>& products) {
+std::int64_t count(const std::map<meta::Product, std::int64_t>& products) {
   std::int64_t sum = 0;
   for (const auto& [product, times] : products) sum += times;
   return sum;

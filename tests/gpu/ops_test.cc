@@ -1,8 +1,8 @@
 // The CUDA kernels against their CPU references.
 #include <ATen/ATen.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/norm.h>
-#include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -43,7 +43,7 @@ const Cut cuts[] = {{{6, 8, 12}, {6, 8, 12}, {0, 0, 0}},       {{3, 8, 12}, {6, 
 DropoutKey key_for(at::Device device, std::int64_t batch) {
   DropoutKey key;
   key.seed = 5;
-  key.site = stable_hash("site");
+  key.site = capstan::stable_hash("site");
   key.step = 9;
   key.sample_ids = at::arange(batch, at::kLong).mul(1000003).add(std::int64_t{1} << 33).to(device);
   return key;

@@ -1,7 +1,7 @@
 #include "synthetic.h"
 
+#include <capstan/base/philox.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/philox.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,7 @@ std::shared_ptr<data::DataSource> SyntheticData::open(const data::OpenRequest& r
   const auto targets = std::clamp<std::int64_t>(share, 1, request.max_length - 1);
   const auto stream = 2 * static_cast<std::uint64_t>(options_->seed) + (train ? 0 : 1);
   return std::make_shared<SyntheticSource>(samples, SyntheticSource::Shape{request.max_length, targets},
-                                           request.vocab_size, ops::mix_bits(stream));
+                                           request.vocab_size, mix_bits(stream));
 }
 
 data::Sample SyntheticSource::get(std::int64_t index) const {
@@ -55,10 +55,10 @@ data::Sample SyntheticSource::get(std::int64_t index) const {
   sample.id = cat("synthetic-", index);
   sample.tokens.reserve(static_cast<std::size_t>(shape_.length));
   // A separate generator for each sample: SplitMix64 (Steele, Lea and Flood 2014), started at a mixed state.
-  auto state = ops::mix_bits(stream_ ^ static_cast<std::uint64_t>(index));
+  auto state = mix_bits(stream_ ^ static_cast<std::uint64_t>(index));
   for (std::int64_t t = 0; t < shape_.length; ++t) {
     state += 0x9E3779B97F4A7C15U;
-    sample.tokens.push_back(static_cast<std::int64_t>(ops::mix_bits(state) % static_cast<std::uint64_t>(vocab_size_)));
+    sample.tokens.push_back(static_cast<std::int64_t>(mix_bits(state) % static_cast<std::uint64_t>(vocab_size_)));
   }
   const auto prompt = shape_.length - shape_.targets;
   sample.is_target.assign(sample.tokens.size(), false);

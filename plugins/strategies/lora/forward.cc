@@ -1,10 +1,10 @@
 #include "forward.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/linear.h>
 #include <capstan/ops/low_rank.h>
-#include <capstan/ops/philox.h>
 #include <capstan/ops/random.h>
 
 namespace lora {
@@ -26,7 +26,7 @@ ops::DropoutKey Beside::key(const std::vector<std::int64_t>& positions) const {
   key.seed = batch.seed;
   key.step = batch.step;
   key.device_step = batch.device_step;
-  key.site = ops::stable_hash(adapter().module + ".lora_dropout");
+  key.site = stable_hash(adapter().module + ".lora_dropout");
   key.row_shape = positions;
   key.row_shape.push_back(down.shape.back());
   key.row_offset.assign(positions.size(), 0);

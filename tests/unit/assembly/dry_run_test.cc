@@ -10,7 +10,7 @@
 #include <torch/library.h>
 
 #include "assembly/wrap.h"
-#include "ops/meta_memory.h"
+#include "meta/memory_counter.h"
 #include "support/families.h"
 #include "support/folder.h"
 #include "support/job.h"
@@ -20,7 +20,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Bytes that tensors of the CPU have, in the blocks that MetaMemory counts. This program's other tests make no threads.
+// Bytes that tensors of the CPU have, in the blocks that meta::MemoryCounter counts. This program's other tests make no
+// threads.
 class CpuMemory final : public c10::Allocator {
  public:
   CpuMemory() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(this, 255); }

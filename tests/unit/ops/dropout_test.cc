@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/philox.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -71,10 +71,10 @@ TEST_CASE("a dropped infinity is zero") {
 
 TEST_CASE("the mask is the documented function of its key") {
   const at::Tensor kept = mask({2, 37}, 0.25, key_for({3, (std::int64_t{1} << 40) + 2}, 6));
-  const PhiloxKey key = make_key(5, Purpose::dropout, 11);
+  const capstan::PhiloxKey key = capstan::make_key(5, capstan::RandomPurpose::dropout, 11);
   for (std::uint32_t i = 0; i < 37; ++i) {
-    CHECK(kept[0][i].item<bool>() == (philox({{i / 4, 6, 3, 0}}, key).word[i % 4] >= (1u << 30)));
-    CHECK(kept[1][i].item<bool>() == (philox({{i / 4, 6, 2, 256}}, key).word[i % 4] >= (1u << 30)));
+    CHECK(kept[0][i].item<bool>() == (capstan::philox({{i / 4, 6, 3, 0}}, key).word[i % 4] >= (1u << 30)));
+    CHECK(kept[1][i].item<bool>() == (capstan::philox({{i / 4, 6, 2, 256}}, key).word[i % 4] >= (1u << 30)));
   }
 }
 

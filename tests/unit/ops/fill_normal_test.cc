@@ -1,6 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <capstan/ops/philox.h>
+#include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
 #include <capstan_catch.h>
 
@@ -94,9 +94,9 @@ TEST_CASE("the numbers are independent standard normals") {
 // Box and Muller's formula without the reduction to quarter turns, from the words of the documented block.
 TEST_CASE("an element is the documented function of its block") {
   const at::Tensor x = normals({2000});
-  const PhiloxKey key = make_key(7, Purpose::initialisation, "w");
+  const capstan::PhiloxKey key = capstan::make_key(7, capstan::RandomPurpose::initialisation, "w");
   for (std::int64_t block = 0; block < 1000; ++block) {
-    const PhiloxBlock b = philox({{static_cast<std::uint32_t>(block), 0, 0, 0}}, key);
+    const capstan::PhiloxBlock b = capstan::philox({{static_cast<std::uint32_t>(block), 0, 0, 0}}, key);
     const double u = std::ldexp(static_cast<double>(((std::uint64_t{b.word[0]} << 32 | b.word[1]) >> 11) + 1), -53);
     const double v = std::ldexp(static_cast<double>((std::uint64_t{b.word[2]} << 32 | b.word[3]) >> 11), -53);
     const double radius = std::sqrt(-2 * std::log(u));

@@ -195,7 +195,7 @@ TEST_CASE("a step's parts follow from its work") {
   figures.eight_bit_product_flops = 4e12;
   figures.decoded_bytes = 1e9;
   assembly::StepWork narrow;
-  ops::Product product{1000, 1000, 1000, 1000};
+  meta::Product product{1000, 1000, 1000, 1000};
   product.eight_bits = true;
   narrow.micro.compute.products[product] = 500;
   narrow.micro.gathers[{"decode", 1, 1, 1000000000}] = narrow.micro.later_gathers[{"decode", 1, 1, 1000000000}] = 2;

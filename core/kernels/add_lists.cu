@@ -1,0 +1,67 @@
+#include "kernels/block_sum.h"
+#include "kernels/floats.cuh"
+
+namespace capstan::kernels {
+namespace {
+
+constexpr int width = 4;
+
+template <class T>
+struct alignas(width * sizeof(T)) Four {
+  T value[width];
+};
+
+template <class T>
+__device__ bool is_aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Four<T>) == 0;
+}
+
+template <class T>
+__device__ void add(float* to, const T* from, int count) {
+  if (is_aligned(to) && is_aligned(from)) {
+    auto* const wide = reinterpret_cast<Four<float>*>(to);
+    const auto* const in = reinterpret_cast<const Four<T>*>(from);
+    for (int i = threadIdx.x; i < count / width; i += sum_lanes) {
+      Four<float> sum = wide[i];
+      const Four<T> part = in[i];
+#pragma unroll
+      for (int k = 0; k < width; ++k) sum.value[k] = __fadd_rn(sum.value[k], Float<T>::load(part.value[k]));
+      wide[i] = sum;
+    }
+    for (int i = count / width * width + threadIdx.x; i < count; i += sum_lanes) {
+      to[i] = __fadd_rn(to[i], Float<T>::load(from[i]));
+    }
+  } else {
+    for (int i = threadIdx.x; i < count; i += sum_lanes) {
+      to[i] = __fadd_rn(to[i], Float<T>::load(from[i]));
+    }
+  }
+}
+
+__global__ void add_lists(AddList list) {
+  const std::int64_t block = blockIdx.x;
+  int tensor = 0;
+  while (list.from.first_block[tensor + 1] <= block) {
+    ++tensor;
+  }
+  const std::int64_t begin = (block - list.from.first_block[tensor]) * sum_block;
+  const std::int64_t rest = list.from.numel[tensor] - begin;
+  const int count = static_cast<int>(rest < sum_block ? rest : sum_block);
+  float* const to = list.to[tensor] + begin;
+  if (list.from.type[tensor] == FloatType::bfloat16) {
+    add(to, static_cast<const __nv_bfloat16*>(list.from.data[tensor]) + begin, count);
+  } else {
+    add(to, static_cast<const __half*>(list.from.data[tensor]) + begin, count);
+  }
+}
+
+}  // namespace
+
+void add_lists(const AddList& list, CUstream_st* stream) {
+  const auto blocks = static_cast<unsigned>(list.from.first_block[list.from.count]);
+  if (blocks > 0) {
+    add_lists<<<blocks, sum_lanes, 0, stream>>>(list);
+  }
+}
+
+}  // namespace capstan::kernels

@@ -1,0 +1,344 @@
+#pragma once
+// The CUDA kernels' launchers: raw pointers, sizes and a stream, because a .cu file that includes ATen takes ten times
+// as long to compile. They queue and return; a failed launch is seen by cudaGetLastError.
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/box_index.h"
+#include "kernels/random_numbers.h"
+
+struct CUstream_st;  // what cudaStream_t points to
+
+namespace capstan::kernels {
+
+enum class FloatType : int { float64, float32, bfloat16, half };
+
+/// out[i] for i < numel: element box(i) of the stream of normals. See fill_normal.
+void fill_normal(void* out, FloatType type, std::int64_t numel, const BoxIndex& box, double mean, double std,
+                 PhiloxKey key, CUstream_st* stream);
+
+/// The step as a number, or its address on the device.
+struct DropoutStep {
+  std::int64_t value;
+  const std::int64_t* device;  ///< null: value is used
+};
+
+/// `batch` rows of `row` elements, each row a box of its sample's full row.
+struct DropoutShape {
+  std::int64_t batch;
+  std::int64_t row;
+  BoxIndex box;
+};
+
+/// See dropout. `samples` holds one id a row, on the device.
+void dropout(void* out, const void* x, FloatType type, const DropoutShape& shape, const DropoutRule& rule,
+             DropoutStep step, const std::int64_t* samples, CUstream_st* stream);
+
+/// Tensors that one launch sums; small enough for a kernel's arguments (4 KiB).
+struct NormList {
+  static constexpr int capacity = 64;
+  int count = 0;
+  const void* data[capacity];
+  std::int64_t numel[capacity];
+  FloatType type[capacity];
+  std::int64_t first_block[capacity + 1] = {};  ///< tensor t owns blocks first_block[t] up to first_block[t + 1]
+};
+
+/// out[t] (+)= sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
+void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream);
+
+/// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
+void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);
+
+/// Lists that one launch adds: 16-bit tensors, and the float32 ones that they are added to.
+struct AddList {
+  NormList from;
+  float* to[NormList::capacity];
+};
+
+void add_lists(const AddList& list, CUstream_st* stream);
+
+/// to[ids[i] - first] += from[order[i]] for all i whose id is in [first, first + rows): see table_rows.h.
+struct RowsCall {
+  void* to;  ///< [rows, columns]
+  FloatType to_type;
+  std::int64_t rows, first;
+  const std::int64_t* ids;  ///< [count], in order
+  const std::int64_t* order;
+  std::int64_t count;
+  const void* from;  ///< [count, columns]
+  FloatType from_type;
+  std::int64_t columns;
+};
+
+void add_table_rows(const RowsCall& call, CUstream_st* stream);
+
+/// Logits [rows, columns] in float32, and a column of each row or none.
+struct SoftmaxRows {
+  float* logits;
+  const std::int64_t* column;
+  std::int64_t rows, columns;
+};
+
+/// See softmax_rows.h; `rows` is read only.
+void softmax_statistics(const SoftmaxRows& rows, float* maximum, float* sum, float* picked, CUstream_st* stream);
+
+struct SoftmaxGradient {
+  const float* maximum;
+  const float* sum;
+  float scale;
+  FloatType type;
+};
+
+void softmax_gradient(const SoftmaxRows& rows, const SoftmaxGradient& of, CUstream_st* stream);
+
+/// Can a cluster of thread blocks hold a row? Asks the current device.
+bool takes_whole_rows(const SoftmaxRows& rows);
+/// The losses [rows] and, in place, the gradient as softmax_gradient writes it; zero where no column is picked.
+void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, float* losses, CUstream_st* stream);
+
+/// out[i] = x[i] · factor[0], rounded to `type`, of 16 bits; x and out begin at whole 16 bytes.
+void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
+
+/// Heads [batch, length, heads, dim] wherever they lie; strides in elements, that of the last dimension is 1.
+struct Heads {
+  const void* data;
+  int heads;
+  std::int64_t batch_stride, token_stride, head_stride;
+  CAPSTAN_HOST_DEVICE std::int64_t offset(std::int64_t row, std::int64_t place, int head) const {
+    return row * batch_stride + place * token_stride + head * head_stride;
+  }
+  /// Can they be read in packs of `width` elements from `begin` on?
+  bool fits(const void* begin, int width, std::size_t element) const {
+    return reinterpret_cast<std::uintptr_t>(begin) % (static_cast<std::size_t>(width) * element) == 0 &&
+           batch_stride % width == 0 && token_stride % width == 0 && head_stride % width == 0;
+  }
+};
+
+/// In a kernel's arguments, so that nothing is copied to the device.
+struct RotaryFrequencies {
+  static constexpr int capacity = 256;
+  double value[capacity];
+};
+
+/// Writes up to three lists of heads one after the other to `out`, which lies as `to` says; the first `turned` heads
+/// turn, by the opposite angle if `inverse`, and the others are copied. `out` may be what is read.
+struct RotaryCall {
+  Heads from[3];
+  Heads to;
+  void* out;
+  int heads, turned, half;
+  bool inverse;
+  FloatType type;
+  std::int64_t batch, length;
+  const std::int64_t* positions;  ///< [batch, length], contiguous
+  RotaryFrequencies frequencies;
+};
+
+void rotary(const RotaryCall& call, CUstream_st* stream);
+
+/// ALiBi's queries and keys of a fused projection [batch, length, heads, 3, dim], each [batch, length, heads, wide]:
+/// see alibi_heads.h.
+struct AlibiCall {
+  const void* fused;
+  void* q;
+  void* k;
+  FloatType type;
+  std::int64_t batch, length;
+  int heads, dim, wide;
+  const void* slopes;  ///< [heads] float32, of float64 numbers float64
+  const std::int64_t* positions;
+  std::int64_t position_strides[2];
+  double scale;
+};
+
+void alibi_heads(const AlibiCall& call, CUstream_st* stream);
+/// fused [batch, length, heads, 3, dim] from the first `dim` columns of each of `parts`.
+struct AlibiBackward {
+  Heads parts[3];
+  void* fused;
+  FloatType type;
+  std::int64_t batch, length;
+  int heads, dim;
+};
+void alibi_heads_backward(const AlibiBackward& call, CUstream_st* stream);
+
+/// A norm of rows of `columns` numbers: see add_norm.h. Null: y and sum where nothing is added, bias and mean where it
+/// is an RMS norm.
+struct NormCall {
+  const void* x;
+  const void* y;
+  const void* weight;
+  const void* bias;
+  void* sum;
+  void* out;
+  void* mean;  ///< [rows], as rstd, in float32, of float64 numbers in float64
+  void* rstd;
+  FloatType type;
+  std::int64_t rows;
+  int columns;
+  double epsilon;
+};
+
+/// Elements of a pack of 16 bytes.
+constexpr int pack_of(FloatType type) { return type == FloatType::float64 ? 2 : type == FloatType::float32 ? 4 : 8; }
+/// Rows that the two kernels take: whole packs, all of them in a thread block's registers.
+constexpr bool norm_fits(FloatType type, std::int64_t columns) {
+  constexpr int packs = 4096;
+  return columns % pack_of(type) == 0 && columns <= std::int64_t{packs} * pack_of(type);
+}
+
+void add_norm(const NormCall& call, CUstream_st* stream);
+
+/// out = d / dx of the norm for the gradient `normed`, plus `residual` (null: none).
+struct NormBackward {
+  const void* residual;
+  const void* normed;
+  const void* x;
+  const void* weight;
+  const void* mean;  ///< null: an RMS norm
+  const void* rstd;
+  void* out;
+  FloatType type;
+  std::int64_t rows;
+  int columns;
+};
+void add_norm_backward(const NormBackward& call, CUstream_st* stream);
+
+/// Sums over the rows of x [rows, columns], see column_sums.h: with rstd, of x · (of - mean) · rstd to `out` and, with
+/// a mean, of x to `second`.
+struct ColumnCall {
+  const void* x;
+  const void* of;
+  const void* mean;
+  const void* rstd;
+  void* parts;  ///< a number for each column, of each of `count` parts and each result, in the sums' type
+  void* out;
+  void* second;
+  FloatType type;
+  std::int64_t rows, columns;
+  int count;
+};
+void column_sums(const ColumnCall& call, CUstream_st* stream);
+
+/// See grouped.h: `order` and `place` [rows], `counts` [groups].
+struct GroupRowsCall {
+  const std::int64_t* group;
+  std::int64_t* order;
+  std::int64_t* place;
+  std::int64_t* counts;
+  std::int64_t rows, groups;
+};
+void group_rows(const GroupRowsCall& call, CUstream_st* stream);
+
+/// out[t] = sum over c of weights[t, c] · rows[place[t · copies + c]]; no weights: 1. See combine_rows.h.
+struct CombineCall {
+  const void* rows;
+  const std::int64_t* place;
+  const void* weights;
+  void* out;
+  FloatType type;
+  std::int64_t tokens, columns;
+  int copies;
+};
+void combine_rows(const CombineCall& call, CUstream_st* stream);
+
+/// Of rows [n, columns], of which row i is copy order[i] % copies of token order[i] / copies.
+struct CombineBackward {
+  const void* gradient;  ///< [tokens, columns]
+  const void* rows;
+  const std::int64_t* order;
+  const void* weights;
+  void* of_rows;
+  void* of_weights;
+  FloatType type;
+  std::int64_t n, columns;
+  int copies;
+};
+void combine_rows_backward(const CombineBackward& call, CUstream_st* stream);
+
+/// A stack of matrices x [batch, rows, columns] of bfloat16 or float32 in 8 bits: see quantise.h. Columns are a
+/// multiple of 16, and all pointers begin at whole 16 bytes. Magnitudes are floats, compared as their bits.
+struct QuantiseCall {
+  const void* x;
+  FloatType type;
+  std::int64_t batch, rows, columns;
+  bool whole;               ///< one magnitude and scale for all, or one a row of the result
+  bool e5m2;                ///< the format; else e4m3
+  const float* magnitudes;  ///< what was found before; null: found on the way
+  void* values;
+  float* scales;
+  std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
+  std::int64_t* counts;      ///< see Rounding::counts: of rows, by quantise_rows and the two of SwiGLU; null: none
+  float* column_magnitudes;  ///< of column_magnitudes
+};
+/// The largest magnitude of each row to `scales` instead of scales; of nothing else.
+void row_magnitudes(const QuantiseCall& call, CUstream_st* stream);
+/// Of each column, or `whole`, to column_magnitudes: zeros before.
+void column_magnitudes(const QuantiseCall& call, CUstream_st* stream);
+/// values [batch, rows, columns], scales [batch, rows] or one.
+void quantise_rows(const QuantiseCall& call, CUstream_st* stream);
+/// Of SwiGLU's result for x [rows, 2 columns] of bfloat16: values [rows, columns], a scale a row.
+void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream);
+/// Of its gradient for x and a gradient [rows, columns]: values [rows, 2 columns].
+void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream);
+/// What both take: a row's halves are kept by a thread block.
+constexpr std::int64_t most_swiglu_columns = 16384;
+/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Without magnitudes, of which
+/// finds_columns says whether that can be, each column finds its own, and x is read once.
+void quantise_columns(const QuantiseCall& call, CUstream_st* stream);
+bool finds_columns(const QuantiseCall& call);
+
+struct AdamwNumbers {
+  float lr, beta1, beta2, decay, eps;
+  const float* updates;  ///< on the device, as the next two
+  const float* grad_scale;
+  const float* skip;
+};
+
+/// Tensors that one launch updates: see adamw_lists.h; small enough for a kernel's arguments (4 KiB).
+struct AdamwList {
+  static constexpr int capacity = 64;
+  static constexpr std::int64_t block = 16384;  ///< elements of a thread block
+  int count = 0;
+  void* master[capacity];
+  void* average[capacity];
+  void* square[capacity];
+  const void* grad[capacity];
+  void* copy[capacity];  ///< null in all or in none
+  std::int64_t numel[capacity];
+  std::int64_t first_block[capacity + 1] = {};
+  AdamwNumbers by;
+};
+struct AdamwTypes {
+  FloatType master;    ///< and of the states
+  FloatType gradient;  ///< the masters', or float32 masters' copies'
+  FloatType copy;      ///< 16 bits
+};
+void adamw_lists(const AdamwList& list, const AdamwTypes& types, CUstream_st* stream);
+
+/// See swiglu: x is [rows, 2 columns], contiguous, out [rows, columns].
+void swiglu(void* out, const void* x, FloatType type, std::int64_t rows, std::int64_t columns, CUstream_st* stream);
+
+struct SwigluBackward {
+  void* out;       ///< [rows, 2 columns]: d / dx
+  void* gradient;  ///< [rows, columns]
+  const void* x;
+  FloatType type;
+  std::int64_t rows, columns;
+  bool again;  ///< what swiglu gives takes the gradient's place
+};
+void swiglu_backward(const SwigluBackward& call, CUstream_st* stream);
+
+/// out = gelu(x), or with a gradient d / dx of it; `again` as for SwiGLU.
+struct GeluCall {
+  void* out;
+  void* gradient;  ///< null: forward
+  const void* x;
+  FloatType type;
+  std::int64_t numel;
+  bool tanh, again;
+};
+void gelu(const GeluCall& call, CUstream_st* stream);
+
+}  // namespace capstan::kernels
