@@ -156,18 +156,24 @@ void Reducer::reduce_in_place(const at::Tensor& sum) {
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
     auto from = source(i);
-    if (from.defined() && (is_accumulated() ? planned.sharding.in_place : planned.sharding.even)) {
+    // By the plan alone: every rank lists the same calls, also one whose loss does not reach the weight.
+    if (is_accumulated() ? planned.sharding.in_place : planned.sharding.even) {
       if (is_accumulated()) from = full_.narrow(0, planned.full_offset, planned.sharding.full_elements);
+      if (!from.defined()) from = at::zeros({planned.sharding.numel}, sum.options());
+      std::int64_t end = 0;
       for (const auto& shard : plan_.shards(planned, 0)) {
         const auto stride = planned.sharding.strides[shard.record];
         if (stride == 0) continue;
         in.push_back(from.narrow(0, shard.in_full, stride * plan_.ranks));
         out.push_back(sum.narrow(0, planned.shard_offset + shard.in_shard, stride));
+        end = shard.in_shard + stride;
       }
+      // Staging and new memory hold anything, and a slice's padding is zero.
+      sum.narrow(0, planned.shard_offset + end, planned.sharding.shard_elements - end).zero_();
       continue;
     }
     const auto size = planned.sharding.shard_elements;
-    const auto staged = weight_staging(used, size * plan_.ranks);
+    const auto staged = shared_.reduce_staging.narrow(0, used, size * plan_.ranks);
     Moves moves;
     for (int r = 0; r < plan_.ranks; ++r) pack_weight(planned, r, from, staged.narrow(0, r * size, size), moves);
     moves.run(true);
@@ -177,13 +183,6 @@ void Reducer::reduce_in_place(const at::Tensor& sum) {
   }
   parameters_.group().reduce_scatter(out, in, "reduce-scatter " + label_);
   read_.record(shared_.device());
-}
-
-// Staging for one weight; a weight without a gradient, which is rare, may not have been counted in its size.
-at::Tensor Reducer::weight_staging(std::int64_t begin, std::int64_t size) const {
-  const auto& staging = shared_.reduce_staging;
-  if (begin + size <= staging.numel()) return staging.narrow(0, begin, size);
-  return at::empty({size}, staging.options());
 }
 
 // One all-reduce over all the full weights: in their own buffer if dtypes allow.

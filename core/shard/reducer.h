@@ -65,7 +65,6 @@ class Reducer {
   void reduce_in_place(const at::Tensor& sum);
   void reduce_staged(const Reduction& how, const at::Tensor& out);
   void exchange(const at::Tensor& sum, const at::Tensor& all);
-  at::Tensor weight_staging(std::int64_t begin, std::int64_t size) const;
   void sum_shard(const Reduction& how, bool write);
   void add_earlier(const at::Tensor& out);
   void sum_in_order(bool write);

@@ -128,3 +128,44 @@ TEST_CASE("rank 0's parameters win, and the records that differed are named") {
     }
   });
 }
+
+namespace {
+
+// New memory is not a number, as it may be on a GPU.
+class NanInNewMemory {
+ public:
+  NanInNewMemory() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true); }
+  ~NanInNewMemory() { at::globalContext().setDeterministicAlgorithms(false, false); }
+  NanInNewMemory(const NanInNewMemory&) = delete;
+  NanInNewMemory& operator=(const NanInNewMemory&) = delete;
+};
+
+}  // namespace
+
+TEST_CASE("beyond a slice's parameters its gradient is zero, whatever staging held before") {
+  const NanInNewMemory nan;
+  REQUIRE(at::empty({1}, at::kFloat).isnan().item<bool>());
+  const int world = GENERATE(2, 5);  // of 5, who share biases evenly
+  const bool coalesce = GENERATE(false, true), mixed = GENERATE(false, true);
+  const std::int64_t accumulation = GENERATE(1, 2);
+  const int offload = GENERATE(0, 1);
+  INFO("world " << world << " coalesce " << coalesce << " mixed " << mixed << " accumulation " << accumulation
+                << " offload " << offload);
+  RigOptions options{.accumulation = accumulation, .reduce = shard::ReduceWhen::micro_step, .coalesce = coalesce};
+  if (mixed) options.precision = {at::kFloat, at::kDouble, at::kFloat, c10::Device(c10::DeviceType::CPU)};
+  options.policy = [&](strategy::ShardPolicy& policy) { set_stage(policy, 2, offload); };
+  run_in_process(world, [&](Communicator& communicator) {
+    Rig rig(communicator, options);
+    for (int step = 0; step < 2; ++step) {
+      for (std::int64_t m = 0; m < accumulation; ++m) rig.micro_step(m, batch_of(communicator.world().rank, m));
+      double of_parameters = 0, of_all = 0;
+      for (const auto& stored : rig.engine->gradient_boxes())
+        of_parameters += stored.value.to(at::kDouble).abs().sum().item<double>();
+      update_with(*rig.engine, 0, [&](std::vector<strategy::Slice>& slices) {
+        for (const auto& slice : slices) of_all += slice.grad.to(at::kDouble).abs().sum().item<double>();
+      });
+      REQUIRE(of_parameters > 0);
+      CHECK(of_all == Approx(of_parameters).epsilon(1e-12));  // the same numbers in another order
+    }
+  });
+}
