@@ -150,7 +150,8 @@ __global__ void __launch_bounds__(most_strip_threads) strips_kernel(const __grid
     }
     const Scale scale = scale_for<e5m2>(all);
     inverse[thread] = scale.inverse;
-    if (blockIdx.x == 0) call.scales[column] = scale.value;
+    const bool is_first = in_matrix == 0 && blockIdx.z == 0;
+    if (blockIdx.x == 0 && (!call.whole || is_first)) call.scales[column] = scale.value;
   }
   // The second time also because other thread blocks have read from this one.
   if constexpr (magnitude == Magnitude::found) {

@@ -52,13 +52,9 @@ __global__ void statistics(const float* logits, const std::int64_t* column, floa
     mine.add(value);
   }
   __shared__ Running of_warps[warps];
-  __shared__ int bad;
-  if (threadIdx.x == 0) bad = 0;
-  __syncthreads();
-  if (is_bad) bad = 1;
   mine = of_warp(mine);
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
-  __syncthreads();
+  const bool bad = __syncthreads_or(is_bad ? 1 : 0) != 0;
   if (threadIdx.x >= 32) return;
   mine = of_warp(of_warps[threadIdx.x]);
   if (threadIdx.x == 0) {

@@ -20,11 +20,11 @@ using MaybeNumbers = std::optional<at::Tensor>;
 
 CUstream_st* blocks_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
 
-/// Rows in parts of 32 and 128 are a dimension of the grid.
+/// Rows, padded to whole blocks, are in parts of 32 and 128 a dimension of the grid.
 bool block_kernels_take(const at::Tensor& x) {
   constexpr std::int64_t most_rows = std::int64_t{65535} * 32;
   const auto type = x.scalar_type();
-  return (type == at::kBFloat16 || type == at::kFloat) && x.numel() > 0 && x.size(0) <= most_rows;
+  return (type == at::kBFloat16 || type == at::kFloat) && x.numel() > 0 && padded_to_blocks(x.size(0)) <= most_rows;
 }
 
 /// Contiguous, and at whole 16 bytes.

@@ -53,12 +53,14 @@ void check_pieces(const Multiplier& how, const at::Tensor& weight) {
 
 class ProductFunction : public torch::autograd::Function<ProductFunction> {
  public:
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const How& how) {
+  // `learns`: autograd was on where it was called; here it never is.
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const How& how,
+                            bool learns) {
     ctx->saved_data["how"] = capsule(how);
     ctx->saved_data["shape"] = x.sizes();
     const at::AutoDispatchBelowADInplaceOrView guard;  // no view that autograd follows: the result may be written to
     const auto rows = rows_of(x);
-    const bool in = how->cuts_inputs(), columns = weight.requires_grad() && how->weight_gradient;
+    const bool in = how->cuts_inputs(), columns = learns && weight.requires_grad() && how->weight_gradient;
     std::vector<Operand> wanted{{rows, e4m3, false, in}};
     if (columns) wanted.push_back({rows, e4m3, true, false, in});
     const auto all = how->with_weight(wanted, weight, false);
@@ -85,7 +87,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
     std::vector<Operand> wanted;
     if (ctx->needs_input_grad(0)) wanted.push_back({gradient, how.gradient, false, out});
     if (of_weight && in_8_bits) wanted.push_back({gradient, how.gradient, true, false, out});
-    variable_list result(3);
+    variable_list result(4);
     if (of_weight && !in_8_bits) result[1] = at::mm(gradient.t(), saved[1]);
     if (!ctx->needs_input_grad(0)) {
       if (of_weight && in_8_bits) result[1] = of_w(how.quantised(wanted)[0]);
@@ -254,7 +256,7 @@ void Multiplier::take_maximum(const std::vector<at::Tensor>& magnitudes) const {
 
 at::Tensor Multiplier::multiply(const How& self, const at::Tensor& x, const at::Tensor& weight) {
   check_pieces(*self, weight);
-  return ProductFunction::apply(x, weight, self);
+  return ProductFunction::apply(x, weight, self, at::GradMode::is_enabled());
 }
 
 at::Tensor Multiplier::multiply_grouped(const How& self, const at::Tensor& x, const at::Tensor& weight,

@@ -6,6 +6,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "meta/work_counter.h"
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
@@ -70,6 +71,19 @@ TEST_CASE("frozen weights and inputs without gradient cost none") {
   const auto of_weight = Multiplier::multiply(multiplier(cases[0]), x, w.clone().requires_grad_());
   CHECK(of_weight.requires_grad());
   CHECK_FALSE(Multiplier::multiply(multiplier(cases[0]), x, w).requires_grad());
+}
+
+TEST_CASE("where autograd is off an input is not rounded for a gradient") {
+  const auto on_meta = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
+  const auto x = at::empty({64, 32}, on_meta), w = at::empty({16, 32}, on_meta).set_requires_grad(true);
+  const auto bytes = [&] {
+    const meta::WorkCounter counted;
+    Multiplier::multiply(multiplier(cases[0]), x, w);
+    return counted.work().bytes;
+  };
+  const auto learning = bytes();
+  const at::NoGradGuard no_grad;
+  CHECK(bytes() <= learning - 64 * 32);  // the transpose in 8 bits
 }
 
 TEST_CASE("a frozen weight is rounded once, and again when its values change") {
