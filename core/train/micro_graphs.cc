@@ -30,16 +30,23 @@ MicroGraphs::MicroGraphs(GraphSetting setting, const LoadedModel& model)
 bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
   const auto& batch = micro.batch;
   if (!setting_.recorder && shapes_.empty()) return false;
-  if (!batch.documents.empty()) return false;
+  if (!batch.documents.empty()) {
+    if (setting_.recorder) refuse("packed rows hardly ever have a shape again");
+    return false;
+  }
   const bool sums = !model_.engine.is_local(micro.index);
   const auto loss_rows = data::loss_rows(batch);
-  if (sums && !may_sum(micro.index, loss_rows)) return false;
+  if (sums && !may_sum(micro.index, loss_rows)) {
+    give_up_on_none(micro);
+    return false;
+  }
   auto& recorded = shapes_[{batch.rows, batch.cols, loss_rows, micro.index > 0, sums}];
   if (!recorded.graph) {
     if (recorded.seen++ < eager_runs) return false;
     if (sums ? !record_together(micro, recorded, body) : !record(micro, recorded, body)) return false;
   }
   recorded.numbers.copy_(inference::numbers_of(batch, micro.step, !model_.device.is_cpu()), /*non_blocking=*/true);
+  if (sums) model_.engine.join();  // eager micro-steps may still sum into the memory that the graph sums into
   recorded.graph->replay();
   return true;
 }
@@ -51,6 +58,15 @@ bool MicroGraphs::may_sum(std::int64_t index, std::int64_t loss_rows) const {
   auto most = at::tensor({loss_rows, -loss_rows}, at::kLong);
   setting_.together->all_reduce(most, comm::ReduceOp::max, "all-reduce rows of the loss");
   return most[0].item<std::int64_t>() == -most[1].item<std::int64_t>();
+}
+
+// The first step has shown what each one is like: if none of its micro-steps could be a graph, none will.
+void MicroGraphs::give_up_on_none(const MicroStepOf& micro) {
+  if (!first_step_) first_step_ = micro.step;
+  const bool may_come = setting_.together && model_.engine.is_recordable(micro.index);
+  if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty() || may_come) return;
+  refuse(model_.engine.is_recordable(micro.index) ? "each sums gradients over ranks"
+                                                  : "each gathers parameters, or moves gradients to their shards");
 }
 
 std::size_t MicroGraphs::recorded() const {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/collate.h"
@@ -69,6 +70,7 @@ class MicroGraphs {
     std::unique_ptr<ops::DeviceGraph> graph;
   };
   std::size_t recorded() const;
+  void give_up_on_none(const MicroStepOf& micro);
   bool may_sum(std::int64_t index, std::int64_t loss_rows) const;
   std::string obstacle() const;
   void refuse(const std::string& why);
@@ -79,6 +81,7 @@ class MicroGraphs {
   GraphSetting setting_;
   LoadedModel model_;
   std::map<Shape, Recorded> shapes_;
+  std::optional<std::int64_t> first_step_;
 };
 
 }  // namespace train

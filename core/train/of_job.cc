@@ -1,5 +1,8 @@
 #include "train/of_job.h"
 
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -47,24 +50,35 @@ std::int64_t work_bytes(const assembly::Prediction& prediction) {
 }
 
 // Layers' collectives are between ranks of other axes than data's.
-bool may_record(const session::Job& job) {
+bool splits_layers(const session::Job& job) {
   const auto& mesh = job.topology.mesh;
-  const bool splits = mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
-  return job.config.train->cuda_graphs != "off" && !splits;
+  return mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
 }
 
 // Who records a micro-step with its sums, where every micro-batch is padded to one shape.
 comm::Group* together(const session::Job& job, const session::Session& session) {
   const auto& train = *job.config.train;
-  const bool one_shape = !job.plugins.data_options->packing && train.pad_to_multiple >= job.samples.length - 1;
-  return train.cuda_graphs == "all" && one_shape ? session.world_host.get() : nullptr;
+  if (train.cuda_graphs != "all" || job.plugins.data_options->packing) return nullptr;
+  const auto longest = job.samples.length - 1;
+  if (train.pad_to_multiple >= longest) return session.world_host.get();
+  log::info(cat("micro-steps that sum gradients over ranks do not run as CUDA graphs: with train.pad_to_multiple = ",
+                train.pad_to_multiple, " rows have different lengths, up to ", longest));
+  return nullptr;
+}
+
+GraphSetting graph_setting(const session::Job& job, const session::Session& session) {
+  auto recorder = ops::graph_recorder(session.device);
+  if (job.config.train->cuda_graphs == "off" || !recorder) return {};
+  if (splits_layers(job)) {
+    log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
+    return {};
+  }
+  return {std::move(recorder), together(job, session), work_bytes(job.prediction)};
 }
 
 StepSetting step_setting(const session::Job& job, const session::Session& session) {
   const auto& config = job.config;
-  MicroStepSetting micro{job.topology.batch.accumulation, seed_of(job)};
-  if (may_record(job))
-    micro.graphs = {ops::graph_recorder(session.device), together(job, session), work_bytes(job.prediction)};
+  MicroStepSetting micro{job.topology.batch.accumulation, seed_of(job), graph_setting(job, session)};
   return {*config.optimizer, setup::loss_scaling_of(*config.train).value(), std::move(micro),
           job.topology.speaks_for_coordinate()};
 }

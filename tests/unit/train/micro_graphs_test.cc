@@ -217,7 +217,10 @@ TEST_CASE("packed rows run eagerly: their shapes hardly come again") {
   const auto recorder = std::make_shared<AgainRecorder>();
   auto overrides = with(with(one_shape, "train.precision=fp32"), "data.packing=true");
   overrides.emplace_back("data.train_samples=240");  // no step is filled up with empty rows
-  check_same(gradients_of(recorder, overrides), gradients_of(nullptr, overrides));
+  Learnt got;
+  const auto log = log_of([&] { got = gradients_of(recorder, overrides); });
+  CHECK_THAT(log, Contains("packed rows hardly ever have a shape again"));
+  check_same(got, gradients_of(nullptr, overrides));
   CHECK(recorder->records == 0);
 }
 
@@ -318,4 +321,19 @@ TEST_CASE("where one rank cannot record the micro-step that sums gradients, none
   CHECK_THAT(log, Contains("that sum gradients over ranks do not run as CUDA graphs: a CUDA graph cannot be recorded"));
   CHECK(recorders[0]->records == 1);
   CHECK(recorders[0]->replays == 0);
+}
+
+TEST_CASE("where no micro-step of the first step could be a graph, the log says why, once") {
+  std::vector<std::string> overrides{"train.global_batch=48", "train.pad_to_multiple=128", "train.precision=fp32"};
+  std::string why = "each sums gradients over ranks";
+  SECTION("sums in the only one") {}
+  SECTION("shards") {
+    overrides.emplace_back("strategy.fsdp.mode=full_shard");
+    why = "each gathers parameters, or moves gradients to their shards";
+  }
+  const auto recorders = two_recorders();
+  const auto log = log_of([&] { norms_on_two(recorders, false, overrides); });
+  CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: " + why));
+  CHECK(log.find("CUDA graphs") == log.rfind("CUDA graphs", log.find('\n')));
+  CHECK(recorders[0]->records == 0);
 }
