@@ -163,14 +163,6 @@ c10::Device device_of(const setup::Configuration& config) {
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(config.request.gpu)};
 }
 
-// Of the longest samples, padded. Packing puts no more into a row, and makes no more rows.
-std::int64_t most_tokens(const setup::Configuration& config, const Topology& topology, const Samples& samples) {
-  if (samples.length == 0) return 0;
-  const auto multiple = config.train->pad_to_multiple;
-  const auto columns = std::max<std::int64_t>(1, samples.length - 1);
-  return topology.batch.micro_batch * ((columns + multiple - 1) / multiple * multiple);
-}
-
 shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
                                     const Samples& samples, const AssembledModel& model, c10::Device device) {
   const auto& policy = topology.policy;
@@ -182,7 +174,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
   if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
   options.accumulation = topology.batch.accumulation;
-  options.micro_tokens = most_tokens(config, topology, samples);
+  options.micro_tokens = topology.batch.micro_batch * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
   options.peer_copies = config.comm->peer_copies;

@@ -1,8 +1,11 @@
 #include "assembly/dry_run.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy/unit_runner.h>
+
+#include <algorithm>
 
 #include "assembly/assemble.h"
 #include "assembly/wrap.h"
@@ -30,12 +33,12 @@ class Place : public strategy::UnitHooks {
   std::string forward_, backward_;
 };
 
-// Counts gathers too.
+// Counts gathers too, where it is asked to.
 class WorkExecutor : public shard::MetaExecutor {
  public:
   WorkExecutor(const shard::ShardPlan& plan, const DryRunOf& what, Add add)
       : MetaExecutor(plan, std::move(add)), what_(what) {}
-  void count_into(Transfers& gathers) { gathers_ = &gathers; }
+  void count_into(Transfers* gathers) { gathers_ = gathers; }
   void prefetch(std::size_t bucket, bool keep) override {
     if (gathers_) add_gather(plan().buckets[bucket], what_.topology, *gathers_);
     MetaExecutor::prefetch(bucket, keep);
@@ -46,27 +49,37 @@ class WorkExecutor : public shard::MetaExecutor {
   Transfers* gathers_ = nullptr;
 };
 
-nn::Batch longest_batch(const DryRunOf& what) {
-  const auto rows = what.topology.batch.micro_batch, length = what.samples.length;
-  const auto ids = at::TensorOptions().device(at::kMeta).dtype(at::kLong);
+at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
+
+nn::Batch longest_batch(const DryRunOf& what, std::int64_t rows, bool training) {
+  const auto columns = what.samples.longest_row;
   nn::Batch batch;
-  batch.tokens = at::empty({rows, length}, ids);
-  batch.labels = at::empty({rows, length}, ids);
-  batch.positions = at::empty({rows, length}, ids);
-  batch.real = at::empty({rows, length}, ids.dtype(at::kBool));
-  batch.sample_ids = at::empty({rows}, ids);
-  batch.training = true;
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.labels = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.real = at::empty({rows, columns}, ids().dtype(at::kBool));
+  batch.sample_ids = at::empty({rows}, ids());
+  batch.training = training;
   if (what.plugins.data_options->packing) {
     // One sample a row is as much memory as many short ones.
     nn::Documents documents;
-    documents.packed = at::empty({rows * length}, ids);
-    documents.alone = at::empty({rows * length}, ids);
+    documents.packed = at::empty({rows * columns}, ids());
+    documents.alone = at::empty({rows * columns}, ids());
     documents.sample_ids = batch.sample_ids;
     documents.count = rows;
-    documents.longest = length;
-    documents.bounds = at::empty({rows + 1}, ids.dtype(at::kInt));
+    documents.longest = columns;
+    documents.bounds = at::empty({rows + 1}, ids().dtype(at::kInt));
     batch.documents = documents;
   }
+  return batch;
+}
+
+nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
+  nn::Batch batch;
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.last = at::empty({rows}, ids());
+  batch.sample_ids = at::empty({rows}, ids());
   return batch;
 }
 
@@ -90,44 +103,99 @@ void counting(MicroStepWork& work, const Topology& topology, const MicroStep& mi
   work.waited = std::move(waited);
 }
 
+// A model, and what its units allocate and its engine gathers.
+class Watched {
+ public:
+  explicit Watched(const DryRunOf& what)
+      : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
+        model_(assemble(what.config, strategies_, what.topology, build_model(what.plugins),
+                        c10::Device(c10::DeviceType::Meta))),
+        plan_(shard::make_plan(pointers(model_->units), what.options)),
+        executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
+        protocol_(plan_, what.options, executor_),
+        runner_(pointers(model_->units), what.plugins.model.name) {
+    const auto units = pointers(model_->units);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      runner_.add_hooks(i, std::make_unique<Place>(at_, units[i]->name()));
+      runner_.add_hooks(i, protocol_.hooks(i));
+      wrap_unit(strategies_, i, runner_);
+    }
+  }
+  strategy::UnitRunner& runner() { return runner_; }
+  void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
+  // Of tensors that the work has made and not freed.
+  std::int64_t held() const { return memory_->now() - gathered_; }
+
+  template <class Work>
+  AtPeak peak_of(const Work& work) {
+    meta::MemoryCounter memory;  // the weights' own shapes are made
+    memory_ = &memory;
+    memory.add(gathered_);
+    AtPeak result;
+    memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
+    work();
+    result.work = memory.peak() - result.gathered;
+    return result;
+  }
+
+ private:
+  void gather(std::int64_t bytes) {
+    gathered_ += bytes;
+    memory_->add(bytes);
+  }
+
+  setup::Strategies strategies_;
+  std::shared_ptr<const AssembledModel> model_;
+  shard::ShardPlan plan_;
+  WorkExecutor executor_;
+  shard::GatherProtocol protocol_;
+  std::string at_;
+  strategy::UnitRunner runner_;
+  meta::MemoryCounter* memory_ = nullptr;
+  std::int64_t gathered_ = 0;
+};
+
+// The loss of a batch of the evaluation split, and a batch of questions up to their first tokens.
+AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
+  const auto& samples = what.samples;
+  const auto& train = *what.config.train;
+  const bool answers = (samples.evaluates && train.generate_samples != 0) || train.generate_train_samples != 0;
+  if (!samples.evaluates && !answers) return {};
+  const at::NoGradGuard no_grad;
+  return model.peak_of([&] {
+    if (samples.evaluates) model.runner().forward(longest_batch(what, train.eval_batch, false));
+    const auto prompt = std::min(samples.longest_prompt, samples.length);
+    if (!answers || prompt < 1) return;
+    nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
+    model.runner().forward(longest_prompts(train.eval_batch, prompt), &cache);
+  });
+}
+
 }  // namespace
 
 MicroStepMemory dry_run(const DryRunOf& what) {
-  const auto& [config, plugins, topology, samples, options] = what;
-  const auto strategies = fresh_strategies(plugins.strategies, topology);
-  const auto model = assemble(config, strategies, topology, build_model(plugins), c10::Device(c10::DeviceType::Meta));
-  const auto list = pointers(model->units);
-  const auto plan = shard::make_plan(list, options);
-  meta::MemoryCounter* counted = nullptr;
-  std::int64_t gathered = 0;
-  WorkExecutor executor(plan, what, [&](const shard::Buffer&, std::int64_t bytes) {
-    gathered += bytes;
-    counted->add(bytes);
-  });
-  shard::GatherProtocol protocol(plan, options, executor);
-  std::string at;
-  strategy::UnitRunner runner(list, plugins.model.name);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    runner.add_hooks(i, std::make_unique<Place>(at, list[i]->name()));
-    runner.add_hooks(i, protocol.hooks(i));
-    wrap_unit(strategies, i, runner);
-  }
-  meta::MemoryCounter memory;  // the weights' own shapes are made
-  counted = &memory;
+  Watched model(what);
   MicroStepMemory result;
-  result.computed.recomputes = runner.recomputes();
-  memory.set_on_peak([&] { result.gathered = gathered, result.peak = at; });
+  result.computed.recomputes = model.runner().recomputes();
+  const auto& sizes = what.topology.batch;
   // What is held from one micro-step to the next is there in the second.
-  const int micro_steps = topology.batch.accumulation > 1 ? 2 : 1;
-  for (int i = 0; i < micro_steps; ++i) {
-    executor.count_into(i == 0 ? result.computed.gathers : result.computed.later_gathers);
-    counting(result.computed, topology, [&] {
-      const auto hidden = runner.forward(longest_batch(what));
-      if (i == 0) result.kept = memory.now() - gathered;
-      backward(runner, hidden);
-    });
+  const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
+  static_cast<AtPeak&>(result) = model.peak_of([&] {
+    for (int i = 0; i < micro_steps; ++i) {
+      model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);
+      counting(result.computed, what.topology, [&] {
+        const auto hidden = model.runner().forward(longest_batch(what, sizes.micro_batch, true));
+        if (i == 0) result.kept = model.held();
+        backward(model.runner(), hidden);
+      });
+    }
+  });
+  model.count_gathers_into(nullptr);
+  try {
+    result.evaluation = evaluation_of(model, what);
+  } catch (const std::exception& error) {
+    result.evaluation_note = error.what();
   }
-  result.work = memory.peak() - result.gathered;
   return result;
 }
 

@@ -11,13 +11,20 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What a micro-step takes of a GPU's memory besides what is there always, bytes.
-struct MicroStepMemory {
-  std::int64_t kept = 0;      ///< activations between forward and backward
-  std::int64_t gathered = 0;  ///< full copies of sharded parameters, at the peak
-  std::int64_t work = 0;      ///< activations, gradients on their way and temporaries, at the peak
-  std::string peak;           ///< "backward of blocks.3": where the most is there at once
-  MicroStepWork computed;     ///< and what it moves
+/// What is there of a GPU's memory at the peak of some work, besides what is there always, bytes.
+struct AtPeak {
+  std::int64_t gathered = 0;  ///< full copies of sharded parameters
+  std::int64_t work = 0;      ///< activations, gradients on their way and temporaries
+  std::string peak;           ///< "backward of blocks.3": where it is
+  std::int64_t bytes() const { return gathered + work; }
+};
+
+/// What a micro-step takes.
+struct MicroStepMemory : AtPeak {
+  std::int64_t kept = 0;        ///< activations between forward and backward
+  MicroStepWork computed;       ///< and what it moves
+  AtPeak evaluation;            ///< what the run's evaluations and answers take instead of it; nothing: it has none
+  std::string evaluation_note;  ///< why that is unknown; empty: it is not
 };
 
 /// What a dry run is of.
@@ -32,7 +39,8 @@ struct DryRunOf {
 /// Assembles a model of its own, with strategies of its own, on the meta device.
 ///
 /// Runs forward and backward of one micro-batch of the longest samples on the meta device, with this rank's shapes, all
-/// strategies' hooks and an executor that only counts, and watches what is allocated and computed. Answers for a GPU.
+/// strategies' hooks and an executor that only counts, and watches what is allocated and computed; then forward of an
+/// evaluation batch, and of its first answers' tokens. Answers for a GPU.
 /// Throws what an operator without a shape rule throws. Not while other threads use the meta device.
 MicroStepMemory dry_run(const DryRunOf& what);
 

@@ -4,11 +4,13 @@
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "assembly/absent_files.h"
+#include "data/collate.h"
 #include "data/fit.h"
 #include "setup/collect.h"
 
@@ -120,7 +122,17 @@ class SamplesOpener {
     data::check_fit(bounds(), tokenizer, asked, setup::where_of(*plugins_.model, "vocab_size"), where_length, faults_);
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
     if (has_data) samples_.length = data::sample_length(bounds(), asked);
+    if (samples_.length > 0) samples_.longest_row = longest_row();
+    if (has_data)
+      samples_.evaluates =
+          plugin::guard(plugins_.data->name, "evaluates", [&] { return plugins_.data->object->evaluates(); });
     return faults_.size() == before;
+  }
+
+  std::int64_t longest_row() const {
+    const bool packs = plugins_.data_options->packing;
+    return data::padded_columns(std::max<std::int64_t>(1, samples_.length - 1), config_.train->pad_to_multiple,
+                                packs ? std::numeric_limits<std::int64_t>::max() : bounds().positions);
   }
 
   void open_splits() {
@@ -133,6 +145,7 @@ class SamplesOpener {
       plugin::guard(data.name, "open", [&] {
         samples_.train = open(data::Split::train);
         samples_.eval = open(data::Split::eval);
+        samples_.evaluates = samples_.eval != nullptr;
       });
     });
     if (samples_.train) take_part();

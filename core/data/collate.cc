@@ -20,6 +20,10 @@ std::int64_t positions(const Row& row) {
   return static_cast<std::int64_t>(sample.tokens.size()) - 1;
 }
 
+std::int64_t rounded_up(std::int64_t columns, std::int64_t multiple) {
+  return (columns + multiple - 1) / multiple * multiple;
+}
+
 std::int64_t columns(const std::vector<Row>& rows, const Padding& padding) {
   std::int64_t longest = 1;
   for (const auto& row : rows) {
@@ -31,11 +35,14 @@ std::int64_t columns(const std::vector<Row>& rows, const Padding& padding) {
                   cat("raise the fixed length, or lower data.max_length to ", *padding.fixed_length + 1));
     }
   }
-  if (padding.fixed_length) return *padding.fixed_length;
-  return (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
+  return padding.fixed_length ? *padding.fixed_length : rounded_up(longest, padding.multiple);
 }
 
 }  // namespace
+
+std::int64_t padded_columns(std::int64_t columns, std::int64_t multiple, std::int64_t positions) {
+  return std::min(rounded_up(columns, multiple), positions);
+}
 
 std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size) {
   const auto id = tokenizer.pad_id() >= 0 ? tokenizer.pad_id() : tokenizer.end_id();
@@ -139,7 +146,7 @@ HostBatch pack(const std::vector<Row>& rows, const Padding& padding, std::int64_
   std::vector<std::int64_t> lengths;
   for (const auto& part : parts) lengths.push_back(part.document.length);
   const auto stand = fewest_even_rows(lengths, std::max(capacity, lengths.front()));
-  const auto cols = (stand.longest() + padding.multiple - 1) / padding.multiple * padding.multiple;
+  const auto cols = rounded_up(stand.longest(), padding.multiple);
   auto batch = empty_batch(static_cast<std::int64_t>(stand.taken.size()), cols, padding.pad_id);
   batch.sample_ids.assign(stand.taken.size(), -1);
   batch.lengths.assign(stand.taken.size(), 0);

@@ -57,6 +57,9 @@ struct Padding {
 /// has no such id. Its positions never bear loss.
 std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size);
 
+/// `columns` rounded up to `multiple`, but not beyond the model's `positions`.
+std::int64_t padded_columns(std::int64_t columns, std::int64_t multiple, std::int64_t positions);
+
 /// Puts each sample into a row. cols is the longest row's positions (at least 1). Throws Error for a sample whose
 /// is_target is not as long as its tokens, and for one with more positions than fixed_length.
 HostBatch collate(const std::vector<Row>& rows, const Padding& padding);

@@ -5,6 +5,7 @@ namespace capstan::data {
 DataSource::~DataSource() = default;
 Data::~Data() = default;
 bool Data::uses_tokenizer() const { return true; }
+bool Data::evaluates() const { return true; }
 
 monitor::Values DataSource::score(const Sample&, const std::string&) const { return {}; }
 Sample DataSource::question(std::int64_t index, std::int64_t) const { return get(index); }

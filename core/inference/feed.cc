@@ -22,8 +22,7 @@ data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows,
   for (const auto& row : rows) {
     if (row.sample) longest = std::max(longest, static_cast<std::int64_t>(row.sample->tokens.size()) - 1);
   }
-  const auto rounded = (longest + padding.multiple - 1) / padding.multiple * padding.multiple;
-  if (rounded > positions) padding.fixed_length = positions;
+  padding.fixed_length = data::padded_columns(longest, padding.multiple, positions);
   return padding;
 }
 

@@ -35,6 +35,7 @@ class JsonlData final : public capstan::data::Data {
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
+  bool evaluates() const override { return !options_->eval.empty(); }
 
  private:
   std::shared_ptr<const LineFile> read(const capstan::data::SplitFile& split, capstan::Diagnostics& diagnostics) const;

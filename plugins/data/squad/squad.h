@@ -29,6 +29,7 @@ class SquadData final : public capstan::data::Data {
   void check(capstan::Diagnostics& diagnostics) const override;
   std::shared_ptr<capstan::data::DataSource> open(const capstan::data::OpenRequest& request) const override;
   std::int64_t max_length() const override { return options_->max_length; }
+  bool evaluates() const override { return !options_->eval.empty(); }
 
  private:
   std::optional<SquadFile> read(capstan::data::Split split, capstan::Diagnostics& diagnostics) const;

@@ -72,7 +72,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& x, at::IntAr
 constexpr std::int64_t rows = 4, length = 64;  // statistics of so many tokens fill whole blocks
 
 session::Job job_of(const std::string& config, const std::string& device, int world = 1,
-                    const std::vector<std::string>& overrides = {}) {
+                    const std::vector<std::string>& overrides = {}, bool sizes_only = false) {
   const test::Folder folder;
   setup::JobRequest request;
   request.file = folder.write("job.toml", config);
@@ -80,6 +80,7 @@ session::Job job_of(const std::string& config, const std::string& device, int wo
   request.device = device;
   request.world_size = world;
   request.activations = true;
+  request.sizes_only = sizes_only;
   return testing::job_of(request);
 }
 
@@ -343,6 +344,48 @@ TEST_CASE("a table whose lookups' gradient is rows is predicted, in memory and i
       CHECK(gathered == 1);
     }
   }
+}
+
+TEST_CASE("rows are predicted as long as they are padded, but no longer than the model's positions") {
+  const auto of = [](const std::string& overrides) {
+    const auto job = job_of(small(gpt, "bf16", ""), "cuda", 1, {"model.seq_length=512", overrides});
+    return std::pair{job.samples.longest_row, dry_run_on_gpu(job).kept};
+  };
+  const auto [columns, kept] = of("train.pad_to_multiple=1");
+  CHECK(columns == length - 1);
+  const auto [padded, kept_padded] = of("train.pad_to_multiple=256");
+  CHECK(padded == 256);
+  CHECK(kept_padded > 3 * kept);
+  CHECK(of("train.pad_to_multiple=1024").first == 512);
+}
+
+TEST_CASE("evaluation counts where it takes more than a micro-step") {
+  const auto job = [](const std::vector<std::string>& more, bool sizes_only = false) {
+    auto overrides = more;
+    overrides.emplace_back("data.eval_samples=64");
+    return job_of(small(gpt, "bf16", recompute), "cuda", 1, overrides, sizes_only);
+  };
+  const auto evaluation = [](const session::Job& of) {
+    std::int64_t bytes = 0;
+    for (const auto& part : of.prediction.footprints) bytes += part.when.starts_with("evaluation: ") ? part.bytes : 0;
+    return bytes;
+  };
+  CHECK(evaluation(job({"train.eval_batch=1"})) == 0);
+  const auto of_loss = job({"train.eval_batch=64", "train.generate_samples=0"});
+  INFO(of_loss.prediction.activations_note);
+  const auto step = dry_run_on_gpu(of_loss);
+  CHECK(step.evaluation_note.empty());
+  CHECK_THAT(step.evaluation.peak, Contains("forward of "));
+  CHECK(evaluation(of_loss) == step.evaluation.bytes() - step.bytes());
+  CHECK(evaluation(of_loss) > 0);
+  // Also where no file is opened, as when check tries what would help.
+  CHECK(evaluation(job({"train.eval_batch=64"}, true)) == evaluation(of_loss));
+  // 64 rows of 64 positions, keys and values of 2 layers, 64 numbers of 16 bits each: some of it beside the loss's
+  // peak.
+  const auto with_answers =
+      dry_run_on_gpu(job({"train.eval_batch=64", "train.generate_samples=8", "train.max_new_tokens=16"}));
+  CHECK(with_answers.evaluation_note.empty());
+  CHECK(with_answers.evaluation.bytes() >= std::int64_t{64} * 64 * 2 * 2 * 64 * 2);
 }
 
 TEST_CASE("where activations cannot be predicted, check says why") {

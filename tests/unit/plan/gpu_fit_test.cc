@@ -101,6 +101,10 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
     tried.push_back(change.words);
     if (change.overrides == std::vector<std::string>{"strategy.fsdp.mode=full_shard"}) return {};  // cannot be
     if (change.words == "recompute each unit") return Peak{70 * gib};
+    if (change.words == "evaluation of one sample at a time") {
+      CHECK(change.overrides == std::vector<std::string>{"train.eval_batch=1"});
+      return Peak{88 * gib};
+    }
     if (change.words == "micro-batches of 1 instead of 2") {
       CHECK(change.overrides == std::vector<std::string>{"train.micro_batch=1", "train.accumulation=6"});
       return Peak{85 * gib};
@@ -111,12 +115,13 @@ TEST_CASE("what does not fit is told with what would make it smaller") {
   CHECK(!fit.fits);
   CHECK_THAT(fit.text, Contains("The predicted peak of 90.00 GiB does not fit: 11.50 GiB too much\nWhat would make it "
                                 "smaller:\n"));
-  CHECK_THAT(fit.text, Contains("recompute each unit              70.00 GiB  fits          "
+  CHECK_THAT(fit.text, Contains("recompute each unit                 70.00 GiB  fits          "
                                 "strategy.recompute.every=1 strategy.recompute.regions=[]\n"));
-  CHECK_THAT(fit.text, Contains("micro-batches of 1 instead of 2  85.00 GiB  does not fit  "));
-  CHECK_THAT(fit.text, Contains("4 ranks                          60.00 GiB  fits          --ranks 4\n"));
+  CHECK_THAT(fit.text, Contains("micro-batches of 1 instead of 2     85.00 GiB  does not fit  "));
+  CHECK_THAT(fit.text, Contains("4 ranks                             60.00 GiB  fits          --ranks 4\n"));
   CHECK_THAT(fit.text, !Contains("shard everything") && !Contains("host memory") && !Contains("8 ranks"));
-  CHECK(tried.size() == 12);
+  CHECK_THAT(fit.text, Contains("evaluation of one sample at a time  88.00 GiB  does not fit  train.eval_batch=1\n"));
+  CHECK(tried.size() == 13);
   const auto stuck =
       judge_fit(90 * gib, {"80GiB", 80 * gib}, {2}, trials([](const Change&) { return Peak{90 * gib}; }));
   CHECK_THAT(stuck.text, Contains("Nothing that check tries makes it smaller.\n"));

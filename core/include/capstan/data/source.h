@@ -70,6 +70,9 @@ class Data {
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
   /// of its own below OpenRequest::vocab_size. True by default.
   virtual bool uses_tokenizer() const;
+  /// Whether the options name an evaluation split, by them alone: `check` counts what evaluation takes where no file is
+  /// opened. True by default.
+  virtual bool evaluates() const;
 };
 
 }  // namespace data
