@@ -134,6 +134,7 @@ class Watched {
     AtPeak result;
     memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
     work();
+    memory_ = nullptr;
     result.work = memory.peak() - result.gathered;
     return result;
   }
@@ -141,7 +142,7 @@ class Watched {
  private:
   void gather(std::int64_t bytes) {
     gathered_ += bytes;
-    memory_->add(bytes);
+    if (memory_) memory_->add(bytes);
   }
 
   setup::Strategies strategies_;
@@ -155,19 +156,28 @@ class Watched {
   std::int64_t gathered_ = 0;
 };
 
+// Questions that a rank answers at once.
+std::int64_t asked_at_once(const DryRunOf& what) {
+  const auto& train = *what.config.train;
+  const auto of_split = [&](std::int64_t asked) {
+    return asked < 0 ? train.eval_batch : std::min(asked, train.eval_batch);
+  };
+  return std::max(what.samples.evaluates ? of_split(train.generate_samples) : 0,
+                  of_split(train.generate_train_samples));
+}
+
 // The loss of a batch of the evaluation split, and a batch of questions up to their first tokens.
 AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
   const auto& samples = what.samples;
   const auto& train = *what.config.train;
-  const bool answers = (samples.evaluates && train.generate_samples != 0) || train.generate_train_samples != 0;
-  if (!samples.evaluates && !answers) return {};
+  const auto questions = asked_at_once(what), prompt = std::min(samples.longest_prompt, samples.length);
+  if (!samples.evaluates && questions == 0) return {};
   const at::NoGradGuard no_grad;
   return model.peak_of([&] {
     if (samples.evaluates) model.runner().forward(longest_batch(what, train.eval_batch, false));
-    const auto prompt = std::min(samples.longest_prompt, samples.length);
-    if (!answers || prompt < 1) return;
+    if (questions == 0 || prompt < 1) return;
     nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
-    model.runner().forward(longest_prompts(train.eval_batch, prompt), &cache);
+    model.runner().forward(longest_prompts(questions, prompt), &cache);
   });
 }
 
