@@ -119,9 +119,9 @@ DecoderEmbedding::DecoderEmbedding(const DecoderSpec& s, const WeightPtr& tokens
 }
 
 Hidden DecoderEmbedding::forward(Hidden hidden, const Batch& batch, KVCache*) {
-  auto x = tokens_.forward(batch.tokens);
+  auto x = tokens_.forward(batch.tokens, batch.real);
   if (multiplier_ != 1) x = x * multiplier_;
-  if (positions_) x = x + positions_->forward(batch.positions);
+  if (positions_) x = x + positions_->forward(batch.positions, batch.real);
   hidden.states = dropout_.forward(norm_.forward(x), batch);
   return hidden;
 }

@@ -65,8 +65,8 @@ Embedding::Embedding(Layer& parent, std::string name, Split may_split, WeightPtr
 
 Embedding::~Embedding() = default;
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const {
-  return lookup ? lookup(weight_->value(), ids) : ops::lookup(weight_->value(), ids);
+at::Tensor Embedding::forward(const at::Tensor& ids, const at::Tensor& real) const {
+  return lookup ? lookup(weight_->value(), ids) : ops::lookup(weight_->value(), ids, real);
 }
 
 LayerNorm::LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPtr bias, double epsilon)

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 namespace capstan::ops {
@@ -13,6 +14,27 @@ struct GivesRows final : public c10::BackendMeta {};
 bool gives_rows(const at::Tensor& table) {
   return dynamic_cast<const GivesRows*>(table.unsafeGetTensorImpl()->get_backend_meta()) != nullptr;
 }
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+class RowsFunction : public torch::autograd::Function<RowsFunction> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& table, const at::Tensor& ids,
+                            const at::Tensor& of_gradient) {
+    ctx->save_for_backward({of_gradient});
+    ctx->saved_data["rows"] = table.size(0);
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return at::embedding(table, ids);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto ids = ctx->get_saved_variables().front().reshape({1, -1});
+    const auto columns = gradients[0].size(-1);
+    const auto values = gradients[0].reshape({-1, columns});
+    return {at::_sparse_coo_tensor_unsafe(ids, values, {ctx->saved_data["rows"].toInt(), columns}), {}, {}};
+  }
+};
 
 void add_rows_cpu(const at::Tensor& to, const at::Tensor& ids, const at::Tensor& rows, std::int64_t first) {
   const at::Tensor here = ids.ge(first).logical_and(ids.lt(first + to.size(0))).nonzero().squeeze(1);
@@ -27,8 +49,10 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("add_rows_(Tensor(a!) to, Tensor ids,
 TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("add_rows_", &add_rows_cpu); }
 TORCH_LIBRARY_IMPL(capstan, Meta, m) { m.impl("add_rows_", &add_rows_meta); }
 
-at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids) {
-  return at::embedding(table, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false, /*sparse=*/gives_rows(table));
+at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real) {
+  if (!gives_rows(table)) return at::embedding(table, ids);
+  // Not at::where, which copies its -1 from the host: no graph could be recorded.
+  return RowsFunction::apply(table, ids, real.defined() ? ids.masked_fill(real.logical_not(), -1) : ids);
 }
 
 void give_rows(const at::Tensor& table) {

@@ -55,12 +55,13 @@ struct LinearWeights {
   WeightPtr bias;
 };
 
-/// Rows of a table: [B, S] int64 -> [B, S, features].
+/// Rows of a table: [B, S] int64 -> [B, S, features]. `real` [B, S] bool: nothing depends on the rows of others, which
+/// are padding; undefined: all are.
 class Embedding : public Layer {
  public:
   Embedding(Layer& parent, std::string name, Split may_split, WeightPtr weight);
   ~Embedding() override;
-  at::Tensor forward(const at::Tensor& ids) const;
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& real = {}) const;
   Split may_split() const { return may_split_; }
   const WeightPtr& weight() const { return weight_; }
   /// Replaces the look-up where the table is split: (table, ids) -> rows.
