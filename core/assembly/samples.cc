@@ -123,9 +123,10 @@ class SamplesOpener {
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
     if (has_data) samples_.length = data::sample_length(bounds(), asked);
     if (samples_.length > 0) samples_.longest_row = longest_row();
-    if (has_data)
-      samples_.evaluates =
-          plugin::guard(plugins_.data->name, "evaluates", [&] { return plugins_.data->object->evaluates(); });
+    if (has_data) {
+      const auto& data = *plugins_.data;
+      samples_.evaluates = plugin::guard(data.name, "evaluates", [&] { return data.object->evaluates(); });
+    }
     return faults_.size() == before;
   }
 
