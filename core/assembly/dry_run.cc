@@ -129,17 +129,28 @@ class Watched {
   template <class Work>
   AtPeak peak_of(const Work& work) {
     meta::MemoryCounter memory;  // the weights' own shapes are made
-    memory_ = &memory;
+    const Counting counting(*this, memory);
     memory.add(gathered_);
     AtPeak result;
     memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
     work();
-    memory_ = nullptr;
     result.work = memory.peak() - result.gathered;
     return result;
   }
 
  private:
+  // Also if the work throws, nothing is added to a counter that is gone.
+  class Counting {
+   public:
+    Counting(Watched& model, meta::MemoryCounter& memory) : model_(model) { model_.memory_ = &memory; }
+    ~Counting() { model_.memory_ = nullptr; }
+    Counting(const Counting&) = delete;
+    Counting& operator=(const Counting&) = delete;
+
+   private:
+    Watched& model_;
+  };
+
   void gather(std::int64_t bytes) {
     gathered_ += bytes;
     if (memory_) memory_->add(bytes);

@@ -63,10 +63,10 @@ bool MicroGraphs::may_sum(std::int64_t index, std::int64_t loss_rows) const {
 // The first step has shown what each one is like: if none of its micro-steps could be a graph, none will.
 void MicroGraphs::give_up_on_none(const MicroStepOf& micro) {
   if (!first_step_) first_step_ = micro.step;
-  const bool may_come = setting_.together && model_.engine.is_recordable(micro.index);
+  only_sums_ = only_sums_ || model_.engine.is_recordable(micro.index);
+  const bool may_come = setting_.together && only_sums_;
   if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty() || may_come) return;
-  refuse(model_.engine.is_recordable(micro.index) ? "each sums gradients over ranks"
-                                                  : "each gathers parameters, or moves gradients to their shards");
+  refuse(only_sums_ ? "each sums gradients over ranks" : "each gathers parameters, or moves gradients to their shards");
 }
 
 std::size_t MicroGraphs::recorded() const {

@@ -82,6 +82,7 @@ class MicroGraphs {
   LoadedModel model_;
   std::map<Shape, Recorded> shapes_;
   std::optional<std::int64_t> first_step_;
+  bool only_sums_ = false;  ///< one that could not be a graph would have been but for its sums over ranks
 };
 
 }  // namespace train
