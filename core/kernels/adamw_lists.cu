@@ -1,4 +1,5 @@
 #include "kernels/floats.cuh"
+#include "kernels/tensor_blocks.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -54,13 +55,7 @@ __device__ bool in_packs(const void* pointer) {
 template <class T, class Grad, class Copy>
 __global__ void adamw(const __grid_constant__ AdamwList list) {
   if (*list.by.skip == 1) return;
-  const std::int64_t block = blockIdx.x;
-  int tensor = 0;
-  while (list.first_block[tensor + 1] <= block) {
-    ++tensor;
-  }
-  const std::int64_t begin = (block - list.first_block[tensor]) * AdamwList::block;
-  const std::int64_t rest = list.numel[tensor] - begin, count = rest < AdamwList::block ? rest : AdamwList::block;
+  const auto [tensor, begin, count] = part_of(list, blockIdx.x, AdamwList::block);
   const AdamwNumbers& by = list.by;
   const float updates = *by.updates;
   const Rule rule{by.lr,

@@ -1,5 +1,6 @@
 #include "kernels/block_sum.h"
 #include "kernels/floats.cuh"
+#include "kernels/tensor_blocks.cuh"
 
 namespace capstan::kernels {
 namespace {
@@ -38,20 +39,13 @@ __device__ void add(float* to, const T* from, int count) {
   }
 }
 
-__global__ void add_lists(AddList list) {
-  const std::int64_t block = blockIdx.x;
-  int tensor = 0;
-  while (list.from.first_block[tensor + 1] <= block) {
-    ++tensor;
-  }
-  const std::int64_t begin = (block - list.from.first_block[tensor]) * sum_block;
-  const std::int64_t rest = list.from.numel[tensor] - begin;
-  const int count = static_cast<int>(rest < sum_block ? rest : sum_block);
+__global__ void add_lists(const __grid_constant__ AddList list) {
+  const auto [tensor, begin, count] = part_of(list.from, blockIdx.x, sum_block);
   float* const to = list.to[tensor] + begin;
   if (list.from.type[tensor] == FloatType::bfloat16) {
-    add(to, static_cast<const __nv_bfloat16*>(list.from.data[tensor]) + begin, count);
+    add(to, static_cast<const __nv_bfloat16*>(list.from.data[tensor]) + begin, static_cast<int>(count));
   } else {
-    add(to, static_cast<const __half*>(list.from.data[tensor]) + begin, count);
+    add(to, static_cast<const __half*>(list.from.data[tensor]) + begin, static_cast<int>(count));
   }
 }
 

@@ -1,75 +1,119 @@
 #include "kernels/block_sum.h"
 #include "kernels/floats.cuh"
+#include "kernels/tensor_blocks.cuh"
 
 namespace capstan::kernels {
 namespace {
 
-/// Sum of value(0) ... value(count - 1) over one thread block of sum_lanes threads: lanes, then the tree. In thread 0.
-template <class Value>
-__device__ double lane_sum(std::int64_t count, const Value& value) {
-  __shared__ double lanes[sum_lanes];
-  const int lane = static_cast<int>(threadIdx.x);
-  double sum = 0;
-#pragma unroll 8
-  for (std::int64_t i = lane; i < count; i += sum_lanes) {
-    sum = __dadd_rn(sum, value(i));
+constexpr int warp = 32;
+constexpr int warps = 8;                // of a thread block; each adds up one block of norm.h
+constexpr int held = sum_lanes / warp;  // lanes of a thread
+constexpr int rows = sum_block / sum_lanes;
+constexpr int rows_at_once = 4;  // read before the first of their numbers is added
+
+/// The tree over the lanes of a warp, in its first thread. sums[pack · width + k] is of lane
+/// (pack · 32 + thread) · width + k, so what the tree adds is in one thread or a shuffle away.
+template <int width>
+__device__ double tree_sum(double (&sums)[held]) {
+#pragma unroll
+  for (int distance = held / 2; distance >= width; distance /= 2) {
+#pragma unroll
+    for (int i = 0; i < distance; ++i) sums[i] = __dadd_rn(sums[i], sums[i + distance]);
   }
-  lanes[lane] = sum;
-  __syncthreads();
-  for (int distance = sum_lanes / 2; distance > 0; distance /= 2) {
-    if (lane < distance) {
-      lanes[lane] = __dadd_rn(lanes[lane], lanes[lane + distance]);
+#pragma unroll
+  for (int distance = warp / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (int k = 0; k < width; ++k) sums[k] = __dadd_rn(sums[k], __shfl_down_sync(0xffffffffu, sums[k], distance));
+  }
+#pragma unroll
+  for (int distance = width / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (int k = 0; k < distance; ++k) sums[k] = __dadd_rn(sums[k], sums[k + distance]);
+  }
+  return sums[0];
+}
+
+/// Up to sum_block squares, read in packs of `width`, of which `count` is a multiple. A zero for a number that is not
+/// there changes no sum.
+template <class T, int width>
+__device__ double squares(const T* x, int count) {
+  constexpr int packs = held / width;
+  const int thread = static_cast<int>(threadIdx.x) % warp;
+  double sums[held] = {};
+  for (int first = 0; first < rows; first += rows_at_once) {
+    Packed<T, width> read[rows_at_once][packs] = {};
+#pragma unroll
+    for (int row = 0; row < rows_at_once; ++row) {
+#pragma unroll
+      for (int pack = 0; pack < packs; ++pack) {
+        const int i = (first + row) * sum_lanes + (pack * warp + thread) * width;
+        if (i < count) read[row][pack] = *reinterpret_cast<const Packed<T, width>*>(x + i);
+      }
     }
-    __syncthreads();
+#pragma unroll
+    for (int row = 0; row < rows_at_once; ++row) {
+#pragma unroll
+      for (int i = 0; i < held; ++i) {
+        const auto element = static_cast<double>(Float<T>::load(read[row][i / width].value[i % width]));
+        sums[i] = __dadd_rn(sums[i], __dmul_rn(element, element));
+      }
+    }
   }
-  return lanes[0];
+  return tree_sum<width>(sums);
 }
 
 template <class T>
-__device__ double squares(const void* data, std::int64_t begin, std::int64_t count) {
-  const T* const x = static_cast<const T*>(data) + begin;
-  return lane_sum(count, [x](std::int64_t i) {
-    const auto element = static_cast<double>(Float<T>::load(x[i]));
-    return __dmul_rn(element, element);
-  });
+__device__ double squares(const void* data, const TensorPart& part) {
+  constexpr int width = 16 / sizeof(T);
+  const T* const x = static_cast<const T*>(data) + part.begin;
+  const auto count = static_cast<int>(part.count);
+  const bool wide = reinterpret_cast<std::uintptr_t>(x) % sizeof(Packed<T, width>) == 0 && count % width == 0;
+  return wide ? squares<T, width>(x, count) : squares<T, 1>(x, count);
 }
 
-__global__ void block_sums(NormList list, double* sums) {
-  const std::int64_t block = blockIdx.x;
-  int tensor = 0;
-  while (list.first_block[tensor + 1] <= block) {
-    ++tensor;
-  }
-  const std::int64_t begin = (block - list.first_block[tensor]) * sum_block;
-  const std::int64_t rest = list.numel[tensor] - begin, count = rest < sum_block ? rest : sum_block;
-  const void* const data = list.data[tensor];
+__global__ void block_sums(const __grid_constant__ NormList list, double* sums) {
+  const std::int64_t block = std::int64_t{blockIdx.x} * warps + threadIdx.x / warp;
+  if (block >= list.first_block[list.count]) return;
+  const TensorPart part = part_of(list, block, sum_block);
+  const void* const data = list.data[part.tensor];
   double sum = 0;
-  switch (list.type[tensor]) {
+  switch (list.type[part.tensor]) {
     case FloatType::float64:
-      sum = squares<double>(data, begin, count);
+      sum = squares<double>(data, part);
       break;
     case FloatType::float32:
-      sum = squares<float>(data, begin, count);
+      sum = squares<float>(data, part);
       break;
     case FloatType::bfloat16:
-      sum = squares<__nv_bfloat16>(data, begin, count);
+      sum = squares<__nv_bfloat16>(data, part);
       break;
     case FloatType::half:
-      sum = squares<__half>(data, begin, count);
+      sum = squares<__half>(data, part);
       break;
   }
-  if (threadIdx.x == 0) {
+  if (threadIdx.x % warp == 0) {
     sums[block] = sum;
   }
 }
 
-/// One thread block a tensor.
-__global__ void tensor_sums(NormList list, const double* sums, double* out, bool accumulate) {
-  const int tensor = static_cast<int>(blockIdx.x);
+/// One thread block of sum_lanes threads a tensor, in the same order.
+__global__ void tensor_sums(const __grid_constant__ NormList list, const double* sums, double* out, bool accumulate) {
+  __shared__ double lanes[sum_lanes];
+  const int tensor = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const double* const mine = sums + list.first_block[tensor];
-  const double sum =
-      lane_sum(list.first_block[tensor + 1] - list.first_block[tensor], [mine](std::int64_t i) { return mine[i]; });
-  if (threadIdx.x == 0) {
+  const std::int64_t count = list.first_block[tensor + 1] - list.first_block[tensor];
+  double sum = 0;
+#pragma unroll 8
+  for (std::int64_t i = thread; i < count; i += sum_lanes) {
+    sum = __dadd_rn(sum, mine[i]);
+  }
+  lanes[thread] = sum;
+  __syncthreads();
+  if (thread >= warp) return;
+  double of_warp[held];
+  for (int i = 0; i < held; ++i) of_warp[i] = lanes[i * warp + thread];
+  sum = tree_sum<1>(of_warp);
+  if (thread == 0) {
     out[tensor] = accumulate ? __dadd_rn(out[tensor], sum) : sum;
   }
 }
@@ -77,9 +121,9 @@ __global__ void tensor_sums(NormList list, const double* sums, double* out, bool
 }  // namespace
 
 void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream) {
-  const auto blocks = static_cast<unsigned>(list.first_block[list.count]);
+  const auto blocks = list.first_block[list.count];
   if (blocks > 0) {
-    block_sums<<<blocks, sum_lanes, 0, stream>>>(list, sums);
+    block_sums<<<static_cast<unsigned>((blocks + warps - 1) / warps), warps * warp, 0, stream>>>(list, sums);
   }
   tensor_sums<<<static_cast<unsigned>(list.count), sum_lanes, 0, stream>>>(list, sums, out, accumulate);
 }

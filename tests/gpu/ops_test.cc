@@ -123,15 +123,18 @@ TEST_CASE("GPU: dropout's backward draws the mask of its forward, also on a stri
   CHECK(at::equal(y != 0, kept != 0));
 }
 
-TEST_CASE("GPU: squared norms equal CPU's bit for bit") {
+TEST_CASE("GPU: squared norms equal CPU's bit for bit, in packs and one by one") {
   for (const at::ScalarType type : float_types) {
-    for (const std::int64_t n : {0, 1, 255, 257, 4096, 4097, 1000003, 3000000}) {
-      const at::Tensor x = numbers(n, type);
-      at::Tensor cpu = at::full({1}, 0.25, at::kDouble), gpu = on_gpu(cpu);
-      add_squared_norm_(cpu, x);
-      add_squared_norm_(gpu, on_gpu(x));
-      CHECK(at::equal(gpu.cpu(), cpu));
-      CHECK(gpu.item<double>() == Approx(0.25 + x.to(at::kDouble).square().sum().item<double>()).epsilon(1e-13));
+    for (const std::int64_t n : {0, 1, 255, 257, 4096, 4097, 8192, 1000003, 3000000}) {
+      const at::Tensor whole = numbers(n, type), there = on_gpu(whole);
+      for (const int first : {0, 1}) {
+        const at::Tensor x = whole.slice(0, first);
+        at::Tensor cpu = at::full({1}, 0.25, at::kDouble), gpu = on_gpu(cpu);
+        add_squared_norm_(cpu, x);
+        add_squared_norm_(gpu, there.slice(0, first));
+        CHECK(at::equal(gpu.cpu(), cpu));
+        CHECK(gpu.item<double>() == Approx(0.25 + x.to(at::kDouble).square().sum().item<double>()).epsilon(1e-13));
+      }
     }
   }
 }
@@ -154,7 +157,7 @@ TEST_CASE("GPU: many tensors at once, more than a launch takes") {
 
 // Bounds as on CPU (tests/unit/ops/cross_entropy_test.cc): float32 sums over 96 terms; 16-bit gradients are rounded to
 // 8 and 11 bits, the logits not at all. hidden is a multiple of 8 so that tensor cores are used.
-TEST_CASE("GPU: chunked cross entropy equals the float64 reference") {
+TEST_CASE("GPU: chunked cross entropy equals the float64 reference", "[products]") {
   const std::int64_t rows = 70, size = 96, vocabulary = 1000;
   const at::Tensor hidden = numbers(rows * size, at::kDouble).view({rows, size});
   const at::Tensor weight = numbers(vocabulary * size, at::kDouble).mul(1.7).cos().mul(0.5).view({vocabulary, size});
