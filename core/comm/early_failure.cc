@@ -35,7 +35,7 @@ void leave_file(const Rendezvous& where, const Failure& failure) {
   fs::create_directories(file.parent_path(), ignored);
   const fs::path own = cat(file.string(), "-", failure.rank);
   write_file(own, failure.serialized());
-  (void)::link(own.c_str(), file.c_str());
+  fs::create_hard_link(own, file, ignored);
   fs::remove(own, ignored);
 }
 

@@ -23,7 +23,8 @@ FailureNote::~FailureNote() { ::close(fd_); }
 void FailureNote::write(int rank, const std::string& host, const std::string& message) const {
   const auto text = Failure{rank, host, message}.serialized();
   // It fits in one page: readers see all of it, or nothing.
-  (void)::pwrite(fd_, text.data(), std::min<std::size_t>(text.size(), failure_note_bytes), 0);
+  [[maybe_unused]] const auto written =
+      ::pwrite(fd_, text.data(), std::min<std::size_t>(text.size(), failure_note_bytes), 0);
 }
 
 std::optional<Failure> read_failure_note(int fd) {

@@ -15,7 +15,6 @@ find_library(ELF_LIBRARY elf REQUIRED)
 find_library(ONIG_LIBRARY onig REQUIRED)
 find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)   # ranks prove with it that they are of one run
-find_path(PROTOZERO_INCLUDE protozero/pbf_writer.hpp REQUIRED)   # plugins write protobuf messages with it
 add_library(capstan_packages INTERFACE)
 target_link_libraries(capstan_packages INTERFACE Threads::Threads spdlog::spdlog tomlplusplus::tomlplusplus
   Boost::boost Boost::filesystem nlohmann_json::nlohmann_json CLI11::CLI11 ${ELF_LIBRARY} ${ONIG_LIBRARY} ${UTF8PROC_LIBRARY}

@@ -99,7 +99,7 @@ void Codec::check(const nn::CodedMatrix& matrix) const {
   require(matrix, state, "nested_blocksize", group);
   require(matrix, state, "shape", matrix.shape);
   if (!is_float(state.value("nested_offset", Json()))) refuse(matrix, "its state has no number nested_offset");
-  const auto& nested = part_of(matrix, nested_end);
+  const auto nested = part_of(matrix, nested_end);
   if (!at::isfinite(nested).logical_and(nested.ge(0)).all().item<bool>())
     refuse(matrix, cat("'", matrix.name, nested_end, "' has a number below 0 or one that is not finite"));
   const bool same_maps = at::equal(part_of(matrix, ".quant_map"), numbers_tensor()) &&
