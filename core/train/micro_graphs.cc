@@ -66,7 +66,9 @@ void MicroGraphs::give_up_on_none(const MicroStepOf& micro) {
   only_sums_ = only_sums_ || model_.engine.is_recordable(micro.index);
   const bool may_come = setting_.together && only_sums_;
   if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty() || may_come) return;
-  refuse(only_sums_ ? "each sums gradients over ranks" : "each gathers parameters, or moves gradients to their shards");
+  refuse(only_sums_
+             ? "each sums gradients over ranks"
+             : "each gathers parameters, moves gradients to their shards, or leaves them where autograd makes them");
 }
 
 std::size_t MicroGraphs::recorded() const {

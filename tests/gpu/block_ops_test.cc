@@ -169,7 +169,7 @@ TEST_CASE("GPU: columns are summed, and the gradients of a norm's weights, in pa
   }
 }
 
-TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's sums") {
+TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's sums", "[products]") {
   for (const auto type : float_types) {
     const Inputs in{on_gpu(numbers({2, 24, 64}, 0.1).to(type)), on_gpu(numbers({96, 64}, 0.5).to(type)),
                     on_gpu(numbers({96}, 0.7).to(type))};
@@ -180,7 +180,7 @@ TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's su
   }
 }
 
-TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit") {
+TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit", "[products]") {
   const Inputs in{on_gpu(numbers({2, 24, 96}, 0.1).to(at::kBFloat16)), on_gpu(numbers({48, 16}, 0.5).to(at::kBFloat16)),
                   on_gpu(numbers({32, 16}, 0.7).to(at::kBFloat16))};
   const auto own = [](const Inputs& x) { return add_low_rank_(x[0] * 1, {x[1], x[2], 0.5, 64}); };

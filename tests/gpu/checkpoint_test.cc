@@ -36,7 +36,8 @@ at::Tensor queue_work(const at::Tensor& matrix) {
 
 }  // namespace
 
-TEST_CASE("an update after before_update(), and any change of what may change at any time, comes too late for a save") {
+TEST_CASE("an update after before_update(), and any change of what may change at any time, comes too late for a save",
+          "[training]") {
   const bool pinned = GENERATE(true, false);
   const test::Folder folder;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {

@@ -119,7 +119,7 @@ TEST_CASE("SwiGLU and its gradient are rounded by block as they are in memory", 
 }
 
 // Of widths whose tiles are and are not in whole fours, and numbers of rows that are and are not whole blocks.
-TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][blocks]") {
+TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][blocks][products]") {
   for (const std::int64_t tokens : {128, 37, 300}) {
     for (const auto& [out, in] :
          std::vector<std::pair<std::int64_t, std::int64_t>>{{128, 128}, {640, 512}, {512, 640}}) {
@@ -138,7 +138,7 @@ TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][b
   }
 }
 
-TEST_CASE("frozen layers by block: kept, and in bytes alone, to the same bits", "[gpu][fp8][blocks]") {
+TEST_CASE("frozen layers by block: kept, and in bytes alone, to the same bits", "[gpu][fp8][blocks][products]") {
   eight_bits::open_plugin();
   const auto x = of_blocks({150, 256}, 0.2).cuda().set_requires_grad(true);
   const auto w_up = of_blocks({768, 256}, 0.5), w_down = of_blocks({256, 384}, 0.9);

@@ -182,7 +182,7 @@ TEST_CASE("what the kernels do not take goes another way to the same end", "[gpu
   CHECK(same(quantise(there, how).values, quantise(x, how).values));
 }
 
-TEST_CASE("products and gradients of a linear layer equal their emulation", "[gpu][fp8]") {
+TEST_CASE("products and gradients of a linear layer equal their emulation", "[gpu][fp8][products]") {
   for (const bool by_row : {true, false}) {
     for (const bool fast : {true, false}) {
       for (const auto gradient : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
@@ -197,14 +197,14 @@ TEST_CASE("products and gradients of a linear layer equal their emulation", "[gp
   }
 }
 
-TEST_CASE("products and gradients of experts equal their emulation", "[gpu][fp8]") {
+TEST_CASE("products and gradients of experts equal their emulation", "[gpu][fp8][products]") {
   const auto how = multiplier();
   const auto ends = at::tensor({16, 16, 50, 80}, at::kInt);
   compare([&](const auto& in) { return Multiplier::multiply_grouped(how, in[0], in[1], ends.to(in[0].device())); },
           {drawn({80, 64}, 0.2), drawn({4, 32, 64}, 0.5)}, tolerance(true));
 }
 
-TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu][fp8]") {
+TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu][fp8][products]") {
   const auto x = drawn({48, 96}, 0.2).cuda().set_requires_grad(true), w = drawn({32, 96}, 0.5).cuda();
   const auto how = multiplier(), keeping = fp8_test::frozen(w);
   const auto check = [&] {
@@ -219,7 +219,7 @@ TEST_CASE("a frozen weight's products are the same from its kept copies", "[gpu]
   check();
 }
 
-TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
+TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8][products]") {
   for (const bool stacked : {false, true}) {
     INFO(stacked);
     const auto x = drawn({64, 96}, 0.2).cuda().set_requires_grad(true);
@@ -241,7 +241,8 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8]") {
   }
 }
 
-TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transposed to the same bits", "[gpu][fp8]") {
+TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transposed to the same bits",
+          "[gpu][fp8][products]") {
   open_plugin();
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{
            {16, 16}, {48, 96}, {128, 128}, {144, 272}, {1040, 4096}, {4096, 144}, {3, 32, 64}, {2, 400, 208}}) {

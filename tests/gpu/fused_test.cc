@@ -42,7 +42,7 @@ TEST_CASE("GPU: gelu and its gradient equal CPU's, in packs of 16 bytes and one 
 }
 
 // 16 bits hide that the compiler joins other products and sums in the one kernel than in the other.
-TEST_CASE("GPU: an activation and its product as one node are the two, in 16 bits bit for bit") {
+TEST_CASE("GPU: an activation and its product as one node are the two, in 16 bits bit for bit", "[products]") {
   const double bounds[] = {1e-13, 1e-5, 0, 0};
   for (int i = 0; i < 4; ++i) {
     const auto type = float_types[i];

@@ -80,7 +80,8 @@ TEST_CASE("GPU: swiglu equals CPU's, in packs of 16 bytes and one by one") {
 
 // bfloat16 takes the grouped kernel where rows are of whole 16 bytes, all else a loop. Sums of up to 96 products of
 // order 1, in float32 (float64); 16-bit results are rounded to 8 and 11 bits.
-TEST_CASE("GPU: the head's loss and gradients of rows with labels alone equal CPU's float64 of all", "[labels]") {
+TEST_CASE("GPU: the head's loss and gradients of rows with labels alone equal CPU's float64 of all",
+          "[labels][products]") {
   const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
   const bool deterministic = GENERATE(false, true);
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);  // what `capstan run` does under run.deterministic
@@ -115,7 +116,7 @@ TEST_CASE("GPU: the head's loss and gradients of rows with labels alone equal CP
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
-TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any number of rows") {
+TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any number of rows", "[products]") {
   const double bounds[] = {1e-13, 1e-5, 1.0 / 128, 1.0 / 1024};
   const std::vector<std::vector<int>> cases{
       {17, 17, 60, 75}, {16, 16, 60, 75}, {0, 33, 75, 75}, {75, 75, 75, 75}, {1, 2, 3, 75}};
@@ -134,7 +135,8 @@ TEST_CASE("GPU: grouped_linear equals CPU's float64, with empty groups and any n
   }
 }
 
-TEST_CASE("GPU: with ends in host memory grouped_linear multiplies group by group, or as one product, to the same") {
+TEST_CASE("GPU: with ends in host memory grouped_linear multiplies group by group, or as one product, to the same",
+          "[products]") {
   constexpr std::int64_t columns = 64, rows = 96, groups = 4;
   for (const std::int64_t count : {75, 2600}) {
     const std::vector<std::int64_t> counts{0, count / 3, count, count};
@@ -163,7 +165,7 @@ TEST_CASE("GPU: rows are sorted by group as on the CPU") {
   }
 }
 
-TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding") {
+TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding", "[products]") {
   constexpr std::int64_t tokens = 203, hidden = 64, ff = 96, count = 8;
   const auto function = [](const std::vector<at::Tensor>& in) {
     nn::Layer root("root");
@@ -192,7 +194,7 @@ TEST_CASE("GPU: routed experts in bfloat16 equal CPU's float64 up to rounding") 
 
 // The fused kernel's own error in bfloat16 is that of plain causal attention; a bias in one bfloat16 column would be
 // off by whole units at this length.
-TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to rounding") {
+TEST_CASE("GPU: ALiBi through the fused kernel equals CPU's float64 up to rounding", "[products]") {
   for (const std::int64_t dim : {64, 96, 128}) {
     constexpr std::int64_t heads = 4, length = 1024;
     nn::Layer root("root");

@@ -329,7 +329,7 @@ TEST_CASE("where no micro-step of the first step could be a graph, the log says 
   SECTION("sums in the only one") {}
   SECTION("shards") {
     overrides.emplace_back("strategy.fsdp.mode=full_shard");
-    why = "each gathers parameters, or moves gradients to their shards";
+    why = "each gathers parameters, moves gradients to their shards, or leaves them where autograd makes them";
   }
   const auto recorders = two_recorders();
   const auto log = log_of([&] { norms_on_two(recorders, false, overrides); });
