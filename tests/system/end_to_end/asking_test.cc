@@ -7,7 +7,6 @@
 #include "end_to_end/results.h"
 
 using namespace end_to_end;
-using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 

@@ -7,7 +7,6 @@
 
 using namespace end_to_end;
 using capstan::ExitCode;
-using Catch::Matchers::Contains;
 
 TEST_CASE("check takes ranks to be on one node, or spreads them over the nodes it is told of") {
   const Workspace work;

@@ -7,7 +7,6 @@
 
 using namespace end_to_end;
 using capstan::ExitCode;
-using Catch::Matchers::Contains;
 
 TEST_CASE("every command has help, and a wrong command line says so") {
   const Workspace work;

@@ -10,7 +10,6 @@
 using namespace end_to_end;
 using capstan::ExitCode;
 using capstan::read_file;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {

@@ -6,7 +6,6 @@
 
 using namespace end_to_end;
 using capstan::ExitCode;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -10,7 +10,6 @@
 
 using namespace end_to_end;
 using capstan::cat;
-using Catch::Matchers::Contains;
 
 namespace {
 

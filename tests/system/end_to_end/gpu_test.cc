@@ -307,5 +307,5 @@ TEST_CASE("more ranks than GPUs are refused in words", "[.gpu]") {
   INFO(ended.err);
   REQUIRE_FALSE(ended.timed_out);
   CHECK(ended.code == 1);
-  CHECK_THAT(ended.err, Catch::Matchers::Contains(cat("but this machine shows ", gpus, gpus == 1 ? " GPU" : " GPUs")));
+  CHECK_THAT(ended.err, Contains(cat("but this machine shows ", gpus, gpus == 1 ? " GPU" : " GPUs")));
 }

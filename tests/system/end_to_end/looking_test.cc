@@ -6,7 +6,6 @@
 #include "end_to_end/results.h"
 
 using namespace end_to_end;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {

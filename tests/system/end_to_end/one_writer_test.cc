@@ -11,7 +11,6 @@
 using namespace end_to_end;
 using capstan::cat;
 using capstan::ExitCode;
-using Catch::Matchers::Contains;
 
 namespace fs = std::filesystem;
 

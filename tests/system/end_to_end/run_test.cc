@@ -12,7 +12,6 @@
 
 using namespace end_to_end;
 using capstan::ExitCode;
-using Catch::Matchers::Contains;
 
 namespace fs = std::filesystem;
 

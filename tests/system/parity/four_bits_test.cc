@@ -15,7 +15,6 @@
 #include "support/job.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {

@@ -7,7 +7,6 @@
 #include "support/small_run.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -7,7 +7,6 @@
 
 using namespace capstan;
 using namespace capstan::testing;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -10,7 +10,6 @@
 #include "testing/tiny.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

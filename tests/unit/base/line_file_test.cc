@@ -16,7 +16,6 @@
 
 using namespace capstan;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
 
 namespace {
 

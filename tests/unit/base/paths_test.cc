@@ -17,7 +17,6 @@
 #include "support/ordinary_user.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -11,7 +11,6 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 TEST_CASE("control characters and what is no UTF-8 are shown as text") {
   CHECK(printable("a\033[31mb") == "a\\x1b[31mb");

@@ -190,13 +190,12 @@ TEST_CASE("a disk that fills up is said in words, with what is needed where") {
     if (rank != 1 || point != point_number(CommitPoint::writing)) return;
     fs::create_symlink("/dev/full", cat(file_of(temporary, 1).string(), ".tmp", ::getpid()));
   });
-  CHECK_THAT(
-      fault,
-      Catch::Contains(file_of(temporary, 1).string() + ": cannot write it: no space is left on its file system (") &&
-          Catch::Contains(" free); this checkpoint needs 476 B in " + options.folder.string()) &&
-          Catch::Contains("\n    fix: free space there, keep fewer checkpoints, or write them elsewhere; the "
+  CHECK_THAT(fault,
+             Contains(file_of(temporary, 1).string() + ": cannot write it: no space is left on its file system (") &&
+                 Contains(" free); this checkpoint needs 476 B in " + options.folder.string()) &&
+                 Contains("\n    fix: free space there, keep fewer checkpoints, or write them elsewhere; the "
                           "ones committed before are whole\n    while saving ") &&
-          Catch::Contains(" on rank 1"));
+                 Contains(" on rank 1"));
   CHECK_FALSE(fs::exists(temporary));
   CHECK(newest(options.folder, Depth::hashes).step == 10);
   CHECK(fault_of([] { throw_file_error("/quota/file", "write", EDQUOT); }) ==
@@ -216,8 +215,8 @@ TEST_CASE("a checkpoint that surely has no room is refused before anything is wr
       writer.start({}, {huge});
     });
   });
-  CHECK_THAT(fault, Catch::Contains((options.folder / "step-00000000.tmp-0").string() + ": its file system has ") &&
-                        Catch::Contains(" free; this checkpoint needs 4.00 PiB in " + options.folder.string()));
+  CHECK_THAT(fault, Contains((options.folder / "step-00000000.tmp-0").string() + ": its file system has ") &&
+                        Contains(" free; this checkpoint needs 4.00 PiB in " + options.folder.string()));
   CHECK(names_in(scratch.path()) == std::set<std::string>{"checkpoints"});
 }
 
@@ -225,8 +224,8 @@ TEST_CASE("a folder that cannot be made is named") {
   const Scratch scratch;
   write_file(scratch / "file", "x");
   CHECK_THAT(fault_of([&] { save_at(scratch / "file/weights", records(), Mesh()); }),
-             Catch::Contains((scratch / "file/weights.tmp-0").string() + ": cannot make it: Not a directory") &&
-                 Catch::Contains("while saving " + (scratch / "file/weights").string() + " on rank 0"));
+             Contains((scratch / "file/weights.tmp-0").string() + ": cannot make it: Not a directory") &&
+                 Contains("while saving " + (scratch / "file/weights").string() + " on rank 0"));
 }
 
 TEST_CASE("a host that does not see the folder says so") {

@@ -105,7 +105,7 @@ TEST_CASE("a reader of a part hashes no more than the pieces that hold it") {
   CHECK_THAT(fault_of([&] {
                reader.read("model/wide", {{2, 0}, {1, 1}}, last);
              }),
-             Catch::Contains(cat("the data of 'model/wide[0:3, 0:", hashed_bytes / 4, "]' is damaged")));
+             Contains(cat("the data of 'model/wide[0:3, 0:", hashed_bytes / 4, "]' is damaged")));
 }
 
 TEST_CASE("who reads or verifies a checkpoint says so, for the others that wait") {
@@ -144,7 +144,7 @@ TEST_CASE("what is no manifest is said so") {
   CHECK(fault_of([&] { Reader reader(scratch / "gone"); }) ==
         (scratch / "gone").string() +
             ": no such folder\n    fix: name the folder of a checkpoint; one with .tmp in its name was never finished");
-  CHECK_THAT(fault_of([&] { Reader reader(scratch.path()); }), Catch::Contains("it holds no manifest.json\n"));
+  CHECK_THAT(fault_of([&] { Reader reader(scratch.path()); }), Contains("it holds no manifest.json\n"));
   save_at(scratch / "weights", records(), Mesh());
   const auto path = scratch / "weights/manifest.json";
   const auto opening = [&] { return fault_of([&] { Reader reader(scratch / "weights"); }); };
@@ -160,7 +160,7 @@ TEST_CASE("what is no manifest is said so") {
   }
   SECTION("cut short") {
     write_file(path, read_file(path).substr(0, 100));
-    CHECK_THAT(opening(), Catch::Contains(path.string() + ": no valid manifest: ") && Catch::Contains("line "));
+    CHECK_THAT(opening(), Contains(path.string() + ": no valid manifest: ") && Contains("line "));
   }
   SECTION("changed") {
     replace_in(path, "\"step\": 0", "\"step\": 7", /*seal=*/false);
@@ -170,7 +170,7 @@ TEST_CASE("what is no manifest is said so") {
   }
   SECTION("a key is missing") {
     replace_in(path, "\"world_size\"", "\"size\"");
-    CHECK_THAT(opening(), Catch::Contains("no valid manifest: ") && Catch::Contains("key 'world_size' not found"));
+    CHECK_THAT(opening(), Contains("no valid manifest: ") && Contains("key 'world_size' not found"));
   }
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
   const auto opening = [&] { return fault_of([&] { Reader reader(scratch / "weights"); }); };
   SECTION("an unknown dtype") {
     replace_in(path, "\"BF16\"", "\"F7\"");
-    CHECK_THAT(opening(), Catch::Contains(": tensor 'model/experts' has dtype \"F7\", none of BOOL, U8, "));
+    CHECK_THAT(opening(), Contains(": tensor 'model/experts' has dtype \"F7\", none of BOOL, U8, "));
   }
   SECTION("a box outside") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[2]");
@@ -190,11 +190,11 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
   }
   SECTION("a box whose end no number holds") {
     replace_in(path, "\"offset\":[0],", "\"offset\":[9223372036854775807],");
-    CHECK_THAT(opening(), Catch::Contains(", but a box of [") && Catch::Contains("] at [9223372036854775807]"));
+    CHECK_THAT(opening(), Contains(", but a box of [") && Contains("] at [9223372036854775807]"));
   }
   SECTION("a shape whose size no number holds") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[4611686018427387904,4]");
-    CHECK_THAT(opening(), Catch::Contains("has shape [4611686018427387904, 4], more than any file holds"));
+    CHECK_THAT(opening(), Contains("has shape [4611686018427387904, 4], more than any file holds"));
   }
   SECTION("a shape that is none") {
     replace_in(path, "\"shape\":[3]", "\"shape\":[-3]");
@@ -216,8 +216,8 @@ TEST_CASE("a manifest that contradicts itself is refused, though its hash is rig
     const auto text = read_file(path);
     const auto at = text.find("\"xxh64\":[\"");
     replace_in(path, text.substr(at, 28), "\"xxh64\":[]");
-    CHECK_THAT(opening(), Catch::Contains(path.string() + ": box [0:4, 0:2, 0:5, 0:3] of tensor 'model/experts' has 0 "
-                                                          "hashes instead of 1"));
+    CHECK_THAT(opening(), Contains(path.string() + ": box [0:4, 0:2, 0:5, 0:3] of tensor 'model/experts' has 0 "
+                                                   "hashes instead of 1"));
   }
 }
 
@@ -245,9 +245,9 @@ TEST_CASE("the newest valid checkpoint is found, and why newer ones are not") {
   REQUIRE(found.skipped.size() == 3);
   CHECK(found.skipped[0].text() == cat(folder(101).string(), ": skipped: ",
                                        damaged_text(folder(101) / file, "model/experts[0:4, 0:2, 0:5, 0:3]")));
-  CHECK_THAT(found.skipped[1].text(), Catch::Contains(folder(100).string() + ": skipped: ") &&
-                                          Catch::Contains("it has 100 bytes, the manifest says "));
-  CHECK_THAT(found.skipped[2].text(), Catch::Contains(folder(10).string() + ": skipped: it holds no manifest.json"));
+  CHECK_THAT(found.skipped[1].text(),
+             Contains(folder(100).string() + ": skipped: ") && Contains("it has 100 bytes, the manifest says "));
+  CHECK_THAT(found.skipped[2].text(), Contains(folder(10).string() + ": skipped: it holds no manifest.json"));
   on_ranks(3, [&](const auto& group) {
     const auto same = newest(options.folder, Depth::hashes, group.get());
     if (same.path != found.path || same.skipped.size() != 3) throw std::logic_error("ranks disagree");

@@ -240,17 +240,17 @@ TEST_CASE("damaged files are said together with everything else that is wrong") 
   const auto faults = faults_of(FolderSource(scratch.path(), names), params);
   REQUIRE(faults.size() == 6);
   // b's last 1 and all of c's 7 elements are gone: the file's order is by name.
-  CHECK_THAT(faults[0], Catch::Contains(file(1) + ": truncated: its header describes ") &&
-                            Catch::Contains("; 2 tensors are cut off: b; c\n    fix: it is damaged: copy"));
-  CHECK_THAT(faults[1], Catch::Contains("says that '" + file(3) +
-                                        "' holds tensor 'f', but it does not\n    fix: they "
-                                        "are of different downloads: download the folder again"));
-  CHECK_THAT(faults[2], Catch::Contains("names '" + file(4) + "', which is not there"));
+  CHECK_THAT(faults[0], Contains(file(1) + ": truncated: its header describes ") &&
+                            Contains("; 2 tensors are cut off: b; c\n    fix: it is damaged: copy"));
+  CHECK_THAT(faults[1], Contains("says that '" + file(3) +
+                                 "' holds tensor 'f', but it does not\n    fix: they "
+                                 "are of different downloads: download the folder again"));
+  CHECK_THAT(faults[2], Contains("names '" + file(4) + "', which is not there"));
   const auto where = scratch.path().string() + ": ";
-  CHECK_THAT(faults[3], Catch::Contains(where + "1 tensor missing: h\n"));
-  CHECK_THAT(faults[4], Catch::Contains("4 tensors of another kind: b is [5], the model needs [3]; c is [7], the "
-                                        "model needs [3]; d is [4], the model needs [3]; e is [2]"));
-  CHECK_THAT(faults[5], Catch::Contains("1 tensor that the model does not have: extra\n"));
+  CHECK_THAT(faults[3], Contains(where + "1 tensor missing: h\n"));
+  CHECK_THAT(faults[4], Contains("4 tensors of another kind: b is [5], the model needs [3]; c is [7], the "
+                                 "model needs [3]; d is [4], the model needs [3]; e is [2]"));
+  CHECK_THAT(faults[5], Contains("1 tensor that the model does not have: extra\n"));
 }
 
 TEST_CASE("where there is a single file and an index, the file is read, as transformers does") {
@@ -283,10 +283,10 @@ TEST_CASE("a single file that is cut off is judged by its header; what is cut of
   FolderSource source(scratch.path(), names);
   const auto faults = faults_of(source, params);
   REQUIRE(faults.size() == 4);
-  CHECK_THAT(faults[0], Catch::Contains("; 1 tensor is cut off: extra\n"));
-  CHECK_THAT(faults[1], Catch::Contains("1 tensor missing: c\n"));
-  CHECK_THAT(faults[2], Catch::Contains("1 tensor of another kind: b is [5], the model needs [3]\n"));
-  CHECK_THAT(faults[3], Catch::Contains("1 tensor that the model does not have: extra\n"));
+  CHECK_THAT(faults[0], Contains("; 1 tensor is cut off: extra\n"));
+  CHECK_THAT(faults[1], Contains("1 tensor missing: c\n"));
+  CHECK_THAT(faults[2], Contains("1 tensor of another kind: b is [5], the model needs [3]\n"));
+  CHECK_THAT(faults[3], Contains("1 tensor that the model does not have: extra\n"));
   auto out = at::empty({3});
   source.fill(params[0], Box::whole({3}), out);
   CHECK(at::equal(out, numbered({3})));
@@ -304,8 +304,8 @@ TEST_CASE("long lists of names are cut") {
   write_safetensors(scratch / "model.safetensors", tensors);
   const auto faults = faults_of(FolderSource(scratch.path(), {}), {});
   REQUIRE(faults.size() == 1);
-  CHECK_THAT(faults[0], Catch::Contains("25 tensors that the model does not have: x10; x11; ") &&
-                            Catch::Contains("; x29; … and 5 more\n"));
+  CHECK_THAT(faults[0],
+             Contains("25 tensors that the model does not have: x10; x11; ") && Contains("; x29; … and 5 more\n"));
 }
 
 TEST_CASE("sharded files are found through their index, which is checked") {
@@ -329,8 +329,8 @@ TEST_CASE("sharded files are found through their index, which is checked") {
             index.string() + ": names 'gone.safetensors', which is not there\n    fix: download the missing file");
   write_file(index, R"({"metadata":{}})");
   CHECK_THAT(fault_of([&] { SafetensorsFolder(scratch.path()); }),
-             Catch::Contains(index.string() + ": no valid index: ") && Catch::Contains("weight_map") &&
-                 Catch::Contains("fix: it is damaged: copy or download it again"));
+             Contains(index.string() + ": no valid index: ") && Contains("weight_map") &&
+                 Contains("fix: it is damaged: copy or download it again"));
 }
 
 TEST_CASE("folders without safetensors are refused in words") {
@@ -341,7 +341,7 @@ TEST_CASE("folders without safetensors are refused in words") {
                                     ": it holds neither model.safetensors nor model.safetensors.index.json\n    fix: "
                                     "name the folder of a model");
   write_file(scratch / "config.json", "{}");
-  CHECK_THAT(open(scratch.path()), Catch::Contains("fix: its weights are missing: download the model's *.safetensors"));
+  CHECK_THAT(open(scratch.path()), Contains("fix: its weights are missing: download the model's *.safetensors"));
   write_file(scratch / "model-00002-of-00002.safetensors", "x");
   CHECK(open(scratch.path()) == scratch.path().string() +
                                     ": it holds model-00002-of-00002.safetensors, but no model.safetensors.index.json "
@@ -349,6 +349,6 @@ TEST_CASE("folders without safetensors are refused in words") {
                                     "model.safetensors.index.json too");
   std::filesystem::remove(scratch / "model-00002-of-00002.safetensors");
   write_file(scratch / "pytorch_model-00001-of-00002.bin", "x");
-  CHECK_THAT(open(scratch.path()), Catch::Contains("its weights are pickled .bin files, which run code when opened") &&
-                                       Catch::Contains("save_pretrained(\"" + scratch.path().string() + "\")'"));
+  CHECK_THAT(open(scratch.path()), Contains("its weights are pickled .bin files, which run code when opened") &&
+                                       Contains("save_pretrained(\"" + scratch.path().string() + "\")'"));
 }

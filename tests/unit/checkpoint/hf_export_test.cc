@@ -185,7 +185,7 @@ TEST_CASE("what fp16 cannot hold, and what has no place, is refused") {
   weights.values = &large;
   weights.dtype = at::kHalf;
   CHECK_THAT(fault_of([&] { HfWriter(weights).write(scratch.path(), 0, 1); }),
-             Catch::Contains("has values beyond fp16's 65,504\n    fix: export in bf16 or fp32: --dtype bf16"));
+             Contains("has values beyond fp16's 65,504\n    fix: export in bf16 or fp32: --dtype bf16"));
   CHECK(std::filesystem::is_empty(scratch.path()));
   records.front().name = "q.adapter";
   records.back().name = "k.adapter";

@@ -7,7 +7,6 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

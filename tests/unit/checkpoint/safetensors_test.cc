@@ -171,8 +171,7 @@ TEST_CASE("what is no safetensors file is said so") {
   CHECK(opening("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n") ==
         "it is a pointer of Git LFS, not the file itself\n    fix: run `git lfs pull` in its folder, or download the "
         "model with `hf download`");
-  CHECK_THAT(opening(with_length("{\"x\": }")),
-             Catch::Contains("its header is no valid JSON: ") && Catch::Contains("column 7"));
+  CHECK_THAT(opening(with_length("{\"x\": }")), Contains("its header is no valid JSON: ") && Contains("column 7"));
 }
 
 TEST_CASE("each wrong entry of a header is named") {

@@ -13,7 +13,6 @@
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
-using Catch::Matchers::Contains;
 
 namespace {
 

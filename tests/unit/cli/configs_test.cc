@@ -12,7 +12,6 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {

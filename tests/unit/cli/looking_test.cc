@@ -12,7 +12,6 @@
 #include "tokenizer/tokenizers.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using test::error_of;
 
 namespace {

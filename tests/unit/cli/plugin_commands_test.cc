@@ -7,7 +7,6 @@
 #include "fixtures/common.h"
 #include "plugin/fixtures.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using plugin::Found;
 

@@ -12,7 +12,6 @@
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
-using Catch::Matchers::Contains;
 using comm_test::as_rank;
 using comm_test::everyone;
 using comm_test::rank_options;

@@ -18,7 +18,6 @@
 namespace {
 using namespace capstan;  // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;
-using Catch::Matchers::Contains;
 using comm_test::all_reduce_for_ever;
 using comm_test::as_rank;
 using comm_test::check_all_succeeded;

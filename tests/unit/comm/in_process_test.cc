@@ -12,7 +12,6 @@
 namespace {
 using namespace capstan;        // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;  // NOLINT(google-build-using-namespace)
-using Catch::Matchers::Contains;
 
 TEST_CASE("in-process: every collective and dtype, bit-exact sums in rank order") {
   for (const int size : {1, 2, 3, 4}) {

@@ -20,7 +20,6 @@
 namespace {
 using namespace capstan;  // NOLINT(google-build-using-namespace)
 using namespace capstan::comm;
-using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
 using store::Store;  // NOLINT(google-build-using-namespace)
 

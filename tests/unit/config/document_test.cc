@@ -4,7 +4,6 @@
 
 #include "config/files.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::config;
 

@@ -7,7 +7,6 @@
 #include "config/files.h"
 #include "support/ordinary_user.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::config;
 

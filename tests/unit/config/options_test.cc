@@ -6,7 +6,6 @@
 
 #include "config/nearest_choice.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::config;
 using Layer = Origin::Layer;

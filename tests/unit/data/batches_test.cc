@@ -7,7 +7,6 @@
 #include <set>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using data::Batches;
 using data::Plan;
 using data::PlanRequest;

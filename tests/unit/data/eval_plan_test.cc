@@ -37,6 +37,6 @@ TEST_CASE("rows that are left over are empty") {
 }
 
 TEST_CASE("an evaluation in batches of no rows is a bug, and no crash") {
-  CHECK_THROWS_WITH((EvalPlan{5, 2, 0}.batches()), Catch::Matchers::Contains("at_once > 0"));
-  CHECK_THROWS_WITH((EvalPlan{5, 0, 3}.batches()), Catch::Matchers::Contains("at_once > 0"));
+  CHECK_THROWS_WITH((EvalPlan{5, 2, 0}.batches()), Contains("at_once > 0"));
+  CHECK_THROWS_WITH((EvalPlan{5, 0, 3}.batches()), Contains("at_once > 0"));
 }

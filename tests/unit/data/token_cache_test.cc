@@ -10,7 +10,6 @@
 
 using namespace capstan;
 using namespace capstan::data;
-using Catch::Matchers::Contains;
 
 namespace {
 

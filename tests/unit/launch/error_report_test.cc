@@ -10,7 +10,6 @@
 #include <new>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

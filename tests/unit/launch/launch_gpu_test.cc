@@ -13,7 +13,6 @@ using capstan::comm::World;
 using capstan::launch::check_distinct_gpus;
 using capstan::launch::choose_gpu;
 using capstan::launch::GpuFacts;
-using Catch::Matchers::Contains;
 
 GpuFacts hopper(std::size_t count) {
   GpuFacts facts;

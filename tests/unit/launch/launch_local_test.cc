@@ -26,7 +26,6 @@
 namespace {
 using namespace capstan;  // NOLINT(google-build-using-namespace)
 using capstan::launch::run_local_ranks;
-using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

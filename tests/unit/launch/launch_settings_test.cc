@@ -18,7 +18,6 @@
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 std::vector<int> cpus(int count) {

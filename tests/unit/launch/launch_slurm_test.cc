@@ -10,7 +10,6 @@ namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
 using capstan::join;
-using Catch::Matchers::Contains;
 using Strings = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 

@@ -14,7 +14,6 @@ using capstan::launch::environment;
 using capstan::launch::expand_hostlist;
 using capstan::launch::Launch;
 using capstan::launch::read_launch;
-using Catch::Matchers::Contains;
 using Variables = std::map<std::string, std::string>;
 
 Launch launch(const Variables& variables) { return read_launch(environment(variables)); }

@@ -128,8 +128,8 @@ TEST_CASE("a run's note that cannot be read is not a run of another job") {
   fs::rename(runs.dir / "x-2/slurm-job", runs.dir / "x-2/note");
   fs::create_symlink("slurm-job", runs.dir / "x-2/slurm-job");
   CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})),
-                    Catch::Matchers::Contains("slurm-job: cannot look at it: Too many levels of symbolic links"));
+                    Contains("slurm-job: cannot look at it: Too many levels of symbolic links"));
   fs::rename(runs.dir, runs.folder.path() / "elsewhere");
   fs::create_symlink("runs", runs.dir);
-  CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})), Catch::Matchers::Contains("cannot list it: Too many"));
+  CHECK_THROWS_WITH(runs.found(step("0", "1"), with({})), Contains("cannot list it: Too many"));
 }

@@ -8,7 +8,6 @@
 #include <csignal>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

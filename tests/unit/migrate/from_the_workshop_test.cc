@@ -77,7 +77,7 @@ TEST_CASE("the workshop's own FSDP values are answered with ours") {
   CHECK_THAT(fsdp_fault("sharding_strategy", "FULL_SHARD"),
              Catch::Matchers::StartsWith("did you mean 'strategy.fsdp.mode'?"));
   CHECK_THAT(fsdp_fault("auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
-             Catch::Matchers::Contains("every block is a unit; strategy.fsdp.wrap or min_num_params joins them"));
+             Contains("every block is a unit; strategy.fsdp.wrap or min_num_params joins them"));
 }
 
 TEST_CASE("docs/from-the-workshop.md holds each program's table") {

@@ -17,7 +17,6 @@
 #include <set>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using config::Value;
 
 namespace {

@@ -3,7 +3,6 @@
 #include <capstan_catch.h>
 
 using namespace capstan::monitor;
-using Catch::Matchers::Contains;
 using Samples = std::vector<double>;
 
 namespace {

@@ -8,7 +8,6 @@
 
 using namespace capstan;
 using capstan::testing::numbers;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -15,7 +15,6 @@ using capstan::testing::bound;
 using capstan::testing::difference;
 using capstan::testing::jacobian_error;
 using capstan::testing::numbers;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -13,7 +13,6 @@
 
 using namespace capstan::ops;
 using capstan::testing::jacobian_error;
-using namespace Catch::Matchers;
 
 namespace {
 

@@ -9,7 +9,6 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using plan::Change;
 using plan::Gpu;
 using plan::gpu_named;

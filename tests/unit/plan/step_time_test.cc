@@ -12,7 +12,6 @@
 #include "support/job.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

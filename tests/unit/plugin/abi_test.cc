@@ -6,7 +6,6 @@
 
 #include "plugin/fixtures.h"
 
-using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
 using namespace capstan;
 using namespace capstan::plugin;

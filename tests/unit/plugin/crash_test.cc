@@ -11,8 +11,6 @@
 #include "plugin/loader.h"
 #include "support/folder.h"
 
-using Catch::Matchers::Contains;
-
 TEST_CASE("a plugin that crashes while it is opened is named, and the signal stays") {
   const std::string file = CAPSTAN_BINARY_DIR "/tests/crashing/crashing_register.so";
   const test::Folder folder;

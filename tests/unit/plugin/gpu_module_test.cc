@@ -12,7 +12,6 @@
 
 using namespace capstan;
 using namespace capstan::plugin;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -6,7 +6,6 @@
 
 #include "plugin/fixtures.h"
 
-using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using namespace capstan;
 using plugin::guard;

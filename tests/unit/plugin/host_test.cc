@@ -9,7 +9,6 @@
 
 #include "plugin/fixtures.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using plugin::Host;
 namespace fs = std::filesystem;

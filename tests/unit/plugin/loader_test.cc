@@ -5,7 +5,6 @@
 #include "fixtures/common.h"
 #include "plugin/fixtures.h"
 
-using Catch::Matchers::Contains;
 using namespace capstan;
 using namespace capstan::plugin;
 using test::load_error;

@@ -10,7 +10,6 @@
 #include "support/folder.h"
 
 using namespace capstan::plugin;
-using Catch::Matchers::Contains;
 
 namespace {
 

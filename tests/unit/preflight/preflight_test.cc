@@ -15,7 +15,6 @@ using capstan::cat;
 using capstan::ExitCode;
 using capstan::comm::Communicator;
 using capstan::comm::run_in_process;
-using Catch::Matchers::Contains;
 
 const c10::Device cpu(c10::kCPU);
 constexpr std::int64_t mib = 1LL << 20U;

@@ -8,7 +8,6 @@
 namespace {
 using namespace capstan::preflight;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 TEST_CASE("folders under $HOME and full ones are warned of") {

@@ -13,7 +13,6 @@
 
 using namespace capstan;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
 using record::LockHolder;
 using record::RunLock;
 

@@ -8,7 +8,6 @@
 
 using namespace capstan::record;
 using capstan::cat;
-using Catch::Matchers::Contains;
 
 namespace {
 

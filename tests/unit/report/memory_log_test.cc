@@ -6,7 +6,6 @@
 #include "support/folder.h"
 
 using namespace capstan::report;
-using Catch::Matchers::Contains;
 
 TEST_CASE("logs are named after their files, and errors name file and line") {
   const test::Folder folder;

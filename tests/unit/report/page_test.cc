@@ -8,7 +8,6 @@
 
 using namespace capstan::report;
 using namespace report_test;
-using Catch::Matchers::Contains;
 
 namespace {
 

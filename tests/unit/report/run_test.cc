@@ -7,7 +7,6 @@
 
 using namespace capstan::report;
 using namespace report_test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("a run's folder is read whole") {
   const test::Folder folder;

@@ -8,7 +8,6 @@
 
 using namespace capstan::report;
 using namespace report_test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("a line of blocks follows the values") {
   CHECK(sparkline({1, 2, 3, 8}, 10) == "▁▂▃█");

@@ -7,7 +7,6 @@
 
 using namespace capstan::report;
 using namespace report_test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("counts are sorted and each is there once; other texts are refused") {
   CHECK(counts_of("4,1,2,2", "--gpus") == std::vector<int>{1, 2, 4});

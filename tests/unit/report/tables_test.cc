@@ -10,7 +10,6 @@
 
 using namespace capstan::report;
 using namespace report_test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -7,7 +7,6 @@
 #include "setup/model_file.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

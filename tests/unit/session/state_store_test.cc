@@ -6,7 +6,6 @@
 #include <capstan_catch.h>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 TEST_CASE("state lies on the run's device, or in host memory where that is asked for") {
   session::StateStore store(c10::Device(c10::kMeta));

@@ -9,7 +9,6 @@
 #include "setup/model_file.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using nlohmann::json;
 
 namespace {

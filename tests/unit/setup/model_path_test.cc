@@ -47,7 +47,7 @@ TEST_CASE("the snapshot is the one that the ref names, else the only one; a revi
   place.write_model("hub/models--org--name.v2/snapshots/aaa");
   CHECK(place.find("org/name.v2") == snapshots + "aaa");  // downloaded by its hash: there is no ref
   place.write_model("hub/models--org--name.v2/snapshots/bbb");
-  CHECK_THAT(place.fault("org/name.v2"), Catch::Contains("no model org/name.v2 in the hub's cache"));
+  CHECK_THAT(place.fault("org/name.v2"), Contains("no model org/name.v2 in the hub's cache"));
   place.scratch.write("hub/models--org--name.v2/refs/main", "bbb\n");
   place.scratch.write("hub/models--org--name.v2/refs/old", "aaa");
   CHECK(place.find("org/name.v2") == snapshots + "bbb");
@@ -76,8 +76,9 @@ TEST_CASE("a tokenizer is a path that is there, a word of its own, or a model of
     INFO(path);
     CHECK_FALSE(find(path));
   }
-  CHECK_THAT(fault_of([&] { find("org/other"); }), Catch::StartsWith("a.toml:3: data.tokenizer: there is no folder ") &&
-                                                       Catch::Contains("hf download org/other --include"));
+  CHECK_THAT(fault_of([&] { find("org/other"); }),
+             Catch::Matchers::StartsWith("a.toml:3: data.tokenizer: there is no folder ") &&
+                 Contains("hf download org/other --include"));
   place.scratch.write("work/org/name", "a file wins over the hub");
   CHECK_FALSE(find("org/name"));
 }
@@ -90,12 +91,12 @@ TEST_CASE("an id that is not in the cache is answered with the command that down
             "\n    fix: download it where there is a network: HF_HOME=/s hf download org/name --include \"*.[js]*\" (a "
             "gated model also needs your token: docs/model-files.md)");
   place.hub.variable = "HF_HOME=/my cache";
-  CHECK_THAT(place.fault("org/name"), Catch::Contains("network: HF_HOME='/my cache' hf download org/name"));
+  CHECK_THAT(place.fault("org/name"), Contains("network: HF_HOME='/my cache' hf download org/name"));
   place.scratch.write("hub/models--org--named/refs/main", "c0ffee");
-  CHECK_THAT(place.fault("org/name"), Catch::Contains("fix: did you mean 'org/named'? Or download it where there"));
+  CHECK_THAT(place.fault("org/name"), Contains("fix: did you mean 'org/named'? Or download it where there"));
   place.hub = {};
-  CHECK_THAT(place.fault("org/name"), Catch::Contains("in the hub's cache (HOME and HF_HOME are not set)") &&
-                                          Catch::Contains("network: hf download org/name"));
+  CHECK_THAT(place.fault("org/name"), Contains("in the hub's cache (HOME and HF_HOME are not set)") &&
+                                          Contains("network: hf download org/name"));
 }
 
 TEST_CASE("a download that was not finished is answered with the command that continues with it") {
@@ -122,7 +123,8 @@ TEST_CASE("a download that was not finished is answered with the command that co
   CHECK_THAT(fault_of([&] {
                setup::find_tokenizer({"org/name", "/none/org/name", "a.toml:4", "data.tokenizer"}, place.hub);
              }),
-             Catch::StartsWith("a.toml:4: data.tokenizer: org/name is in the hub's cache only in part: " + tokenizer));
+             Catch::Matchers::StartsWith("a.toml:4: data.tokenizer: org/name is in the hub's cache only in part: " +
+                                         tokenizer));
 }
 
 TEST_CASE("a path that leads nowhere is answered as a path") {
@@ -140,7 +142,7 @@ TEST_CASE("a path that leads nowhere is answered as a path") {
   CHECK(place.fault("a/b/c") == none("a/b/c") + form);
   CHECK(place.fault("bloom") == none("bloom") + form);
   const std::string page = "https://huggingface.co/org/name";
-  CHECK_THAT(place.fault(page), Catch::Contains("fix: write 'org/name', without the page's address"));
+  CHECK_THAT(place.fault(page), Contains("fix: write 'org/name', without the page's address"));
   CHECK(place.fault("~/bloom") == none("~/bloom") + "write the whole path: only a shell knows '~'");
   CHECK(place.fault("models/bloom-560m/config.json") ==
         "a.toml:3: model.path: " + place.at("work/models/bloom-560m/config.json") +

@@ -107,7 +107,7 @@ TEST_CASE("faults of precision and loss scale, with their line and a fix") {
 TEST_CASE("a job with fp16 on the CPU is refused while it is prepared") {
   const auto file = testing::small_config();
   CHECK_THROWS_WITH(testing::prepare_small(file, {"train.precision=fp16"}, 1, 0),
-                    Catch::Matchers::Contains("fp16 compute without a GPU"));
+                    Contains("fp16 compute without a GPU"));
 }
 
 TEST_CASE("bf16_pure computes as bf16 does, and keeps masters and gradients in bf16 too") {

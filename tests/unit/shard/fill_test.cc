@@ -73,5 +73,5 @@ TEST_CASE("a source that throws on one of the threads throws here") {
   Numbered source(true);
   const std::vector<shard::FillTask> tasks{{&good, Box::whole({3}), at::zeros({3})},
                                            {&broken, Box::whole({3}), at::zeros({3})}};
-  CHECK_THROWS_WITH(shard::fill_all(source, tasks), Catch::Contains("it is broken"));
+  CHECK_THROWS_WITH(shard::fill_all(source, tasks), Contains("it is broken"));
 }

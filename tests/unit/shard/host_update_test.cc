@@ -33,7 +33,7 @@ TEST_CASE("what a rule throws beside training ends the next call that needs its 
     rig.micro_step(0, tiny_batch(0));
     RuleOf rule(0, [](std::vector<strategy::Slice>&) { throw std::runtime_error("a rule"); });
     rig.engine->update(rule, {});
-    CHECK_THROWS_WITH(rig.runner->forward(tiny_batch(1)), Catch::Matchers::Contains("a rule"));
+    CHECK_THROWS_WITH(rig.runner->forward(tiny_batch(1)), Contains("a rule"));
   });
 }
 

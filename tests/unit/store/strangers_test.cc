@@ -22,7 +22,6 @@ using namespace capstan;
 using namespace capstan::comm;
 using namespace capstan::store;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -9,7 +9,6 @@
 
 using namespace capstan;
 using namespace capstan::testing;
-using Catch::Matchers::Contains;
 using strategy::UnitRunner;
 
 namespace {

@@ -9,7 +9,6 @@
 #include <limits>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using testing::differences;
 using testing::Run;
 

@@ -4,7 +4,6 @@
 #include "tokenizer/tokenizer_files.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -13,7 +13,6 @@
 
 using namespace capstan;
 using namespace capstan::tokenizer;
-using Catch::Matchers::Contains;
 using Ids = std::vector<std::int64_t>;
 using Pieces = std::vector<std::string_view>;
 using Kind = NormalizeStep::Kind;

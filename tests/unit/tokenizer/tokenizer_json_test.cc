@@ -4,7 +4,6 @@
 #include "tokenizer/tokenizer_files.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using Ids = std::vector<std::int64_t>;
 using nlohmann::json;
 

@@ -5,7 +5,6 @@
 #include <capstan_catch.h>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using tokenizer::repair_utf8;
 
 TEST_CASE("the byte tokenizer gives bytes and takes them back") {

@@ -17,7 +17,6 @@
 #include "train/resume.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using Json = nlohmann::json;
 
 namespace {

@@ -18,7 +18,6 @@
 #include "train/resume.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

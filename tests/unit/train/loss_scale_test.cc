@@ -14,7 +14,6 @@
 
 using namespace capstan;
 using capstan::testing::run_small;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -14,7 +14,6 @@
 #include "train/micro_steps.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

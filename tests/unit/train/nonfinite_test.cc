@@ -14,7 +14,6 @@
 #include "train/loop.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using Catch::Matchers::EndsWith;
 using Json = nlohmann::json;
 

@@ -10,7 +10,6 @@
 #include "support/small_run.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include <capstan_catch.h>
 
 using namespace my_plugin;
-using Catch::Matchers::Contains;
 
 namespace {
 

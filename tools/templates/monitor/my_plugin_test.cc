@@ -3,7 +3,6 @@
 #include <capstan_catch.h>
 
 using namespace my_plugin;
-using Catch::Matchers::Contains;
 
 namespace {
 

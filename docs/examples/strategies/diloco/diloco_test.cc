@@ -8,7 +8,6 @@
 
 using namespace capstan;
 using capstan::testing::weight_distance;
-using Catch::Matchers::Contains;
 
 namespace {
 

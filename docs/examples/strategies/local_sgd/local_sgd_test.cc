@@ -2,7 +2,6 @@
 #include <capstan_catch.h>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -2,7 +2,6 @@
 #include <capstan_catch.h>
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 TEST_CASE("another optimizer rule: the same on any layout, and not AdamW") {
   const auto run = [](int world, const std::string& tables) {

@@ -12,7 +12,6 @@
 
 using namespace capstan;
 using namespace jsonl;
-using Catch::Matchers::Contains;
 using test::error_of;
 using test::Folder;
 

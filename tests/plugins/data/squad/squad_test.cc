@@ -12,7 +12,6 @@
 
 using namespace capstan;
 using namespace squad;
-using Catch::Matchers::Contains;
 using test::Folder;
 
 namespace {

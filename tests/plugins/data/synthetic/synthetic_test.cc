@@ -11,7 +11,6 @@
 
 using namespace capstan;
 using namespace synthetic;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -10,7 +10,6 @@
 using namespace capstan::monitor;
 using namespace console;
 using capstan::config::Origin;
-using Catch::Matchers::Contains;
 
 namespace {
 

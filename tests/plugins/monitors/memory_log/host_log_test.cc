@@ -11,7 +11,6 @@
 
 using namespace memory_log;
 using capstan::monitor::ProcessUse;
-using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 namespace {

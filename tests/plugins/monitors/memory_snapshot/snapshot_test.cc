@@ -13,7 +13,6 @@
 
 using namespace capstan;
 using namespace memory_snapshot;
-using Catch::Matchers::Contains;
 using monitor::Span;
 namespace fs = std::filesystem;
 

@@ -10,7 +10,6 @@
 
 using namespace capstan::monitor;
 using namespace mlflow;
-using Catch::Matchers::Contains;
 
 namespace fs = std::filesystem;
 

@@ -22,11 +22,11 @@ TEST_CASE("each call leaves whole records in the file") {
   const test::Folder folder;
   EventFile file(folder / "events.out.tfevents.1.host.2.0", 1);
   const auto version = capstan::read_file(folder / "events.out.tfevents.1.host.2.0");
-  CHECK_THAT(version, Catch::Matchers::Contains("brain.Event:2"));
+  CHECK_THAT(version, Contains("brain.Event:2"));
   file.scalars(2, 1, {{"train/loss", 1.5}});
   const auto scalars = capstan::read_file(folder / "events.out.tfevents.1.host.2.0");
   CHECK(scalars.starts_with(version));
-  CHECK_THAT(scalars, Catch::Matchers::Contains("train/loss"));
+  CHECK_THAT(scalars, Contains("train/loss"));
 }
 
 TEST_CASE("a folder that cannot be written to is named") {

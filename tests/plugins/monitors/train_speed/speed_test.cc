@@ -101,8 +101,8 @@ TEST_CASE("MFU is of all positions computed, of one rank, of the peak that is na
   CHECK(entries.values.at(7).first == "mfu");
   CHECK(entries.values.at(7).second == Approx(250 / 989.4));
   CHECK(entries.values.at(8) == std::pair<std::string, double>("mfu_peak_tflops", 989.4));
-  CHECK_THAT(entries.texts.at(0).second, Catch::Matchers::Contains("dense bf16 of NVIDIA H200"));
-  CHECK_THAT(speed.summary(run_end(1, 2)), Catch::Matchers::Contains("MFU: 25.3 % of 989.4 TFLOP/s"));
+  CHECK_THAT(entries.texts.at(0).second, Contains("dense bf16 of NVIDIA H200"));
+  CHECK_THAT(speed.summary(run_end(1, 2)), Contains("MFU: 25.3 % of 989.4 TFLOP/s"));
 
   Speed told({.warmup = 0, .peak_tflops = 500});
   told.run_started(run, "");

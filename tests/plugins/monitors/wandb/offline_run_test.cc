@@ -10,7 +10,6 @@
 
 using namespace capstan::monitor;
 using namespace wandb;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include "plugins/strategies/expert_parallel/mixtures.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using testing::experts_on;
 using testing::mixture;
 

@@ -6,7 +6,6 @@
 
 using namespace capstan;
 using namespace capstan::testing;
-using Catch::Matchers::Contains;
 
 namespace {
 

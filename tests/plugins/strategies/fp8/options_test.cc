@@ -8,7 +8,6 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -12,7 +12,6 @@
 
 using namespace capstan;
 using capstan::testing::numbers;
-using Catch::Matchers::Contains;
 using nf4::Codec;
 
 namespace {

@@ -22,7 +22,6 @@
 
 using namespace capstan;
 using namespace capstan::testing;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {

@@ -11,7 +11,6 @@
 #include "support/small_run.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using testing::SmallRun;
 
 namespace {

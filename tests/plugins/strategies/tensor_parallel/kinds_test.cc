@@ -6,7 +6,6 @@
 #include "plugins/strategies/tensor_parallel/tensor_parallel.h"
 
 using namespace capstan;
-using Catch::Matchers::Contains;
 using layout::Init;
 
 namespace {

@@ -13,7 +13,6 @@
 
 using namespace capstan;
 using capstan::testing::families;
-using Catch::Matchers::Contains;
 
 namespace {
 

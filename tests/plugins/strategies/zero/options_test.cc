@@ -4,8 +4,6 @@
 
 #include "plugins/strategies/zero/zero.cc"
 
-using Catch::Matchers::Contains;
-
 namespace {
 
 strategy::ShardPolicy policy_of(const std::vector<std::pair<std::string, config::Value>>& entries) {
