@@ -182,7 +182,6 @@ TEST_CASE("what is sent from host memory or from neighbours is not sent in bytes
     });
     return text;
   };
-  using Catch::Matchers::Contains;
   CHECK_THAT(refusal([](auto& policy) { set_stage(policy, 3, 1); }),
              Contains("layer2.q+k cannot be gathered in 8 bits by strategy 'shares'") && Contains("host memory"));
   CHECK_THAT(refusal([](auto& policy) { policy.reshard_size = 2; }), Contains("leave reshard_size out"));
