@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <stdexcept>
+#include <string>
 
 namespace test {
 
@@ -17,6 +18,8 @@ class OrdinaryUser {
   ~OrdinaryUser() {
     if (is_root_ && (::seteuid(0) != 0 || ::setegid(0) != 0)) ::_exit(1);
   }
+  /// Not if the tests were built below /root, say.
+  static bool may_run(const std::string& file) { return ::eaccess(file.c_str(), X_OK) == 0; }
   OrdinaryUser(const OrdinaryUser&) = delete;
   OrdinaryUser& operator=(const OrdinaryUser&) = delete;
 
