@@ -120,8 +120,9 @@ TEST_CASE("checkpoints that an ordinary user may not read end the run in words, 
   const std::string name = GENERATE("checkpoints", "checkpoints/step-00000008/manifest.json");
   const auto closed = run / name;
   fs::permissions(closed, fs::perms::none);
+  const auto program = (binary_dir() / "bin/capstan").string();
   const test::OrdinaryUser user;
-  if (!test::OrdinaryUser::may_run((binary_dir() / "bin/capstan").string())) {
+  if (!test::OrdinaryUser::may_run(program)) {
     WARN("an ordinary user may not run what lies here: nothing tested");
     return;
   }

@@ -182,8 +182,9 @@ TEST_CASE("a folder that this user may not enter is said in words by every comma
   std::filesystem::create_directories(closed / "x");
   std::filesystem::permissions(work.folder(), std::filesystem::perms::all);
   std::filesystem::permissions(closed, std::filesystem::perms::none);
+  const auto program = (binary_dir() / "bin/capstan").string();
   const test::OrdinaryUser user;
-  if (!test::OrdinaryUser::may_run((binary_dir() / "bin/capstan").string())) {
+  if (!test::OrdinaryUser::may_run(program)) {
     WARN("an ordinary user may not run what lies here: nothing tested");
     return;
   }
