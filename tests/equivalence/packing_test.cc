@@ -43,20 +43,6 @@ SmallRun run(const Family& family, bool packing, int world = 1, const std::strin
   return result;
 }
 
-void check_same(const SmallRun& one, const SmallRun& reference, double allowed) {
-  REQUIRE(one.losses.size() == reference.losses.size());
-  for (std::size_t s = 0; s < one.losses.size(); ++s) {
-    INFO("step " << s);
-    CHECK(std::abs(one.losses[s] - reference.losses[s]) <= allowed * reference.losses[s]);
-  }
-  CHECK(one.gradients.size() == reference.gradients.size());
-  for (const auto& [name, gradient] : reference.gradients) {
-    INFO(name);
-    CHECK((one.gradients.at(name) - gradient).abs().max().item<double>() <=
-          allowed * testing::group_maximum(reference, name));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("float64: packed rows give the losses and gradients of samples in rows of their own",
@@ -72,7 +58,8 @@ TEST_CASE("float64: packed rows give the losses and gradients of samples in rows
       INFO(family.plugin << ", world " << world << "\n" << more);
       // A mixture's balancing loss is over a micro-step of all ranks: compared with as many.
       const bool alike = world == 1 || family.plugin != "mixtral";
-      check_same(run(family, true, world, more), alike ? reference : run(family, false, world), tolerance);
+      CHECK(testing::differences(run(family, true, world, more), alike ? reference : run(family, false, world),
+                                 tolerance) == "");
     }
   }
 }
@@ -82,7 +69,7 @@ TEST_CASE("float64: what is dropped before experts' adapters is each sample's ow
   const auto& family = testing::odd_families().back();
   const std::string adapters = "[strategy.lora]\nrank = 2\ninit = \"random\"\ndropout = 0.3\ntargets = [\"experts\"]\n";
   const auto reference = run(family, false, 1, adapters);
-  check_same(run(family, true, 1, adapters), reference, tolerance);
+  CHECK(testing::differences(run(family, true, 1, adapters), reference, tolerance) == "");
   const std::string nothing = "[strategy.lora]\nrank = 2\ninit = \"random\"\ntargets = [\"experts\"]\n";
   CHECK(run(family, false, 1, nothing).losses.front() != reference.losses.front());
 }

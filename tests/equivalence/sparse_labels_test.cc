@@ -64,15 +64,6 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
 /// Two rows at a time, 256 positions: of all of them logits are computed.
 const Layout by_two{.accumulation = 16};
 
-void check_same(const SmallRun& one, const SmallRun& reference, double tolerance) {
-  REQUIRE(one.losses.size() == reference.losses.size());
-  for (std::size_t s = 0; s < one.losses.size(); ++s) {
-    CHECK(std::abs(one.losses[s] - reference.losses[s]) <= tolerance * reference.losses[s]);
-    CHECK(std::abs(one.norms[s] - reference.norms[s]) <= tolerance * reference.norms[s]);
-  }
-  CHECK(testing::gradient_differences(one, reference, tolerance) == "");
-}
-
 }  // namespace
 
 TEST_CASE("float64: logits of positions with labels alone teach what those of all teach, on every layout",
@@ -84,7 +75,7 @@ TEST_CASE("float64: logits of positions with labels alone teach what those of al
       if (composition.needs_experts && family.plugin != "mixtral") continue;
       INFO(family.plugin << ", " << composition.name);
       const auto learnt = run(family, {composition.world, composition.strategies}, true);
-      check_same(learnt, reference, promised);
+      CHECK(testing::differences(learnt, reference, promised) == "");
       idle += learnt.idle;
     }
     CHECK(idle > 0);
@@ -99,7 +90,7 @@ TEST_CASE("float64: the same beside adapters, and with a head of its own that is
     INFO(family.plugin);
     auto reference = by_two;
     reference.strategies = adapters;
-    check_same(run(family, {4, adapters + tp}, true), run(family, reference, false), promised);
+    CHECK(testing::differences(run(family, {4, adapters + tp}, true), run(family, reference, false), promised) == "");
   }
 }
 

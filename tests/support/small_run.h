@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/comm/communicator.h>
+#include <capstan/testing.h>
 
 #include <unistd.h>
 
@@ -24,13 +25,8 @@
 
 namespace capstan::testing {
 
-/// What a short run of a tiny GPT gave: the same on any layout, or the test says why not.
-struct SmallRun {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::map<std::string, at::Tensor> gradients;  ///< whole, by record name, of the first step, before clipping
-  std::map<std::string, at::Tensor> weights;    ///< whole, by record name, at the end
-};
+/// What a short run gave, over all ranks; testing::differences compares two.
+using SmallRun = Run;
 
 /// A configuration file with a tiny GPT of odd sizes on the small data set, in a fresh temporary folder.
 inline std::string small_config(const std::string& more = {}) {
@@ -76,6 +72,17 @@ inline void merge_boxes(std::map<std::string, at::Tensor>& whole, const std::vec
   }
 }
 
+/// The fused groups of these units' records.
+inline void note_fused(SmallRun& run, const std::vector<nn::Unit*>& units) {
+  for (const auto* unit : units) {
+    for (const auto& weight : unit->weights()) {
+      std::vector<std::string> names;
+      for (const auto& record : weight->records()) names.push_back(record.name);
+      for (const auto& name : names) run.fused[name] = names;
+    }
+  }
+}
+
 /// One rank's part of a run; results that are the same on all ranks are taken from rank 0.
 inline void run_rank(const session::Job& job, comm::Communicator& communicator, std::int64_t steps, SmallRun& run,
                      std::mutex& mutex) {
@@ -92,8 +99,8 @@ inline void run_rank(const session::Job& job, comm::Communicator& communicator, 
     if (s == 0) {
       step.gradients(input, targets);
       const std::lock_guard lock(mutex);
-      std::map<std::string, at::Tensor>& gradients = run.gradients;
-      merge_boxes(gradients, session.engine->gradient_boxes());
+      merge_boxes(run.gradients, session.engine->gradient_boxes());
+      note_fused(run, session.units);
     }
     const auto result =
         step.run(input, targets, train::learning_rate(*job.config.optimizer, s, job.samples.plan.steps));
@@ -119,38 +126,6 @@ inline SmallRun run_small(int world, const std::vector<std::string>& overrides, 
     run_rank(job, communicator, steps, run, mutex);
   });
   return run;
-}
-
-/// The largest element of a record's gradient, taken over its fused group: a key bias alone has a gradient of pure
-/// rounding (softmax does not see a shift common to all keys).
-inline double group_maximum(const SmallRun& run, const std::string& name) {
-  auto largest = run.gradients.at(name).abs().max().item<double>();
-  for (const char* part : {".attn.q.", ".attn.k.", ".attn.v."}) {
-    const auto at = name.find(part);
-    if (at == std::string::npos) continue;
-    for (const char* other : {".attn.q.", ".attn.k.", ".attn.v."}) {
-      auto sibling = name;
-      sibling.replace(at, std::string(part).size(), other);
-      largest = std::max(largest, run.gradients.at(sibling).abs().max().item<double>());
-    }
-  }
-  return largest;
-}
-
-/// The records whose gradients differ by more than the tolerance, with the numbers; empty: none.
-inline std::string gradient_differences(const SmallRun& run, const SmallRun& reference, double tolerance) {
-  std::string text;
-  if (run.gradients.size() != reference.gradients.size()) text += "another number of records; ";
-  for (const auto& [name, gradient] : reference.gradients) {
-    if (run.gradients.count(name) == 0) {
-      text += name + " is missing; ";
-      continue;
-    }
-    const auto difference = (run.gradients.at(name) - gradient).abs().max().item<double>();
-    if (!(difference <= tolerance * group_maximum(reference, name)))
-      text += name + " by " + std::to_string(difference) + "; ";
-  }
-  return text;
 }
 
 /// max|a-b| / max|b|: the project's measure of how far two tensors are apart.

@@ -93,9 +93,9 @@ Run train_resumed(const Setting& first, std::int64_t steps, const Setting& then)
 ///
 /// Losses and norms of all steps and the first step's gradients, by name: |a - b| <= tolerance · |b|, for a record with
 /// the largest of its fused group instead of |b| (the gradient of a key's bias alone is pure rounding). Gradients tell
-/// more than losses: AdamW hides a factor that all of them share. Ranks' copies must agree as well. A tolerance of 0
-/// requires the same bits, of the final weights too; these are not compared otherwise, since AdamW turns rounding into
-/// updates where a gradient is 0.
+/// more than losses: AdamW hides a factor that all of them share. Final weights may be 1000 times as far apart, since
+/// AdamW turns rounding into updates where a gradient is 0; what was never trained differs by more. Ranks' copies must
+/// agree as well. A tolerance of 0 requires the same bits of all.
 std::string differences(const Run& run, const Run& reference, double tolerance);
 
 /// The largest difference between elements of the final weights: how far runs that are meant to differ are apart.
