@@ -102,7 +102,7 @@ std::int64_t most_acquired(const ShardPlan& plan, const EngineOptions& options) 
     protocol.before_forward(r, true);
     protocol.after_forward(r, true);
   }
-  for (std::size_t r = plan.runs.size(); r-- > 0 && plan.runs[r].trainable;) {
+  for (std::size_t r = plan.runs.size(); r-- > 0 && plan.runs[r].trainable();) {
     protocol.before_backward(r);
     protocol.after_backward(r);
   }

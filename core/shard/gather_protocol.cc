@@ -146,7 +146,8 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
       : protocol_(protocol),
         run_(protocol.plan_.run_of_unit[unit]),
         first_(protocol.plan_.runs[run_].first == unit),
-        last_(protocol.plan_.runs[run_].last == unit) {}
+        last_(protocol.plan_.runs[run_].last == unit),
+        last_in_backward_(protocol.plan_.runs[run_].last_in_backward == unit) {}
 
   void before_forward() override {
     if (first_) protocol_.before_forward(run_, c10::GradMode::is_enabled());
@@ -158,7 +159,7 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
     if (last_) protocol_.before_backward(run_);
   }
   void after_backward() override {
-    if (first_) protocol_.after_backward(run_);
+    if (last_in_backward_) protocol_.after_backward(run_);
   }
   void end_backward() override {
     if (last_) protocol_.end_backward(run_);
@@ -169,6 +170,7 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
   std::size_t run_;
   bool first_;
   bool last_;
+  bool last_in_backward_;
 };
 
 std::unique_ptr<strategy::UnitHooks> GatherProtocol::hooks(std::size_t unit) {

@@ -11,6 +11,7 @@
 
 #include "shard/resolve.h"
 #include "shard/tables.h"
+#include "strategy/reach.h"
 
 namespace capstan::shard {
 namespace {
@@ -66,15 +67,11 @@ std::vector<Run> make_runs(const std::vector<nn::Unit*>& units, const strategy::
       runs.back().last = i;
       elements += more;
     } else {
-      runs.push_back({i, i, true, {}, false});
+      runs.push_back({i, i});
       elements = more;
     }
   }
-  bool reached = false;
-  for (auto& run : runs) {
-    for (auto i = run.first; i <= run.last; ++i) reached = reached || units[i]->trainable();
-    run.trainable = reached;
-  }
+  for (auto& run : runs) run.last_in_backward = std::max(run.first, strategy::last_in_backward(units));
   return runs;
 }
 

@@ -179,9 +179,15 @@ struct BucketPlan {
 struct Run {
   std::size_t first = 0;  ///< unit
   std::size_t last = 0;
-  bool trainable = true;             ///< backward runs here: it or an earlier run has something to train
-  std::vector<std::size_t> buckets;  ///< that it uses, own and tied
-  bool packs = false;                ///< a codec keeps some of its weights
+  /// The last of its units that backward reaches, which is its first unit unless backward ends in the middle of it: at
+  /// the model's first trained unit, where frozen ones before it were joined with it. Past `last`: backward ends
+  /// before.
+  std::size_t last_in_backward = 0;
+  std::vector<std::size_t> buckets = {};  ///< that it uses, own and tied
+  bool packs = false;                     ///< a codec keeps some of its weights
+
+  /// Backward runs here.
+  bool trainable() const { return last_in_backward <= last; }
 };
 
 struct ShardPlan {

@@ -24,7 +24,7 @@ class Schedule {
   bool stays_gathered(std::size_t run, bool with_grad) const;
   /// Backward needs this run again and its parameters will have been released.
   bool needs_regather(std::size_t run, bool with_grad) const {
-    return with_grad && runs_[run].trainable && !stays_gathered(run, true);
+    return with_grad && runs_[run].trainable() && !stays_gathered(run, true);
   }
 
  private:

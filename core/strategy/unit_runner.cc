@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "strategy/reach.h"
 #include "strategy/recompute.h"
 
 namespace capstan::strategy {
@@ -73,7 +74,7 @@ nn::Hidden cross(const nn::Hidden& hidden, std::function<void()>& callback) {
 }  // namespace
 
 UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
-    : units_(std::move(units)), first_trainable_(units_.size()) {
+    : units_(std::move(units)), first_trainable_(last_in_backward(units_)) {
   const auto owner = std::move(model);
   for (std::size_t i = 0; i < units_.size(); ++i) {
     auto link = std::make_unique<Link>();
@@ -83,7 +84,6 @@ UnitRunner::UnitRunner(std::vector<nn::Unit*> units, std::string model)
     link->enter = [this, raw = link.get()] { enter_backward(*raw); };
     link->leave = [this, raw = link.get()] { leave_backward(*raw); };
     links_.push_back(std::move(link));
-    if (first_trainable_ == units_.size() && units_[i]->trainable()) first_trainable_ = i;
   }
 }
 

@@ -165,6 +165,32 @@ TEST_CASE("hooks inside a run of several units do nothing") {
   CHECK(test.recorder.taken() == Calls{"prefetch 0", "acquire 0", "reduce 0", "release 0"});
 }
 
+TEST_CASE("backward ends in the middle of a run: what is trained there is reduced") {
+  auto chain = rig_chain({.tied = false});
+  for (auto& record : chain[0]->weights().front()->records()) record.trainable = false;
+  for (const auto& weight : chain[1]->weights()) {
+    for (auto& record : weight->records()) record.trainable = false;
+  }
+  const auto options = Case::options_of(3, 0, [](auto& changed) { changed.policy.units_per_bucket = 4; });
+  const auto plan = shard::make_plan(pointers(chain), options);
+  REQUIRE(plan.buckets.size() == 2);  // frozen, trained
+  Recorder recorder;
+  shard::GatherProtocol protocol(plan, options, recorder);
+  std::vector<std::unique_ptr<strategy::UnitHooks>> hooks;
+  for (std::size_t i = 0; i < chain.size(); ++i) hooks.push_back(protocol.hooks(i));
+  for (const auto& unit : hooks) {
+    unit->before_forward();
+    unit->after_forward();
+  }
+  CHECK(recorder.taken() == Calls{"prefetch 0", "acquire 0", "prefetch 1", "acquire 1"});
+  // Only the last two units have a backward.
+  for (std::size_t i = hooks.size(); i-- > 2;) {
+    hooks[i]->before_backward();
+    hooks[i]->after_backward();
+  }
+  CHECK(recorder.taken() == Calls{"reduce 1", "reduce 0", "release 0", "release 1"});
+}
+
 TEST_CASE("a micro-step is local where its hooks move nothing: before the sums, and once parameters are gathered") {
   const auto accumulates = [](shard::EngineOptions& options) { options.accumulation = 3; };
   const auto local = [](const Case& test) {

@@ -72,11 +72,18 @@ TEST_CASE("backward reaches a run where it or one before it trains") {
   for (const auto& weight : chain[1]->weights()) {
     for (auto& record : weight->records()) record.trainable = false;
   }
-  const auto plan = shard::make_plan(pointers(chain), on_two_ranks(0));
-  CHECK(!plan.runs[0].trainable);
-  CHECK(!plan.runs[1].trainable);
-  CHECK(plan.runs[2].trainable);
-  CHECK(plan.runs[3].trainable);
+  auto options = on_two_ranks(0);
+  const auto plan = shard::make_plan(pointers(chain), options);
+  CHECK(!plan.runs[0].trainable());
+  CHECK(!plan.runs[1].trainable());
+  CHECK(plan.runs[2].trainable());
+  CHECK(plan.runs[3].trainable());
+  CHECK(plan.runs[3].last_in_backward == 3);
+  options.policy.units_per_bucket = 4;
+  const auto joined = shard::make_plan(pointers(chain), options);
+  REQUIRE(joined.runs.size() == 1);
+  CHECK(joined.runs[0].trainable());
+  CHECK(joined.runs[0].last_in_backward == 2);
 }
 
 TEST_CASE("offload_ratio keeps the first buckets on the device, and their records say so") {

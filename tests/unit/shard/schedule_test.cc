@@ -3,6 +3,8 @@
 
 #include <capstan_catch.h>
 
+#include <algorithm>
+
 using namespace capstan;
 using strategy::BackwardPrefetch;
 
@@ -11,7 +13,7 @@ namespace {
 // Five runs; the first has nothing to train.
 shard::ShardPlan five_runs() {
   shard::ShardPlan plan;
-  for (std::size_t i = 0; i < 5; ++i) plan.runs.push_back({i, i, i > 0, {}});
+  for (std::size_t i = 0; i < 5; ++i) plan.runs.push_back({i, i, std::max<std::size_t>(i, 1)});
   return plan;
 }
 
