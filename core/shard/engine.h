@@ -44,6 +44,13 @@ struct HostUpdateTimes {
   double total_s = 0;         ///< from the norm to the last bucket
 };
 
+/// A trained weight, and whether backward has left a gradient of it on this rank that a step's reduction took along.
+struct Reached {
+  const nn::Weight* weight = nullptr;
+  std::string bucket;  ///< the units that are moved together, its own among them
+  bool reached = false;
+};
+
 /// Moves parameters, gradients and optimizer state between the ranks. Every run has one: without a data strategy the
 /// policy replicates everything. All calls come from the training thread (hooks also from backward's thread, which
 /// never runs at the same time).
@@ -78,6 +85,8 @@ class Engine {
   /// Sum of squares of each trainable weight's gradient, of the elements that this rank counts: [weights] float64
   /// on the device, in weight order. Call after the step's last backward.
   at::Tensor squared_grad_norms();
+  /// What became of each trained weight's gradients so far, in weight order.
+  std::vector<Reached> reached() const;
   /// The weights' names in the order of squared_grad_norms().
   std::vector<std::string> trainable_names() const;
   /// Calls the rule with all slices of trainable weights, then `after`, then publishes the parameters. Where masters

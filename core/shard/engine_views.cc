@@ -74,6 +74,13 @@ at::Tensor Engine::squared_grad_norms() {
   return norms.index_add(0, own.weight_of_square, own.squares);
 }
 
+std::vector<Reached> Engine::reached() const {
+  std::vector<Reached> list;
+  for (const auto& [b, w] : parts_->trained)
+    list.push_back({&parts_->parameters[b]->weight(w), parts_->plan(b).name, parts_->reducers[b]->has_had_gradient(w)});
+  return list;
+}
+
 std::vector<std::string> Engine::trainable_names() const {
   std::vector<std::string> names;
   for (const auto& [b, w] : parts_->trained) names.push_back(parts_->parameters[b]->weight(w).name());

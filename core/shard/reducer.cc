@@ -23,7 +23,8 @@ Reducer::Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& gr
     : parameters_(parameters),
       plan_(parameters.plan()),
       shared_(shared),
-      label_(cat(shared.options.owner(), " ", parameters.plan().name, ", backward")) {
+      label_(cat(shared.options.owner(), " ", parameters.plan().name, ", backward")),
+      reached_(parameters.plan().weights.size(), false) {
   if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
   // Its name has its size, since it must not be the layers' own group on these axes: that one is for another stream.
   for (const auto& partial : plan_.gradients.partials) partial_groups_.push_back(group_of(partial.axes, partial.ranks));
@@ -48,6 +49,7 @@ void Reducer::visit_held(const VisitHeld& visit) const {
 void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
+  completed_ = completed_ || how.last;
   if (plan_.is_only_looked_up()) {
     // Its rows are still to come.
     if (how.accumulates && how.first) full_.zero_();
@@ -67,6 +69,7 @@ void Reducer::accumulate(bool first) {
     const auto& planned = plan_.weights[i];
     const auto& leaf = parameters_.leaf(i);
     auto& grad = leaf.mutable_grad();
+    reached_[i] = reached_[i] || grad.defined();
     if (plan_.gradients.autograd) {
       autograd_[i] = grad.defined() ? grad.contiguous().view(-1) : at::zeros({planned.sharding.numel}, leaf.options());
     } else {
@@ -88,6 +91,7 @@ at::Tensor Reducer::source(std::size_t i) {
   if (is_accumulated()) return full_.narrow(0, planned.full_offset, planned.sharding.numel);
   auto& grad = parameters_.leaf(i).mutable_grad();
   if (!grad.defined()) return {};
+  reached_[i] = true;
   auto flat = grad.contiguous().view(-1);
   held_.push_back(flat);
   grad.reset();

@@ -20,6 +20,7 @@ Reducer::Rows Reducer::take_rows(std::int64_t most) {
         cat("let another unit of the model use that weight for anything else, or set run.deterministic = true, ",
             "which sums it whole"));
   }
+  reached_.front() = reached_.front() || grad.defined();
   Rows rows;
   if (grad.defined()) rows = {grad._indices().select(0, 0), grad._values()};
   const auto count = grad.defined() ? rows.ids.numel() : 0;

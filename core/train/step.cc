@@ -37,6 +37,7 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   result.numbers =
       StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)}, setting_.speaks);
   result.numbers.sum(parts_.model.sums);
+  if (!parts_.reached.is_done()) parts_.reached.run({result.numbers.read().expert_tokens, result.expert_layers});
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;
 }

@@ -12,6 +12,7 @@
 #include "inference/feed.h"
 #include "record/tracing.h"
 #include "setup/options.h"
+#include "train/gradient_check.h"
 #include "train/loaded_model.h"
 #include "train/micro_steps.h"
 #include "train/step_metrics.h"
@@ -35,6 +36,7 @@ struct StepParts {
   LoadedModel model;
   strategy::OptimizerRule& rule;
   StrategyHooks hooks;
+  GradientCheck reached;  ///< of the first step
 };
 
 /// How steps are made.
@@ -49,7 +51,8 @@ struct StepSetting {
 class Step {
  public:
   Step(StepSetting setting, const StepParts& parts);
-  /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world.
+  /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
+  /// time throws Error if a trained weight has no gradient.
   StepResult run(const inference::StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
   StepResult gradients(const inference::StepInput& input, std::int64_t target_tokens);
