@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
 #include "checkpoint/dtype.h"
@@ -25,12 +26,6 @@ std::string file_name(std::size_t index, std::size_t files) {
   std::array<char, 64> name{};
   std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1, files);
   return name.data();
-}
-
-// The name of a tensor that the original does not have.
-std::string written_name(const layout::FileMap& map, const std::string& name) {
-  const bool bare = std::find(map.unprefixed.begin(), map.unprefixed.end(), name) != map.unprefixed.end();
-  return bare || map.prefixes.empty() ? name : map.prefixes.front() + name;
 }
 
 // The box of a record that is the `index`-th of the tensors that it stacks.
@@ -58,6 +53,30 @@ std::vector<std::string> without_place(const std::vector<const Param*>& records,
     if (!map.tensors.contains(record->name)) names.push_back(record->name);
   }
   return names;
+}
+
+std::string misnamed_head(const std::vector<nn::Unit*>& units, const layout::FileMap& map) {
+  if (map.prefixes.empty()) return {};
+  const auto& prefix = map.prefixes.front();
+  std::set<nn::WeightPtr> tables;
+  std::vector<nn::WeightPtr> heads;
+  for (auto* unit : units) {
+    unit->each<nn::Embedding>([&](const nn::Embedding& table) { tables.insert(table.weight()); });
+    unit->each<nn::VocabularyHead>([&](const nn::VocabularyHead& head) { heads.push_back(head.weight()); });
+  }
+  for (const auto& weight : heads) {
+    const auto& record = weight->records().front().name;
+    const auto found = map.tensors.find(record);
+    if (tables.contains(weight) || found == map.tensors.end()) continue;
+    const auto& name = found->second.name;
+    const bool is_below = record.starts_with(prefix) || name.starts_with(prefix);
+    const bool is_bare = std::find(map.unprefixed.begin(), map.unprefixed.end(), name) != map.unprefixed.end();
+    if (is_below || is_bare) continue;
+    return cat("the head ", record, " would be written as ", map.published(name), ", although it is neither below \"",
+               prefix, "\" nor among FileMap::unprefixed, where its model has ",
+               map.unprefixed.empty() ? "nothing" : join(map.unprefixed, ", "));
+  }
+  return {};
 }
 
 std::vector<TensorHead> HfWriter::Tensor::heads() const {
@@ -99,7 +118,7 @@ const nn::Codec* HfWriter::codec_of(const Piece& piece) const {
 
 void HfWriter::add(const std::string& name, const Piece& piece) {
   const auto in_file = weights_.original ? weights_.original->in_file(name) : std::nullopt;
-  const auto whole_name = in_file ? in_file->name : written_name(weights_.map, name);
+  const auto whole_name = in_file ? in_file->name : weights_.map.published(name);
   for (auto& tensor : tensors_) {
     if (tensor.head.name != whole_name) continue;
     tensor.pieces.push_back(piece);

@@ -7,6 +7,7 @@
 #include <capstan/layout/param.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/codec_files.h>
+#include <capstan/nn/model.h>
 
 #include <c10/core/ScalarType.h>
 
@@ -93,6 +94,11 @@ class HfWriter {
 
 /// Records that have no place in the map's files: adapters, a model's own additions.
 std::vector<std::string> without_place(const std::vector<const layout::Param*>& records, const layout::FileMap& map);
+
+/// What is wrong with the name under which the head's matrix would be written, where it is not the token table and no
+/// folder that the model came from says it; empty: nothing. transformers gives a head that it does not find random
+/// values, and only warns.
+std::string misnamed_head(const std::vector<nn::Unit*>& units, const layout::FileMap& map);
 
 }  // namespace checkpoint
 CAPSTAN_END_NAMESPACE

@@ -84,18 +84,32 @@ void stack_experts(const DecoderSpec& spec, const std::string& block, layout::Fi
   }
 }
 
+// A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
+void flatten_fused(const DecoderSpec& spec, layout::FileMap& map) {
+  const auto rows = 3 * spec.heads.queries * spec.heads.dim;
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    const auto module = cat(spec.names.block, i, ".", spec.names.qkv.front());
+    map.tensors.at(module + ".weight").file_shape = {rows, spec.hidden_size};
+    if (spec.qkv_bias) map.tensors.at(module + ".bias").file_shape = {rows};
+  }
+}
+
 }  // namespace
 
 layout::FileMap decoder_files(const DecoderSpec& spec) {
   const auto& prefix = spec.names.prefix;
   layout::FileMap map;
   map.prefixes = {prefix};
+  map.unprefixed.clear();
+  const auto head = spec.names.head + ".weight";
+  if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
   for (const auto& unit : decoder_units(spec)) {
     for (const auto* record : parameters(*unit)) {
       auto& tensor = map.tensors[record->name];
       tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
     }
   }
+  if (spec.names.qkv.size() == 1) flatten_fused(spec, map);
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     if (spec.mixture.is_in(i)) stack_experts(spec, cat(spec.names.block, i, "."), map);
   }

@@ -212,13 +212,33 @@ void together(comm::Communicator& communicator, bool mine, const Step& step) {
   });
 }
 
+// A folder that the model came from has the head's name.
+std::string misnamed_head(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units,
+                          const layout::FileMap& map) {
+  return plugins.model_options->path ? std::string() : checkpoint::misnamed_head(units, map);
+}
+
+// Throws Error where the folder would not be this model.
+void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
+                       const ModelFolderOptions& options) {
+  constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
+  if (options.merged || !options.form.empty()) {  // adapters are left out
+    const auto reason = misnamed_head(model.plugins, units, model.plugins.model.object->file_map());
+    if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
+  } else if (const auto reason = not_exportable(model.plugins, units); !reason.empty()) {
+    throw Error(what + reason, adapters_of(units).empty()
+                                   ? ""
+                                   : "write its adapters with --to peft, or add them into it with --merge");
+  }
+}
+
 }  // namespace
 
 std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
   const auto names = checkpoint::without_place(assembly::records_of(units), map);
-  if (names.empty()) return {};
+  if (names.empty()) return misnamed_head(plugins, units, map);
   return cat(names.front(), names.size() > 1 ? cat(" and ", names.size() - 1, " more records have") : " has",
              " no place in its files");
 }
@@ -226,12 +246,7 @@ std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::
 WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const fs::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator) {
-  if (const auto reason = not_exportable(model.plugins, units);
-      !reason.empty() && !options.merged && options.form.empty()) {
-    throw Error(
-        "this model cannot be written as a Hugging Face folder: " + reason,
-        adapters_of(units).empty() ? "" : "write its adapters with --to peft, or add them into it with --merge");
-  }
+  refuse_unfaithful(model, units, options);
   const auto& world = communicator.world();
   auto weights = weights_of(model, units, options, world.size);
   const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);

@@ -74,16 +74,8 @@ class Bloom : public nn::Decoder {
     return made;
   }
 
-  // Published files were saved from the bare model, without "transformer."; those of the causal-LM class have it. QKV
-  // is a matrix and a vector there.
-  void describe_files(capstan::layout::FileMap& map) const override {
-    map.architecture = "BloomForCausalLM";
-    const auto h = options_->hidden_size;
-    for (auto& [name, tensor] : map.tensors) {
-      if (name.ends_with("query_key_value.weight")) tensor.file_shape = {3 * h, h};
-      if (name.ends_with("query_key_value.bias")) tensor.file_shape = {3 * h};
-    }
-  }
+  // Published files were saved from the bare model, without "transformer."; those of the causal-LM class have it.
+  void describe_files(capstan::layout::FileMap& map) const override { map.architecture = "BloomForCausalLM"; }
 
  private:
   capstan::config::Options<BloomOptions> options_;

@@ -1,6 +1,7 @@
 // Weights of a Hugging Face folder, written by several ranks from any source.
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
+#include <capstan/nn/decoder.h>
 #include <capstan_catch.h>
 
 #include <nlohmann/json.hpp>
@@ -192,4 +193,58 @@ TEST_CASE("what fp16 cannot hold, and what has no place, is refused") {
   CHECK(fault_of([&] { HfWriter{weights}; }) ==
         "2 records have no place in a Hugging Face model folder: q.adapter; k.adapter\n    fix: adapters are exported "
         "as such: --to peft");
+}
+
+namespace {
+
+// A decoder whose head is called embed_out.
+struct Neox {
+  explicit Neox(bool tied = false) {
+    spec.vocab_size = 7;
+    spec.hidden_size = spec.ff_dim = 8;
+    spec.num_layers = 1;
+    spec.max_positions = 9;
+    spec.heads = {2, 2, 4};
+    spec.tied_head = tied;
+    spec.names.prefix = "gpt_neox.";
+    spec.names.head = "embed_out";
+    units = nn::decoder_units(spec);
+  }
+  std::vector<nn::Unit*> list() const {
+    std::vector<nn::Unit*> all;
+    for (const auto& unit : units) all.push_back(unit.get());
+    return all;
+  }
+  nn::DecoderSpec spec;
+  std::vector<std::unique_ptr<nn::Unit>> units;
+};
+
+}  // namespace
+
+TEST_CASE("a head of another name than lm_head is written under its own, or refused") {
+  const Neox neox;
+  const auto files = nn::decoder_files(neox.spec);
+  Constant ones(1);
+  HfWeights weights;
+  for (auto* record : nn::parameters(neox.list())) weights.records.push_back(record);
+  weights.map = files;
+  weights.values = &ones;
+  std::set<std::string> names;
+  for (const auto& [name, value] : HfWriter(weights).values()) names.insert(name);
+  CHECK(names.contains("embed_out.weight"));
+  CHECK(names.contains("gpt_neox.model.embed_tokens.weight"));
+  CHECK(misnamed_head(neox.list(), files) == "");
+
+  auto wrong = files;
+  wrong.unprefixed = {"lm_head.weight"};
+  CHECK(misnamed_head(neox.list(), wrong) ==
+        "the head embed_out.weight would be written as gpt_neox.embed_out.weight, although it is neither below "
+        "\"gpt_neox.\" nor among FileMap::unprefixed, where its model has lm_head.weight");
+  wrong.tensors.at("embed_out.weight").name = "lm_head.weight";
+  CHECK(misnamed_head(neox.list(), wrong) == "");
+  wrong.tensors.at("embed_out.weight").name = "gpt_neox.embed_out.weight";
+  CHECK(misnamed_head(neox.list(), wrong) == "");
+  CHECK(wrong.published("gpt_neox.embed_out.weight") == "gpt_neox.embed_out.weight");
+  const Neox tied(true);
+  CHECK(misnamed_head(tied.list(), nn::decoder_files(tied.spec)) == "");
 }

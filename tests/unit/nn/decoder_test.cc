@@ -137,3 +137,42 @@ TEST_CASE("a tied head is the table, and its copy in files is passed over; exper
   CHECK(files.tensors.at("model.layers.0.mlp.experts.gate_up_proj").stack.size() == 4);
   for (const auto& unit : units) CHECK(unit->undeclared().empty());
 }
+
+namespace {
+
+// GPT-NeoX's names in transformers: a fused q, k and v by heads, and a head that is not called lm_head.
+nn::DecoderSpec neox() {
+  auto spec = tiny();
+  spec.heads = {2, 2, 4};
+  spec.qkv_bias = true;
+  spec.names.prefix = "gpt_neox.";
+  spec.names.tokens = "gpt_neox.embed_in";
+  spec.names.block = "gpt_neox.layers.";
+  spec.names.qkv = {"attention.query_key_value"};
+  spec.names.norm = "gpt_neox.final_layer_norm";
+  spec.names.head = "embed_out";
+  return spec;
+}
+
+std::string published(const layout::FileMap& files, const std::string& record) {
+  return files.published(files.tensors.at(record).name);
+}
+
+}  // namespace
+
+TEST_CASE("files have the head under its own name, and a fused q, k and v as one matrix") {
+  const auto files = nn::decoder_files(neox());
+  CHECK(published(files, "embed_out.weight") == "embed_out.weight");
+  CHECK(published(files, "gpt_neox.embed_in.weight") == "gpt_neox.embed_in.weight");
+  const std::string qkv = "gpt_neox.layers.0.attention.query_key_value.";
+  CHECK(published(files, qkv + "weight") == qkv + "weight");
+  CHECK(files.tensors.at(qkv + "weight").expected_shape({2, 3, 4, width}) == layout::Shape{24, width});
+  CHECK(files.tensors.at(qkv + "bias").expected_shape({2, 3, 4}) == layout::Shape{24});
+
+  auto inside = neox();
+  inside.names.head = "gpt_neox.output_layer";
+  const auto within = nn::decoder_files(inside);
+  CHECK(within.unprefixed.empty());
+  CHECK(published(within, "gpt_neox.output_layer.weight") == "gpt_neox.output_layer.weight");
+  CHECK(nn::decoder_files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
+}

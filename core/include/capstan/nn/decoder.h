@@ -37,7 +37,7 @@ struct DecoderNames {
   std::string experts = "mlp.experts";
   std::vector<std::string> expert_parts{"gate_proj", "up_proj", "down_proj"};
   std::string norm = "model.norm";
-  std::string head = "lm_head";
+  std::string head = "lm_head";  ///< of the causal-LM class; with the prefix where the head is in the bare model
   /// What the causal-LM class puts before every name but the head's, and the bare model does not.
   std::string prefix = "model.";
 };
@@ -114,7 +114,8 @@ ModelFacts decoder_facts(const DecoderSpec& spec);
 /// included, tables not) and 12·K·heads·dim a layer for attention, K being the positions that a token sees on average:
 /// S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
 double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length);
-/// Every record under its own name, without the prefix; experts as stacks.
+/// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
+/// stacks, a fused q, k and v as one matrix.
 layout::FileMap decoder_files(const DecoderSpec& spec);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
