@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "setup/collect.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -17,6 +19,22 @@ bool holds_answer(const data::Sample& sample, const tokenizer::Tokenizer& tokeni
                      [&](const std::string& answer) { return prompt.find(answer) != std::string::npos; });
 }
 
+// A fault that names no place of its own is in what [data] names.
+data::Sample sample_of(const session::Job& job, data::Split split, const data::DataSource& source, std::int64_t index) {
+  const auto& data = *job.plugins.data;
+  Diagnostics faults;
+  data::Sample sample;
+  setup::collect(
+      faults,
+      [&] {
+        const auto* of = split == data::Split::train ? " of the training data" : " of the evaluation data";
+        plugin::guard(data.name, cat("get of sample ", index, of), [&] { sample = source.get(index); });
+      },
+      data.where);
+  faults.throw_if_any();
+  return sample;
+}
+
 }  // namespace
 
 std::string cut_answers_text(const session::Job& job, data::Split split) {
@@ -25,16 +43,15 @@ std::string cut_answers_text(const session::Job& job, data::Split split) {
   const auto& data = *job.plugins.data;
   const auto& tokenizer = job.samples.tokenizer.object;
   std::int64_t cut = 0;
-  const auto looked_at = std::min(most_looked_at, source->size());
-  plugin::guard(data.name, "open", [&] {
-    const auto whole = data.object->open({split, tokenizer, uncut, job.plugins.model_facts.vocab_size});
-    for (std::int64_t i = 0; i < looked_at; ++i) {
-      const auto sample = source->get(i);
-      const bool full =
-          static_cast<std::int64_t>(sample.tokens.size()) + 4 >= job.samples.length;  // else nothing is cut
-      if (full && !holds_answer(sample, *tokenizer) && holds_answer(whole->get(i), *tokenizer)) ++cut;
-    }
+  const auto looked_at = std::min(most_looked_at, plugin::guard(data.name, "size", [&] { return source->size(); }));
+  const auto whole = plugin::guard(data.name, "open", [&] {
+    return data.object->open({split, tokenizer, uncut, job.plugins.model_facts.vocab_size});
   });
+  for (std::int64_t i = 0; i < looked_at; ++i) {
+    const auto sample = sample_of(job, split, *source, i);
+    const bool full = static_cast<std::int64_t>(sample.tokens.size()) + 4 >= job.samples.length;  // else nothing is cut
+    if (full && !holds_answer(sample, *tokenizer) && holds_answer(sample_of(job, split, *whole, i), *tokenizer)) ++cut;
+  }
   if (cut == 0) return {};
   return cat("answers that are cut off: ", cut, " of the first ", looked_at,
              split == data::Split::train ? " training" : " evaluation",

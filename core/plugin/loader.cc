@@ -144,6 +144,18 @@ const Opened& open_checked(const std::filesystem::path& file) {
               "link the plugin with the LibTorch that Capstan was built with, and with no other", file.string());
 }
 
+void check_fields(const CapstanPluginDescriptor& descriptor, const std::string& file) {
+  if (descriptor.struct_size != sizeof(CapstanPluginDescriptor)) {
+    throw Error(cat("has a descriptor of ", descriptor.struct_size, " bytes; this Capstan's has ",
+                    sizeof(CapstanPluginDescriptor)),
+                "rebuild the plugin against this Capstan's SDK", file);
+  }
+  if (!descriptor.kind || !descriptor.name || !descriptor.version || !descriptor.summary ||
+      !descriptor.register_types) {
+    throw Error("has a descriptor with an empty field", "use the CAPSTAN_… macros", file);
+  }
+}
+
 const CapstanPluginDescriptor& descriptor_of(const boost::dll::shared_library& library, const std::string& file) {
   if (!library.has(entry_symbol)) {
     throw Error(cat("has no entry: it does not export ", entry_symbol, "()"),
@@ -151,15 +163,7 @@ const CapstanPluginDescriptor& descriptor_of(const boost::dll::shared_library& l
   }
   const auto* descriptor = library.get<Entry>(entry_symbol)();
   if (!descriptor) throw Error(cat(entry_symbol, "() returns no descriptor"), "use the CAPSTAN_… macros", file);
-  if (descriptor->struct_size != sizeof(CapstanPluginDescriptor)) {
-    throw Error(cat("has a descriptor of ", descriptor->struct_size, " bytes; this Capstan's has ",
-                    sizeof(CapstanPluginDescriptor)),
-                "rebuild the plugin against this Capstan's SDK", file);
-  }
-  if (!descriptor->kind || !descriptor->name || !descriptor->version || !descriptor->summary ||
-      !descriptor->register_types) {
-    throw Error("has a descriptor with an empty field", "use the CAPSTAN_… macros", file);
-  }
+  check_fields(*descriptor, file);
   return *descriptor;
 }
 
@@ -225,6 +229,11 @@ Registration register_types(const CapstanPluginDescriptor& descriptor, const std
 }
 
 }  // namespace
+
+Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::string& file) {
+  check_fields(descriptor, file);
+  return register_types(descriptor, file);
+}
 
 std::vector<std::string> doubled_torch_files() {
   TorchFiles files;

@@ -1,5 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/plugin/descriptor.h>
 #include <capstan/plugin/registry.h>
 
 #include <filesystem>
@@ -15,6 +16,10 @@ namespace plugin {
 /// If there is a GPU module next to the file, its note is compared too, and with `uses_gpu` it is opened after the
 /// plugin: Capstan's own GPU module must be open by then.
 Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu = false);
+
+/// What a plugin's descriptor registers, which has all fields of this Capstan's: exactly one type, whose options have
+/// names of their own. Throws Error that names `file`.
+Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::string& file);
 
 /// libcapstan.so, or the program that holds this code.
 std::filesystem::path own_library();

@@ -26,6 +26,7 @@ class StateStore::View : public strategy::State {
   at::Tensor of_part(const strategy::StepPart& part, const std::string& name,
                      const at::TensorOptions& options) override {
     check(name);
+    require_held(part, name);
     const auto whole = cat(plugin_, "/", name);
     auto& entry = store_.of_records_[whole][part.record->name];
     return store_.take(entry, cat(whole, "' of '", part.record->name), {part.box.numel()}, options);
@@ -40,6 +41,17 @@ class StateStore::View : public strategy::State {
       throw Error(cat("a strategy's state cannot be named '", name, "'"), "name it without '/'");
   }
 
+  void require_held(const strategy::StepPart& part, const std::string& name) const {
+    const auto held = store_.held_.find(part.record->name);
+    if (store_.held_.empty() || (held != store_.held_.end() && held->second == part.box)) return;
+    throw Error(
+        cat("strategy '", plugin_, "' asks for state '", name, "' of record '", part.record->name, "' for the box ",
+            part.box.text(), ", but this rank ",
+            held == store_.held_.end() ? "updates nothing of it" : "updates " + held->second.text()),
+        "give of_part() a part of Step::parts as it is, and narrow the tensor that it returns: a checkpoint saves "
+        "state by the boxes of these parts");
+  }
+
   StateStore& store_;
   std::string plugin_;
   std::string own_;
@@ -48,6 +60,11 @@ class StateStore::View : public strategy::State {
 StateStore::StateStore(c10::Device device) : device_(device) {}
 
 StateStore::~StateStore() = default;
+
+void StateStore::hold(const std::vector<strategy::StepPart>& parts) {
+  if (!held_.empty()) return;  // a rank's boxes stay what they are
+  for (const auto& part : parts) held_[part.record->name] = part.box;
+}
 
 strategy::State& StateStore::of(const std::string& plugin, const std::string& scope) {
   auto& view = views_[cat(plugin, "/", scope)];

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -23,6 +24,9 @@ class StateStore {
 
   /// What a strategy asks; `scope` is a bucket, or "step". The store must outlive it.
   strategy::State& of(const std::string& plugin, const std::string& scope);
+
+  /// The boxes of records that this rank updates: of_part() takes no others, since a checkpoint saves these.
+  void hold(const std::vector<strategy::StepPart>& parts);
 
   using ByRecord = std::map<std::string, at::Tensor>;
   /// What a checkpoint saves: this rank's own, and boxes of records, [box.numel()] each.
@@ -45,6 +49,7 @@ class StateStore {
   c10::Device device_;
   std::map<std::string, Entry> own_;
   std::map<std::string, std::map<std::string, Entry>> of_records_;
+  std::map<std::string, layout::Box> held_;  ///< by record
   std::map<std::string, std::unique_ptr<View>> views_;
 };
 

@@ -14,6 +14,7 @@
 #include "inference/evaluate.h"
 #include "inference/feed.h"
 #include "plugin/host.h"
+#include "plugin/loader.h"
 #include "session/session.h"
 #include "testing/tiny.h"
 #include "train/checkpoint_manager.h"
@@ -216,16 +217,7 @@ void train_gradients(const Setting& setting, Result& result) {
 }  // namespace
 
 plugin::Registration linked(const CapstanPluginDescriptor& descriptor) {
-  plugin::Registry registry;
-  plugin::Registration about;
-  about.kind = descriptor.kind;
-  about.name = descriptor.name;
-  about.version = descriptor.version;
-  about.summary = descriptor.summary;
-  about.file = "the test program";
-  registry.set_current(std::move(about));
-  descriptor.register_types(registry);
-  return registry.all().front();
+  return plugin::registration_of(descriptor, "the test program");
 }
 
 Run train(const Setting& setting) {

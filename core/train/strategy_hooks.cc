@@ -26,6 +26,7 @@ strategy::Step StrategyHooks::step_after(std::int64_t steps_done) {
   step.finite = at::ones({}, at::TensorOptions().dtype(at::kBool).device(parts_.device));
   step.device = parts_.device;
   step.parts = parts_.engine.step_parts(parts_.rule.states());
+  parts_.state.hold(step.parts);
   step.group = [this](layout::Axis axis) -> comm::Group& { return *parts_.groups(spanned(axis)); };
   return step;
 }

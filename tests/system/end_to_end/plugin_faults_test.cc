@@ -165,6 +165,17 @@ TEST_CASE("a model, a data source or a tokenizer that throws, on one rank only")
   check_ended(place, 1);
 }
 
+TEST_CASE("a data source that throws in a check is said with its sample and where it is chosen") {
+  const Workspace work;
+  const auto file = work.write("a.toml", config({"data", "get", ""}, 0));
+  const auto said = work.run({"check", file});
+  INFO(said.all());
+  CHECK(said.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(said.err, Contains("a.toml:") &&
+                           Contains(": no luck in get\n    fix: try again\n    while plugin 'thrower' was in phase get "
+                                    "of sample 0 of the training data"));
+}
+
 TEST_CASE("a monitor that throws is disabled with a warning, and the run continues") {
   const auto place = GENERATE(values<Place>({{"monitor", "run_started", "run_started"},
                                              {"monitor", "tracer", "tracer"},

@@ -2,6 +2,7 @@
 // with transformers in tests/system/parity.
 #include <ATen/ATen.h>
 #include <capstan/nn/decoder.h>
+#include <capstan/nn/layer_norm_options.h>
 #include <capstan_catch.h>
 
 #include <map>
@@ -175,4 +176,23 @@ TEST_CASE("files have the head under its own name, and a fused q, k and v as one
   CHECK(within.unprefixed.empty());
   CHECK(published(within, "gpt_neox.output_layer.weight") == "gpt_neox.output_layer.weight");
   CHECK(nn::decoder_files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
+}
+
+namespace {
+
+// A family whose config.json calls some sizes what the options are called.
+struct OwnNames : nn::LayerNormOptions {
+  static void describe(config::OptionTable<OwnNames>& t) {
+    nn::describe_layer_norm_sizes(t, {"hidden_size", {"num_layers", "num_hidden_layers"}, {"num_attention_heads"}});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a size that files call what the option is called has no spelling that is its key") {
+  std::map<std::string, std::vector<std::string>> spellings;
+  for (const auto& spec : config::Options<OwnNames>::schema()) spellings[spec.key] = spec.spellings;
+  CHECK(spellings.at("hidden_size").empty());
+  CHECK(spellings.at("num_layers") == std::vector<std::string>{"num_hidden_layers"});
+  CHECK(spellings.at("num_heads") == std::vector<std::string>{"num_attention_heads"});
 }

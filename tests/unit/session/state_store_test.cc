@@ -50,3 +50,24 @@ TEST_CASE("a name has one shape, dtype and device, and no slash") {
                     Contains(is + "Float [1] on meta" + asked));
   CHECK_THROWS_WITH(state.tensor("a/b", {1}, at::kFloat), Contains("cannot be named 'a/b'"));
 }
+
+TEST_CASE("state of a record is for the box that this rank updates, and for no other") {
+  session::StateStore store(c10::Device(c10::kCPU));
+  layout::Param record, other;
+  record.name = "w";
+  other.name = "elsewhere";
+  record.shape = other.shape = {4, 3};
+  const strategy::StepPart part{&record, layout::Box{{2, 0}, {2, 3}}, at::ones({6}), {}};
+  store.hold({part});
+  auto& state = store.of("mine", "step");
+  CHECK(state.of_part(part, "momentum", part.master.options()).numel() == 6);
+  auto smaller = part;
+  smaller.box = layout::Box{{2, 0}, {1, 3}};
+  CHECK_THROWS_WITH(state.of_part(smaller, "row", part.master.options()),
+                    Contains("strategy 'mine' asks for state 'row' of record 'w' for the box [2:3, 0:3], but this rank "
+                             "updates [2:4, 0:3]\n    fix: give of_part() a part of Step::parts as it is"));
+  const strategy::StepPart foreign{&other, part.box, part.master, {}};
+  CHECK_THROWS_WITH(state.of_part(foreign, "momentum", part.master.options()),
+                    Contains("of record 'elsewhere'") && Contains("this rank updates nothing of it"));
+  CHECK(store.of_records().size() == 1);
+}

@@ -150,6 +150,34 @@ TEST_CASE("a plugin that the test program holds, as a class or with its entry") 
   CHECK(differences(testing::train(linked), reference, 1e-10) == "");
 }
 
+namespace {
+
+struct TwiceOptions {
+  double factor = 1;
+  static void describe(config::OptionTable<TwiceOptions>& t) {
+    t.add("factor", &TwiceOptions::factor).spelling("factor").doc("a spelling that is the key");
+  }
+};
+
+class Twice : public strategy::Strategy {
+ public:
+  explicit Twice(const config::Options<TwiceOptions>&) {}
+};
+
+}  // namespace
+
+TEST_CASE("a linked plugin is checked as the loader checks a file") {
+  auto descriptor = *capstan_plugin();
+  descriptor.register_types = [](plugin::Registry& registry) {
+    plugin::add_type<strategy::Strategy, Twice, TwiceOptions>(registry);
+  };
+  CHECK_THROWS_WITH(testing::linked(descriptor), Contains("declares the option 'factor' twice"));
+  descriptor.register_types = [](plugin::Registry&) {};
+  CHECK_THROWS_WITH(testing::linked(descriptor), Contains("registers nothing"));
+  descriptor.summary = nullptr;
+  CHECK_THROWS_WITH(testing::linked(descriptor), Contains("a descriptor with an empty field"));
+}
+
 TEST_CASE("a factor in all gradients is found, though losses hardly tell") {
   const auto text = differences(testing::train(wrong(1, "factor = 2.0\n")), alone(6), 1e-10);
   CHECK_THAT(text, Contains("gradient of blocks.0.up.weight: apart by ") && Contains("gradient norm of step 0: "));

@@ -32,7 +32,7 @@ struct LayerNormOptions {
   DecoderSpec spec() const;
 };
 
-/// What a config.json calls the sizes.
+/// What a config.json calls the sizes. A name that is the option's own need not be said, and may be.
 struct LayerNormSpellings {
   std::string hidden;
   std::vector<std::string> layers;
@@ -42,11 +42,17 @@ struct LayerNormSpellings {
 template <class O>
 void describe_layer_norm_sizes(config::OptionTable<O>& t, const LayerNormSpellings& spellings) {
   add_option(t, "vocab_size", &O::vocab_size).min(1).doc("number of token ids");
-  add_option(t, "hidden_size", &O::hidden_size).min(1).spelling(spellings.hidden).doc("width of the residual stream");
-  auto layers = add_option(t, "num_layers", &O::num_layers).min(1).max(4096).doc("number of blocks");
-  for (const auto& name : spellings.layers) layers.spelling(name);
-  auto heads = add_option(t, "num_heads", &O::num_heads).min(1).doc("attention heads; must divide hidden_size");
-  for (const auto& name : spellings.heads) heads.spelling(name);
+  const auto spell = [](auto option, const std::string& key, const std::vector<std::string>& names) {
+    for (const auto& name : names) {
+      if (!name.empty() && name != key) option.spelling(name);
+    }
+  };
+  spell(add_option(t, "hidden_size", &O::hidden_size).min(1).doc("width of the residual stream"), "hidden_size",
+        {spellings.hidden});
+  spell(add_option(t, "num_layers", &O::num_layers).min(1).max(4096).doc("number of blocks"), "num_layers",
+        spellings.layers);
+  spell(add_option(t, "num_heads", &O::num_heads).min(1).doc("attention heads; must divide hidden_size"), "num_heads",
+        spellings.heads);
 }
 
 template <class O>
