@@ -42,11 +42,10 @@ at::Tensor BucketParameters::read_values(layout::Source& source) {
     const auto& records = plan_.weights[i].weight->records();
     for (std::size_t j = 0; j < records.size(); ++j) {
       const auto& record = records[j];
-      const auto layout = plan_.gathers() && plan_.ranks > 1 ? record.sharded(shared_.options.mesh) : record.compute;
+      auto box = record.compute.box(record.shape, shared_.options.mesh, shared_.options.rank);
+      if (plan_.gathers()) box = plan_.weights[i].sharding.box(j, position(), std::move(box));
       auto out = fill_target(i, j, uncoded);
-      if (out.numel() == 0) continue;
-      const auto box = layout.box(record.shape, shared_.options.mesh, shared_.options.rank);
-      if (!find_coded(i, j, box, source)) tasks.push_back({&record, box, std::move(out)});
+      if (!find_coded(i, j, box, source) && out.numel() > 0) tasks.push_back({&record, box, std::move(out)});
     }
   }
   fill_all(source, tasks);

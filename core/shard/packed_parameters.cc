@@ -10,6 +10,12 @@ bool BucketParameters::find_coded(std::size_t i, std::size_t record, const layou
                                   const layout::Source& source) {
   if (!plan_.packs()) return false;
   const auto& param = weight(i).records()[record];
+  if (box.empty()) {  // the ranks agree on what is read, also those that have nothing of it
+    const auto all = param.compute.box(param.shape, shared_.options.mesh, shared_.options.rank);
+    const bool is_coded = !nn::coded_in(source, param, all).empty();
+    if (is_coded) packing_.coded[{i, record}] = {};
+    return is_coded;
+  }
   Coded coded{nn::coded_in(source, param, box), 0};
   if (coded.matrices.empty()) return false;
   std::int64_t row = 1;
@@ -17,7 +23,7 @@ bool BucketParameters::find_coded(std::size_t i, std::size_t record, const layou
     coded.first += box.offset[d] * row;
     row *= param.shape[d];
   }
-  coded.first -= plan_.weights[i].packed[record].extent.first_column;
+  coded.first -= plan_.weights[i].packed[record].extents[static_cast<std::size_t>(position())].first_column;
   packing_.coded[{i, record}] = std::move(coded);
   return true;
 }
@@ -35,16 +41,19 @@ void BucketParameters::encode(const at::Tensor& uncoded) {
   const nn::Codec::Sum divided(all, columns), whole(columns, columns);
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     for (std::size_t j = 0; j < plan_.weights[i].packed.size(); ++j) {
-      const auto& [extent, is_divided, begin, bytes] = plan_.weights[i].packed[j];
-      if (extent.numel() == 0) continue;
-      const auto to = on_device.narrow(0, begin, bytes);
-      if (const auto found = packing_.coded.find({i, j}); found != packing_.coded.end()) {
+      const auto& packed = plan_.weights[i].packed[j];
+      const auto& extent = packed.extents[static_cast<std::size_t>(position())];
+      const auto found = packing_.coded.find({i, j});
+      const bool is_coded = found != packing_.coded.end();
+      if (extent.numel() == 0 && (is_coded || !packed.divided)) continue;
+      const auto to = on_device.narrow(0, packed.begin, weight(i).codec()->bytes(extent));
+      if (is_coded) {
         const auto& [matrices, first] = found->second;
         dynamic_cast<const nn::CodecFiles&>(*weight(i).codec()).read(extent, first, matrices, to);
         continue;
       }
       weight(i).codec()->encode(extent, fill_target(i, j, uncoded).view({extent.matrices, extent.elements}), to,
-                                is_divided ? divided : whole);
+                                packed.divided ? divided : whole);
     }
   }
   if (on_device.data_ptr() != packed_.data_ptr()) packed_.copy_(on_device);
@@ -104,13 +113,15 @@ void BucketParameters::gather_packed() {
     const auto& planned = plan_.weights[i];
     for (int r = 0; r < plan_.ranks; ++r) {
       for (std::size_t j = 0; j < planned.packed.size(); ++j) {
-        const auto& [extent, is_divided, begin, bytes] = planned.packed[j];
+        const auto& packed = planned.packed[j];
+        const auto& extent = packed.extents[static_cast<std::size_t>(r)];
         if (extent.numel() == 0) continue;
         const auto& shard = plan_.shards(planned, r)[j];
         const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;
         const auto values = leaves_[i].alias.as_strided({extent.matrices, extent.elements}, {apart, 1},
                                                         leaves_[i].alias.storage_offset() + shard.in_full);
-        weight(i).codec()->decode(extent, all.narrow(0, r * plan_.packed_bytes() + begin, bytes), values);
+        const auto& codec = *weight(i).codec();
+        codec.decode(extent, all.narrow(0, r * plan_.packed_bytes() + packed.begin, codec.bytes(extent)), values);
       }
     }
   }

@@ -162,23 +162,12 @@ std::int64_t matrix_elements(const layout::Box& box, std::size_t stacked) {
   return elements;
 }
 
-// What a codec makes of a record's shard. Matrices that are not whole here are so by dimension 0, or each of a stack by
-// its own rows; or by their columns, if this rank computes with some of them.
-nn::Codec::Extent extent_of(const layout::Param& record, const layout::Box& box, const RecordShard& shard, int ranks,
-                            std::size_t stacked) {
+// What a codec makes of a record's box. Matrices that are not whole here are so by their rows, or by their columns if
+// this rank computes with some of them.
+nn::Codec::Extent extent_of(const layout::Param& record, const layout::Box& box, std::size_t stacked) {
   const auto elements = matrix_elements(box, stacked);
-  const auto matrices = elements == 0 ? 0 : box.numel() / elements;
-  nn::Codec::Extent extent{matrices, elements};
-  if (ranks > 1) {
-    CAPSTAN_ASSERT(shard.blocks == 1 || shard.blocks == matrices);
-    if (shard.blocks > 1) {
-      extent = {shard.blocks, shard.numel / shard.blocks, true};
-    } else if (stacked > 0 && elements > 0 && shard.numel % elements == 0) {
-      extent = {shard.numel / elements, elements};
-    } else {
-      extent = {1, shard.numel, true};
-    }
-  }
+  nn::Codec::Extent extent{1, elements};
+  for (std::size_t d = 0; d < stacked; ++d) extent.matrices *= box.size[d];
   std::int64_t inner = 1;  // elements of the record, and here, in a row of the dimension
   for (auto d = box.size.size(); d-- > stacked;) {
     if (box.size[d] != record.shape[d]) extent.is_part = true;
@@ -199,24 +188,17 @@ std::size_t cut_dims(const layout::Param& record, const layout::Box& box, std::s
   return cut;
 }
 
-// A rank's shard of a record must stand for what it would as part of the whole.
-void refuse_packing(const BucketPlan& bucket, const PlannedWeight& planned, std::size_t r,
-                    const nn::Codec::Extent& extent, const EngineOptions& options) {
-  const auto& record = planned.weight->records()[r];
-  const auto& codec = *planned.weight->codec();
-  const auto box = record.compute.box(record.shape, options.mesh, options.rank);
-  const auto numel = planned.sharding.shards.front()[r].numel;
-  const bool even = std::all_of(planned.sharding.shards.begin(), planned.sharding.shards.end(),
-                                [&](const auto& shards) { return shards[r].numel == numel; });
+// What a rank computes with must stand for what it would as part of the whole.
+void refuse_packing(const layout::Param& record, const layout::Box& box, const nn::Codec& codec) {
+  const auto extent = extent_of(record, box, codec.stacked());
   auto why = codec.refusal(extent);
   if (cut_dims(record, box, codec.stacked()) > 1 || (extent.columns > 0 && extent.elements % extent.columns != 0))
     why = "a rank computes with a part of its rows and of its columns";
-  if (!even) why = cat(bucket.ranks, " ranks cannot share it evenly");
   if (why.empty()) return;
-  throw Error(cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),
-                  "': ", why),
-              cat("leave its layer out of strategy.", codec.name(),
-                  ".targets, or let other numbers of ranks split or share it"));
+  throw Error(
+      cat(record.name, " ", layout::shape_text(record.shape), " cannot be kept by strategy '", codec.name(),
+          "': ", why),
+      cat("leave its layer out of strategy.", codec.name(), ".targets, or let another number of ranks split it"));
 }
 
 // Where the bytes of a weight's records are in the bucket's packed shard.
@@ -226,12 +208,16 @@ void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& optio
   auto begin = bucket.packed_bytes();
   for (std::size_t r = 0; r < records.size(); ++r) {
     const auto box = records[r].compute.box(records[r].shape, options.mesh, options.rank);
+    refuse_packing(records[r], box, codec);
     PackedShard packed;
-    packed.extent = extent_of(records[r], box, planned.sharding.shards.front()[r], bucket.ranks, codec.stacked());
-    packed.divided = bucket.ranks > 1 && packed.extent.elements != matrix_elements(box, codec.stacked());
-    refuse_packing(bucket, planned, r, packed.extent, options);
+    packed.divided = bucket.ranks > 1 && planned.sharding.dims[r] >= codec.stacked();
     packed.begin = begin;
-    packed.bytes = codec.bytes(packed.extent);
+    for (int position = 0; position < bucket.ranks; ++position) {
+      auto extent = extent_of(records[r], planned.sharding.box(r, position, box), codec.stacked());
+      extent.is_part = extent.is_part || packed.divided;
+      packed.bytes = std::max(packed.bytes, codec.bytes(extent));
+      packed.extents.push_back(extent);
+    }
     begin += packed.bytes;
     planned.packed.push_back(packed);
   }

@@ -31,12 +31,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// A record's shard as a codec keeps it: the same on each rank of the bucket's group.
+/// A record's shards as a codec keeps them.
 struct PackedShard {
-  nn::Codec::Extent extent;
-  bool divided = false;    ///< the bucket's ranks share each matrix, and not whole ones
-  std::int64_t begin = 0;  ///< of its bytes in the rank's packed shard of the bucket
-  std::int64_t bytes = 0;
+  std::vector<nn::Codec::Extent> extents;  ///< by rank of the bucket's group; of the last ones fewer elements, or none
+  bool divided = false;                    ///< the bucket's ranks share each matrix, and not whole ones
+  std::int64_t begin = 0;                  ///< of its bytes in a rank's packed shard of the bucket
+  std::int64_t bytes = 0;                  ///< that each rank has for them
 };
 
 /// A weight in a bucket.

@@ -1,6 +1,10 @@
 #include "shard/weight_sharding.h"
 
+#include <capstan/nn/codec.h>
+
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace capstan::shard {
 namespace {
@@ -40,6 +44,31 @@ RecordShard RecordShard::within(std::int64_t begin, std::int64_t end) const {
   return part;
 }
 
+namespace {
+
+// Of 1 all elements may be apart.
+std::int64_t grain_of(const nn::Weight& weight) {
+  return weight.codec() && !weight.trainable() ? weight.codec()->grain() : 1;
+}
+
+// Rows of a record's dimension `dim` that one rank has together: a codec keeps something in common of their elements.
+std::int64_t rows_together(const nn::Weight& weight, const layout::Param& record, std::size_t dim) {
+  const auto grain = grain_of(weight);
+  if (grain == 1 || dim < weight.codec()->stacked()) return 1;
+  return grain / std::gcd(grain, product(record.shape, dim + 1, record.shape.size()));
+}
+
+}  // namespace
+
+layout::Box WeightSharding::box(std::size_t record, int position, layout::Box local) const {
+  if (local.size.empty()) return local;
+  auto& size = local.size[dims[record]];
+  const auto begin = std::min(position * rows[record], size);
+  size = std::min(rows[record], size - begin);
+  local.offset[dims[record]] += begin;
+  return local;
+}
+
 WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size) {
   WeightSharding sharding;
   sharding.ranks = group_size;
@@ -50,11 +79,13 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
     const auto& record = weight.records()[i];
     const auto local = record.compute.box(record.shape, mesh, rank).size;
     const auto dim = local.empty() ? 0 : static_cast<std::size_t>(record.sharded(mesh).cuts.back().dim);
+    const auto together = rows_together(weight, record, dim);
     const std::int64_t rows = local.empty() ? 1 : local[dim];
     const bool empty = layout::numel(local) == 0;
     const auto blocks = empty ? 1 : product(local, 0, dim);
     const auto row_numel = empty ? 0 : product(local, dim + 1, local.size());  // of one block
-    const std::int64_t shard_rows = (rows + group_size - 1) / group_size;
+    const std::int64_t units = (rows + together - 1) / together;
+    const std::int64_t shard_rows = std::min((units + group_size - 1) / group_size * together, rows);
     for (int r = 0; r < group_size; ++r) {
       const auto begin = std::min(r * shard_rows, rows);
       const auto end = std::min((r + 1) * shard_rows, rows);
@@ -62,11 +93,14 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
                                                               (end - begin) * row_numel * blocks, blocks,
                                                               rows * row_numel});
     }
-    const bool is_even = rows % group_size == 0 && (blocks == 1 || group_size == 1);
+    const bool is_even = shard_rows * group_size == rows && (blocks == 1 || group_size == 1);
+    const bool may_end_in_padding = grain_of(weight) == 1 && blocks == 1 && i + 1 == weight.records().size();
     sharding.even = sharding.even && is_even;
-    sharding.in_place = sharding.in_place && (is_even || (blocks == 1 && i + 1 == weight.records().size()));
+    sharding.in_place = sharding.in_place && (is_even || may_end_in_padding);
     const auto stride = shard_rows * row_numel * blocks;
     sharding.strides.push_back(stride);
+    sharding.dims.push_back(dim);
+    sharding.rows.push_back(shard_rows);
     sharding.full_elements = std::max(sharding.full_elements, sharding.numel + group_size * stride);
     shard_offset += stride;
     sharding.numel += layout::numel(local);

@@ -32,7 +32,8 @@ struct RecordShard {
 
 /// How one weight is sharded over the `ranks` of its data group: each record along one dimension (Param::sharded) by
 /// layout::Cut's rule, a rank's shards of the records of a fused group one after the other. Every rank's shard has the
-/// same size.
+/// same size. What a codec keeps is cut by the same rule at whole multiples of its grain: such shards are no boxes of
+/// the record's layouts, and box() alone says what they are.
 ///
 /// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal shards, and ATen's CPU
 /// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail, sharded or not.
@@ -48,6 +49,11 @@ struct WeightSharding {
   bool in_place = true;
   bool even = true;                   ///< … and nothing is padded at all
   std::vector<std::int64_t> strides;  ///< by record: elements of each rank's shard, padding included
+  std::vector<std::size_t> dims;      ///< by record: the dimension that is sharded
+  std::vector<std::int64_t> rows;     ///< … and how much of it a rank has, if it is not one of the last
+
+  /// What the rank at `position` holds of a record of which `local` is there before data ranks share it.
+  layout::Box box(std::size_t record, int position, layout::Box local) const;
 };
 
 /// Sizes follow from the records' compute layouts on this rank.

@@ -179,8 +179,10 @@ void Codec::encode(const Extent& extent, const at::Tensor& values, const at::Ten
     const auto rows = all.narrow(0, begin, count).to(at::kFloat).view({-1, block});
     magnitudes.push_back(encode_blocks(rows, codes.narrow(0, begin / 2, count / 2)));
   }
-  const auto of_blocks = at::cat(magnitudes).view({extent.matrices, -1});
+  if (magnitudes.empty()) magnitudes.push_back(at::empty({0}, values.options().dtype(at::kFloat)));
+  const auto of_blocks = at::cat(magnitudes).view({extent.matrices, extent.elements / block});
   parts.offsets.copy_(mean_magnitudes(of_blocks, extent.is_part, sum));
+  if (extent.elements == 0) return;
   encode_magnitudes(extent, of_blocks, parts, sum);
 }
 

@@ -36,6 +36,7 @@ class Codec : public capstan::nn::Codec, public capstan::nn::CodecFiles {
   explicit Codec(std::size_t stacked) : stacked_(stacked) {}
   std::string name() const override { return "nf4"; }
   std::size_t stacked() const override { return stacked_; }
+  std::int64_t grain() const override { return shared; }
   std::string refusal(const Extent& extent) const override;
   std::int64_t bytes(const Extent& extent) const override;
   void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum& sum) const override;

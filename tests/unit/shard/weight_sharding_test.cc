@@ -1,5 +1,6 @@
 // Shards against the layouts that records show to everybody else, element by element.
 #include <ATen/ATen.h>
+#include <capstan/nn/codec.h>
 #include <capstan_catch.h>
 
 #include "shard/weight_sharding.h"
@@ -188,4 +189,63 @@ TEST_CASE("a fused group is sharded record by record") {
   CHECK(second[1].in_shard == 20);
   CHECK(second[1].in_full == 50);
   CHECK(second[1].numel == 10);
+}
+
+namespace {
+
+// Keeps 12 neighbouring elements of a matrix together.
+class Dozens : public nn::Codec {
+ public:
+  explicit Dozens(std::size_t stacked) : stacked_(stacked) {}
+  std::string name() const override { return "dozens"; }
+  std::size_t stacked() const override { return stacked_; }
+  std::int64_t grain() const override { return 12; }
+  std::string refusal(const Extent&) const override { return {}; }
+  std::int64_t bytes(const Extent& extent) const override { return extent.numel(); }
+  void encode(const Extent&, const at::Tensor&, const at::Tensor&, const Sum&) const override {}
+  void decode(const Extent&, const at::Tensor&, const at::Tensor&) const override {}
+
+ private:
+  std::size_t stacked_;
+};
+
+// Rows of a record's sharded dimension by rank.
+std::vector<std::int64_t> rows_by_rank(nn::Weight& weight, int ranks, std::size_t stacked) {
+  for (auto& record : weight.records()) record.trainable = false;
+  weight.set_codec(std::make_shared<Dozens>(stacked));
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, ranks, 1, 1}), 0, ranks);
+  const auto whole = layout::Box::whole(weight.records().front().shape);
+  const auto full = at::arange(sharding.numel, at::kLong);
+  std::vector<std::int64_t> rows;
+  std::int64_t end = 0;
+  for (int r = 0; r < ranks; ++r) {
+    const auto& shard = sharding.shards[static_cast<std::size_t>(r)].front();
+    const auto box = sharding.box(0, r, whole);
+    CHECK(box.numel() == shard.numel);
+    CHECK(box.offset[sharding.dims.front()] == end);
+    CHECK(at::equal(shard.of_full(full).reshape({-1}), box_of(full.view(whole.size), box).reshape({-1})));
+    CHECK(shard.numel <= sharding.strides.front());
+    rows.push_back(box.size[sharding.dims.front()]);
+    end += rows.back();
+  }
+  CHECK(sharding.full_elements == shard::padded(sharding.numel));  // nothing is gathered into the full weight itself
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("what a codec keeps together is one rank's") {
+  using Rows = std::vector<std::int64_t>;
+  auto nine = make_weight({{20, 9}});  // 12 elements end with a row after four rows
+  CHECK(rows_by_rank(nine, 1, 0) == Rows{20});
+  CHECK(rows_by_rank(nine, 2, 0) == Rows{12, 8});
+  CHECK(rows_by_rank(nine, 3, 0) == Rows{8, 8, 4});
+  CHECK(rows_by_rank(nine, 6, 0) == Rows{4, 4, 4, 4, 4, 0});
+  auto small = make_weight({{3, 9}});
+  CHECK(rows_by_rank(small, 3, 0) == Rows{3, 0, 0});
+  auto wide = make_weight({{5, 24}});  // a row is whole dozens
+  CHECK(rows_by_rank(wide, 3, 0) == Rows{2, 2, 1});
+  auto experts = make_weight({{4, 10, 6}}, {}, {0, 1});  // shared as whole matrices, or by rows of each
+  CHECK(rows_by_rank(experts, 2, 1) == Rows{2, 2});
+  CHECK(rows_by_rank(experts, 3, 1) == Rows{4, 4, 2});
 }

@@ -17,7 +17,8 @@ namespace nn {
 /// before it does.
 ///
 /// A rank's shard of a record is encoded on its own, and stands for the values that it would stand for as part of the
-/// whole record: what is learnt does not depend on how many ranks share it.
+/// whole record: what is learnt does not depend on how many ranks share it. Shards are rows that begin at multiples of
+/// grain() in their matrix, so that some ranks have fewer than others, or none.
 class Codec {
  public:
   virtual ~Codec();
@@ -48,13 +49,18 @@ class Codec {
   virtual std::string name() const = 0;
   /// Leading dimensions of the record that count matrices (experts), each of which is encoded on its own.
   virtual std::size_t stacked() const = 0;
-  /// Why this cannot be encoded, as the end of a sentence; empty: it can.
+  /// Elements of a matrix, in row-major order, of which the codec keeps something in common: data ranks' shards are cut
+  /// at multiples of it.
+  virtual std::int64_t grain() const { return 1; }
+  /// Why this cannot be encoded, as the end of a sentence; empty: it can. Asked of what a rank computes with, before
+  /// data ranks share it.
   virtual std::string refusal(const Extent& extent) const = 0;
   /// Of the encoded extent; a multiple of 16.
   virtual std::int64_t bytes(const Extent& extent) const = 0;
   /// `values` [matrices, elements], contiguous, of a floating-point dtype, to `bytes` [bytes(extent)] uint8 on the same
   /// device. Calls each of `sum` as often on all ranks, and only where the extent is a part, or has a part of the
-  /// columns.
+  /// columns. A part may have no elements, as have then those with other columns of its rows, which all leave out
+  /// sum.columns.
   virtual void encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes,
                       const Sum& sum) const = 0;
   /// The way back, to `values` [matrices, elements] whose rows are contiguous. Queued on the current stream.

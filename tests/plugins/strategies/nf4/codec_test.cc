@@ -188,6 +188,32 @@ TEST_CASE("a rank's part is encoded as in the whole, on any number of ranks") {
   }
 }
 
+TEST_CASE("parts that begin at groups may be of any size, and there may be none for a rank") {
+  const Codec codec(0);
+  constexpr std::int64_t group_elements = 16384, numel = 3 * group_elements + 640;
+  CHECK(codec.grain() == group_elements);
+  const auto values = drawn(1, numel, at::kBFloat16);
+  const Codec::Extent whole{1, numel, false};
+  const auto expected = decoded(codec, whole, encoded(codec, whole, values), at::kBFloat16).view({-1});
+  const std::vector<std::int64_t> begins{0, 2 * group_elements, numel, numel};
+  std::vector<at::Tensor> sums;
+  const auto each = [&](const nn::Codec::Sum& sum, const auto& visit) {
+    for (std::size_t r = 0; r + 1 < begins.size(); ++r) {
+      const Codec::Extent part{1, begins[r + 1] - begins[r], true};
+      visit(r, part, encoded(codec, part, values.narrow(1, begins[r], part.elements), sum));
+    }
+  };
+  each({[&](const at::Tensor& sum) { sums.push_back(sum.clone()); }}, [](auto...) {});
+  REQUIRE(sums.size() == 3);
+  each({[&](const at::Tensor& sum) { sum.copy_(at::stack(sums).sum(0)); }},
+       [&](std::size_t r, const Codec::Extent& part, const at::Tensor& bytes) {
+         INFO(r);
+         if (part.elements == 0) return;
+         CHECK(at::equal(decoded(codec, part, bytes, at::kBFloat16).view({-1}),
+                         expected.narrow(0, begins[r], part.elements)));
+       });
+}
+
 TEST_CASE("a rank's columns are encoded as in the whole, on any number of ranks that hold them, some of them twice") {
   const Codec codec(1);
   // Rows that hold no whole number of groups, and groups that hold no whole number of rows.

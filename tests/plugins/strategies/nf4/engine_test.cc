@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
+
 #include "nn/init_source.h"
 #include "plugins/strategies/nf4/codec.h"
 #include "session/decoded_source.h"
@@ -65,7 +67,7 @@ std::int64_t bytes_of(const std::vector<layout::Footprint>& parts, const std::st
 }  // namespace
 
 TEST_CASE("a unit computes with what export decodes, and its weights are there for it alone") {
-  const int world = GENERATE(1, 2);
+  const int world = GENERATE(1, 2, 3, 5, 6);
   const bool sharded = GENERATE(false, true), broadcasts = GENERATE(false, true);
   INFO(world << " ranks, sharded " << sharded << ", broadcasts " << broadcasts);
   Faults faults;
@@ -104,7 +106,8 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there f
     faults.expect(bytes_of(said, "parameters") == bytes_of(held, "parameters"), "the footprint is what is held");
     // 384 x 256 + 256 x 384 elements, in half a byte and a 64th part of a byte each, of three records.
     constexpr std::int64_t elements = 2 * 384 * 256;
-    const auto least = (elements / 2 + elements / 64) / (sharded ? world : 1);
+    // Ranks have whole groups of rows, of which each record has two: from the third rank on there is only the room.
+    const auto least = (elements / 2 + elements / 64) / (sharded ? std::min(world, 2) : 1);
     const auto boxes = kept.engine->stored_boxes();
     for (const auto& stored : boxes)
       faults.expect(stored.record->name.find("layer2") == std::string::npos || stored.record->name == "layer2.bias",

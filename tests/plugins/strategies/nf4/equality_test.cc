@@ -10,7 +10,6 @@ namespace {
 
 constexpr double tolerance = 1e-10;
 
-// Each record has at least 16,384 elements a rank on two ranks.
 const std::string llama = "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 128\nattention_bias = true\n";
 // Experts that two ranks can share, and such as they cannot: then they share the rows of each.
 const std::string experts4 = "hidden_size = 256\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 128\nnum_experts = 4\n";
@@ -63,8 +62,30 @@ TEST_CASE("float64: the same where ranks compute with rows and columns of a matr
   check("mixtral", wide + "num_experts = 2\n", {tensors2 + "[strategy.expert_parallel]\nsize = 2\n"}, 4);
 }
 
+TEST_CASE("float64: the same on any number of ranks, of which some have more than others and some nothing",
+          "[matrix]") {
+  const std::string fsdp = "[strategy.fsdp]\n";
+  // Matrices of less than a group, those that end within one, and those whose rows are no part of one.
+  const std::string small = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n",
+                    odd = "hidden_size = 192\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 320\n";
+  check("llama", small, {fsdp}, 3);
+  for (const int world : {3, 6}) {
+    check("llama", llama, {fsdp}, world);
+    check("llama", odd, {fsdp, "[strategy.zero]\nstage = 3\noffload_param = \"cpu\"\n"}, world);
+  }
+  check("mixtral", experts3, {fsdp}, 6);
+  check("mixtral", experts4, {fsdp}, 3);
+  check("mixtral", experts4, {"[strategy.expert_parallel]\nsize = 2\n" + fsdp}, 6);
+  check("llama", "hidden_size = 256\nnum_heads = 4\nff_dim = 256\n", {tensors2 + fsdp}, 6);
+}
+
 TEST_CASE("a resumed run continues bit for bit, on other ranks too") {
-  check_resumed(configuration("llama", llama, lora + nf4), tolerance);
+  const auto config = configuration("llama", llama, lora + nf4);
+  check_resumed(config, tolerance);
+  const Setting alone{.world = 1, .config = config, .steps = layout_steps};
+  const Setting three{.world = 3, .config = config + "[strategy.fsdp]\n", .steps = layout_steps};
+  CHECK(differences(train_resumed(three, 2, three), train(three), 0) == "");
+  CHECK(differences(train_resumed(three, 2, alone), train(alone), tolerance) == "");
 }
 
 TEST_CASE("what cannot be is refused in words") {
@@ -80,8 +101,7 @@ TEST_CASE("what cannot be is refused in words") {
              Contains("down_proj.weight [256, 128] cannot be kept by strategy 'nf4'") &&
                  Contains("a rank has 32 of its 128 columns, which is no multiple of 64"));
   const std::string small = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n", odd = "hidden_size = 12\nnum_heads = 3\n";
-  CHECK(refusal_of(configuration("llama", small, lora + nf4)) == "");
-  CHECK_THAT(refusal_of(configuration("llama", small, lora + nf4 + "[strategy.fsdp]\n"), 2),
+  CHECK_THAT(refusal_of(configuration("llama", small, lora + nf4 + tensors2), 2),
              Contains("q_proj.weight [64, 64] cannot be kept by strategy 'nf4'") &&
                  Contains("2,048 elements, which is no multiple of 16,384"));
   CHECK_THAT(refusal_of(configuration("llama", odd + "ff_dim = 22\n", lora + nf4)),

@@ -214,10 +214,11 @@ TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other la
         nlohmann::json({"model.embed_tokens", "lm_head"}));
   const auto plain = run(lora + nf4_table, scratch / "plain");
   CHECK(differences(run(lora + nf4_table, scratch / "packed"), plain, 0) == "");
-  for (const std::string layout : {"[strategy.fsdp]\n", "[strategy.tensor_parallel]\nsize = 2\n"}) {
-    INFO(layout);
+  const std::string fsdp = "[strategy.fsdp]\n", split = "[strategy.tensor_parallel]\nsize = 2\n";
+  for (const auto& [world, layout] : {std::pair{2, fsdp}, {2, split}, {3, fsdp}, {6, fsdp}, {6, split + fsdp}}) {
+    INFO(world << layout);
     const auto tables = cat(lora, nf4_table, layout);
-    CHECK(differences(run(tables, scratch / "packed", 2), plain, 1e-10) == "");
+    CHECK(differences(run(tables, scratch / "packed", world), plain, 1e-10) == "");
   }
   CHECK_THAT(error_of(lora, scratch / "packed"),
              Contains("14 tensors are in 4 bits (bitsandbytes)") && Contains("add [strategy.lora] and [strategy.nf4]"));
