@@ -51,10 +51,12 @@ void write_all(const fs::path& path, std::string_view content) {
   if (!file.close()) throw FileError(path, "write", errno);
 }
 
-// A link, a device or a pipe is written through: a file in its place would be no /dev/stdout any more.
+// A device or a pipe is written through: a file in its place would be none any more. A link is not: it may lead to a
+// file that is nobody's to replace.
 bool is_written_through(const fs::path& path) {
   struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  if (::lstat(path.c_str(), &info) != 0) return false;
+  return !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) && !S_ISLNK(info.st_mode);
 }
 
 // A pipe that nobody writes to would let its reader wait for ever, and a device has no end.

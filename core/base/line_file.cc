@@ -31,14 +31,25 @@ bool ends_within_line(int fd) {
   return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
 
+// Opens it to append. A link is refused: who appends through it changes a file that the path does not name.
+int open_to_append(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd >= 0) return fd;
+  const int reason = errno;
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode))
+    throw Error("it is a link, and lines are not written through links",
+                "remove the link, or move the file that it leads to into its place", path.string());
+  throw FileError(path, "write", reason);
+}
+
 std::int64_t lines_in(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
 }  // namespace
 
 LineFile::LineFile(std::filesystem::path path, Settings settings)
     : path_(std::move(path)), settings_(std::move(settings)) {
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw FileError(path_, "write", errno);
+  fd_ = open_to_append(path_);
   if (ends_within_line(fd_)) held_ = "\n";
 }
 

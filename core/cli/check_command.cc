@@ -1,7 +1,6 @@
 #include "cli/check_command.h"
 
 #include <capstan/base/exit_code.h>
-#include <capstan/base/files.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -15,6 +14,7 @@
 #include "launch/gpu_module.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
+#include "report/output_file.h"
 #include "session/job.h"
 #include "setup/unsaved.h"
 
@@ -109,12 +109,13 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     request.may_lack_files = arguments.resolved.empty();
   }
   refuse_own_file(arguments);
+  report::check_output(arguments.resolved);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
   if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, launch::gpu_module_cuda(), diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
-  if (!arguments.resolved.empty()) write_file(arguments.resolved, config::to_toml(job.tables()));
+  if (!arguments.resolved.empty()) report::write_output(arguments.resolved, config::to_toml(job.tables()));
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
   const auto global_batch = job.topology.batch.global_batch;

@@ -2,7 +2,6 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
-#include <capstan/base/files.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -10,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "report/output_file.h"
 #include "report/page.h"
 #include "report/tables.h"
 
@@ -57,11 +57,12 @@ std::string table_list() {
 }  // namespace
 
 int report_command(const ReportArguments& arguments) {
+  report::check_output(arguments.output);
   const auto text = report_text(arguments);
   if (arguments.output.empty()) {
     std::fputs(text.c_str(), stdout);
   } else {
-    write_file(arguments.output, text);
+    report::write_output(arguments.output, text);
     std::printf("written: %s\n", arguments.output.c_str());
   }
   return static_cast<int>(ExitCode::success);

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "cli/child.h"
+#include "report/output_file.h"
 #include "report/sweep.h"
 
 namespace capstan::cli {
@@ -208,6 +209,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
 }  // namespace
 
 int sweep_command(const SweepArguments& arguments) {
+  report::check_output(arguments.report.output);
   const auto sweep = sweep_of(arguments);
   auto runs = plan(arguments.config, sweep);
   bool all_done = true;

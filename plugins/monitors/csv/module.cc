@@ -1,5 +1,8 @@
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <capstan/monitor.h>
 #include <capstan/monitor/metrics.h>
+#include <capstan/monitor/run_files.h>
 
 #include <filesystem>
 #include <optional>
@@ -15,14 +18,20 @@ struct CsvOptions {
   std::string file = "metrics.csv";
 
   static void describe(config::OptionTable<CsvOptions>& t) {
-    t.add("file", &CsvOptions::file).doc("the table's name in the run's folder");
+    t.add("file", &CsvOptions::file)
+        .doc("the table's name in the run's folder: no path, and none of the run's own files");
   }
 };
 
 /// Rank 0 writes a row for each step and each evaluation.
 class Csv final : public monitor::Monitor {
  public:
-  explicit Csv(const config::Options<CsvOptions>& options) : options_(*options) {}
+  explicit Csv(const config::Options<CsvOptions>& options) : options_(*options) {
+    const auto fault = monitor::file_name_fault(options_.file);
+    if (fault.empty()) return;
+    throw Error(cat(options.name(&CsvOptions::file), " ", fault), monitor::file_name_fix,
+                options.where(&CsvOptions::file));
+  }
   void run_started(const monitor::RunStarted& run) override {
     if (run.rank == 0) table_.emplace(std::filesystem::path(run.folder) / options_.file, run.first_step);
   }

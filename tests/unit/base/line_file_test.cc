@@ -175,3 +175,20 @@ TEST_CASE("a file that was deleted while it was written is missed at the end") {
   file.add("two");
   CHECK_THAT(file.finish(0ms), Contains("metrics.jsonl: it was deleted while it was written"));
 }
+
+TEST_CASE("lines are not written through a link") {
+  const test::Folder folder;
+  const auto target = folder.write("other.jsonl", "{}\n");
+  for (const auto* to : {"other.jsonl", "nowhere"}) {
+    const auto link = folder / "metrics.jsonl";
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(to, link);
+    CHECK(
+        test::error_of([&] { LineFile(link).add("one"); }) ==
+        link.string() +
+            ": it is a link, and lines are not written through links\n    fix: remove the link, or move the file that "
+            "it leads to into its place");
+  }
+  CHECK(read_file(target) == "{}\n");
+  CHECK_FALSE(std::filesystem::exists(folder / "nowhere"));
+}

@@ -41,3 +41,15 @@ TEST_CASE("a run that starts anew, or has lost the file, begins a new one") {
   Table(lost, 7).add(8, {{"loss", 1}});
   CHECK(capstan::read_file(lost) == "step,loss\n8,1\n");
 }
+
+TEST_CASE("a link in the table's place is replaced, and what it led to stays") {
+  const test::Folder folder;
+  const auto target = folder.write("other.csv", "step,old\n1,2\n");
+  for (const int keep : {0, 1}) {
+    std::filesystem::remove(folder / "metrics.csv");
+    std::filesystem::create_symlink(target, folder / "metrics.csv");
+    Table(folder / "metrics.csv", keep).add(2, {{"loss", 1}});
+    CHECK_FALSE(std::filesystem::is_symlink(folder / "metrics.csv"));
+    CHECK(capstan::read_file(target) == "step,old\n1,2\n");
+  }
+}

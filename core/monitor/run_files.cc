@@ -1,0 +1,67 @@
+#include <capstan/base/printable.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/run_files.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace capstan::monitor {
+namespace {
+
+using std::string_view;
+
+constexpr std::array whole_names{
+    string_view("config.toml"),    string_view("launch.json"),
+    string_view("metrics.jsonl"),  string_view("summary.json"),
+    string_view("preflight.json"), string_view("slurm-job"),
+    string_view("running"),        string_view("take_memory_snapshot"),
+    string_view("logs"),           string_view("checkpoints"),
+    string_view("weights"),        string_view("model"),
+    string_view("adapter"),        string_view("evaluations"),
+    string_view("traces"),         string_view("memory_snapshots"),
+    string_view("gpu_memory"),     string_view("cpu_memory"),
+    string_view("tensorboard"),    string_view("wandb"),
+    string_view("mlruns"),
+};
+
+// Names with something in the middle: a split, a number, a host and a process.
+struct Form {
+  string_view begin;
+  string_view end;
+};
+constexpr std::array forms{
+    Form{"metrics-", ".jsonl"},  Form{"predictions-", ".json"}, Form{"evaluation-", ".json"},
+    Form{"dump-step-", ".json"}, Form{"running.", ""},
+};
+
+// "metrics.csv.tmp4711", which stands beside a file while that is written.
+bool is_temporary(string_view name) {
+  const auto dot = name.rfind(".tmp");
+  if (dot == string_view::npos) return false;
+  const auto rest = name.substr(dot + string_view(".tmp").size());
+  return rest.starts_with('-') ||
+         std::all_of(rest.begin(), rest.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+bool is_name_of_run(string_view name) {
+  if (std::find(whole_names.begin(), whole_names.end(), name) != whole_names.end() || is_temporary(name)) return true;
+  return std::any_of(forms.begin(), forms.end(),
+                     [&](const Form& form) { return name.starts_with(form.begin) && name.ends_with(form.end); });
+}
+
+std::string file_name_fault(string_view name) {
+  constexpr std::size_t longest = 200;  // with what is added while it is written, below the 255 of a file system
+  const auto shown = cat("is \"", printable(name), "\", ");
+  if (name.empty()) return "is empty";
+  if (name.find('/') != string_view::npos) return shown + "which is a path";
+  if (name == "." || name == "..") return shown + "which is a folder";
+  if (printable(name) != name) return shown + "which is no plain text";
+  if (name.size() > longest) return cat("is a name of ", name.size(), " bytes, of which a file has at most ", longest);
+  if (is_name_of_run(name)) return shown + "which the run gives to a file of its own";
+  return {};
+}
+
+}  // namespace capstan::monitor

@@ -1,0 +1,69 @@
+#include "report/output_file.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/run_files.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+namespace capstan::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A configuration alone makes no run.
+bool is_run(const fs::path& folder) {
+  return is_there(folder / "config.toml") && (is_there(folder / "metrics.jsonl") || is_there(folder / "launch.json"));
+}
+
+// Do the run's options name it, as monitor.csv.file does? Its configuration has them all, written out.
+bool is_named_in(const fs::path& config, const std::string& name) {
+  return is_file(config) && read_file(config).find(cat("= \"", name, "\"")) != std::string::npos;
+}
+
+// The run whose file it would be; empty: it is none's.
+fs::path run_of(const fs::path& file) {
+  const auto given = fs::absolute(file).lexically_normal();
+  for (auto at = fs::weakly_canonical(given.parent_path()) / given.filename(); at.has_relative_path();
+       at = at.parent_path()) {
+    const auto run = at.parent_path();
+    const auto name = at.filename().string();
+    if (is_run(run) && (monitor::is_name_of_run(name) || is_named_in(run / "config.toml", name))) return run;
+  }
+  return {};
+}
+
+// Links of the system lead to what this process has open: /dev/stdout.
+bool is_of_system(const fs::path& file) {
+  const auto path = fs::absolute(file).lexically_normal().string();
+  return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
+}  // namespace
+
+void check_output(const std::string& file) {
+  if (file.empty() || is_of_system(file)) return;
+  const fs::path path(file);
+  if (fs::is_symlink(fs::symlink_status(path)) && kind_of(path) != PathKind::other) {
+    throw Error(cat("it is a link to ", fs::read_symlink(path).string(), ", and nothing is written through links"),
+                "name that file itself, or another one", file);
+  }
+  if (const auto run = run_of(path); !run.empty())
+    throw Error(cat("it is a file of the run ", run.string()), "name another file", file);
+}
+
+void write_output(const std::string& file, const std::string& text) {
+  check_output(file);
+  if (kind_of(file) != PathKind::other && !is_of_system(file)) return write_file(file, text);
+  errno = 0;
+  std::ofstream out(file);
+  out << text;
+  out.close();
+  if (!out) throw FileError(file, "write", errno == 0 ? EIO : errno);
+}
+
+}  // namespace capstan::report
