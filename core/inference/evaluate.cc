@@ -157,9 +157,22 @@ std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
   return all;
 }
 
+namespace {
+
+// The name of an answer among `others`: its id, unless that is another's, or empty.
+std::string name_of(const Answer& answer, const SortedJson& others) {
+  const auto question = cat("question ", answer.index);
+  auto name = answer.id.empty() ? question : answer.id;
+  if (others.contains(name)) name = cat(answer.id, " (", question, ")");
+  while (others.contains(name)) name += "'";
+  return name;
+}
+
+}  // namespace
+
 std::string predictions_text(const std::vector<Answer>& answers) {
   auto json = SortedJson::object();
-  for (const auto& answer : answers) json[answer.id] = trim(answer.text);
+  for (const auto& answer : answers) json[name_of(answer, json)] = trim(answer.text);
   return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
 }
 

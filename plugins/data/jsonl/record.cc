@@ -98,12 +98,11 @@ Record read_record(const LineFile& file, std::int64_t index, const Turns& turns)
                     static_cast<int>(line.has("prompt") || line.has("completion"));
   if (kinds != 1) line.fail(kinds == 0 ? "none of the keys is known" : "the line is of several kinds at once", forms);
   Record record;
-  if (line.has("id")) {
-    const auto& id = line.json().at("id");
-    record.id = id.is_string() ? id.get<std::string>() : id.dump();
-  } else {
-    record.id = line.where().substr(line.where().rfind(':') + 1);
-  }
+  const auto id = line.json().value("id", Json());
+  // "line 7" and not "7", which may well be another line's id.
+  record.id = id.is_null()     ? cat("line ", line.where().substr(line.where().rfind(':') + 1))
+              : id.is_string() ? id.get<std::string>()
+                               : id.dump();
   if (line.has("messages")) {
     read_messages(line, turns, record);
   } else if (line.has("text")) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_map>
 
 namespace squad {
 namespace {
@@ -103,17 +104,35 @@ Question read_question(const Node& node, std::size_t context, Split split, const
   return question;
 }
 
+// Predictions are read by id: of two questions with one id, one would lose its answer.
+class QuestionIds {
+ public:
+  explicit QuestionIds(const std::string& path) : path_(path) {}
+  void add(const std::string& id, const std::string& place) {
+    const auto [found, is_new] = places_.emplace(id, place);
+    if (is_new) return;
+    throw Error(cat(place, " has the id '", id, "', which ", found->second, " has too"),
+                "give each question an id of its own; predictions stand under them", path_);
+  }
+
+ private:
+  const std::string& path_;
+  std::unordered_map<std::string, std::string> places_;
+};
+
 }  // namespace
 
 SquadFile read_squad(const std::string& path, Split split) {
   const auto json = parse(path);
   SquadFile file;
   file.path = path;
+  QuestionIds ids(path);
   for (const auto& article : Node(json, "", path).key("data").items()) {
     for (const auto& paragraph : article.key("paragraphs").items()) {
       file.contexts.push_back(paragraph.key("context").text());
       for (const auto& question : paragraph.key("qas").items()) {
         file.questions.push_back(read_question(question, file.contexts.size() - 1, split, path));
+        ids.add(file.questions.back().id, question.path());
       }
     }
   }

@@ -110,6 +110,14 @@ std::string fault_of(const std::string& line, const Values& more = {}) {
 
 }  // namespace
 
+TEST_CASE("a line without an id gets one that is no other line's number") {
+  const Folder folder;
+  const auto path = folder.write(
+      "a.jsonl", "{\"text\": \"a\", \"id\": \"3\"}\n\n{\"text\": \"b\"}\n{\"text\": \"c\", \"id\": null}\n");
+  const auto source = opened({{"train", path}});
+  CHECK(source->get(0).id + ", " + source->get(1).id + ", " + source->get(2).id == "3, line 3, line 4");
+}
+
 TEST_CASE("prompt and completion: the completion and the end token bear loss") {
   const Folder folder;
   const auto path = folder.write("a.jsonl",
@@ -122,7 +130,7 @@ TEST_CASE("prompt and completion: the completion and the end token bear loss") {
   const auto first = source->get(0);
   CHECK(shown(first) == "2+2=[4.]");
   CHECK(first.prompt_length == 4);
-  CHECK(first.id == "1");
+  CHECK(first.id == "line 1");
   CHECK(first.references == std::vector<std::string>{"4"});
   CHECK(shown(source->get(1)) == "[\u00e9.]");
   CHECK(source->get(1).id == "x");
@@ -270,7 +278,7 @@ TEST_CASE("what is asked is a sample's prompt") {
   const auto question = source->question(0, 1);  // nothing is to be cut, whatever room there is
   CHECK(shown(question) == "2+2=");
   CHECK(question.prompt_length == 4);
-  CHECK(question.id == "1");
+  CHECK(question.id == "line 1");
   CHECK(question.references == std::vector<std::string>{"4"});
   CHECK(source->question(1, 8).prompt_length == 0);
 }

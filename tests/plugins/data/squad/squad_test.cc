@@ -162,6 +162,15 @@ TEST_CASE("what is missing or of the wrong type is named by its path") {
         "data[0].paragraphs[0].qas[0].answers[0].text of question 'q' is empty\n    fix: give the answer a text");
 }
 
+TEST_CASE("two questions with one id are refused, which would lose one's prediction") {
+  CHECK(fault_of_file(R"({"data": [{"paragraphs": [
+          {"context": "c", "qas": [{"id": "q", "question": "?", "answers": [{"text": "c"}]}]},
+          {"context": "d", "qas": [{"id": "r", "question": "?", "answers": [{"text": "d"}]},
+                                   {"id": "q", "question": "!", "answers": [{"text": "d"}]}]}]}]})") ==
+        "data[0].paragraphs[1].qas[1] has the id 'q', which data[0].paragraphs[0].qas[0] has too\n    fix: give each "
+        "question an id of its own; predictions stand under them");
+}
+
 TEST_CASE("a file without questions is refused") {
   const Folder folder;
   const auto path = folder.write("a.json", R"({"data": []})");
