@@ -51,6 +51,40 @@ TEST_CASE("a plugin of another user, and one of a group, is refused") {
   CHECK_THAT(refusal(file), Contains("may be written by every member of group 12345"));
 }
 
+TEST_CASE("a plugin is refused where others may write to any folder above it, also by a link") {
+  const test::Folder folder;
+  std::filesystem::create_directories(folder / "open/mine/monitor");
+  const auto file = (folder / "open/mine/monitor/good.so").string();
+  std::filesystem::copy_file(test::fixture("good"), file);
+  for (const auto* path : {"open", "open/mine", "open/mine/monitor", "open/mine/monitor/good.so"})
+    REQUIRE(::chmod((folder / path).c_str(), 0755) == 0);
+  CHECK(refusal(file).empty());
+  const auto above = (folder / "open").string();
+  REQUIRE(::chmod(above.c_str(), 0777) == 0);
+  const auto said = "the folder " + above + ", which leads to this plugin, may be written by every user";
+  CHECK_THAT(refusal(file), Contains(file + ": " + said) && Contains("chmod go-w " + above + ", or copy"));
+  CHECK_THROWS_WITH(Host().load_file(file), Contains(said));
+  CHECK(Host({}, false, /*trusts_writers=*/true).load_file(file).name == "good");
+
+  // From a folder that is safe, and to one.
+  std::filesystem::create_symlink(file, folder / "good.so");
+  CHECK_THAT(refusal((folder / "good.so").string()), Contains(said));
+  std::filesystem::create_directories(folder / "safe");
+  std::filesystem::copy_file(test::fixture("good"), folder / "safe/good.so");
+  std::filesystem::create_directory_symlink(folder / "safe", folder / "open/mine/link");
+  CHECK_THAT(refusal((folder / "open/mine/link/good.so").string()), Contains(said));
+  std::filesystem::current_path(folder / "open/mine");
+  CHECK_THAT(refusal("monitor/good.so"), Contains(said));
+  std::filesystem::current_path("/");
+
+  REQUIRE(::chmod(above.c_str(), 01777) == 0);
+  CHECK(refusal(file).empty());
+  if (::geteuid() != 0) return;  // only root can give files away
+  REQUIRE(::chmod(above.c_str(), 0755) == 0);
+  REQUIRE(::chown(above.c_str(), 12345, 0) == 0);
+  CHECK_THAT(refusal(file), Contains("may be written by user 12345, to whom it belongs"));
+}
+
 TEST_CASE("entries of a plugin folder that cannot be read are named, and the others load") {
   const test::Folder folder;
   std::filesystem::create_directories(folder / "monitor");
