@@ -16,6 +16,7 @@
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
 #include "comm/agree.h"
+#include "config/to_toml.h"
 #include "inference/evaluate.h"
 #include "record/run_folder.h"
 #include "train/of_job.h"
@@ -35,11 +36,20 @@ const data::DataSource& source_of(const session::Job& job, const std::string& sp
   return *source;
 }
 
-// A run's own folder, or one that is made.
-fs::path result_folder(const session::Job& job, const std::string& run, comm::Communicator& communicator) {
-  if (!run.empty()) return run;
+// What is evaluated, when it is a run's: its folder, and the weights in it.
+struct OfRun {
+  fs::path folder;
+  fs::path weights;
+};
+
+// A new one for each evaluation: of a run, named as the weights are, in the run's folder, whose own files stay as the
+// run has left them.
+fs::path result_folder(const session::Job& job, const OfRun& run, comm::Communicator& communicator) {
   return comm::from_first_rank(communicator, "making the folder of the results", [&] {
-    return record::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
+    if (run.folder.empty()) return record::RunFolder::make(job.config.run->dir, job.config.name + "-eval").string();
+    return record::RunFolder::make_new(run.folder / "evaluations", run.weights.filename(),
+                                       "take the right to write to the run's folder, or evaluate a copy of it")
+        .string();
   });
 }
 
@@ -53,9 +63,10 @@ std::string text_of(const inference::Evaluation& loss, const inference::Evaluati
                     " answers in ", duration_text(answers.runtime_s), "\n");
 }
 
-void write(const fs::path& folder, const std::string& split, const inference::Evaluation& loss,
+void write(const fs::path& folder, const std::string& split, const OfRun& run, const inference::Evaluation& loss,
            const inference::Evaluation& answers) {
   Json json{{"split", split}, {"loss", loss.loss}, {"samples", loss.samples}, {"answers", answers.samples}};
+  if (!run.folder.empty()) json["weights"] = run.weights.string();
   for (const auto& [name, value] : answers.scores) json[name] = value;
   json["loss_runtime_s"] = loss.runtime_s;
   json["answers_runtime_s"] = answers.runtime_s;
@@ -64,18 +75,19 @@ void write(const fs::path& folder, const std::string& split, const inference::Ev
     write_file(folder / cat("predictions-", split, ".json"), inference::predictions_text(answers.answers));
 }
 
-int evaluate(const session::Job& job, session::Session& session, const EvalArguments& arguments,
-             const std::string& run) {
+int evaluate(const session::Job& job, session::Session& session, const EvalArguments& arguments, const OfRun& run) {
   const auto& source = source_of(job, arguments.split);
   const auto feed = train::feed_of(job);
   auto evaluator = train::evaluator_of(job, session, feed);
   const auto loss = evaluator.loss(source);
   const auto answers = evaluator.answers(source, arguments.samples);
+  const bool is_first = session.communicator->world().rank == 0;
+  if (is_first) std::fputs(text_of(loss, answers, arguments.split).c_str(), stdout);  // before a disk can be full
   const auto folder = result_folder(job, run, *session.communicator);
-  if (session.communicator->world().rank == 0) {
-    if (run.empty()) record::RunFolder(folder, 0).write_config(job.tables());
-    write(folder, arguments.split, loss, answers);
-    std::printf("%sresults: %s\n", text_of(loss, answers, arguments.split).c_str(), folder.c_str());
+  if (is_first) {
+    write_file(folder / "config.toml", config::to_toml(job.tables()));
+    write(folder, arguments.split, run, loss, answers);
+    std::printf("results: %s\n", folder.c_str());
     std::fflush(stdout);
   }
   return static_cast<int>(ExitCode::success);
@@ -86,7 +98,7 @@ int evaluate(const session::Job& job, session::Session& session, const EvalArgum
 int eval_command(const EvalArguments& arguments, const launch::Environment& env) {
   launch::RunArguments run;
   run.config = arguments.config;
-  std::string folder;
+  OfRun of_run;
   if (!is_there(arguments.config)) {
     throw Error(cat("there is no ", arguments.config),
                 "name a configuration (TOML), a run's folder or one of its checkpoints");
@@ -97,7 +109,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
     run.config = choice.config;
     run.overrides = std::move(choice.overrides);
     run.weights = choice.weights;
-    folder = choice.run;
+    of_run = {choice.run, choice.weights};
   }
   run.overrides.insert(run.overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   run.ranks = arguments.ranks;
@@ -105,7 +117,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
   run.argv = arguments.argv;
   run.purpose = setup::Purpose::evaluate;
   return run_ranks(run, env, [&](const session::Job& job, session::Session& session) {
-    return evaluate(job, session, arguments, folder);
+    return evaluate(job, session, arguments, of_run);
   });
 }
 

@@ -17,7 +17,7 @@ struct EvalArguments {
 };
 
 /// `capstan eval`: loss and scores of a base model or a run, without training. Writes evaluation-SPLIT.json and
-/// predictions-SPLIT.json into the run's folder, or into a new one. Returns the exit code.
+/// predictions-SPLIT.json into a new folder: of a run <run>/evaluations/<weights>. Returns the exit code.
 int eval_command(const EvalArguments& arguments, const launch::Environment& env);
 
 /// Declares it.

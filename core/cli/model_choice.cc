@@ -43,7 +43,8 @@ fs::path find_place(const std::string& name, const setup::HubCache& hub) {
 }
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
-  return {(run / "config.toml").string(), {}, session::find_weights(weights).string(), run.string()};
+  const auto named = weights.has_filename() ? weights : weights.parent_path();  // a slash at the end
+  return {(run / "config.toml").string(), {}, session::find_weights(named).string(), run.string()};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -15,6 +16,8 @@ namespace capstan::record {
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+constexpr const char* choose_dir = "set run.dir to a folder that you may write to";
 
 Json evaluation_json(const monitor::EvalEnded& evaluation) {
   Json json{{"step", evaluation.step},
@@ -42,6 +45,20 @@ bool is_of(const Json& line, std::int64_t steps_done) {
   return is_step ? step < steps_done : step <= steps_done;
 }
 
+// Scores of answers to questions of one of these splits? They have no loss.
+bool is_of_answers(const Json& line, std::int64_t steps_done, const std::vector<std::string>& splits) {
+  if (!line.contains("split") || line.contains("loss") || line.at("step") != steps_done) return false;
+  return std::find(splits.begin(), splits.end(), line.at("split")) != splits.end();
+}
+
+// "summary.json.tmp4711": write_file's and the checkpoints' name for a file until it is whole.
+bool is_unfinished(const std::string& name) {
+  constexpr std::string_view mark = ".tmp";
+  const auto dot = name.rfind(mark);
+  return dot != std::string::npos && dot + mark.size() < name.size() &&
+         name.find_first_not_of("0123456789", dot + mark.size()) == std::string::npos;
+}
+
 Json checkpoints_json(const SaveTotals& totals, const std::optional<Best>& best) {
   Json json{{"saves", totals.saves},
             {"last", totals.last},
@@ -62,18 +79,22 @@ RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(pat
 
 void RunFolder::open_metrics() { metrics_ = LineFile(path_ / "metrics.jsonl"); }
 
-std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
+std::filesystem::path RunFolder::make_new(const std::filesystem::path& dir, const std::string& name, std::string fix) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   for (int n = 1; !error; ++n) {
-    auto path = std::filesystem::path(dir) / (n == 1 ? name : cat(name, "-", n));
-    if (std::filesystem::create_directory(path, error)) {
-      std::filesystem::create_directory(path / "logs", error);
-      if (!error) return path;
-    }
+    auto path = dir / (n == 1 ? name : cat(name, "-", n));
+    if (std::filesystem::create_directory(path, error)) return path;
   }
-  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())),
-              "set run.dir to a folder that you may write to", dir);
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), std::move(fix), dir.string());
+}
+
+std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
+  auto path = make_new(dir, name, choose_dir);
+  std::error_code error;
+  std::filesystem::create_directory(path / "logs", error);
+  if (!error) return path;
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), choose_dir, dir);
 }
 
 std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string& name) {
@@ -81,18 +102,17 @@ std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string
   std::error_code error;
   std::filesystem::create_directories(path / "logs", error);
   if (!error) return path;
-  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())),
-              "set run.dir to a folder that you may write to", path.string());
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), choose_dir, path.string());
 }
 
-void RunFolder::resume_after(std::int64_t steps_done) {
+void RunFolder::resume_after(std::int64_t steps_done, const std::vector<std::string>& answers_again) {
   if (rank_ != 0) return;
   metrics_.close();
   const auto file = path_ / "metrics.jsonl";
   std::string kept;
   for (const auto& line : split(read_file(file), '\n')) {
     const auto json = try_parse_json<Json>(line);
-    if (is_of(json, steps_done)) kept += line + "\n";
+    if (is_of(json, steps_done) && !is_of_answers(json, steps_done, answers_again)) kept += line + "\n";
   }
   write_file(file, kept);
   open_metrics();
@@ -109,6 +129,25 @@ void RunFolder::start_over() {
   if (error) throw FileError(file, "move aside", error.value());
   log::info(cat("the run starts from its beginning; what an earlier start told is now ", aside.string()));
   open_metrics();
+}
+
+void RunFolder::remove_unfinished(const std::filesystem::path& folder) {
+  const auto list = [](const std::filesystem::path& place) -> std::vector<std::filesystem::path> {
+    try {
+      return entries_if_there(place);
+    } catch (const FileError& error) {  // who needs what is in it says so
+      log::debug(cat("looking for what was left half written: ", error.what()));
+      return {};
+    }
+  };
+  for (const auto& place : {folder, folder / "checkpoints"}) {
+    for (const auto& path : list(place)) {
+      std::error_code ignored;  // it does no harm
+      const auto kind = std::filesystem::symlink_status(path, ignored).type();
+      if (kind == std::filesystem::file_type::regular && is_unfinished(path.filename().string()))
+        std::filesystem::remove(path, ignored);
+    }
+  }
 }
 
 std::filesystem::path RunFolder::log_file() const { return path_ / "logs" / cat("rank-", rank_, ".log"); }

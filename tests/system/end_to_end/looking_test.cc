@@ -2,6 +2,8 @@
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
 
+#include <map>
+
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
@@ -58,10 +60,12 @@ TEST_CASE("a conversation that is known by heart is answered exactly, and no fur
   CHECK(read_json(run / "summary.json").at("evaluations").back().at("exact_match") == 100.0);
 }
 
-TEST_CASE("eval of a run gives the numbers that the run ended with, on any number of ranks") {
+TEST_CASE(
+    "eval of a run gives the numbers that the run ended with, on any number of ranks, and leaves its files alone") {
   const Workspace work;
   train(work);
   const auto run = work.folder() / "runs/small";
+  const auto results = run / "evaluations";
   const auto summary = read_json(run / "summary.json");
   const auto& loss = summary.at("evaluations").at(0);
   const auto& scores = summary.at("evaluations").at(1);
@@ -69,20 +73,46 @@ TEST_CASE("eval of a run gives the numbers that the run ended with, on any numbe
   CHECK(read_json(run / "predictions-eval.json").size() == 7);
   const std::vector<std::vector<std::string>> ways{{"eval", run.string()},
                                                    {"eval", run.string(), "-n", "2", "strategy.fsdp.mode=full_shard"}};
+  std::map<fs::path, std::string> files;
+  for (const auto& entry : fs::directory_iterator(run)) {
+    if (entry.is_regular_file()) files[entry.path()] = capstan::read_file(entry.path());
+  }
   for (const auto& way : ways) {
-    fs::remove(run / "predictions-eval.json");
+    const auto folder = results / (way.size() == 2 ? "weights" : "weights-2");
     const auto ran = work.run(way);
     INFO(ran.all());
     REQUIRE(ran.code == 0);
-    const auto evaluation = read_json(run / "evaluation-eval.json");
+    const auto evaluation = read_json(folder / "evaluation-eval.json");
     CHECK(evaluation.at("loss").get<double>() == Approx(loss.at("loss").get<double>()).epsilon(1e-6));
     CHECK(evaluation.at("answers") == 7);
     CHECK(evaluation.at("exact_match") == scores.at("exact_match"));
     CHECK(evaluation.at("f1") == scores.at("f1"));
-    CHECK(capstan::read_file(run / "predictions-eval.json") == predictions);
+    CHECK(evaluation.at("weights") == (run / "weights").string());
+    CHECK(fs::exists(folder / "config.toml"));
+    CHECK(capstan::read_file(folder / "predictions-eval.json") == predictions);
     CHECK_THAT(ran.out, Contains("eval: loss ") && Contains(" over 7 samples in ") && Contains("eval: exact_match ") &&
-                            Contains("results: " + run.string()));
+                            Contains("results: " + folder.string() + "\n"));
   }
+  const auto few = work.run({"eval", run.string(), "--samples", "2"});
+  INFO(few.all());
+  REQUIRE(few.code == 0);
+  CHECK(read_json(results / "weights-3/predictions-eval.json").size() == 2);
+  for (const auto& [file, text] : files) CHECK(capstan::read_file(file) == text);
+}
+
+TEST_CASE("a checkpoint's evaluation has its name, and the run's files stay") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[checkpoint]\nevery_steps = 2\n"));
+  REQUIRE(work.run({"run", file, "train.max_steps=4", "train.generate_samples=-1", "train.max_new_tokens=5"}).code ==
+          0);
+  const auto run = work.folder() / "runs/small";
+  const auto predictions = capstan::read_file(run / "predictions-eval.json");
+  const auto ran = work.run({"eval", "runs/small/checkpoints/step-00000002/"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  CHECK(read_json(run / "evaluations/step-00000002/predictions-eval.json").size() == 7);
+  CHECK(capstan::read_file(run / "predictions-eval.json") == predictions);
+  CHECK_FALSE(fs::exists(run / "evaluation-eval.json"));
 }
 
 TEST_CASE("eval of a configuration evaluates what it starts from, in a folder of its own") {
