@@ -1,5 +1,6 @@
 #include "record/run_lock.h"
 #include "comm/agree.h"
+#include "record/run_folder.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -249,7 +250,11 @@ std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::stri
   std::unique_ptr<RunLock> lock;
   if (world.rank == 0) lock = std::make_unique<RunLock>(folder, RunLock::this_process(world.host, job));
   for (;;) {
-    const auto take = [&] { return std::string(lock->take() ? "taken" : "held by another"); };
+    const auto take = [&]() -> std::string {
+      if (!lock->take()) return "held by another";
+      RunFolder::remove_unfinished(folder);
+      return "taken";
+    };
     if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
     agreement.check();
     std::this_thread::sleep_for(between);

@@ -62,6 +62,13 @@ const monitor::EvalEnded* Statistics::evaluation_after(std::int64_t steps_done) 
   return found == evaluations.end() ? nullptr : &*found;
 }
 
+void Statistics::drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits) {
+  std::erase_if(evaluations, [&](const monitor::EvalEnded& evaluation) {
+    const bool is_asked = std::find(splits.begin(), splits.end(), evaluation.split) != splits.end();
+    return is_asked && !evaluation.loss && evaluation.step == steps_done;
+  });
+}
+
 std::string Statistics::save() const {
   Json json{{"first_loss", first_loss},
             {"last_loss", last_loss},

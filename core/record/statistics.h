@@ -26,6 +26,8 @@ struct Statistics : monitor::Monitor {
   void eval_ended(const monitor::EvalEnded& evaluation) override { evaluations.push_back(evaluation); }
   /// The evaluation after so many steps; null: there is none.
   const monitor::EvalEnded* evaluation_after(std::int64_t steps_done) const;
+  /// Forgets the scores of answers to these splits' questions after so many steps: they come again.
+  void drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits);
   double mean_loss() const { return finite_losses > 0 ? loss_total / static_cast<double>(finite_losses) : 0.0; }
 
   /// The section "run" of a checkpoint, as JSON; numbers come back bit for bit.

@@ -54,6 +54,13 @@ void Evaluations::answer_all(std::int64_t steps_done) {
   answered_after_ = steps_done;
 }
 
+std::vector<std::string> Evaluations::asked_splits() const {
+  std::vector<std::string> splits;
+  if (setting_.samples.train && setting_.generate_train_samples != 0) splits.emplace_back("train");
+  if (setting_.samples.eval && setting_.generate_samples != 0) splits.emplace_back("eval");
+  return splits;
+}
+
 void Evaluations::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,
                          std::int64_t steps_done) {
   if (!source || samples == 0) return;

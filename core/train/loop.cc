@@ -36,7 +36,7 @@ Loop::Loop(const LoopParts& parts, record::RunFolder& folder, const inference::S
   // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
   comm::from_first_rank(parts.steps.communicator, "preparing the run's metrics.jsonl", [&] {
     if (resumes) {
-      folder.resume_after(parts_.started.first_step);
+      folder.resume_after(parts_.started.first_step, answers_again());
     } else {
       folder.start_over();
     }
@@ -49,6 +49,13 @@ void Loop::restore(checkpoint::Reader& reader) {
   earlier_runtime_s_ = statistics_.runtime_s;
   pipeline_.nonfinite().set_in_a_row(statistics_.skipped_in_a_row);
   parts_.started.first_step = reader.meta().step;
+  statistics_.drop_answers(parts_.started.first_step, answers_again());
+}
+
+// The splits whose questions a run that had done all its steps answers once more.
+std::vector<std::string> Loop::answers_again() const {
+  if (parts_.started.first_step < parts_.saved.plan.steps) return {};
+  return evaluations_.asked_splits();
 }
 
 // Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.

@@ -48,6 +48,7 @@ class Loop {
 
  private:
   void restore(checkpoint::Reader& reader);
+  std::vector<std::string> answers_again() const;
   monitor::RunEnded run_all();
   std::int64_t run_steps();
   inference::Wishes wishes() const;

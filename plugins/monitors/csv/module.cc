@@ -33,6 +33,7 @@ class Csv final : public monitor::Monitor {
                 options.where(&CsvOptions::file));
   }
   void run_started(const monitor::RunStarted& run) override {
+    first_step_ = run.first_step;
     if (run.rank == 0) table_.emplace(std::filesystem::path(run.folder) / options_.file, run.first_step);
   }
   monitor::Values step_ended(const monitor::StepEnded& step) override {
@@ -40,11 +41,15 @@ class Csv final : public monitor::Monitor {
     return {};
   }
   void eval_ended(const monitor::EvalEnded& eval) override {
-    if (table_) table_->add(eval.step, monitor::eval_metrics(eval));
+    if (!table_) return;
+    // What was evaluated after the step that the run resumes from may be evaluated again.
+    const auto values = monitor::eval_metrics(eval);
+    eval.step == first_step_ ? table_->replace(eval.step, values) : table_->add(eval.step, values);
   }
 
  private:
   CsvOptions options_;
+  std::int64_t first_step_ = 0;
   std::optional<Table> table_;
 };
 

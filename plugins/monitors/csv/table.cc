@@ -57,6 +57,21 @@ void Table::write_all(const std::vector<std::string>& rows) {
   out_ = LineFile(file_);
 }
 
+void Table::replace(std::int64_t step, const monitor::Values& values) {
+  const std::map<std::string, double> by_name(values.begin(), values.end());
+  auto rows = split(read_file(file_), '\n');
+  rows.erase(rows.begin());
+  std::erase_if(rows, [&](const auto& row) {
+    if (row.empty()) return true;  // after the last line's end
+    const auto cells = split(row, ',');
+    bool same = step_of(row) == step;
+    for (std::size_t i = 1; same && i < cells.size(); ++i) same = cells[i].empty() != by_name.contains(columns_[i]);
+    return same;
+  });
+  write_all(rows);
+  add(step, values);
+}
+
 void Table::add(std::int64_t step, const monitor::Values& values) {
   std::vector<std::string> news;
   for (const auto& [name, value] : values) {

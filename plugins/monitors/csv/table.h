@@ -15,6 +15,9 @@ class Table {
   /// Begins anew, or continues with the rows of the first `keep` steps. Throws FileError.
   Table(std::filesystem::path file, std::int64_t keep);
   void add(std::int64_t step, const capstan::monitor::Values& values);
+  /// The same for what an earlier start of the run may have added already: a row of this step with the same columns
+  /// filled is taken out.
+  void replace(std::int64_t step, const capstan::monitor::Values& values);
 
  private:
   void load(std::int64_t keep);

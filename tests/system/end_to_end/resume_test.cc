@@ -4,6 +4,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -125,6 +126,48 @@ TEST_CASE("a run that was killed continues by itself and ends as one that was no
   CHECK(theirs.at("checkpoints").at("saves") == 4);
   CHECK_THAT(straight.out, Contains("Checkpoint after step 2: ") && Contains("training waited"));
   CHECK(fs::exists(step_folder(run, 8)));
+}
+
+TEST_CASE("a run that is started again after its end leaves the files that it had left") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({},
+                                                      "[checkpoint]\nevery_steps = 2\nresume = \"auto\"\n"
+                                                      "[monitor.csv]\n"));
+  const std::string each = GENERATE("false", "true");
+  const std::vector<std::string> line{"run",
+                                      file,
+                                      "train.max_steps=4",
+                                      "train.generate_samples=2",
+                                      "train.generate_train_samples=2",
+                                      "train.max_new_tokens=3",
+                                      "train.generate_each_eval=" + each};
+  const auto run = work.folder() / "runs/small";
+  const auto rows = [&] {
+    std::vector<std::string> all;
+    for (const auto& evaluation : read_metrics(run).evaluations)
+      all.push_back(cat(evaluation.at("step"), evaluation.at("split"), evaluation.contains("loss")));
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  REQUIRE(work.run(line).code == 0);
+  const auto first = rows();
+  const auto table = std::ranges::count(capstan::read_file(run / "metrics.csv"), '\n');
+  const auto evaluations = read_json(run / "summary.json").at("evaluations").size();
+  const auto predictions = capstan::read_file(run / "predictions-eval.json");
+  CHECK(first.size() == 3);
+  for (const auto* left : {"summary.json.tmp4711", "checkpoints/latest.tmp4711"})
+    capstan::write_file(run / left, "half");  // of a process that was killed
+  for (int again = 0; again < 2; ++again) {
+    const auto ended = work.run(line);
+    INFO(ended.all());
+    REQUIRE(ended.code == 0);
+    CHECK(rows() == first);
+    CHECK(std::ranges::count(capstan::read_file(run / "metrics.csv"), '\n') == table);
+    CHECK(read_json(run / "summary.json").at("evaluations").size() == evaluations);
+    CHECK(capstan::read_file(run / "predictions-eval.json") == predictions);
+    CHECK_FALSE(fs::exists(run / "summary.json.tmp4711"));
+    CHECK_FALSE(fs::exists(run / "checkpoints/latest.tmp4711"));
+  }
 }
 
 TEST_CASE("a damaged checkpoint is passed over, loudly, and kept aside") {

@@ -53,3 +53,19 @@ TEST_CASE("a link in the table's place is replaced, and what it led to stays") {
     CHECK(capstan::read_file(target) == "step,old\n1,2\n");
   }
 }
+
+TEST_CASE("an evaluation that is made again takes the place of its row") {
+  const test::Folder folder;
+  const auto file = folder / "metrics.csv";
+  {
+    Table table(file, 0);
+    table.add(1, {{"loss", 1}});
+    table.add(1, {{"eval/loss", 2}, {"eval/runtime", 3}});
+    table.add(1, {{"eval/f1", 50}, {"eval/runtime", 4}});
+  }
+  Table table(file, 1);
+  table.replace(1, {{"eval/f1", 60}, {"eval/runtime", 5}});
+  table.replace(1, {{"eval_train/f1", 70}});
+  CHECK(capstan::read_file(file) ==
+        "step,loss,eval/loss,eval/runtime,eval/f1,eval_train/f1\n1,1,,,,\n1,,2,3,,\n1,,,5,60,\n1,,,,,70\n");
+}
