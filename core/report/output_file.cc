@@ -28,8 +28,9 @@ bool is_named_in(const fs::path& config, const std::string& name) {
 // The run whose file it would be; empty: it is none's.
 fs::path run_of(const fs::path& file) {
   const auto given = fs::absolute(file).lexically_normal();
-  for (auto at = fs::weakly_canonical(given.parent_path()) / given.filename(); at.has_relative_path();
-       at = at.parent_path()) {
+  std::error_code unknown;  // what cannot be looked at cannot be written either, and that says why
+  const auto folder = fs::weakly_canonical(given.parent_path(), unknown);
+  for (auto at = folder / given.filename(); !unknown && at.has_relative_path(); at = at.parent_path()) {
     const auto run = at.parent_path();
     const auto name = at.filename().string();
     if (is_run(run) && (monitor::is_name_of_run(name) || is_named_in(run / "config.toml", name))) return run;
@@ -37,20 +38,27 @@ fs::path run_of(const fs::path& file) {
   return {};
 }
 
-// Links of the system lead to what this process has open: /dev/stdout.
-bool is_of_system(const fs::path& file) {
+// What this process has open, whatever that is: links of the system's.
+bool is_of_process(const fs::path& file) {
   const auto path = fs::absolute(file).lexically_normal().string();
-  return path.starts_with("/dev/") || path.starts_with("/proc/");
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
+}
+
+bool is_link(const fs::path& file) {
+  std::error_code unknown;
+  return fs::is_symlink(fs::symlink_status(file, unknown));
 }
 
 }  // namespace
 
 void check_output(const std::string& file) {
-  if (file.empty() || is_of_system(file)) return;
+  if (file.empty() || is_of_process(file)) return;
   const fs::path path(file);
-  if (fs::is_symlink(fs::symlink_status(path)) && kind_of(path) != PathKind::other) {
-    throw Error(cat("it is a link to ", fs::read_symlink(path).string(), ", and nothing is written through links"),
-                "name that file itself, or another one", file);
+  if (is_link(path) && kind_of(path) != PathKind::other) {
+    std::error_code unknown;
+    throw Error(
+        cat("it is a link to ", fs::read_symlink(path, unknown).string(), ", and nothing is written through links"),
+        "name that file itself, or another one", file);
   }
   if (const auto run = run_of(path); !run.empty())
     throw Error(cat("it is a file of the run ", run.string()), "name another file", file);
@@ -58,7 +66,7 @@ void check_output(const std::string& file) {
 
 void write_output(const std::string& file, const std::string& text) {
   check_output(file);
-  if (kind_of(file) != PathKind::other && !is_of_system(file)) return write_file(file, text);
+  if (kind_of(file) != PathKind::other && !is_of_process(file)) return write_file(file, text);
   errno = 0;
   std::ofstream out(file);
   out << text;

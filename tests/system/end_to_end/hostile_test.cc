@@ -175,6 +175,38 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
   }
 }
 
+TEST_CASE("no option and no -o names a file that is not its own to write") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 2"}}, "[monitor.csv]\n"));
+  for (const char* name : {"/etc/passwd", "../../x.csv", "config.toml", "metrics.jsonl"}) {
+    INFO(name);
+    for (const char* command : {"check", "run"}) {
+      const auto ended = work.run({command, file, cat("monitor.csv.file=", name)});
+      CHECK(ended.code == static_cast<int>(ExitCode::usage));
+      CHECK_THAT(ended.err, Contains(cat("monitor.csv.file is \"", name, "\", which ")) &&
+                                Contains("fix: give the name of a file in the run's folder"));
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(work.folder() / "runs"));
+  REQUIRE(work.run({"run", file, "monitor.csv.file=table.csv"}).code == 0);
+  const auto run = work.folder() / "runs/small";
+  for (const char* own : {"summary.json", "metrics.jsonl", "table.csv", "logs/rank-0.log"}) {
+    INFO(own);
+    const auto before = capstan::read_file(run / own);
+    const auto given = cat("runs/small/", own);
+    for (const auto& command : std::vector<std::vector<std::string>>{{"report", "runs/small", "-o", given},
+                                                                     {"check", file, "--resolved", given}}) {
+      const auto ended = work.run(command);
+      CHECK(ended.code == static_cast<int>(ExitCode::usage));
+      CHECK_THAT(ended.err, Contains("it is a file of the run " + run.string()) && Contains("fix: name another file"));
+    }
+    CHECK(capstan::read_file(run / own) == before);
+  }
+  CHECK(work.run({"report", "runs/small", "-o", "runs/small/report.txt"}).code == 0);
+  CHECK(in_shell(work, "report runs/small -o /dev/stdout >out") == 0);
+  CHECK_THAT(capstan::read_file(work.folder() / "out"), Contains("small"));
+}
+
 TEST_CASE("a folder that this user may not enter is said in words by every command") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config());
