@@ -11,7 +11,7 @@ CAPSTAN_BEGIN_NAMESPACE
 /// The whole file. Throws Error that names the path and the system's reason.
 std::string read_file(const std::filesystem::path& path);
 /// Writes to a temporary file next to `path` and renames it: readers see the old or the new content, never half of it.
-/// A link, a device or a pipe is written through and stays one.
+/// A device or a pipe is written through and stays one; a link is replaced, and what it leads to stays as it is.
 void write_file(const std::filesystem::path& path, std::string_view content);
 
 /// A file mapped read-only; unmapped with the object. Throws Error as read_file does.

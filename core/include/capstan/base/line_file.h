@@ -25,7 +25,8 @@ class LineFile {
   };
 
   LineFile() = default;
-  /// Opens it to append lines; throws FileError. A last line that a crash left incomplete gets its line end first.
+  /// Opens it to append lines; throws FileError, and Error for a link. A last line that a crash left incomplete gets
+  /// its line end first.
   explicit LineFile(std::filesystem::path path) : LineFile(std::move(path), Settings{}) {}
   LineFile(std::filesystem::path path, Settings settings);
   /// Tries once more to write what is held.
