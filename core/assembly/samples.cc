@@ -11,6 +11,7 @@
 
 #include "assembly/absent_files.h"
 #include "data/collate.h"
+#include "data/content.h"
 #include "data/fit.h"
 #include "setup/collect.h"
 
@@ -97,6 +98,7 @@ class SamplesOpener {
     const auto fits = judge_fit(has_data);
     if (fits && has_data) open_splits();
     if (config_.trains() && samples_.train) make_plan();
+    if (samples_.plan.steps > 0) look_at_samples();
   }
 
   data::ModelBounds bounds() const { return {plugins_.model_facts.vocab_size, plugins_.model_facts.max_positions}; }
@@ -193,6 +195,21 @@ class SamplesOpener {
     request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
     request.global_batch = topology_.batch.global_batch;
     samples_.plan = data::make_plan(request, faults_);
+  }
+
+  // What many samples have in common, such as that nothing of them is learned, is known before the first step; the rest
+  // when they are drawn.
+  void look_at_samples() {
+    const auto& data = *plugins_.data;
+    const auto& options = plugins_.data_options;
+    const auto look = data::look_at(samples_.plan.samples,
+                                    [&](std::int64_t index) { return samples_.sample(*samples_.train, index); });
+    if (look.without_target > 0 && options->no_target == "refuse") {
+      faults_.add(data.where,
+                  cat("no token of the training sample '", look.first_without_target, "' bears loss; ",
+                      look.without_target, " of ", look.looked_at, " that were looked at are so"),
+                  data::no_target_fix);
+    }
   }
 
   const setup::Configuration& config_;

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/text.h>
 
 #include <algorithm>
 
+#include "data/content.h"
 #include "data/loss_rows.h"
 
 namespace capstan::inference {
@@ -41,6 +43,10 @@ StepInput Feed::draw(std::int64_t step) {
       if (slot.sample < 0) continue;
       samples[i] = source_.samples.sample(*source_.samples.train, slot.sample);
       data::check_sample(source_.bounds, samples[i]);
+      if (!bears_loss(samples[i])) {
+        ++input.without_target;
+        continue;
+      }
       rows[i] = {&samples[i], slot.id};
       ++input.samples;
     }
@@ -51,6 +57,14 @@ StepInput Feed::draw(std::int64_t step) {
     input.padded_tokens += batch.padded_tokens();
   }
   return input;
+}
+
+// A row without a target is computed for nothing: the sample is refused, or left out.
+bool Feed::bears_loss(const data::Sample& sample) const {
+  if (data::has_target(sample)) return true;
+  if (!source_.skips_no_target)
+    throw Error(cat("no token of the training sample '", sample.id, "' bears loss"), data::no_target_fix);
+  return false;
 }
 
 data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {

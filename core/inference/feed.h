@@ -22,7 +22,8 @@ struct StepInput {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
-  std::int64_t samples = 0;  ///< rows that are not empty
+  std::int64_t samples = 0;         ///< rows that are not empty
+  std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
 };
 
 /// What a feed draws from, for which data coordinate, and how it puts samples side by side.
@@ -33,6 +34,7 @@ struct FeedSource {
   data::ModelBounds bounds;
   std::int64_t pad_to_multiple = 1;
   bool packing = false;
+  bool skips_no_target = false;  ///< leave samples without a target out, instead of refusing them
 };
 
 /// Draws samples, checks them against the model and puts them side by side, or with data.packing one after another.
@@ -40,11 +42,14 @@ struct FeedSource {
 class Feed {
  public:
   explicit Feed(FeedSource source);
+  /// Throws Error for a sample of which no token bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
+  bool skips_no_target() const { return source_.skips_no_target; }
   /// Rows of a split (indices, -1 = empty) as one batch.
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
 
  private:
+  bool bears_loss(const data::Sample& sample) const;
   data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
 
   FeedSource source_;

@@ -79,6 +79,13 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
           "train on the first so many samples times the number of all ranks, for weak scaling; not set: on all that "
           "the "
           "data plugin gives");
+  t.add("no_target", &DataOptions::no_target)
+      .choices({"refuse", "skip"})
+      .doc(
+          "a training sample of which no token bears loss, from which nothing is learned. refuse: it is named, and the "
+          "run does not train on it; skip: it is left out, metrics.jsonl counts it (samples_without_target), and a "
+          "step "
+          "that has no other samples updates nothing");
 }
 
 namespace {

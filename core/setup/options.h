@@ -36,6 +36,7 @@ struct DataOptions {
   std::optional<std::string> cache;
   bool packing = false;
   std::optional<std::int64_t> samples_per_rank;
+  std::string no_target = "refuse";
   static void describe(config::OptionTable<DataOptions>& t);
 };
 

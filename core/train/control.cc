@@ -14,6 +14,7 @@ enum Slot : std::size_t {
   real_tokens,
   padded_tokens,
   samples,
+  without_target,
   stop,
   hurry,
   time_is_up,
@@ -35,8 +36,9 @@ void Control::start(const inference::StepInput& input, const inference::Wishes& 
   CAPSTAN_ASSERT(!pending_);
   const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
   const auto flag = [](bool wish) { return wish ? 1.0 : 0.0; };
-  mine_ = {mine(input.target_tokens), mine(input.real_tokens), mine(input.padded_tokens), mine(input.samples),
-           flag(wishes.stop),         flag(wishes.hurry),      flag(wishes.time_is_up),   flag(wishes.save)};
+  mine_ = {mine(input.target_tokens), mine(input.real_tokens),    mine(input.padded_tokens),
+           mine(input.samples),       mine(input.without_target), flag(wishes.stop),
+           flag(wishes.hurry),        flag(wishes.time_is_up),    flag(wishes.save)};
   monitors_ = monitors;
   times_.assign(static_cast<std::size_t>(world_->size()), 0);
   times_[static_cast<std::size_t>(world_->rank())] = collective_s.value_or(not_measured);
@@ -74,6 +76,7 @@ StepTotals Control::wait() {
   totals.real_tokens = static_cast<std::int64_t>(number[real_tokens]);
   totals.padded_tokens = static_cast<std::int64_t>(number[padded_tokens]);
   totals.samples = static_cast<std::int64_t>(number[samples]);
+  totals.without_target = static_cast<std::int64_t>(number[without_target]);
   totals.wishes = {number[stop] > 0, number[hurry] > 0, number[time_is_up] > 0, number[save] > 0};
   const auto* const first_monitor = number + first_rank + times_.size();
   totals.collective_s.assign(number + first_rank, first_monitor);

@@ -20,6 +20,7 @@ struct StepTotals {
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t samples = 0;
+  std::int64_t without_target = 0;
   inference::Wishes wishes;          ///< each of them, when some rank has it
   monitor::Values monitors;          ///< means over the ranks that returned them
   std::vector<double> collective_s;  ///< by rank; empty where they were not measured on all

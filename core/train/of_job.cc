@@ -39,7 +39,8 @@ inference::FeedSource feed_source(const session::Job& job) {
           job.topology.data_coordinate(),
           {facts.vocab_size, facts.max_positions},
           job.config.train->pad_to_multiple,
-          job.plugins.data_options->packing};
+          job.plugins.data_options->packing,
+          job.plugins.data_options->no_target == "skip"};
 }
 
 // What a micro-step of the longest samples has at its peak, beyond what is always there; 0: nobody has asked.

@@ -1,5 +1,6 @@
 #include "train/step.h"
 
+#include <cmath>
 #include <utility>
 
 namespace capstan::train {
@@ -21,7 +22,7 @@ Step::Step(StepSetting setting, const StepParts& parts)
       micro_steps_(setting_.micro, parts_.model) {}
 
 StepResult Step::gradients(const inference::StepInput& input, std::int64_t target_tokens) {
-  // A step without any target still runs: its gradients are zero.
+  // A step without any target still runs, like the others' collectives: its gradients are zero.
   const auto divisor = std::max<std::int64_t>(1, divisor_of(input, target_tokens));
   micro_steps_.begin(static_cast<double>(divisor), updates_.loss_scale());
   for (std::size_t i = 0; i < input.micro.size(); ++i) micro_steps_.run(input, i);
@@ -57,7 +58,9 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   if (before_update_) before_update_();
   const record::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
-  const auto update = updates_.next(lr, result.numbers.norm_and_loss());
+  // Weight decay and moments would move parameters that no sample speaks of: no loss is no update.
+  const auto numbers = result.numbers.norm_and_loss();
+  const auto update = updates_.next(lr, target_tokens > 0 ? numbers : at::full_like(numbers, NAN));
   std::function<void()> after;
   if (parts_.hooks.any()) after = [&] { parts_.hooks.after_step(input.step, update.skip.eq(0)); };
   parts_.model.engine.update(parts_.rule, update, after);

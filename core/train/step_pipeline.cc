@@ -1,6 +1,10 @@
 #include "train/step_pipeline.h"
 
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/clock.h"
@@ -40,6 +44,8 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
   event.padded_tokens = totals.padded_tokens;
   event.target_tokens = totals.target_tokens;
   event.values = totals.monitors;
+  if (feed_.skips_no_target())
+    event.values.emplace_back("samples_without_target", static_cast<double>(totals.without_target));
   for (auto& value : record::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
   return event;
 }
@@ -96,7 +102,10 @@ void StepPipeline::report(UnderWay& step) {
   for (std::size_t i = 0; i < metrics.figures.size(); ++i)
     event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
   add_expert_load(event.values, metrics.expert_tokens, step.result.expert_layers);
-  if (event.skipped) {
+  if (event.target_tokens == 0) {
+    event.loss = std::numeric_limits<double>::quiet_NaN();
+    log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));
+  } else if (event.skipped) {
     nonfinite_.bad(event, step.result, step.input);
   } else {
     nonfinite_.good();

@@ -1,0 +1,46 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+#include <capstan/data/source.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace data {
+
+/// What training data is, whatever its files are called: for a run that resumes.
+struct Content {
+  std::string samples;                       ///< XXH64 of those that were looked at, as the model sees them
+  std::map<std::string, std::string> files;  ///< by the option that names the file: XXH64 of its bytes
+};
+
+/// Does a token of it bear loss? The first one is never predicted.
+bool has_target(const Sample& sample);
+
+/// What to do about one that has none.
+inline constexpr const char* no_target_fix =
+    "let answers bear loss (the options of [data], such as max_length), take such samples out, or leave them out with "
+    "data.no_target = \"skip\"";
+
+/// What a look at some samples shows.
+struct Look {
+  std::string sum;  ///< XXH64 of their tokens and of which of these bear loss
+  std::int64_t looked_at = 0;
+  std::int64_t without_target = 0;
+  std::string first_without_target;  ///< its id
+};
+/// Looks at all of a few samples, or at 256 that are spread over many, until it has seen 262,144 tokens: the same ones
+/// each time, and quick. `get` gives a sample; that it throws for one says nothing here.
+Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& get);
+
+/// Is an option of a data plugin about evaluation alone? Those are whose name begins with "eval".
+bool is_of_evaluation(const std::string& key);
+/// The regular files that a data plugin's options name, but for those of evaluation.
+std::map<std::string, std::string> sums_of_files(const std::vector<config::Resolved>& options);
+
+}  // namespace data
+CAPSTAN_END_NAMESPACE
