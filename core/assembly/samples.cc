@@ -210,6 +210,9 @@ class SamplesOpener {
                       look.without_target, " of ", look.looked_at, " that were looked at are so"),
                   data::no_target_fix);
     }
+    const auto& checkpoint = *config_.checkpoint;
+    if (checkpoint.saves() || checkpoint.resume != "none")
+      samples_.content = data::Content{look.sum, data::sums_of_files(data.options)};
   }
 
   const setup::Configuration& config_;

@@ -11,6 +11,7 @@
 #include "assembly/open_tokenizer.h"
 #include "assembly/topology.h"
 #include "data/batches.h"
+#include "data/content.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -27,6 +28,7 @@ struct Samples {
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
   bool evaluates = false;                         ///< there is one, or the options name one where none is opened
   data::Plan plan;                                ///< of training
+  std::optional<data::Content> content;           ///< of training, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
 
   /// A sample of one of the splits; what reading it throws names the data plugin.

@@ -145,6 +145,12 @@ std::vector<Section> Document::children(const std::string& group) const {
   return out;
 }
 
+Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics) {
+  Merger merger(diagnostics);
+  for (const auto& item : parse_toml(text, name, diagnostics)) merger.merge(item);
+  return {name, std::move(merger.sections)};
+}
+
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics) {
   std::vector<Item> items;
   try {

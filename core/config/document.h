@@ -40,5 +40,8 @@ class Document {
 /// Throws Error (with those found so far) when a file is missing or is no TOML: checks of the rest would mislead.
 Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics);
 
+/// The same of a text of TOML that a program wrote, as a checkpoint's manifest has one; `name` is its file in messages.
+Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics);
+
 }  // namespace config
 CAPSTAN_END_NAMESPACE

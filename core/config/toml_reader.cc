@@ -175,7 +175,10 @@ void refuse_long_keys(const std::string& content, const std::string& file) {
 
 std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
   if (!is_there(file)) throw Error("the file does not exist", nearest_file(file), file);
-  const auto content = read_file(file);
+  return parse_toml(read_file(file), file, diagnostics);
+}
+
+std::vector<Item> parse_toml(const std::string& content, const std::string& file, Diagnostics& diagnostics) {
   refuse_long_keys(content, file);
   try {
     const auto table = toml::parse(content, file);

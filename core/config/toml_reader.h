@@ -22,6 +22,9 @@ struct Item {
 /// are added to `diagnostics`. Throws Error, with file and line, when the file cannot be read or is no TOML.
 std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics);
 
+/// The same of a text; `file` is what messages call it.
+std::vector<Item> parse_toml(const std::string& content, const std::string& file, Diagnostics& diagnostics);
+
 /// Reads one command-line override, "train.max_steps=250". The value is read as TOML, and is a string if that
 /// fails ("model.path=/models/gpt"). No item and a diagnostic when the text is malformed.
 std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostics);

@@ -17,6 +17,7 @@
 #include "checkpoint/checkpoint_place.h"
 #include "comm/agree.h"
 #include "session/adapter_state.h"
+#include "session/changes.h"
 
 namespace capstan::session {
 
@@ -276,6 +277,9 @@ Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group) 
 void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                   Diagnostics& diagnostics) {
   check_records(reader, units, diagnostics);
+  for (const auto& change : changes_since(job, reader)) {
+    if (!is_accepted(*job.config.checkpoint, change.name)) diagnostics.add(change.refusal);
+  }
   if (reader.has_section("cursor")) return check_cursor(job, reader, diagnostics);
   diagnostics.add(reader.path().string(), "it holds weights without the optimizer's state",
                   "a run continues from a checkpoint; to start from weights, set model.path to a model's folder");

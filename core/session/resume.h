@@ -34,8 +34,8 @@ struct Resume {
 /// ranks find, or throw, the same.
 Resume find_resume(const Job& job, checkpoint::Depth depth, comm::Group* group = nullptr);
 
-/// Adds a fault for everything in which the job is not the one that was saved: records, global batches, the length of
-/// the run. `units` are assembled.
+/// Adds a fault for everything in which the job is not the one that was saved: records, what decides what is learned
+/// (session/changes.h) and is not accepted, global batches, the length of the run. `units` are assembled.
 void check_resume(const Job& job, const checkpoint::Reader& reader, const std::vector<nn::Unit*>& units,
                   Diagnostics& diagnostics);
 /// All of it before anything is allocated, for `check`: hashes are not looked at. False: there is nothing to resume.

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "session/changes.h"
 #include "session/resume.h"
 
 namespace capstan::session {
@@ -172,6 +173,8 @@ std::vector<std::string> restore_state(Session& session, const strategy::Optimiz
                                        checkpoint::Reader& reader) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> words;
+  for (const auto& change : changes_since(job, reader))
+    words.push_back(cat(change.name, " is ", change.is, ", not ", change.was, ", as checkpoint.accept allows"));
   std::set<std::string> missing;
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {

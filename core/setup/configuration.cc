@@ -17,6 +17,7 @@ config::Options<T> host_options(const config::Document& document, const char* ta
 
 void check_host_tables(const Configuration& config, Diagnostics& faults) {
   check_run(config.run, faults);
+  check_checkpoint(config.checkpoint, faults);
   check_preflight(config.preflight, faults);
   const auto& betas = config.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {

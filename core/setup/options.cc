@@ -265,6 +265,10 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("verify", &CheckpointOptions::verify)
       .choices({"hashes", "structure"})
       .doc("how far a checkpoint is looked at before a run continues from it: every byte, or files and their sizes");
+  t.add("accept", &CheckpointOptions::accept)
+      .doc(
+          "what may differ from the run that is resumed though it changes what is learned, by name, such as "
+          "[\"optimizer.clip\", \"data\"]; a table's name means all of it. docs/reliability.md has what is compared");
 }
 
 namespace {
@@ -299,6 +303,18 @@ void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnost
     diagnostics.add(options.where(&RunOptions::requeue_exit_code),
                     cat("run.requeue_exit_code is ", code, ", with which runs that failed end"),
                     "take a number that means nothing else, such as 85, or 0");
+  }
+}
+
+void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics) {
+  const std::vector<std::string> tables{"model", "data", "optimizer", "train", "strategy"};
+  for (const auto& name : options->accept) {
+    const auto table = name.substr(0, name.find('.'));
+    if (std::find(tables.begin(), tables.end(), table) != tables.end()) continue;
+    diagnostics.add(options.where(&CheckpointOptions::accept),
+                    cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
+                    "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, train, or "
+                    "strategy.<name>");
   }
 }
 

@@ -110,6 +110,7 @@ struct CheckpointOptions {
   bool asynchronous = true;
   std::string resume = "none";
   std::string verify = "hashes";
+  std::vector<std::string> accept;
   /// Checkpoints are saved while the run continues, when it is asked to stop, and at its end.
   bool saves() const { return every_steps > 0 || every_minutes > 0 || every_epoch || every_eval || keep_best; }
   static void describe(config::OptionTable<CheckpointOptions>& t);
@@ -137,6 +138,7 @@ struct PreflightOptions {
 
 /// Faults of a table that no option's range says.
 void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics);
+void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics);
 void check_preflight(const config::Options<PreflightOptions>& options, Diagnostics& diagnostics);
 
 /// The host's own tables, for `check` and the config reference: (table, schema).

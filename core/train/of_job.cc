@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "session/adapter_state.h"
+#include "session/changes.h"
 #include "session/resume.h"
 #include "session/saved_state.h"
 #include "setup/precision.h"
@@ -176,6 +177,7 @@ SavedRun saved_run(const session::Job& job, session::Session& session, std::file
   run.meta.config = config::to_toml(job.tables());
   run.meta.mesh = job.topology.mesh.arithmetic();
   run.meta.world_size = job.topology.mesh.world_size();
+  run.sections = session::change_sections(job);
   run.sections["schedule"] = schedule_text(job);
   if (auto adapters = session::adapters_section(session.units); !adapters.empty())
     run.sections["adapters"] = std::move(adapters);

@@ -315,6 +315,54 @@ TEST_CASE("what a run cannot continue from is refused before it starts, all faul
   CHECK_THAT(check({"checkpoint.resume=runs/empty"}), Contains("runs/empty has no valid checkpoint"));
 }
 
+TEST_CASE("another function, other data and another optimizer are refused by check and run, unless they are accepted") {
+  const Workspace work;
+  const auto file = work.write("a.toml", config());
+  REQUIRE(work.run(arguments(file)).code == 0);
+  const auto changed = [&](const std::string& command, const std::vector<std::string>& more) {
+    std::vector<std::string> words{command,
+                                   file,
+                                   "-n",
+                                   "3",
+                                   "monitor.probe.enabled=false",
+                                   "run.name=other",
+                                   "checkpoint.resume=runs/small/checkpoints/step-00000004"};
+    words.insert(words.end(), more.begin(), more.end());
+    return work.run(words);
+  };
+  auto text = capstan::read_file(source_dir() / "configs/data/mini_squad_train.json");
+  const auto data = work.write("same.json", text);
+  const auto at = text.find("\"question\": \"");
+  REQUIRE(at != std::string::npos);
+  text[at + 13] = '?';
+  const auto other = work.write("other.json", text);
+  for (const std::string command : {"check", "run"}) {
+    const auto refused = changed(command, {"model.num_heads=2", "optimizer.clip=2", "optimizer.betas=[0.9,0.95]",
+                                           "train.precision=bf16", "data.train=" + other, "data.loss=sequence"});
+    INFO(refused.all());
+    CHECK(refused.code != 0);
+    CHECK_THAT(refused.err, Contains("command line: model.num_heads is 2, but 3 in the checkpoint ") &&
+                                Contains("command line: optimizer.clip is 2.0, but 1.0 in the checkpoint ") &&
+                                Contains("optimizer.betas is [0.9, 0.95], but [0.9, 0.999] in ") &&
+                                Contains("train.precision is \"bf16\", but \"fp32\" in ") &&
+                                Contains("data.train is ") &&
+                                Contains("data.loss is \"sequence\", but \"answer\" in ") &&
+                                Contains("or accept it: checkpoint.accept = [\"model.num_heads\"]"));
+  }
+  CHECK_FALSE(fs::exists(work.folder() / "runs/other/metrics.jsonl"));
+  // The same data elsewhere is the same data.
+  const auto moved = changed("check", {"data.train=" + data, "data.eval_samples=3", "optimizer.lr=1e-3"});
+  INFO(moved.all());
+  CHECK(moved.code == 0);
+  const auto accepted = changed("run", {"run.name=accepted", "optimizer.clip=2", "data.train=" + other,
+                                        "checkpoint.accept=[\"optimizer.clip\", \"data\"]"});
+  INFO(accepted.all());
+  CHECK(accepted.code == 0);
+  CHECK_THAT(accepted.err,
+             Contains("optimizer.clip is 2.0, not 1.0, as checkpoint.accept allows") && Contains("data.train is "));
+  CHECK(read_metrics(work.folder() / "runs/accepted").all("step") == std::vector<double>{4, 5, 6, 7});
+}
+
 TEST_CASE(
     "checkpoint.resume takes what `capstan checkpoint` takes; else it is said where it stands and what to write") {
   const Workspace work;

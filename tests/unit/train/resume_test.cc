@@ -261,6 +261,23 @@ TEST_CASE("what the run cannot continue from is refused in words, all faults at 
                     Contains("the run has 2 steps") && Contains("is after step 3") && Contains("make the run longer"));
 }
 
+TEST_CASE("another function, other data or another optimizer is refused with both values, and accepted by name") {
+  const Setting setting{.world = 1, .overrides = {dropout, "checkpoint.every_steps=1"}, .steps = steps};
+  auto other = setting;
+  for (const char* more : {"model.dropout=0.2", "data.length=9", "optimizer.clip=2", "optimizer.betas=[0.8,0.99]"})
+    other.overrides.emplace_back(more);
+  CHECK_THROWS_WITH(train_resumed(setting, saved_behind, other),
+                    Contains("model.dropout is 0.2, but 0.1 in the checkpoint") &&
+                        Contains("data.length is 9, but 0 in the ") &&
+                        Contains("optimizer.clip is 2.0, but 1.0 in the ") &&
+                        Contains("optimizer.betas is [0.8, 0.99], but [0.9, 0.999] in the ") &&
+                        Contains("or accept it: checkpoint.accept = [\"optimizer.clip\"]"));
+  other.overrides.emplace_back("checkpoint.accept=[\"model\", \"data.length\", \"optimizer\"]");
+  const Log log;
+  CHECK(train_resumed(setting, saved_behind, other).losses.size() == steps);
+  CHECK_THAT(log.text(), Contains("optimizer.clip is 2.0, not 1.0, as checkpoint.accept allows"));
+}
+
 TEST_CASE("frozen parameters are saved or left out, and come from where they came") {
   for (const char* sharding : {"", "[strategy.fsdp]\nmode = \"full_shard\"\n"}) {
     auto setting = with("freezes", 2, sharding);
@@ -274,12 +291,17 @@ TEST_CASE("frozen parameters are saved or left out, and come from where they cam
 TEST_CASE("a run continues with the optimizer that it was saved with, and with what that trained") {
   const auto plain = with("descends", 2);
   CHECK(differences(train_resumed(plain, saved_behind, plain), train(plain), 0) == "");
-  const auto adamw = with("", 2);
+  CHECK_THROWS_WITH(train_resumed(plain, saved_behind, with("", 2)),
+                    Contains("strategy.descends is not there, but there in the checkpoint"));
+  auto adamw = with("", 2);
+  adamw.overrides.emplace_back("checkpoint.accept=[\"strategy\"]");
   CHECK_THROWS_WITH(train_resumed(plain, saved_behind, adamw),
                     Contains("it has no 'optimizer/exp_avg', which the optimizer of this run keeps") &&
                         Contains("it has no 'optimizer/exp_avg_sq'") &&
                         Contains("continue with the optimizer that was saved"));
-  CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain),
+  auto plain_then = plain;
+  plain_then.overrides.emplace_back("checkpoint.accept=[\"strategy\"]");
+  CHECK_THROWS_WITH(train_resumed(adamw, saved_behind, plain_then),
                     Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
   CHECK_THROWS_WITH(train_resumed(with("freezes", 2), saved_behind, adamw),
                     Contains("it has no optimizer state of 'blocks.0.") && Contains(" more") &&

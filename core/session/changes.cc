@@ -1,0 +1,207 @@
+#include "session/changes.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "config/document.h"
+#include "config/plugin_table.h"
+
+namespace capstan::session {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* data_key = "data";
+constexpr const char* strategies_key = "strategies";
+
+// Options that say how the learning rate follows from the step: a run may continue with another schedule, and says so.
+bool is_of_schedule(const std::string& key) {
+  static const std::vector<std::string> keys{"lr", "schedule", "warmup_steps", "warmup_from_zero", "min_lr"};
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// A strategy that owns how parameters are kept, an axis of the mesh or what is computed again decides where and when
+// something is computed; any other one may decide what.
+bool is_of_layout(const strategy::Strategy& strategy) {
+  strategy::Claims claims;
+  strategy.claim(claims);
+  const auto& list = claims.exclusive_claims();
+  return std::any_of(list.begin(), list.end(), [](const std::string& resource) {
+    return resource == "parameter storage" || resource == "unit recompute" || resource.starts_with("axis ");
+  });
+}
+
+std::string text_of(const config::Value& value) {
+  return std::holds_alternative<std::monostate>(value) ? "not set" : config::value_text(value);
+}
+
+// What the checkpoint says of its run; null where it says nothing.
+Json section_of(const checkpoint::Reader& reader, const char* name) {
+  if (!reader.has_section(name)) return {};
+  return Json::parse(reader.section(name), nullptr, /*allow_exceptions=*/false);
+}
+
+config::Document saved_document(const checkpoint::Reader& reader) {
+  Diagnostics ignored;
+  try {
+    return config::parse(reader.meta().config, reader.path().string(), ignored);
+  } catch (const Error&) {
+    return {reader.path().string(), {}};
+  }
+}
+
+using IsFree = bool (*)(const std::string& key);
+
+bool never(const std::string& /*key*/) { return false; }
+
+bool is_of_train(const std::string& key) { return key != "precision"; }
+
+class Comparison {
+ public:
+  Comparison(const Job& job, const checkpoint::Reader& reader)
+      : job_(job), reader_(reader), saved_(saved_document(reader)) {}
+
+  std::vector<Change> run() {
+    const auto& plugins = job_.plugins;
+    compare_chosen("model", plugins.model, never, "the model would compute something else than what was trained");
+    if (plugins.data) compare_data(*plugins.data);
+    compare("optimizer", job_.config.optimizer.resolved(), saved_.section("optimizer"), is_of_schedule,
+            "parameters would be updated in another way than in the run that was saved");
+    compare("train", job_.config.train.resolved(), saved_.section("train"), is_of_train,
+            "it would be computed in another precision than in the run that was saved");
+    compare_strategies();
+    return std::move(changes_);
+  }
+
+ private:
+  void add(std::string name, const std::string& where, std::string was, std::string is, const std::string& why,
+           const std::string& fix) {
+    Diagnostic refusal{where,
+                       cat(name, " is ", is, ", but ", was, " in the checkpoint ", reader_.path().string(), ": ", why),
+                       cat(fix, ", start a new run, or accept it: checkpoint.accept = [\"", name, "\"]")};
+    changes_.push_back({std::move(name), std::move(was), std::move(is), std::move(refusal)});
+  }
+
+  // A table that the checkpoint's configuration does not have says nothing.
+  void compare(const std::string& table, const std::vector<config::Resolved>& mine, const config::Section& saved,
+               IsFree is_free, const char* why) {
+    if (saved.entries.empty()) return;
+    config::Schema schema;
+    for (const auto& option : mine) schema.push_back(option.spec);
+    Diagnostics ignored;  // options that there are no more
+    const auto theirs = config::resolve(schema, saved, ignored);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const auto& spec = mine[i].spec;
+      if (spec.is_path || is_free(spec.key) || mine[i].value == theirs[i].value) continue;
+      const auto was = text_of(theirs[i].value);
+      const bool was_set = !std::holds_alternative<std::monostate>(theirs[i].value);
+      add(cat(table, ".", spec.key), mine[i].origin.text(), was, text_of(mine[i].value), why,
+          was_set ? cat("set it to ", was) : "leave it away");
+    }
+  }
+
+  // [model] or [data]: the plugin too.
+  template <class Interface>
+  void compare_chosen(const std::string& table, const setup::Made<Interface>& made, IsFree is_free, const char* why) {
+    const auto section = saved_.section(table);
+    if (section.entries.empty()) return;
+    Diagnostics ignored;
+    const auto chosen = config::chosen_plugin(section, ignored);
+    if (chosen.name != made.name) {
+      return add(table + ".plugin", made.where, cat('"', chosen.name, '"'), cat('"', made.name, '"'), why,
+                 cat("set it to \"", chosen.name, "\""));
+    }
+    compare(table, made.options, section, is_free, why);
+  }
+
+  void compare_data(const setup::Made<data::Data>& made) {
+    constexpr const char* why = "other samples would follow than in the run that was saved";
+    const auto before = changes_.size();
+    compare_chosen("data", made, data::is_of_evaluation, why);
+    const auto saved = section_of(reader_, data_key);
+    if (!job_.samples.content || !saved.is_object()) return;
+    for (const auto& [key, sum] : job_.samples.content->files) {
+      const auto was = saved.value("files", Json::object()).value(key, "");
+      if (was.empty() || was == sum) continue;
+      add("data." + key, setup::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
+          "name the file that it was, as it was");
+    }
+    // Where an option or a file is another, samples are others because of it.
+    const auto was = saved.value("samples", "");
+    if (changes_.size() != before || was.empty() || was == job_.samples.content->samples) return;
+    add("data", made.where, cat("of tokens with XXH64 ", was, tokenizer_before()),
+        cat("of tokens with ", job_.samples.content->samples), why, "take the data and the tokenizer that it had");
+  }
+
+  std::string tokenizer_before() const {
+    const auto section = saved_.section("data");
+    const auto* entry = section.find("tokenizer");
+    const auto& now = job_.samples.tokenizer.name;
+    if (!entry || entry->value == config::Value(now)) return {};
+    return cat(" by the tokenizer ", text_of(entry->value), ", not ", now, ",");
+  }
+
+  void compare_strategies() {
+    if (saved_.section("model").entries.empty()) return;  // no whole configuration
+    constexpr const char* why = "something else would be learned than in the run that was saved";
+    const auto all = saved_.children("strategy");
+    const auto find = [&](const std::string& table) {
+      return std::find_if(all.begin(), all.end(), [&](const auto& section) { return section.path == table; });
+    };
+    for (const auto& made : job_.plugins.strategies) {
+      if (is_of_layout(*made.object)) continue;
+      const auto found = find(made.table);
+      if (found == all.end()) {
+        add(made.table, made.where, "not there", "there", why, "leave it away");
+        continue;
+      }
+      // A table without options has been written all the same.
+      auto section = *found;
+      section.entries.push_back({"enabled", true, {}});
+      compare(made.table, made.options, section, never, why);
+    }
+    const auto counted = section_of(reader_, strategies_key);
+    for (const auto& item : counted) {
+      if (!item.is_string()) continue;
+      const auto table = "strategy." + item.get<std::string>();
+      const auto& mine = job_.plugins.strategies;
+      if (std::any_of(mine.begin(), mine.end(), [&](const auto& made) { return made.table == table; })) continue;
+      add(table, job_.config.document.file(), "there", "not there", why, cat("write [", table, "]"));
+    }
+  }
+
+  const Job& job_;
+  const checkpoint::Reader& reader_;
+  config::Document saved_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+std::vector<Change> changes_since(const Job& job, const checkpoint::Reader& reader) {
+  return Comparison(job, reader).run();
+}
+
+bool is_accepted(const setup::CheckpointOptions& options, const std::string& name) {
+  return std::any_of(options.accept.begin(), options.accept.end(),
+                     [&](const std::string& accepted) { return name == accepted || name.starts_with(accepted + "."); });
+}
+
+std::map<std::string, std::string> change_sections(const Job& job) {
+  std::map<std::string, std::string> sections;
+  if (const auto& content = job.samples.content) {
+    sections[data_key] = Json{{"samples", content->samples}, {"files", content->files}}.dump();
+  }
+  auto strategies = Json::array();
+  for (const auto& made : job.plugins.strategies) {
+    if (!is_of_layout(*made.object)) strategies.push_back(made.name);
+  }
+  sections[strategies_key] = strategies.dump();
+  return sections;
+}
+
+}  // namespace capstan::session

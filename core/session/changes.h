@@ -1,0 +1,34 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "session/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// Something that decides what a run learns and is not as it was in the run that saved a checkpoint.
+struct Change {
+  std::string name;  ///< what checkpoint.accept calls it: "optimizer.clip"
+  std::string was;   ///< for people
+  std::string is;
+  Diagnostic refusal;
+};
+
+/// The options of [model], [data] and [optimizer], train.precision, the training data by its content, and the
+/// strategies that are not of the layout alone with their options: all that differ from what the checkpoint says of its
+/// run. What it does not say counts as equal. Not compared: where files lie, evaluation, the schedule, the layout.
+std::vector<Change> changes_since(const Job& job, const checkpoint::Reader& reader);
+/// Does checkpoint.accept name it, or the table that it is in?
+bool is_accepted(const setup::CheckpointOptions& options, const std::string& name);
+
+/// The sections of a checkpoint that this takes: "data" (what the samples are), "strategies" (which ones count).
+std::map<std::string, std::string> change_sections(const Job& job);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE
