@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
+#include <capstan/strategy/own_state.h>
 
 #include <algorithm>
 #include <set>
@@ -69,6 +70,24 @@ bool lacks_copies(const Session& session, const Job& job, const checkpoint::Read
   });
 }
 
+// "strategy/mine/step/count/rank-0": "count", of a few of them.
+std::string own_names(const std::vector<std::string>& tensors, const std::string& plugin) {
+  constexpr std::size_t most = 6;
+  std::set<std::string> names;
+  const auto begin = std::string(own_kind).size() + plugin.size() + 1;
+  for (const auto& tensor : tensors) {
+    const auto parts = split(tensor.substr(begin), '/');  // a bucket's name or "step", the tensor's, the rank
+    if (parts.size() >= 2) names.insert(cat("'", parts[parts.size() - 2], "'"));
+  }
+  std::vector<std::string> list(names.begin(), names.end());
+  if (list.size() > most) {
+    const auto more = list.size() - most;
+    list.resize(most);
+    list.push_back(cat(more, " more"));
+  }
+  return join(list);
+}
+
 // The tensors of this kind that a strategy of this run asks for; the others' are not kept on.
 std::vector<std::string> asked_for(const Session& session, const checkpoint::Reader& reader, const std::string& kind,
                                    std::set<std::string>& left_out) {
@@ -86,12 +105,37 @@ std::vector<std::string> asked_for(const Session& session, const checkpoint::Rea
   return names;
 }
 
+// Strategies whose own tensors cannot come back here, but are part of a whole: they say so, or a checkpoint has tensors
+// of records beside them.
+void refuse_half_states(const Session& session, const Job& job, const checkpoint::Reader& reader) {
+  Diagnostics faults;
+  for (const auto& step : session.steps) {
+    const auto own = reader.tensors(cat(own_kind, step.plugin, "/"));
+    const auto name = cat("strategy.", step.plugin, ".state");
+    if (own.empty() || is_accepted(*job.config.checkpoint, name)) continue;
+    const bool is_half = !reader.tensors(cat(shared_kind, step.plugin, "/")).empty();
+    const auto* word = dynamic_cast<const strategy::OwnState*>(step.hooks.get());
+    const auto wish =
+        word ? word->on_other_mesh() : (is_half ? strategy::OnOtherMesh::refuse : strategy::OnOtherMesh::start_anew);
+    if (wish == strategy::OnOtherMesh::start_anew) continue;
+    faults.add(
+        reader.path().string(),
+        cat("strategy '", step.plugin, "' has saved tensors of each rank of the mesh ", reader.meta().mesh, " (",
+            own_names(own, step.plugin), "), which would start anew on ", job.topology.mesh.arithmetic(),
+            is_half ? ", while those of records come back: together they would be no state that was saved"
+                    : ": it does not continue without them"),
+        cat("resume on ", reader.meta().mesh, ", start a new run, or accept it: checkpoint.accept = [\"", name, "\"]"));
+  }
+  faults.throw_if_any();
+}
+
 // Strategies' own tensors are this rank's and of this mesh.
 void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, const std::vector<std::string>& all,
                  std::vector<std::string>& words) {
   if (all.empty()) return;
   const auto& meta = reader.meta();
   if (meta.mesh != job.topology.mesh.arithmetic()) {
+    refuse_half_states(session, job, reader);
     words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts anew on ",
                         job.topology.mesh.arithmetic(),
                         ": this run is near the one that was saved, but not equal to it"));

@@ -1,6 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/strategy/claims.h>
 #include <capstan/strategy/loss_hooks.h>
+#include <capstan/strategy/own_state.h>
 #include <capstan/strategy/strategy.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ OptimizerRule::~OptimizerRule() = default;
 std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;
 LossHooks::~LossHooks() = default;
+OwnState::~OwnState() = default;
 State::~State() = default;
 
 std::string gradient_reduction_point(layout::Axis axis) { return cat("gradient reduction on ", axis); }

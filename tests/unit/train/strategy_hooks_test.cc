@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 #include <capstan/strategy.h>
+#include <capstan/strategy/own_state.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
@@ -108,7 +109,8 @@ class Shares : public Tried {
   std::unique_ptr<strategy::StepHooks> step() override { return std::make_unique<Hooks>(); }
 
  private:
-  class Hooks : public strategy::StepHooks {
+  class Hooks : public strategy::StepHooks, public strategy::OwnState {
+    strategy::OnOtherMesh on_other_mesh() const override { return strategy::OnOtherMesh::start_anew; }
     void begin(strategy::Step& step) override {
       const bool is_new = !step.state->has("marks");
       const bool own_is_new = !step.state->has("own");
@@ -132,6 +134,34 @@ class Shares : public Tried {
         all = all.narrow(static_cast<std::int64_t>(d), part.box.offset[d], part.box.size[d]);
       return all.reshape({-1});
     }
+  };
+};
+
+// A sum of each rank's beside what belongs to records: half of it does not survive a change of mesh.
+class Halves : public Tried {
+ public:
+  using Tried::Tried;
+  std::unique_ptr<strategy::StepHooks> step() override { return std::make_unique<Hooks>(); }
+
+ private:
+  class Hooks : public strategy::StepHooks {
+    void after_step(strategy::Step& step) override {
+      step.state->tensor("sum", {1}, at::kDouble).add_(1);
+      for (auto& part : step.parts) step.state->of_part(part, "marks", at::kDouble).add_(1);
+    }
+  };
+};
+
+// Each rank's alone, and the strategy says that it is nothing without it.
+class Insists : public Tried {
+ public:
+  using Tried::Tried;
+  std::unique_ptr<strategy::StepHooks> step() override { return std::make_unique<Hooks>(); }
+
+ private:
+  class Hooks : public strategy::StepHooks, public strategy::OwnState {
+    strategy::OnOtherMesh on_other_mesh() const override { return strategy::OnOtherMesh::refuse; }
+    void after_step(strategy::Step& step) override { step.state->tensor("sum", {1}, at::kDouble).add_(1); }
   };
 };
 
@@ -178,6 +208,8 @@ class Overlaps : public Tried {
 std::vector<plugin::Registration> types() {
   return {testing::type<strategy::Strategy, Watches, HookOptions>("strategy", "watches"),
           testing::type<strategy::Strategy, Shares, HookOptions>("strategy", "shares"),
+          testing::type<strategy::Strategy, Halves, HookOptions>("strategy", "halves"),
+          testing::type<strategy::Strategy, Insists, HookOptions>("strategy", "insists"),
           testing::type<strategy::Strategy, Overlaps, HookOptions>("strategy", "overlaps")};
 }
 
@@ -240,6 +272,25 @@ TEST_CASE("state of records survives a change of mesh and of sharding bit for bi
     CHECK(seen.wrong == 0);
     CHECK(seen.own_is_new == change.before + (change.before == change.after ? 0 : change.after));
   }
+}
+
+TEST_CASE("half of a state, or one that its strategy insists on, is refused on another mesh") {
+  const auto halves = with("[strategy.halves]\n", 2);
+  const auto on_three = [](const char* name, std::vector<std::string> overrides = {}) {
+    return with(cat("[strategy.", name, "]\n"), 3, std::move(overrides));
+  };
+  CHECK_THROWS_WITH(testing::train_resumed(halves, saved_after, on_three("halves")),
+                    Contains("strategy 'halves' has saved tensors of each rank of the mesh world 2") &&
+                        Contains("('sum'), which would start anew on world 3") &&
+                        Contains("while those of records come back") && Contains("resume on world 2") &&
+                        Contains("checkpoint.accept = [\"strategy.halves.state\"]"));
+  const auto insists = with("[strategy.insists]\n", 2);
+  CHECK_THROWS_WITH(testing::train_resumed(insists, saved_after, on_three("insists")),
+                    Contains("strategy 'insists' has saved tensors of each rank of the mesh world 2") &&
+                        Contains("it does not continue without them"));
+  CHECK_NOTHROW(testing::train_resumed(halves, saved_after, with("[strategy.halves]\n" + std::string(full_shard), 2)));
+  CHECK_NOTHROW(testing::train_resumed(halves, saved_after,
+                                       on_three("halves", {"checkpoint.accept=[\"strategy.halves.state\"]"})));
 }
 
 TEST_CASE("a run resumes bit for bit with an exchange under way") {

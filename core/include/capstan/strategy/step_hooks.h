@@ -29,7 +29,7 @@ struct StepPart {
 class State {
  public:
   virtual ~State();
-  /// A tensor of this rank's own. Each rank saves its own; a run that resumes on another mesh starts with zeros.
+  /// A tensor of this rank's own. Each rank saves its own; on another mesh, own_state.h says what becomes of it.
   virtual at::Tensor tensor(const std::string& name, at::IntArrayRef shape, const at::TensorOptions& options) = 0;
   /// A tensor that belongs to the part's record: [part.box.numel()]. It must have the same values on all ranks that
   /// hold this box, also where their masters differ. A checkpoint has each element once, and a run that resumes on

@@ -1,0 +1,24 @@
+#pragma once
+#include <capstan/base/export.h>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace strategy {
+
+/// What becomes of State::tensor() where a run resumes on another mesh: each rank saved its own, and there are other
+/// ranks now.
+enum class OnOtherMesh {
+  refuse,     ///< the run does not resume there
+  start_anew  ///< it does, with zeros and a warning
+};
+
+/// What a strategy's StepHooks derive from besides, if they say so. Of others a state is refused where a checkpoint has
+/// tensors of records (State::of_part()) beside it, which do come back, since half of a state fits nothing; a state of
+/// tensor() alone starts anew.
+class OwnState {
+ public:
+  virtual ~OwnState();
+  virtual OnOtherMesh on_other_mesh() const = 0;
+};
+
+}  // namespace strategy
+CAPSTAN_END_NAMESPACE
