@@ -19,14 +19,28 @@ std::size_t read_character(std::string_view text, std::int32_t& character) {
   return length > 0 ? static_cast<std::size_t>(length) : 0;
 }
 
-// U+0080 to U+009F are control characters too: some terminals take them.
-bool is_control(std::int32_t character) { return character < 0x20 || (character >= 0x7F && character < 0xA0); }
+// U+0080 to U+009F are control characters too: some terminals take them. Those of writing direction reorder what
+// follows them, so that a line reads as something else; U+2028 and U+2029 end a line.
+bool is_control(std::int32_t c) {
+  const bool is_direction =
+      c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029 || is_direction;
+}
 
-void append_escaped(std::string& out, std::string_view bytes) {
+void append_hex(std::string& out, std::uint32_t number, unsigned digits) {
   constexpr std::string_view hex = "0123456789abcdef";
+  while (digits-- > 0) out += hex[(number >> (4 * digits)) & 15U];
+}
+
+// Of JSON and TOML, whose own texts have no control characters below, it stays JSON and TOML.
+void append_escaped(std::string& out, std::string_view bytes, std::int32_t character) {
+  if (character >= 0x7F) {
+    out += "\\u";
+    return append_hex(out, static_cast<std::uint32_t>(character), 4);
+  }
   for (const char c : bytes) {
-    const auto code = static_cast<unsigned char>(c);
-    out += {'\\', 'x', hex[code >> 4U], hex[code & 15U]};
+    out += "\\x";
+    append_hex(out, static_cast<unsigned char>(c), 2);
   }
 }
 
@@ -44,7 +58,7 @@ std::string shown(std::string_view text, std::string_view line_end) {
     } else if (part == "\t") {
       out += line_end.size() == 1 ? "\t" : "\\t";
     } else if (length == 0 || is_control(character)) {
-      append_escaped(out, part);
+      append_escaped(out, part, length == 0 ? 0 : character);
     } else {
       out += part;
     }

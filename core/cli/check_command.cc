@@ -5,13 +5,13 @@
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <optional>
 
 #include "assembly/host_memory.h"
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "launch/gpu_module.h"
+#include "launch/terminal.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
 #include "report/output_file.h"
@@ -74,16 +74,16 @@ void refuse_own_file(const CheckArguments& arguments) {
 void print_checked(const session::Job& job, const CheckArguments& arguments, const plan::Placement& ranks,
                    const std::string& device) {
   if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
-  std::fputs(job.text().c_str(), stdout);
+  launch::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
-    std::puts("note: fp16 needs a GPU: this is judged as for a machine that has one");
-  std::fputs(cut_answers_text(job, data::Split::train).c_str(), stdout);
-  std::fputs(cut_answers_text(job, data::Split::eval).c_str(), stdout);
+    launch::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
+  launch::print(cut_answers_text(job, data::Split::train));
+  launch::print(cut_answers_text(job, data::Split::eval));
   const auto lacking = job.lacking();
-  std::fputs(lacking.c_str(), stdout);
-  std::printf("%s: no faults found%s\n", arguments.config.c_str(), lacking.empty() ? "" : " in what is there");
+  launch::print(lacking);
+  launch::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));
   if (ranks.all > 1 && ranks.nodes == 0)
-    std::printf("all ranks were taken to be on one node: --nodes N says otherwise\n");
+    launch::print("all ranks were taken to be on one node: --nodes N says otherwise\n");
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   const plan::Trials trials{plan::offers_of(host),
                             [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
   const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
-  std::fputs(fit.text.c_str(), stdout);
+  launch::print(fit.text);
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }
 

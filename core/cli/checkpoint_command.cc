@@ -8,13 +8,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_place.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/manifest.h"
+#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -221,7 +221,11 @@ void add_checkpoint_command(CLI::App& app, Chosen& chosen) {
   auto* command = app.add_subcommand("checkpoint", "list, verify or show checkpoints");
   const auto given = std::make_shared<CheckpointArguments>();
   add_checkpoint_arguments(*command, *given);
-  choose_with(*command, chosen, [given](const Process&) { return checkpoint_command(*given, std::cout, std::cerr); });
+  choose_with(*command, chosen, [given](const Process&) {
+    launch::PrintedStream out(launch::print);
+    launch::PrintedStream progress(launch::print_error);
+    return checkpoint_command(*given, out, progress);
+  });
 }
 
 }  // namespace capstan::cli

@@ -2,18 +2,20 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
 #include "cli/check_command.h"
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "data/collate.h"
+#include "launch/terminal.h"
 #include "plugin/host.h"
 #include "session/job.h"
 
@@ -45,9 +47,17 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, const Ids& tokens, st
   return text;
 }
 
-std::string marked(const std::string& text, bool is_target, bool terminal) {
-  if (is_target || text.empty()) return text;
-  return terminal ? "\033[2m" + text + "\033[0m" : "⟦" + text + "⟧";
+void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
+  for (const auto& part : parts) {
+    if (part.bears_loss) {
+      launch::print(part.text);
+    } else if (terminal) {
+      launch::print_dimmed(part.text);
+    } else {
+      launch::print(cat("⟦", part.text, "⟧"));
+    }
+  }
+  launch::print("\n\n");
 }
 
 std::string percent(std::int64_t part, std::int64_t all) {
@@ -88,16 +98,17 @@ session::Job prepare(const DataArguments& arguments, const launch::Environment& 
 
 }  // namespace
 
-std::string sample_text(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer, bool terminal) {
-  std::string text;
+std::vector<SamplePart> sample_parts(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer) {
+  std::vector<SamplePart> parts;
   const auto is_target = [&](std::size_t t) { return t > 0 && sample.is_target[t]; };  // nothing predicts the first
   for (std::size_t begin = 0; begin < sample.tokens.size();) {
     auto end = begin;
     while (end < sample.tokens.size() && is_target(end) == is_target(begin)) ++end;
-    text += marked(text_of(tokenizer, sample.tokens, begin, end), is_target(begin), terminal);
+    if (auto text = text_of(tokenizer, sample.tokens, begin, end); !text.empty())
+      parts.push_back({std::move(text), is_target(begin)});
     begin = end;
   }
-  return text;
+  return parts;
 }
 
 int data_command(const DataArguments& arguments, const launch::Environment& env, bool terminal) {
@@ -120,15 +131,12 @@ int data_command(const DataArguments& arguments, const launch::Environment& env,
     const auto& sample = samples.back();
     const auto targets =
         std::count(sample.is_target.begin() + (sample.is_target.empty() ? 0 : 1), sample.is_target.end(), true);
-    std::printf("sample %lld, id %s: %zu tokens, %lld bear loss, prompt of %lld\n%s\n\n", static_cast<long long>(i),
-                sample.id.c_str(), sample.tokens.size(), static_cast<long long>(targets),
-                static_cast<long long>(sample.prompt_length),
-                sample_text(sample, *job.samples.tokenizer.object, terminal).c_str());
+    launch::print(cat("sample ", i, ", id ", printable(sample.id), ": ", sample.tokens.size(), " tokens, ", targets,
+                      " bear loss, prompt of ", sample.prompt_length, "\n"));
+    print_sample(sample_parts(sample, *job.samples.tokenizer.object), terminal);
   }
-  std::printf("%s%s samples in the split '%s'\n", counts_text(job, samples).c_str(), thousands(size).c_str(),
-              arguments.split.c_str());
-  std::fputs(cut_answers_text(job, arguments.split == "train" ? data::Split::train : data::Split::eval).c_str(),
-             stdout);
+  launch::print(cat(counts_text(job, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
+  launch::print(cut_answers_text(job, arguments.split == "train" ? data::Split::train : data::Split::eval));
   return static_cast<int>(ExitCode::success);
 }
 

@@ -19,9 +19,13 @@ struct DataArguments {
   std::int64_t from = 0;        ///< the first one
 };
 
-/// A sample as the model sees it: what bears no loss is dimmed on a terminal, else set in ⟦ ⟧. Ids that have no text,
-/// such as an end token's, stand as [id 2].
-std::string sample_text(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer, bool terminal);
+/// A part of a sample's text; what bears no loss is printed dimmed on a terminal, else in ⟦ ⟧.
+struct SamplePart {
+  std::string text;
+  bool bears_loss = false;
+};
+/// A sample as the model sees it. Ids that have no text, such as an end token's, stand as [id 2].
+std::vector<SamplePart> sample_parts(const data::Sample& sample, const tokenizer::Tokenizer& tokenizer);
 
 /// `capstan data`: prints samples, with counts. Returns the exit code.
 int data_command(const DataArguments& arguments, const launch::Environment& env, bool terminal);

@@ -6,11 +6,11 @@
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
+#include "launch/terminal.h"
 #include "session/adapter_folder.h"
 #include "session/job.h"
 #include "session/model_folder.h"
@@ -68,7 +68,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
     if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
     if (!arguments.quantization.empty())
       throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
-    std::printf("%s\n", session::write_adapter_folder(job->plugins, units, *values, out).c_str());
+    launch::print(session::write_adapter_folder(job->plugins, units, *values, out) + "\n");
     return static_cast<int>(ExitCode::success);
   }
   if (arguments.merge && !arguments.quantization.empty()) {
@@ -87,7 +87,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     written = session::write_model_folder(model, units, *values, out, options, communicator);
   });
-  std::printf("%s\n", session::written_text(written).c_str());
+  launch::print(session::written_text(written) + "\n");
   return static_cast<int>(ExitCode::success);
 }
 

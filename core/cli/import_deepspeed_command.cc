@@ -2,23 +2,24 @@
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "foreign/deepspeed_keys.h"
+#include "launch/terminal.h"
 #include "migrate/import_deepspeed.h"
 
 namespace capstan::cli {
 
 int import_deepspeed_command(const std::string& file) {
   if (file.empty()) {
-    std::fputs(foreign::deepspeed_keys_markdown().c_str(), stdout);
+    launch::print(foreign::deepspeed_keys_markdown());
     return static_cast<int>(ExitCode::success);
   }
   const auto imported = migrate::import_deepspeed(file, read_file(file));
-  std::fputs(imported.toml.c_str(), stdout);
-  for (const auto& note : imported.notes) std::fprintf(stderr, "capstan: %s: %s\n", file.c_str(), note.c_str());
+  launch::print(imported.toml);
+  for (const auto& note : imported.notes) launch::print_error(cat("capstan: ", file, ": ", note, "\n"));
   return static_cast<int>(ExitCode::success);
 }
 

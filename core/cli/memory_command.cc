@@ -10,7 +10,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
+
+#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -70,7 +71,7 @@ int print_memory(const MemoryChoice& choice) {
     const auto block = memory_block(file, choice, files.size() > 2);
     all += (all.empty() || block.empty() ? "" : "\n") + block;
   }
-  std::cout << all;
+  launch::print(all);
   return static_cast<int>(ExitCode::success);
 }
 

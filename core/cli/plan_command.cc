@@ -5,13 +5,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <iomanip>
 
 #include "assembly/host_memory.h"
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
+#include "launch/terminal.h"
 #include "plan/search.h"
 #include "plugin/host.h"
 #include "report/output_file.h"
@@ -145,12 +145,12 @@ std::string file_of(const PlanArguments& arguments, const plan::Tried& best) {
 }
 
 void print_best(const plan::Tried& best) {
-  std::printf("\nthe first, memory of a rank:\n%s%s\n", layout::footprint_table(best.prediction.footprints).c_str(),
-              best.prediction.activations_note.c_str());
-  if (best.time.total() > 0) std::printf("\n%s", plan::step_time_table(best.time).c_str());
+  launch::print(cat("\nthe first, memory of a rank:\n", layout::footprint_table(best.prediction.footprints),
+                    best.prediction.activations_note, "\n"));
+  if (best.time.total() > 0) launch::print("\n" + plan::step_time_table(best.time));
   auto options = best.layout.overrides;
   for (const auto& size : plan::batch_overrides(best.batch)) options.push_back(size);
-  std::printf("\noptions: %s\n", join(options, " ").c_str());
+  launch::print(cat("\noptions: ", join(options, " "), "\n"));
 }
 
 void refuse_own_file(const PlanArguments& arguments) {
@@ -188,12 +188,12 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
     lacking = job->lacking();
     length = job->samples.length;
   }
-  std::printf("%s on %d x %s, %d node%s; global batch %lld, samples of %s tokens\n%s", arguments.config.c_str(),
-              arguments.gpus, gpu.name.c_str(), arguments.nodes, arguments.nodes > 1 ? "s" : "",
-              static_cast<long long>(plan.global_batch), thousands(length).c_str(), lacking.c_str());
-  std::fputs(table_of(all, plan.global_batch * length, arguments.gpus).c_str(), stdout);
-  std::printf("micro-batch x accumulation x data-parallel size; %zu layouts were predicted\n%s", all.size(),
-              times_text(plan, all).c_str());
+  launch::print(cat(arguments.config, " on ", arguments.gpus, " x ", gpu.name, ", ", arguments.nodes, " node",
+                    arguments.nodes > 1 ? "s" : "", "; global batch ", plan.global_batch, ", samples of ",
+                    thousands(length), " tokens\n", lacking));
+  launch::print(table_of(all, plan.global_batch * length, arguments.gpus));
+  launch::print(cat("micro-batch x accumulation x data-parallel size; ", all.size(), " layouts were predicted\n",
+                    times_text(plan, all)));
   if (!all.front().fits) return static_cast<int>(ExitCode::usage);
   print_best(all.front());
   if (!arguments.write.empty()) report::write_output(arguments.write, file_of(arguments, all.front()));

@@ -5,12 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <tuple>
 
 #include "cli/check_command.h"
 #include "cli/reference.h"
+#include "launch/terminal.h"
 #include "setup/options.h"
 
 namespace capstan::cli {
@@ -80,7 +80,7 @@ namespace {
 template <class TextOf>
 int print_found(const Process& process, const TextOf& text_of) {
   plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
-  std::fputs(text_of(host.discover()).c_str(), stdout);
+  launch::print(text_of(host.discover()));
   return static_cast<int>(ExitCode::success);
 }
 

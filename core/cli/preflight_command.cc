@@ -15,11 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iomanip>
 
 #include "cli/run_command.h"
 #include "comm/agree.h"
 #include "config/document.h"
 #include "launch/error_report.h"
+#include "launch/terminal.h"
 #include "preflight/link_measures.h"
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
@@ -91,15 +93,16 @@ void measure_gate(const setup::PreflightOptions& options, preflight::LinkMeasure
                   preflight::PreflightReport& report) {
   if (options.min_bus_gbps <= 0) return;
   if (first) {
-    std::printf("measuring the all-reduce bandwidth, %s times %s …\n",
-                std::to_string(options.gate_warmup + options.gate_iterations).c_str(),
-                bytes_text(static_cast<double>(options.gate_mib * mib)).c_str());
+    launch::print(cat("measuring the all-reduce bandwidth, ", options.gate_warmup + options.gate_iterations, " times ",
+                      bytes_text(static_cast<double>(options.gate_mib * mib)), " …\n"));
     std::fflush(stdout);
   }
   report.gate = links.gate(options.gate_mib * mib, options.gate_warmup, options.gate_iterations);
   if (!first) return;
   const auto say = [](const char* who, const std::optional<preflight::Bandwidth>& measured) {
-    if (measured) std::printf("Measured AllReduce BW: %.2f GB/s%s\n", measured->bus_gbps, who);
+    if (!measured) return;
+    launch::print(
+        cat("Measured AllReduce BW: ", std::fixed, std::setprecision(2), measured->bus_gbps, " GB/s", who, "\n"));
   };
   say(" (one rank a node)", report.gate->one_a_node);
   say("", report.gate->all);
@@ -137,12 +140,12 @@ int conclude(const launch::Rank& rank, const setup::PreflightOptions& options, c
   const auto verdict = preflight::judge(report, options);  // of the same numbers on all ranks
   if (!rank.first()) return verdict.exit_code;
   write_file(folder / "preflight.json", preflight::report_json(report, verdict));
-  if (everything) std::fputs(preflight::report_text(report).c_str(), stdout);
+  if (everything) launch::print(preflight::report_text(report));
   for (const auto& finding : verdict.findings)
-    std::printf("%s: %s\n", finding.fails ? "FAIL" : "WARN", finding.text.c_str());
+    launch::print(cat(finding.fails ? "FAIL" : "WARN", ": ", finding.text, "\n"));
   if (verdict.exit_code == static_cast<int>(ExitCode::bandwidth_low))
-    std::printf("Bandwidth below threshold – aborting\n");
-  std::printf("%s\n", verdict.line.c_str());
+    launch::print("Bandwidth below threshold – aborting\n");
+  launch::print(verdict.line + "\n");
   std::fflush(stdout);
   return verdict.exit_code;
 }

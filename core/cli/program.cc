@@ -11,8 +11,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -36,6 +34,7 @@
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
+#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -69,7 +68,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
 // Says why the arguments could not be read, or the help that they ask for. The exit code.
 int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const auto say = [](const std::string& text) {
-    std::fputs(text.c_str(), stderr);
+    launch::print_error(text);
     return static_cast<int>(ExitCode::usage);
   };
   const auto first = arguments.empty() ? std::string() : arguments.front();
@@ -78,18 +77,18 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::
         launch::error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))));
   }
   if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
-  const auto code = app.exit(error);
+  launch::PrintedStream out(launch::print);
+  launch::PrintedStream err(launch::print_error);
+  const auto code = app.exit(error, out, err);
   return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
 }
 
 // What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
 int with_output(int code, bool is_result) {
-  errno = 0;
-  const bool arrived = std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (arrived) return code;
+  if (launch::flush_output()) return code;
   const int reason = errno;
-  std::fprintf(stderr, "capstan: %s\nnot all could be written to standard output%s\n", is_result ? "error" : "warning",
-               reason == 0 ? "" : (": " + meaning_of(reason)).c_str());
+  launch::print_error(cat("capstan: ", is_result ? "error" : "warning", "\nnot all could be written to standard output",
+                          reason == 0 ? "" : ": " + meaning_of(reason), "\n"));
   return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
 }
 

@@ -7,8 +7,8 @@
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
+#include "launch/terminal.h"
 #include "report/output_file.h"
 #include "report/page.h"
 #include "report/tables.h"
@@ -60,10 +60,10 @@ int report_command(const ReportArguments& arguments) {
   report::check_output(arguments.output);
   const auto text = report_text(arguments);
   if (arguments.output.empty()) {
-    std::fputs(text.c_str(), stdout);
+    launch::print(text);
   } else {
     report::write_output(arguments.output, text);
-    std::printf("written: %s\n", arguments.output.c_str());
+    launch::print(cat("written: ", arguments.output, "\n"));
   }
   return static_cast<int>(ExitCode::success);
 }

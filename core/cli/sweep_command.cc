@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "cli/child.h"
+#include "launch/terminal.h"
 #include "report/output_file.h"
 #include "report/sweep.h"
 
@@ -136,14 +137,14 @@ bool run_all(const std::string& config, std::vector<Placed>& runs) {
   bool well = true;
   for (auto& run : runs) {
     if (run.done) continue;
-    std::printf("sweep: %s, %d ranks\n", run.planned.name.c_str(), run.planned.ranks());
+    launch::print(cat("sweep: ", run.planned.name, ", ", run.planned.ranks(), " ranks\n"));
     std::fflush(stdout);
     const auto ended = run_program(
         with_overrides({own_program(), "run", config, "-n", std::to_string(run.planned.ranks())}, run), false);
     run.done = ended.code == 0;
     if (run.done) continue;
-    std::fprintf(stderr, "sweep: %s ended with exit code %d; it is left out of the report\n", run.planned.name.c_str(),
-                 ended.code);
+    launch::print_error(
+        cat("sweep: ", run.planned.name, " ended with exit code ", ended.code, "; it is left out of the report\n"));
     well = false;
   }
   return well;
@@ -193,7 +194,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
     command.insert(command.end(), arguments.sbatch.begin(), arguments.sbatch.end());
     command.push_back(fs::absolute(arguments.config).string());
     const auto ended = run_program(with_overrides(std::move(command), run), true);
-    std::fputs(ended.said.c_str(), stdout);
+    launch::print(ended.said);
     if (ended.code != 0) throw Error(cat(arguments.submitter, " ended with exit code ", ended.code));
     jobs += ":" + job_number(ended.said);
   }
@@ -203,7 +204,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
                                   "--output=%x-%j.out", "--ntasks=1", "--wrap=" + join(words, " ")},
                                  true);
   if (ended.code != 0) throw Error("sbatch refuses the report's job: " + trim(ended.said));
-  std::printf("the report comes when all have ended: %s-report-%s.out\n", name.c_str(), job_number(ended.said).c_str());
+  launch::print(cat("the report comes when all have ended: ", name, "-report-", job_number(ended.said), ".out\n"));
 }
 
 }  // namespace
@@ -214,7 +215,7 @@ int sweep_command(const SweepArguments& arguments) {
   auto runs = plan(arguments.config, sweep);
   bool all_done = true;
   for (const auto& run : runs) {
-    if (run.done) std::printf("sweep: %s is there: %s\n", run.planned.name.c_str(), run.folder.c_str());
+    if (run.done) launch::print(cat("sweep: ", run.planned.name, " is there: ", run.folder.string(), "\n"));
     all_done = all_done && run.done;
   }
   if (arguments.submit && !all_done) {

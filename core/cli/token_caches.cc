@@ -3,10 +3,8 @@
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -14,6 +12,7 @@
 #include "cli/refused.h"
 #include "data/token_cache.h"
 #include "launch/error_report.h"
+#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -23,9 +22,7 @@ constexpr const char* unfinished = "unfinished";
 constexpr const char* asked = "asked to stop";
 
 void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
-  const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  std::fprintf(stderr, "%s%s %s: %s of %s%s", terminal ? "\r" : "", doing, what.c_str(), thousands(done).c_str(),
-               thousands(all).c_str(), done == all || !terminal ? "\n" : "");
+  launch::print_progress(cat(doing, " ", what, ": ", thousands(done), " of ", thousands(all)), done == all);
 }
 
 // One rank's work at a split's cache.

@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "cli/hub_cache.h"
+#include "launch/terminal.h"
 #include "tokenizer/tokenizers.h"
 
 namespace capstan::cli {
@@ -66,7 +67,8 @@ void add_tokenize_command(CLI::App& app, Chosen& chosen) {
       ->required();
   command->add_flag("--special", given->special, "with the begin and end tokens that it puts around a text");
   choose_with(*command, chosen, [given](const Process& process) {
-    return tokenize_command(given->tokenizer, hub_cache(process.env), given->special, std::cin, std::cout);
+    launch::PrintedStream out(launch::print);
+    return tokenize_command(given->tokenizer, hub_cache(process.env), given->special, std::cin, out);
   });
 }
 

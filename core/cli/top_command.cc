@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "launch/terminal.h"
 #include "report/snapshot.h"
 
 namespace capstan::cli {
@@ -27,8 +28,7 @@ int top_command(const std::string& folder, double every_s, bool terminal) {
   for (;;) {
     const auto& run = watch.now();
     const auto text = report::snapshot_text(run, terminal_columns());
-    if (terminal) std::fputs("\033[H\033[J", stdout);  // the cursor to the upper left, and all after it away
-    std::fputs(text.c_str(), stdout);
+    terminal ? launch::print_screen(text) : launch::print(text);
     std::fflush(stdout);
     if (!terminal || run.has_summary) return static_cast<int>(ExitCode::success);
     std::this_thread::sleep_for(std::chrono::duration<double>(every_s));

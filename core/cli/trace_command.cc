@@ -4,12 +4,13 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 
+#include "launch/terminal.h"
 #include "record/trace_report.h"
 
 namespace capstan::cli {
@@ -37,8 +38,8 @@ void add_trace_command(CLI::App& app, Chosen& chosen) {
   choose_with(*command, chosen, [paths](const Process&) {
     for (const auto& path : *paths) {
       for (const auto& file : trace_files(path))
-        std::cout << file.string() << ": " << record::trace_text(record::read_trace(read_file(file), file.string()))
-                  << "\n";
+        launch::print(
+            cat(file.string(), ": ", record::trace_text(record::read_trace(read_file(file), file.string())), "\n"));
     }
     return static_cast<int>(ExitCode::success);
   });

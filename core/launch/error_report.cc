@@ -7,10 +7,11 @@
 
 #include <c10/util/Exception.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <new>
 #include <system_error>
+
+#include "launch/terminal.h"
 
 namespace capstan::launch {
 
@@ -45,11 +46,11 @@ std::optional<Error> in_words(const std::exception& exception) {
 int report_exception(const std::exception& exception) {
   if (const auto known = in_words(exception)) return report_exception(*known);
   if (const auto* error = dynamic_cast<const Error*>(&exception)) {
-    std::fputs(error_text(*error).c_str(), stderr);
+    print_error(error_text(*error));
     return static_cast<int>(ExitCode::failure);
   }
-  std::fprintf(stderr, "capstan: this is a bug, please report it with the run's logs: %s\n",
-               printable_lines(exception.what()).c_str());
+  print_error(
+      cat("capstan: this is a bug, please report it with the run's logs: ", printable_lines(exception.what()), "\n"));
   return static_cast<int>(ExitCode::bug);
 }
 

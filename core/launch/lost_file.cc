@@ -17,6 +17,7 @@
 
 #include "base/mapped_files.h"
 #include "launch/error_report.h"
+#include "launch/terminal.h"
 
 namespace capstan::launch {
 namespace {
@@ -58,7 +59,7 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     ::_exit(static_cast<int>(ExitCode::failure));
   }
   const auto error = error_of(*lost);
-  std::fputs(error_text(error).c_str(), stderr);
+  print_error(error_text(error));
   std::fflush(stderr);
   if (teller()) {
     constexpr std::chrono::seconds to_arrive{2};  // ten looks of each rank at the store

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/start.h"
+#include "launch/terminal.h"
 
 namespace capstan::launch {
 namespace {
@@ -90,7 +91,7 @@ std::vector<RankRow> meet_all(const Rank& rank) {
 
 void print_start_table(const Rank& rank) {
   if (!rank.first() || rank.launch.world.size == 1) return;
-  std::fputs(start_text(connections_of(rank), rank.rows).c_str(), stdout);
+  print(start_text(connections_of(rank), rank.rows));
   std::fflush(stdout);
 }
 

@@ -1,5 +1,6 @@
 #include "report/snapshot.h"
 
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -89,8 +90,8 @@ std::string slowest_text(const Run& run, double step_time_s) {
   const auto [rank, seconds] = *most;
   const double wait = seconds / measured;
   const auto at = static_cast<std::size_t>(rank);
-  return cat("slowest rank ", rank, at < run.hosts.size() ? cat(" on ", run.hosts[at]) : "", ": the others wait ",
-             fixed(1000 * wait, 1), " ms a step for it",
+  return cat("slowest rank ", rank, at < run.hosts.size() ? cat(" on ", printable(run.hosts[at])) : "",
+             ": the others wait ", fixed(1000 * wait, 1), " ms a step for it",
              step_time_s > 0 ? cat(" (", fixed(100 * wait / step_time_s, 1), " %)") : "", "; it was the slowest in ",
              times[rank], " of the last ", measured, measured == 1 ? " step\n" : " steps\n");
 }
@@ -143,7 +144,7 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns) {
 }
 
 std::string snapshot_text(const Run& run, std::size_t columns) {
-  auto out = cat("run ", run.name, ": ", run.ranks, run.ranks == 1 ? " rank" : " ranks", " on ", run.nodes,
+  auto out = cat("run ", printable(run.name), ": ", run.ranks, run.ranks == 1 ? " rank" : " ranks", " on ", run.nodes,
                  run.nodes == 1 ? " node" : " nodes", "\n");
   if (run.steps.empty()) return out + "no step is done yet\n" + gpus_text(run);
   const auto recent = recent_of(run);

@@ -26,7 +26,8 @@ struct Table {
 
 /// Columns of equal width under the title, then the footnotes.
 std::string text_of(const Table& table);
-/// RFC 4180: the head, then the rows; a cell without a value is empty. Notes are left out.
+/// RFC 4180: the head, then the rows; a cell without a value is empty, and one that a spreadsheet would compute begins
+/// with an apostrophe. Notes are left out.
 std::string csv_of(const Table& table);
 /// GitHub's Markdown, the title as a heading of the third level.
 std::string markdown_of(const Table& table);

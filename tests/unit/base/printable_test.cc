@@ -15,7 +15,10 @@ using namespace capstan;
 TEST_CASE("control characters and what is no UTF-8 are shown as text") {
   CHECK(printable("a\033[31mb") == "a\\x1b[31mb");
   CHECK(printable("a\nb\tc\r") == "a\\nb\\tc\\x0d");
-  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");  // what some terminals take for ESC [
+  CHECK(printable("\u009b"
+                  "1m\x7f") == "\\u009b1m\\u007f");  // what some terminals take for ESC [
+  CHECK(printable("a\u202eb\u2066c\u200f\u061c\u2028") == "a\\u202eb\\u2066c\\u200f\\u061c\\u2028");
+  CHECK(printable("\u200c\u200d") == "\u200c\u200d");  // joiners are letters' own
   CHECK(printable("\xff\xc0\xaf") == "\\xff\\xc0\\xaf");
   CHECK(printable("Grüße, 世界 😀") == "Grüße, 世界 😀");
   CHECK(printable(std::string_view("\0", 1)) == "\\x00");

@@ -8,7 +8,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 
 /// A text that may come from a file, as it may be shown on a terminal: control characters (terminals' commands begin
-/// with one) and bytes that are no UTF-8 are written as "\x1b", line ends as "\n".
+/// with one) and bytes that are no UTF-8 are written as "\x1b", those after ASCII and those of writing direction as
+/// "\u202e", line ends as "\n".
 std::string printable(std::string_view text);
 /// The same for a message of several lines: its lines stay, but all after the first are indented, so that what a file
 /// put into a message cannot pass for a message of its own.
