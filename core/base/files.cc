@@ -41,7 +41,9 @@ class Descriptor {
 
 // Some file systems say only when a file is closed that there was no room for it.
 void write_all(const fs::path& path, std::string_view content) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "write");
+  // A pipe that nobody reads would let its writer wait for ever; one that somebody reads is waited for.
+  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, "write");
+  (void)::fcntl(file.number(), F_SETFL, 0);
   while (!content.empty()) {
     const auto written = ::write(file.number(), content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/limit_text.h"
+
 namespace capstan {
 namespace {
 
@@ -31,7 +33,7 @@ constexpr std::array meanings{
     Meaning{EIO, "Input/output error (EIO): the disk or the server of its file system failed", ask_again},
     Meaning{ESTALE, "Stale file handle (ESTALE): the server of its file system knows it no more", ask_again},
     Meaning{ENODEV, "No such device (ENODEV)", ask_again},
-    Meaning{ENXIO, "No such device or address (ENXIO)", ask_again},
+    Meaning{ENXIO, "No such device or address (ENXIO): a device that is gone, or a pipe that nobody reads", ask_again},
     Meaning{ETIMEDOUT, "Connection timed out (ETIMEDOUT): the server of its file system does not answer", ask_again},
     Meaning{ENOTCONN, "Not connected (ENOTCONN): its file system has lost its server", ask_again},
     Meaning{EHOSTDOWN, "Host is down (EHOSTDOWN): the server of its file system", ask_again},
@@ -44,7 +46,9 @@ constexpr std::array meanings{
     Meaning{ENOENT, "No such file or directory", ""},
     Meaning{EMFILE, "Too many open files in this process (EMFILE)", "raise the limit: ulimit -n"},
     Meaning{ENFILE, "Too many open files on this machine (ENFILE)", "end other programs, or raise fs.file-max"},
-    Meaning{ENOMEM, "Cannot allocate memory (ENOMEM)", "free memory on this machine"},
+    Meaning{ENOMEM, "Cannot allocate memory (ENOMEM)", "free memory on this machine, or raise the limit: ulimit -v"},
+    Meaning{EAGAIN, "Resource temporarily unavailable (EAGAIN)",
+            "raise the limits of threads and of memory (ulimit -u, ulimit -v), or end other programs of this user"},
     Meaning{ENOSPC, "No space is left on its file system (ENOSPC)",
             "free some space there, or write to another file system"},
     Meaning{EDQUOT, "The disk quota there is used up (EDQUOT)",
@@ -96,7 +100,27 @@ std::string meaning_of(int error_number) {
 
 std::string fix_for(int error_number) {
   const auto* known = find(error_number);
-  return known ? known->fix : "";
+  if (!known) return "";
+  std::string limits;
+  if (error_number == EMFILE) limits = limit_text(RLIMIT_NOFILE);
+  if (error_number == EAGAIN) limits = limit_text(RLIMIT_NPROC);
+  if (error_number == EAGAIN || error_number == ENOMEM) limits += limit_text(RLIMIT_AS);
+  return limits + known->fix;
+}
+
+std::string limit_text(decltype(RLIMIT_AS) limit) {
+  rlimit set{};
+  if (::getrlimit(limit, &set) != 0 || set.rlim_cur == RLIM_INFINITY) return {};
+  switch (limit) {
+    case RLIMIT_AS:
+      return "ulimit -v is " + std::to_string(set.rlim_cur / 1024) + " KiB here: ";
+    case RLIMIT_NPROC:
+      return "ulimit -u is " + std::to_string(set.rlim_cur) + " here: ";
+    case RLIMIT_NOFILE:
+      return "ulimit -n is " + std::to_string(set.rlim_cur) + " here: ";
+    default:
+      return {};
+  }
 }
 
 FileError::FileError(const fs::path& path, std::string_view verb, int error_number)

@@ -156,6 +156,10 @@ void check_files(const fs::path& folder, const Manifest& manifest, Diagnostics& 
   for (const auto& [name, length] : manifest.contents.files) {
     const auto path = folder / name;
     std::error_code failed;
+    if (fs::is_other(path, failed)) {
+      faults.add(path.string(), "it is a pipe or a device, not a file", copy_again);
+      continue;
+    }
     const auto found = fs::file_size(path, failed);
     if (failed) {
       const FileError error(path, "look at", failed.value());

@@ -51,7 +51,9 @@ std::string metrics_text(const std::map<std::string, double>& metrics) {
 double bytes_in(const fs::path& folder) {
   double sum = 0;
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) sum += static_cast<double>(entry.file_size(none));
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.is_regular_file(none)) sum += static_cast<double>(entry.file_size(none));
+  }
   return sum;
 }
 

@@ -153,6 +153,14 @@ void print_best(const plan::Tried& best) {
   launch::print(cat("\noptions: ", join(options, " "), "\n"));
 }
 
+void check_device(const setup::Configuration& config) {
+  if (config.device != "cuda") {
+    throw Error(cat("run.device is \"", config.device, "\", but a plan is for GPUs"),
+                "add run.device=cuda to this command; the file may stay as it is",
+                config.run.where(&setup::RunOptions::device));
+  }
+}
+
 void refuse_own_file(const PlanArguments& arguments) {
   std::error_code differs;
   if (arguments.write.empty() || !std::filesystem::equivalent(arguments.config, arguments.write, differs)) return;
@@ -171,6 +179,7 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
   Diagnostics faults;
   const auto config = setup::read_configuration(plan.request, faults);
   faults.throw_if_any();
+  check_device(config);
   std::string lacking;
   std::int64_t length = 0;
   const plan::Questions ask{[&](const plan::LayoutChoice& layout) {

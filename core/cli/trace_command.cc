@@ -19,12 +19,13 @@ namespace {
 // Those of a run, or the file itself.
 std::vector<std::filesystem::path> trace_files(const std::string& path) {
   if (is_file(path)) return {path};
+  if (!is_folder(path)) throw Error("there is no such run or trace", "name a run's folder or a trace of it", path);
   const auto folder = std::filesystem::path(path) / "traces";
   std::vector<std::filesystem::path> found;
   if (is_folder(folder)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) found.push_back(entry.path());
   }
-  if (found.empty()) throw Error("there is no trace here", "record one with [monitor.trace]", path);
+  if (found.empty()) throw Error("this run has no trace", "add [monitor.trace] to its configuration", path);
   std::sort(found.begin(), found.end());
   return found;
 }

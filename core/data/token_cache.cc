@@ -267,10 +267,13 @@ TokenCacheBuilder::~TokenCacheBuilder() {
 }
 
 void TokenCacheBuilder::throw_unwritable() const {
-  const auto reason = meaning_of(errno);
+  const int number = errno;
+  const auto reason = meaning_of(number);
   throw Error(damage_.empty() ? cat("cannot write the token cache: ", reason)
                               : cat("the token cache is damaged and cannot be made again: ", reason),
-              "free some space, or set data.cache to another folder", cache_.file.string());
+              number == ENOSPC || number == EDQUOT ? "free some space, or set data.cache to another folder"
+                                                   : "set data.cache to a folder that you may write to",
+              cache_.file.string());
 }
 
 void TokenCacheBuilder::write(const std::string& bytes) {

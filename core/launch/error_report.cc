@@ -7,10 +7,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
 #include <new>
 #include <system_error>
 
+#include "base/limit_text.h"
 #include "launch/terminal.h"
 
 namespace capstan::launch {
@@ -20,6 +24,25 @@ std::string error_text(const Error& error) {
   return cat("capstan: error", faults > 1 ? cat(" (", faults, " faults)") : "", "\n", error.what(), "\n");
 }
 
+namespace {
+
+// What the system refuses is no bug of ours: a thread, a socket. Nothing where the number is no errno.
+std::optional<Error> of_system(const std::system_error& refused) {
+  const auto& code = refused.code();
+  constexpr std::array bugs{EINVAL, EDEADLK, ESRCH, EBADF, EPERM};  // of a mutex, a thread that was joined
+  if (std::find(bugs.begin(), bugs.end(), code.value()) != bugs.end()) return {};
+  if (code.category() != std::generic_category() && code.category() != std::system_category()) return {};
+  const std::string what = refused.what();
+  const auto plain = code.message();
+  // A thread that cannot be started says no more than the errno's text.
+  const bool is_thread = code.value() == EAGAIN && what == plain;
+  return Error(is_thread ? cat("no more threads can be started: ", meaning_of(code.value()))
+                         : cat(what.substr(0, what.rfind(": " + plain)), ": ", meaning_of(code.value())),
+               fix_for(code.value()));
+}
+
+}  // namespace
+
 std::optional<Error> in_words(const std::exception& exception) {
   constexpr const char* smaller =
       "give the job more memory (#SBATCH --mem, ulimit -v), more ranks to share the model, or a smaller model or "
@@ -28,7 +51,9 @@ std::optional<Error> in_words(const std::exception& exception) {
   if (dynamic_cast<const Error*>(&exception) != nullptr) return {};
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
     return FileError(file->path1(), "use", file->code().value());
-  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return Error("this host has no memory left", smaller);
+  if (const auto* refused = dynamic_cast<const std::system_error*>(&exception)) return of_system(*refused);
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
+    return Error("this host has no memory left", cat(limit_text(RLIMIT_AS), smaller));
   if (const auto* full = dynamic_cast<const c10::OutOfMemoryError*>(&exception)) {
     const std::string text = full->what_without_backtrace();
     return Error(cat("this rank's GPU has no memory left: ", text.substr(0, text.find("If reserved but unallocated"))),
@@ -38,7 +63,8 @@ std::optional<Error> in_words(const std::exception& exception) {
     const std::string text = torch->what_without_backtrace();
     const auto at = text.find("you tried to allocate");
     if (text.find("DefaultCPUAllocator") != std::string::npos && at != std::string::npos)
-      return Error(cat("this host has no memory left: ", text.substr(at, text.find(". ", at) - at)), smaller);
+      return Error(cat("this host has no memory left: ", text.substr(at, text.find(". ", at) - at)),
+                   cat(limit_text(RLIMIT_AS), smaller));
   }
   return {};
 }

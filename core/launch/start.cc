@@ -7,6 +7,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "comm/failure.h"
 #include "config/document.h"
 #include "launch/error_report.h"
+#include "launch/limits.h"
 #include "launch/local_ranks.h"
 #include "launch/lost_file.h"
 #include "launch/rank_table.h"
@@ -46,6 +48,12 @@ int ranks_to_spawn(const Early& early, int asked) {
   const auto gpus = early.run.device == "cpu" ? 0 : static_cast<int>(ask_driver().gpus.size());
   if (gpus > 0) return gpus;
   throw Error("--spawn-local starts one rank a GPU, and this machine shows none", "say how many: -n 4");
+}
+
+/// Of this process and of the ranks that it starts, which have its limit: said once, before any is started.
+void check_files_of(int local_ranks, int ranks) {
+  need_open_files(std::max(files_of_starter(local_ranks), files_of_rank(ranks)),
+                  cat("the start of ", local_ranks, " ranks"));
 }
 
 void set_variable(const std::string& name, const std::string& value) {
@@ -116,6 +124,8 @@ void say_where(const comm::PeerFailed& failure, const Rank& rank) {
 
 void prepare(Rank& rank, const Environment& env) {
   check_tasks(rank.launch);
+  const int ranks = rank.launch.world.size;
+  need_open_files(files_of_rank(ranks), ranks > 1 ? cat("a rank of ", ranks) : "a run");
   for (const auto& [name, value] : rank.settings.set) set_variable(name, value);
   rank.device = open_device(rank.launch, rank.early, rank.early.run.cache.value_or(rank.cache), env);
   rank.cpus = cpu_share(env, rank.launch, own_cpus(), cpu_quota());
@@ -153,6 +163,7 @@ std::optional<int> start_local_ranks(const Launch& launch, const Early& early, c
   if (world.launcher == "alone" && (start.ranks > 1 || start.spawn_local)) {
     const int ranks = start.spawn_local ? ranks_to_spawn(early, start.ranks) : start.ranks;
     check_enough_gpus(early, ranks, "-n");
+    check_files_of(ranks, ranks);
     return run_local_ranks(ranks, {start.argv, start.argv + start.argc}, grace, orderly);
   }
   if (start.spawn_local) {
@@ -163,6 +174,7 @@ std::optional<int> start_local_ranks(const Launch& launch, const Early& early, c
     }
     const int ranks = ranks_to_spawn(early, start.ranks);
     check_enough_gpus(early, ranks, "-n");
+    check_files_of(ranks, ranks * static_cast<int>(std::max<std::size_t>(1, launch.nodes.size())));
     return run_ranks_of_step(ranks, world.node * ranks, world.host, {start.argv, start.argv + start.argc}, grace,
                              orderly);
   }

@@ -71,6 +71,11 @@ Json checkpoints_json(const SaveTotals& totals, const std::optional<Best>& best)
   return json;
 }
 
+[[noreturn]] void refuse_folder(const std::filesystem::path& path, const std::error_code& error, std::string fix) {
+  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())),
+              error.value() == ENAMETOOLONG ? "give a shorter run.name or run.dir" : std::move(fix), path.string());
+}
+
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(path)), rank_(rank) {
@@ -81,12 +86,13 @@ void RunFolder::open_metrics() { metrics_ = LineFile(path_ / "metrics.jsonl"); }
 
 std::filesystem::path RunFolder::make_new(const std::filesystem::path& dir, const std::string& name, std::string fix) {
   std::error_code error;
-  std::filesystem::create_directories(dir, error);
+  std::filesystem::path path = dir;
+  std::filesystem::create_directories(path, error);
   for (int n = 1; !error; ++n) {
-    auto path = dir / (n == 1 ? name : cat(name, "-", n));
+    path = dir / (n == 1 ? name : cat(name, "-", n));
     if (std::filesystem::create_directory(path, error)) return path;
   }
-  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), std::move(fix), dir.string());
+  refuse_folder(path, error, std::move(fix));
 }
 
 std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
@@ -94,7 +100,7 @@ std::filesystem::path RunFolder::make(const std::string& dir, const std::string&
   std::error_code error;
   std::filesystem::create_directory(path / "logs", error);
   if (!error) return path;
-  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), choose_dir, dir);
+  refuse_folder(path, error, choose_dir);
 }
 
 std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string& name) {
@@ -102,7 +108,7 @@ std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string
   std::error_code error;
   std::filesystem::create_directories(path / "logs", error);
   if (!error) return path;
-  throw Error(cat("cannot make a folder for the run: ", meaning_of(error.value())), choose_dir, path.string());
+  refuse_folder(path, error, choose_dir);
 }
 
 void RunFolder::resume_after(std::int64_t steps_done, const std::vector<std::string>& answers_again) {

@@ -1,8 +1,11 @@
 #include "session/start_values.h"
 
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <capstan/nn/codec_files.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -70,6 +73,22 @@ bool is_given(const Job& job, const Records& added, const checkpoint::Reader* re
                                 [&](const auto* record) { return resumed->has(saved_name("model", record->name, 0)); });
 }
 
+// A run does not save the frozen weights that a codec keeps: the model's folder has them. Where there is none, they
+// were random values, which nothing has.
+void refuse_unsaved(const Job& job, const Records& own, const layout::Source& saved) {
+  const auto codecs = checkpoint::codecs_of(job.model->own);
+  std::vector<std::string> missing;
+  for (const auto* record : own) {
+    if (codecs.contains(record->name) && !saved.has(*record)) missing.push_back(record->name);
+  }
+  if (missing.empty()) return;
+  throw Error(cat("it has only what was trained: the frozen weights that ", codecs.at(missing.front())->name(),
+                  " keeps began as random values, which no file has ('", missing.front(), "' and ", missing.size() - 1,
+                  " more)"),
+              "train from a model's folder (model.path), or without such a strategy, and use that run",
+              job.config.request.weights);
+}
+
 }  // namespace
 
 std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::Reader* resumed) {
@@ -79,8 +98,14 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
   if (!job.config.request.weights.empty()) {
     // What was not trained may be left to the folder that training began with.
     auto needed = added;
-    if (!job.plugins.model_options->path) needed.insert(needed.end(), own.begin(), own.end());
+    const bool alone = !job.plugins.model_options->path;
+    const auto codecs = checkpoint::codecs_of(job.model->own);
+    if (alone) {
+      std::copy_if(own.begin(), own.end(), std::back_inserter(needed),
+                   [&](const auto* record) { return !codecs.contains(record->name); });
+    }
     sources.push_back(open_weights(job.config.request.weights, files, needed));
+    if (alone) refuse_unsaved(job, own, *sources.back());
   }
   if (!is_given(job, added, resumed)) {
     setup::each_strategy(job.plugins.strategies, "values", [&](strategy::Strategy& strategy) {

@@ -1,5 +1,8 @@
 #include "setup/configuration.h"
 
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -56,6 +59,18 @@ void make_resume_absolute(config::Options<CheckpointOptions>& options) {
   }
 }
 
+// A file there would be found out only when samples are tokenized.
+void check_cache(const std::string& cache, const config::Options<RunOptions>& run, Diagnostics& faults) {
+  if (cache.empty() || !is_there(cache) || is_folder(cache)) return;
+  if (run->cache) {
+    faults.add(run.where(&RunOptions::cache), cat("run.cache is ", cache, ", which is no folder"),
+               "name a folder, which need not exist");
+  } else {
+    faults.add("CAPSTAN_CACHE", cat("it is ", cache, ", which is no folder"),
+               "set it to a folder, which need not exist, or unset it");
+  }
+}
+
 std::string device_for(const JobRequest& request, const RunOptions& run, const TrainOptions& train) {
   if (run.device != "auto") return run.device;
   return request.may_move && train.precision == "fp16" ? "cuda" : request.device;
@@ -76,6 +91,7 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults)
   const auto name = run->name.value_or(std::filesystem::path(request.file).stem().string());
   const auto device = device_for(request, *run, *train);
   const auto cache = run->cache.value_or(request.cache);
+  check_cache(cache, run, faults);
   Configuration config{request,
                        std::move(document),
                        std::move(run),

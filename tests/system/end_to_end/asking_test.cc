@@ -148,7 +148,7 @@ TEST_CASE("trace and top say what is missing") {
   fs::create_directories(work.folder() / "runs/a");
   const auto trace = work.run({"trace", "runs/a"});
   CHECK(trace.code == 2);
-  CHECK_THAT(trace.err, Contains("there is no trace here") && Contains("record one with [monitor.trace]"));
+  CHECK_THAT(trace.err, Contains("this run has no trace") && Contains("add [monitor.trace] to its configuration"));
   work.write("bad.json", "{\"traceEvents\": 7}");
   const auto bad = work.run({"trace", "bad.json"});
   CHECK(bad.code == 2);

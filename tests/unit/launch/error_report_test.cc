@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <new>
+#include <system_error>
 
 using namespace capstan;
 
@@ -44,6 +45,11 @@ TEST_CASE("a host without memory and a file system that refuses are no bugs") {
                                                        std::error_code(EACCES, std::generic_category()));
              }),
              Contains("/a/b: cannot use it: Permission denied (EACCES)") && Contains("fix: "));
+  CHECK_THAT(words_of([] { throw std::system_error(EAGAIN, std::generic_category()); }),
+             Contains("no more threads can be started: Resource temporarily unavailable") && Contains("ulimit -u"));
+  CHECK_THAT(words_of([] { throw std::system_error(ETIMEDOUT, std::generic_category(), "127.0.0.1:1: no answer"); }),
+             Contains("127.0.0.1:1: no answer: Connection timed out (ETIMEDOUT)"));
+  CHECK(words_of([] { throw std::system_error(EDEADLK, std::generic_category()); }).empty());
   CHECK(words_of([] { throw Error("known"); }).empty());
   CHECK(words_of([] { throw std::logic_error("a bug"); }).empty());
 }
