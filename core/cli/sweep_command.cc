@@ -18,6 +18,7 @@
 #include "launch/terminal.h"
 #include "report/output_file.h"
 #include "report/sweep.h"
+#include "setup/run_name.h"
 
 namespace capstan::cli {
 
@@ -96,7 +97,7 @@ Placed place(const report::PlannedRun& planned, const report::Run& wanted) {
 
 report::Sweep sweep_of(const SweepArguments& arguments) {
   report::Sweep sweep;
-  sweep.name = fs::path(arguments.config).stem().string();
+  sweep.name = setup::name_of_run(arguments.config);
   sweep.ranks = report::counts_of(arguments.ranks, "--gpus");
   sweep.nodes = report::counts_of(arguments.nodes, "--nodes");
   if (arguments.weak == "layers") sweep.weak = report::Weak::layers;

@@ -10,7 +10,10 @@
 namespace capstan::setup {
 
 void RunOptions::describe(config::OptionTable<RunOptions>& t) {
-  t.add("name", &RunOptions::name).doc("name of the run and of its folder; the configuration file's name when not set");
+  t.add("name", &RunOptions::name)
+      .doc(
+          "name of the run and of its folder; when not set the configuration file's, with its folders inside of a "
+          "collection of configs/: zero-baseline for configs/workshop/zero/baseline.toml");
   t.add("dir", &RunOptions::dir).path().doc("folder in which the run's folder is made");
   t.add("seed", &RunOptions::seed)
       .min(0)

@@ -112,6 +112,18 @@ def dry_run(bench):
     check(not list((folder / 'logs').iterdir()), 'a dry run left files')
 
 
+def names_of_jobs(bench):
+    """A job is called as its file, with the exercise before it where the file stands in a collection of configs/."""
+    folder = tree(bench)
+    text = bench.config().read_text()
+    for place, name in (('configs/workshop/zero/baseline.toml', 'zero-baseline'), ('configs/workshop/baseline.toml', 'baseline'),
+                        ('configs/baseline.toml', 'baseline'), ('mine/baseline.toml', 'baseline')):
+        file = bench.folder / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        check_words(submit(bench, folder, '--dry-run', place).stdout, f'sbatch --job-name={name}-1x1 ')
+
+
 def dry_runs_of_gres(bench):
     """GPUs asked for by --gres are ranks too; what else is in the list stays."""
     folder = tree(bench)
@@ -318,6 +330,6 @@ def documented(bench):
         check(list(ROOT.glob(pattern)), f'docs/slurm.md names {name}, and nothing is called so')
 
 
-CASES = (shellcheck, documented, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, dry_runs_of_gres, dry_runs_of_times,
+CASES = (shellcheck, documented, submitted, swept, refused_on_the_login_node, nodes_told_to_check, dry_run, names_of_jobs, dry_runs_of_gres, dry_runs_of_times,
          short_time, tasks_that_are_not_the_ranks, queued_again_by_the_script, gate, gate_of_the_file, array,
          array_of_one_name, in_a_container)

@@ -1,0 +1,25 @@
+#include "setup/run_name.h"
+
+#include <capstan/base/text.h>
+
+#include <vector>
+
+namespace capstan::setup {
+
+std::string name_of_run(const std::filesystem::path& file) {
+  std::vector<std::string> below;
+  bool in_configs = false;
+  for (const auto& folder : std::filesystem::absolute(file).lexically_normal().parent_path()) {
+    if (folder == "configs") {
+      in_configs = true;
+      below.clear();
+    } else if (in_configs) {
+      below.push_back(folder.string());
+    }
+  }
+  if (!below.empty()) below.erase(below.begin());  // the collection itself
+  below.push_back(file.stem().string());
+  return join(below, "-");
+}
+
+}  // namespace capstan::setup
