@@ -5,6 +5,7 @@
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 
 #include "assembly/host_memory.h"
@@ -70,6 +71,33 @@ void refuse_own_file(const CheckArguments& arguments) {
               arguments.resolved);
 }
 
+// Has this machine such a GPU? Then its host memory is what a run would find; a driver that shows none means no.
+bool is_here(const plan::Gpu& wanted) {
+  constexpr std::int64_t near = std::int64_t{1} << 30;  // what CUDA reports differs a little from board to board
+  const auto facts = launch::ask_driver();
+  return std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const auto& gpu) {
+    return std::abs(gpu.bytes - wanted.bytes) < near &&
+           (wanted.capability == 0 || wanted.capability == 10 * gpu.major + gpu.minor);
+  });
+}
+
+// Of a run on another machine: what its ranks take of host memory is held against run.host_memory alone.
+void judge_host_elsewhere(const session::Job& job, Diagnostics& faults) {
+  assembly::check_host_memory(job.config, job.topology, job.prediction, assembly::told_host_memory(*job.config.run),
+                              faults);
+}
+
+// What they need there, where nobody has said what there is.
+std::string host_elsewhere_text(const session::Job& job) {
+  const auto needed = assembly::host_bytes(job.prediction, job.config.device);
+  if (needed == 0 || assembly::told_host_memory(*job.config.run)) return {};
+  const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  return cat("host memory: a rank needs ", text(needed), ", the ", job.topology.ranks_per_node, " of a node ",
+             text(needed * job.topology.ranks_per_node),
+             "; what a node with such a GPU has left is not known on "
+             "this machine, which has none: run.host_memory=GIB says it\n");
+}
+
 // What is said of a configuration without faults.
 void print_checked(const session::Job& job, const CheckArguments& arguments, const plan::Placement& ranks,
                    const std::string& device) {
@@ -107,12 +135,14 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     request.gpu_room = gpu->room();
     // A configuration that is frozen for a run is held against files that are there.
     request.may_lack_files = arguments.resolved.empty();
+    request.any_host_memory = !is_here(*gpu);
   }
   refuse_own_file(arguments);
   report::check_output(arguments.resolved);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
   if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, launch::gpu_module_cuda(), diagnostics);
+  if (prepared && request.any_host_memory) judge_host_elsewhere(*prepared, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
   if (!arguments.resolved.empty()) report::write_output(arguments.resolved, config::to_toml(job.tables()));
@@ -123,6 +153,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
                             [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
   const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
   launch::print(fit.text);
+  if (request.any_host_memory) launch::print(host_elsewhere_text(job));
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }
 

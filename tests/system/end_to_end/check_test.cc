@@ -61,6 +61,16 @@ TEST_CASE("check --gpu suggests offload whatever memory this machine has, and sa
   CHECK(said.code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(said.out, Contains("\nkeep the optimizer in host memory ") && Contains(" of host memory a rank") &&
                            !Contains("more than run.host_memory"));
+  const auto offloaded =
+      work.run({"check", file, "-n", "2", "--gpu", "9000GiB", "strategy.zero.offload_optimizer=cpu"});
+  INFO(offloaded.all());
+  CHECK(offloaded.code == 0);  // whatever host memory this machine has
+  CHECK_THAT(offloaded.out, Contains("host memory: a rank needs ") &&
+                                Contains("is not known on this machine, which has none: run.host_memory=GIB says it"));
+  const auto too_little = work.run(
+      {"check", file, "-n", "2", "--gpu", "9000GiB", "strategy.zero.offload_optimizer=cpu", "run.host_memory=64"});
+  CHECK(too_little.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(too_little.err, Contains("offloading needs ") && Contains("and 64.00 GiB are left"));
   const auto told = work.run({"check", file, "-n", "2", "--gpu", "24GiB", "run.host_memory=64"});
   CHECK_THAT(told.out, Contains(" of host memory a rank: more than run.host_memory  strategy.zero.stage=3 "));
 }
