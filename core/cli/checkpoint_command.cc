@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_place.h"
@@ -62,13 +63,35 @@ std::string layout_text(const checkpoint::Meta& meta) {
   return meta.mesh.empty() ? ranks : cat(ranks, " (", meta.mesh, ")");
 }
 
-std::vector<std::string> row_of(const fs::path& path) {
+// The step of the best checkpoint, as the newest one knows it that can be read; nothing: none is kept as the best.
+std::optional<std::int64_t> best_step(const std::vector<fs::path>& newest_first) {
+  for (const auto& path : newest_first) {
+    try {
+      const Reader reader(path);
+      if (!reader.has_section("best")) continue;
+      const auto best = nlohmann::json::parse(reader.section("best"), nullptr, false);
+      if (best.is_object() && best.contains("step") && best["step"].is_number_integer())
+        return best["step"].get<std::int64_t>();
+    } catch (const Error&) {  // its own row says why
+    }
+  }
+  return {};
+}
+
+std::vector<std::string> row_of(const fs::path& path, const std::optional<std::int64_t>& best) {
   const auto name = path.filename().string();
   const auto size = bytes_text(bytes_in(path));
   try {
     const Reader reader(path);
     const auto& meta = reader.meta();
-    return {name, std::to_string(meta.step), size, meta.date, metrics_text(meta.metrics), layout_text(meta), "whole"};
+    return {name,
+            std::to_string(meta.step),
+            size,
+            meta.date,
+            metrics_text(meta.metrics),
+            best == meta.step ? "best" : "",
+            layout_text(meta),
+            "whole"};
   } catch (const Error& error) {
     const auto faults = error.diagnostics().size();
     const auto* file = dynamic_cast<const FileError*>(&error);
@@ -78,6 +101,7 @@ std::vector<std::string> row_of(const fs::path& path) {
             size,
             "-",
             "-",
+            "",
             "-",
             cat(is_other || (file && !file->absent()) ? "cannot be read: " : "damaged: ",
                 error.diagnostics().front().what, faults > 1 ? cat(" (and ", faults - 1, " more)") : "")};
@@ -102,8 +126,9 @@ void list_leftovers(const fs::path& folder, std::ostream& out) {
 }
 
 int list(const Place& place, std::ostream& out) {
-  std::vector<std::vector<std::string>> rows{{"checkpoint", "step", "size", "date", "metrics", "layout", "files"}};
-  for (const auto& path : place.checkpoints) rows.push_back(row_of(path));
+  std::vector<std::vector<std::string>> rows{{"checkpoint", "step", "size", "date", "metrics", "", "layout", "files"}};
+  const auto best = best_step(place.checkpoints);
+  for (const auto& path : place.checkpoints) rows.push_back(row_of(path, best));
   out << table_text(rows);
   if (!place.folder.empty()) list_leftovers(place.folder, out);
   return static_cast<int>(ExitCode::success);
@@ -211,7 +236,7 @@ void add_checkpoint_arguments(CLI::App& command, CheckpointArguments& arguments)
     action->callback([&arguments, name] { arguments.action = name; });
     return action;
   };
-  add("ls", "a table of all: step, size, date, metrics, layout, whether their files are whole");
+  add("ls", "a table of all: step, size, date, metrics, which is the best, layout, whether their files are whole");
   add("verify", "compare every byte with its hash; exit status 1 when something is damaged");
   auto* one = add("show", "what a checkpoint (of several the newest) says of itself");
   one->add_option("--section", arguments.section, "only this section, as JSON");

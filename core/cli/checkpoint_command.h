@@ -22,10 +22,11 @@ void add_checkpoint_command(CLI::App& app, Chosen& chosen);
 /// Its arguments alone.
 void add_checkpoint_arguments(CLI::App& command, CheckpointArguments& arguments);
 
-/// ls: a table of the checkpoints (and final weights) of a run: step, size, date, metrics, layout, whether their files
-/// are whole; then what a crash left there. verify: compares every byte with its hash, says every few seconds in
-/// `progress` how far it is, names all faults, and returns ExitCode::failure for any. show: what a checkpoint says of
-/// itself, one of its sections, its configuration or its tensors. Throws Error for a path that leads to none.
+/// ls: a table of the checkpoints (and final weights) of a run: step, size, date, metrics, which is the best, layout,
+/// whether their files are whole; then what a crash left there. verify: compares every byte with its hash, says every
+/// few seconds in `progress` how far it is, names all faults, and returns ExitCode::failure for any. show: what a
+/// checkpoint says of itself, one of its sections, its configuration or its tensors. Throws Error for a path that leads
+/// to none.
 int checkpoint_command(const CheckpointArguments& arguments, std::ostream& out, std::ostream& progress);
 
 }  // namespace cli

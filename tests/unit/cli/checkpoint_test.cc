@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Checkpoints of a run: two steps of two tensors.
-void save_run(const fs::path& run) {
+// Checkpoints of a run: two steps of two tensors; `best` is the step of the best one, if it is not 0.
+void save_run(const fs::path& run, std::int64_t best = 0) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     checkpoint::WriterOptions options;
     options.folder = run / "checkpoints";
@@ -32,6 +32,7 @@ void save_run(const fs::path& run) {
       meta.config = "[train]\nseed = 1\n";
       meta.metrics = {{"eval_loss", 2.5}};
       meta.sections = {{"cursor", R"({"epoch":1})"}};
+      if (best > 0) meta.sections["best"] = cat("{\"step\":", best, ",\"value\":2.5}");
       const layout::Box whole{{0, 0}, {2, 3}};
       const auto value = at::ones({2, 3});
       writer.start(meta,
@@ -66,6 +67,21 @@ std::vector<std::string> first_words(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("checkpoint ls marks the best, as the newest one that can be read knows it") {
+  const test::Folder scratch;
+  const auto run = scratch / "run";
+  save_run(run, 100);
+  const auto rows = [&] { return split(answer({"ls", run.string()}).text, '\n'); };
+  CHECK_THAT(rows()[1], Contains("step-00000200") && !Contains("best"));
+  CHECK_THAT(rows()[2], Contains("step-00000100") && Contains("eval_loss 2.5  best  1 rank"));
+  fs::resize_file(run / "checkpoints/step-00000200/weights-00000-of-00001.safetensors", 10);
+  CHECK_THAT(rows()[1], Contains("damaged"));
+  CHECK_THAT(rows()[2], Contains("best"));
+  const test::Folder other;
+  save_run(other / "run");
+  CHECK_THAT(answer({"ls", (other / "run").string()}).text, !Contains("best"));
+}
 
 TEST_CASE("checkpoint ls lists what a run has, and what is wrong with it") {
   const test::Folder scratch;
