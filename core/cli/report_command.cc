@@ -30,12 +30,22 @@ std::vector<std::string> folders_of(const ReportArguments& arguments) {
   return there;
 }
 
+// What the reader of the terminal does not see in the table: CSV has no notes, and a file is elsewhere.
+void warn(const ReportArguments& arguments, const std::vector<report::Table>& tables) {
+  if (arguments.format != "csv" && arguments.output.empty()) return;
+  for (const auto& table : tables) {
+    for (const auto& warning : table.warnings) log::warning(cat(table.name, ": ", warning));
+  }
+}
+
 std::string report_text(const ReportArguments& arguments) {
   const auto runs = report::read_runs(folders_of(arguments));
   std::vector<report::Table> tables;
-  for (const auto& name : arguments.tables) tables.push_back(report::fill_table(name, runs));
-  if (tables.empty()) tables.push_back(report::fill_table("runs", runs));
-  if (arguments.format == "html") return report::page_of("Capstan: runs", tables, runs);
+  for (const auto& name : arguments.tables) tables.push_back(report::fill_table(name, runs, arguments.base));
+  if (tables.empty()) tables.push_back(report::fill_table("runs", runs, arguments.base));
+  warn(arguments, tables);
+  if (arguments.format == "html")
+    return report::page_of("Capstan: runs", tables, runs, report::base_of(runs, arguments.base));
   std::string out;
   for (const auto& table : tables) {
     if (!out.empty()) out += "\n";
@@ -51,7 +61,7 @@ std::string report_text(const ReportArguments& arguments) {
 std::string table_list() {
   std::vector<std::string> names;
   for (const auto& table : report::table_names()) names.push_back(table.name);
-  return "which table, more than once for several (default runs): " + join(names);
+  return "which table, once for each or with commas between (default runs): " + join(names);
 }
 
 }  // namespace
@@ -68,12 +78,24 @@ int report_command(const ReportArguments& arguments) {
   return static_cast<int>(ExitCode::success);
 }
 
+void add_table_option(CLI::App& command, std::vector<std::string>& tables, const std::string& help) {
+  // One value each time, so that a folder may follow it.
+  command.add_option("--table", tables, help)
+      ->type_name("NAME")
+      ->delimiter(',')
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
 void add_report_command(CLI::App& app, Chosen& chosen) {
   auto* command =
       app.add_subcommand("report", "fill the workshop's tables from the folders of runs, with plots as HTML");
   const auto given = std::make_shared<ReportArguments>();
   command->add_option("runs", given->runs, "folders of runs")->required();
-  command->add_option("--table", given->tables, table_list())->allow_extra_args(false);
+  add_table_option(*command, given->tables, table_list());
+  command->add_option("--base", given->base,
+                      "the run that the others are compared with, by its name or folder (default: the smallest)");
   command->add_option("--format", given->format, "text, csv, markdown or html (default text)")
       ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
   command->add_option("-o,--output", given->output, "write to this file instead of standard output");

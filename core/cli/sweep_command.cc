@@ -164,6 +164,7 @@ std::vector<std::string> report_line(const SweepArguments& arguments, const std:
   std::vector<std::string> line{own_program(), "report", "--leave-out"};
   for (const auto& run : runs) line.push_back(run.folder.string());
   for (const auto& table : report_of(arguments).tables) line.insert(line.end(), {"--table", table});
+  if (!arguments.report.base.empty()) line.insert(line.end(), {"--base", arguments.report.base});
   if (arguments.report.format != "text") line.insert(line.end(), {"--format", arguments.report.format});
   if (!arguments.report.output.empty()) line.insert(line.end(), {"-o", fs::absolute(arguments.report.output).string()});
   return line;
@@ -251,7 +252,8 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
   command->add_option("--submitter", given->submitter, "what submits a run (default slurm/submit)");
   command->add_option("--sbatch", given->sbatch, "an option for sbatch, such as --sbatch=--time=01:00:00")
       ->allow_extra_args(false);
-  command->add_option("--table", given->report.tables, "as of capstan report")->allow_extra_args(false);
+  add_table_option(*command, given->report.tables, "as of capstan report");
+  command->add_option("--base", given->report.base, "as of capstan report: one of the sweep's runs");
   command->add_option("--format", given->report.format, "as of capstan report")
       ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
   command->add_option("-o,--output", given->report.output, "as of capstan report");

@@ -41,9 +41,20 @@ const Evaluation* last_with(const Run& run, const std::string& score) {
   return found == run.evaluations.rend() ? nullptr : &*found;
 }
 
+constexpr const char* no_answer = "no question was answered: train.generate_samples = -1 answers all at the end";
+
+Cell every_score_cell(const Run& run, const std::string& score) {
+  std::vector<std::string> texts;
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.scores.contains(score))
+      texts.push_back(fixed(evaluation.scores.at(score), 2));
+  }
+  return texts.empty() ? no_cell(no_answer) : cell(join(texts));
+}
+
 Cell score_cell(const Run& run, const std::string& score) {
   const auto* evaluation = last_with(run, score);
-  if (!evaluation) return no_cell("no question was answered: train.generate_samples = -1 answers all at the end");
+  if (!evaluation) return no_cell(no_answer);
   return cell(fixed(evaluation->scores.at(score), 2));
 }
 
@@ -144,6 +155,9 @@ Cell final_eval_loss_cell(const Run& run, const Run&) {
 Cell exact_match_cell(const Run& run, const Run&) { return score_cell(run, "exact_match"); }
 Cell f1_cell(const Run& run, const Run&) { return score_cell(run, "f1"); }
 
+Cell every_exact_match_cell(const Run& run, const Run&) { return every_score_cell(run, "exact_match"); }
+Cell every_f1_cell(const Run& run, const Run&) { return every_score_cell(run, "f1"); }
+
 Cell steps_per_epoch_cell(const Run& run, const Run&) {
   return number_cell(run.number("steps_per_epoch"), 0, not_ended(run));
 }
@@ -152,6 +166,11 @@ Cell samples_cell(const Run& run, const Run&) { return number_cell(samples_per_s
 
 Cell samples_scale_cell(const Run& run, const Run& base) {
   return number_cell(ratio(samples_per_second(run), samples_per_second(base)), 2, not_ended(run));
+}
+
+Cell steps_rate_cell(const Run& run, const Run&) {
+  if (const auto rate = run.number("train_steps_per_second")) return cell(fixed(*rate, 3));
+  return number_cell(ratio(run.number("steps"), runtime_s(run)), 3, not_ended(run));
 }
 
 Cell callback_samples_cell(const Run& run, const Run&) {

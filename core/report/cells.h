@@ -14,11 +14,11 @@ namespace report {
 std::string fixed(double number, int decimals);
 /// The numbers that cells are made of; nothing: the run does not say.
 std::optional<double> samples_per_second(const Run& run);           ///< whole run, all ranks
-std::optional<double> training_samples_per_second(const Run& run);  ///< steps alone, after the warm-up, all ranks
+std::optional<double> training_samples_per_second(const Run& run);  ///< "Callback": steps after the warm-up, all ranks
 std::optional<double> runtime_s(const Run& run);
 std::optional<double> gpu0_peak_mib(const Run& run);
 
-/// Each says one thing about a run, which `base` is compared with where it is a comparison: the smallest of the runs.
+/// Each says one thing about a run, which is compared with `base` where it is a comparison.
 using CellOf = Cell (*)(const Run& run, const Run& base);
 
 Cell command_cell(const Run& run, const Run& base);
@@ -39,10 +39,14 @@ Cell eval_loss_3_cell(const Run& run, const Run& base);
 Cell final_eval_loss_cell(const Run& run, const Run& base);
 Cell exact_match_cell(const Run& run, const Run& base);
 Cell f1_cell(const Run& run, const Run& base);
+/// "12.00, 14.00, 13.50": after each evaluation that has answers.
+Cell every_exact_match_cell(const Run& run, const Run& base);
+Cell every_f1_cell(const Run& run, const Run& base);
 Cell steps_per_epoch_cell(const Run& run, const Run& base);
 
 Cell samples_cell(const Run& run, const Run& base);
 Cell samples_scale_cell(const Run& run, const Run& base);
+Cell steps_rate_cell(const Run& run, const Run& base);
 Cell callback_samples_cell(const Run& run, const Run& base);
 Cell eval_samples_cell(const Run& run, const Run& base);
 Cell runtime_cell(const Run& run, const Run& base);
@@ -53,6 +57,7 @@ Cell job_time_cell(const Run& run, const Run& base);
 Cell step_time_cell(const Run& run, const Run& base);
 
 Cell allocated_peak_gb_cell(const Run& run, const Run& base);
+Cell host_peak_gb_cell(const Run& run, const Run& base);
 Cell allocated_mb_cell(const Run& run, const Run& base);
 Cell allocated_gb_cell(const Run& run, const Run& base);
 Cell used_gb_cell(const Run& run, const Run& base);

@@ -51,19 +51,36 @@ Chart memory_over_time(const std::vector<Run>& runs) {
   return chart;
 }
 
-// Samples/s over the number of ranks, with what perfect scaling from the smallest run would be.
-Chart scaling(const std::vector<Run>& runs) {
-  Chart chart{"Scaling", "GPUs", "samples/s", {}, true};
+Chart host_memory_over_time(const std::vector<Run>& runs) {
+  Chart chart{"Host memory over time, of the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Series series{runs[i].name, {}, static_cast<int>(i)};
+    if (const auto* log = runs[i].cpu()) {
+      for (std::size_t n = 0; n < log->seconds.size(); ++n)
+        series.points.emplace_back(log->seconds[n], log->real_mb[n]);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+// What a step computes in a second: not a table's Samples/s, which is of the whole run.
+constexpr const char* step_rate = "samples/s (Callback): of steps alone";
+
+// Of steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
+Chart scaling(const std::vector<Run>& runs, const Run& base) {
+  Chart chart{"Scaling", "GPUs", step_rate, {}, true};
   std::map<double, std::vector<double>> rates;
   for (const auto& run : runs) {
     if (const auto rate = training_samples_per_second(run)) rates[run.ranks].push_back(*rate);
   }
   if (rates.size() < 2) return chart;
-  Series best{"training samples/s (the best run of each size)", {}, 0};
-  Series ideal{"the smallest run's, times the GPUs", {}, 1};
+  Series best{"the best run of each size", {}, 0};
+  Series ideal{cat("as fast a GPU as ", base.name), {}, 1};
+  const auto of_base = training_samples_per_second(base);
   for (const auto& [ranks, of_size] : rates) {
     best.points.emplace_back(ranks, *std::max_element(of_size.begin(), of_size.end()));
-    ideal.points.emplace_back(ranks, best.points.front().second * ranks / best.points.front().first);
+    if (of_base) ideal.points.emplace_back(ranks, *of_base * ranks / base.ranks);
   }
   chart.series = {best, ideal};
   return chart;
@@ -78,7 +95,7 @@ bool has_points(const Chart& chart) {
 
 }  // namespace
 
-std::vector<Chart> charts_of(const std::vector<Run>& runs) {
+std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
   const auto rate = [](const Step& step) {
     return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
   };
@@ -88,9 +105,10 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs) {
       over_steps(runs, {"Learning rate", "", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
       over_steps(runs, {"Gradient norm", "", "norm before clipping", {}, true},
                  [](const Step& s) { return s.grad_norm.value_or(none); }),
-      over_steps(runs, {"Throughput", "", "samples/s", {}, true}, rate),
+      over_steps(runs, {"Throughput", "", step_rate, {}, true}, rate),
       memory_over_time(runs),
-      scaling(runs)};
+      host_memory_over_time(runs),
+      scaling(runs, base)};
   std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });
   return charts;
 }

@@ -2,6 +2,8 @@
 
 #include <capstan/base/text.h>
 
+#include <algorithm>
+
 namespace capstan::report {
 namespace {
 
@@ -17,6 +19,10 @@ constexpr const char* gpu_note =
     "GPU memory: GPU 0 of rank 0's host as nvidia-smi counts it, from gpu_memory/: with CUDA's context and what the "
     "allocator keeps in reserve";
 constexpr const char* runtime_note = "Runtime: from the first step to the end of the run, evaluation and saving too";
+constexpr const char* steps_note = "Steps/s: steps / runtime, evaluation and saving too, as train_steps_per_second";
+constexpr const char* eval_note = "Eval Samples/sec: of the first evaluation, all ranks together";
+constexpr const char* samples_efficiency_note =
+    "Usual Efficiency is T_base / T_N: with as many samples a GPU 100 % is perfect, less is worse";
 constexpr const char* gb_note = "1 GB is 1024 MB, 1 MB is 1024 x 1024 bytes";
 
 Kind baseline() {
@@ -31,7 +37,9 @@ Kind baseline() {
            {"Evaluation Speed (samples/sec)", eval_samples_cell, "metrics.jsonl: samples / runtime_s, epoch 1"},
            {"Steps per Epoch", steps_per_epoch_cell, "summary.json: steps_per_epoch"},
            {"Memory Allocated (MB)", allocated_mb_cell, "summary.json: avg_mem_alloc_MB"},
-           {"GPU Utilization (%)", utilisation_cell, "summary.json: avg_gpu_util_%"}},
+           {"GPU Utilization (%)", utilisation_cell, "summary.json: avg_gpu_util_%"},
+           {"EM (%), each epoch", every_exact_match_cell, "metrics.jsonl: exact_match of the split eval"},
+           {"F1 (%), each epoch", every_f1_cell, "metrics.jsonl: f1 of the split eval"}},
           nullptr,
           {loss_note, rate_note}};
 }
@@ -119,7 +127,8 @@ Kind weak_layers() {
       nullptr,
       {"Efficiency is the workshop's formula, T_N / T_base: above 100 % means slower than the base, so that less is "
        "better. Usual Efficiency is T_base / T_N, as textbooks define it: 100 % is perfect, less is worse",
-       callback_note, loss_note, runtime_note, gb_note}};
+       callback_note, loss_note, runtime_note, gb_note},
+      {"model.num_layers"}};
 }
 
 Kind zero_stages() {
@@ -144,7 +153,11 @@ const std::vector<Column>& scaling_metrics() {
                                            {"Train Loss", train_loss_cell},
                                            {"Peak GPU Memory (MiB)", gpu_peak_cell},
                                            {"Average GPU Memory (MiB)", gpu_average_cell},
-                                           {"Mode for GPU Memory (MiB)", gpu_mode_cell}};
+                                           {"Mode for GPU Memory (MiB)", gpu_mode_cell},
+                                           {"Train Runtime (s)", runtime_cell},
+                                           {"Steps/s", steps_rate_cell},
+                                           {"Eval Loss (Final)", final_eval_loss_cell},
+                                           {"Eval Samples/sec", eval_samples_cell}};
   return columns;
 }
 
@@ -152,10 +165,27 @@ Cell name_cell(const Run& run, const Run&) { return cell(run.name); }
 
 Cell gpu_count(const Run& run, const Run&) { return cell(cat(run.ranks, run.ranks == 1 ? " GPU" : " GPUs")); }
 
+// Of tables where the data grows with the GPUs.
+std::vector<Column> growing_metrics() {
+  auto columns = scaling_metrics();
+  columns.push_back({"Usual Efficiency (%)", efficiency_cell});
+  return columns;
+}
+
+std::vector<std::string> growing_notes() {
+  return {rate_note, loss_note, gpu_note, runtime_note, steps_note, eval_note, samples_efficiency_note};
+}
+
+const std::vector<std::string>& growing_samples() {
+  static const std::vector<std::string> options{"data.train_samples", "data.samples_per_rank"};
+  return options;
+}
+
 Kind zero_scaling() {
-  return {"zero-scaling", "ZeRO: the data grows with the GPUs of a node",
-          Shape::metrics, scaling_metrics(),
-          gpu_count,      {rate_note, loss_note, gpu_note}};
+  return {"zero-scaling",   "ZeRO: the data grows with the GPUs of a node",
+          Shape::metrics,   growing_metrics(),
+          gpu_count,        growing_notes(),
+          growing_samples()};
 }
 
 Kind zero_comparison() {
@@ -168,15 +198,16 @@ Kind zero_comparison() {
           Shape::metrics,
           columns,
           stage_cell,
-          {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/"}};
+          {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/",
+           runtime_note, steps_note, eval_note}};
 }
 
 Kind zero_nodes() {
-  auto columns = scaling_metrics();
+  auto columns = growing_metrics();
   columns[3] = {"Peak GPU Memory (GiB)", gpu_peak_gib_cell};
   columns[4] = {"Average GPU Memory (GiB)", gpu_average_gib_cell};
-  return {"zero-nodes", "ZeRO: the data grows with the nodes", Shape::metrics, columns,
-          nodes_cell,   {rate_note, loss_note, gpu_note}};
+  return {"zero-nodes",     "ZeRO: the data grows with the nodes", Shape::metrics, columns, nodes_cell, growing_notes(),
+          growing_samples()};
 }
 
 Kind nemo_scaling() {
@@ -210,19 +241,34 @@ Kind overview() {
            {"GPUs", gpus_cell},
            {"Samples/s", samples_cell},
            {"Samples/s (Callback)", callback_samples_cell},
+           {"Steps/s", steps_rate_cell},
            {"Runtime (s)", runtime_cell},
            {"Train Loss", train_loss_cell},
            {"Last Loss", last_loss_cell},
            {"Eval Loss (Final)", final_eval_loss_cell},
+           {"Eval Samples/sec", eval_samples_cell},
            {"EM", exact_match_cell},
            {"F1", f1_cell},
            {"GPU Memory Allocated (GB)", allocated_peak_gb_cell}},
           nullptr,
-          {rate_note, callback_note, loss_note, runtime_note,
+          {rate_note, callback_note, steps_note, loss_note, runtime_note, eval_note,
            "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", gb_note}};
 }
 
 }  // namespace
+
+bool Kind::has(CellOf cell) const {
+  return std::any_of(columns.begin(), columns.end(), [&](const Column& column) { return column.of == cell; });
+}
+
+Kind with_host_memory(Kind kind) {
+  if (kind.has(cpu_peak_cell)) return kind;
+  const auto category = kind.has_categories() ? "CPU Memory" : "";
+  kind.columns.push_back({"Host Memory (GB)", host_peak_gb_cell, "summary.json: peak_memory_bytes", category});
+  kind.notes.emplace_back("Host Memory: the most that the process of a rank took, of the rank that took most");
+  if (std::find(kind.notes.begin(), kind.notes.end(), gb_note) == kind.notes.end()) kind.notes.emplace_back(gb_note);
+  return kind;
+}
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{nemo_scaling(),    baseline(),      fsdp_scaling(), custom_model(),

@@ -29,9 +29,15 @@ struct Kind {
   std::vector<Column> columns;
   CellOf setup = nullptr;
   std::vector<std::string> notes;
+  std::vector<std::string> grows = {};  ///< options that differ from run to run, since the table is about their growth
+
+  bool has(CellOf cell) const;
 
   bool has_categories() const { return shape == Shape::values && !columns.front().category.empty(); }
 };
+
+/// The same with a column for what the processes took of host memory, where runs on CPUs would have none for memory.
+Kind with_host_memory(Kind kind);
 
 /// All tables, in the order of the workshop's documents.
 const std::vector<Kind>& kinds();

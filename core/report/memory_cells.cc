@@ -14,8 +14,7 @@ constexpr double mib_of_gib = 1024;
 constexpr double bytes_of_gib = 1024.0 * 1024 * 1024;
 
 std::string no_gpu_log(const Run& run) {
-  if (run.option_text("run.device") == "cpu" || (!run.device_peaks.empty() && run.device_peaks.front() <= 0))
-    return "the run computed on CPUs";
+  if (run.on_cpus()) return "the run computed on CPUs";
   return "the run has no gpu_memory/*.csv: [monitor.memory_log] writes it, or nvidia-smi beside the run";
 }
 
@@ -23,8 +22,7 @@ constexpr const char* no_cpu_log =
     "the run has no cpu_memory/*.txt: [monitor.memory_log] writes it, or psrecord beside the run";
 
 std::string no_utilisation(const Run& run) {
-  if (run.option_text("run.device") == "cpu" || (!run.device_peaks.empty() && run.device_peaks.front() <= 0))
-    return "the run computed on CPUs";
+  if (run.on_cpus()) return "the run computed on CPUs";
   return "summary.json has no such mean: [monitor.utilisation] writes it";
 }
 
@@ -67,6 +65,13 @@ Cell allocated_peak_gb_cell(const Run& run, const Run&) {
   const auto most = std::max_element(run.device_peaks.begin(), run.device_peaks.end());
   if (most == run.device_peaks.end()) return no_cell("the run has not ended: it has no summary.json");
   if (*most <= 0) return no_cell("the run computed on CPUs");
+  return cell(fixed(*most / bytes_of_gib, 2));
+}
+
+Cell host_peak_gb_cell(const Run& run, const Run&) {
+  const auto most = std::max_element(run.host_peaks.begin(), run.host_peaks.end());
+  if (most == run.host_peaks.end()) return no_cell("the run has not ended: it has no summary.json");
+  if (*most <= 0) return no_cell("summary.json does not say what the processes took");
   return cell(fixed(*most / bytes_of_gib, 2));
 }
 

@@ -2,6 +2,10 @@
 
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+
+#include <cctype>
+#include <cstdlib>
 
 namespace capstan::report {
 
@@ -12,7 +16,15 @@ GpuLog read_gpu_log(const fs::path& file) {
 }
 
 CpuLog read_cpu_log(const fs::path& file) {
-  return {file.stem().string(), monitor::read_cpu_memory_log(read_file(file), file.string())};
+  const auto text = read_file(file);
+  CpuLog log{file.stem().string(), monitor::read_cpu_memory_log(text, file.string()), {}};
+  // Whole lines of samples begin with the seconds, in both kinds of log; they have been judged above.
+  for (const auto& line : split(text, '\n')) {
+    const auto sample = trim(line);
+    if (sample.empty() || std::isdigit(static_cast<unsigned char>(sample[0])) == 0) continue;
+    if (log.seconds.size() < log.real_mb.size()) log.seconds.push_back(std::strtod(sample.c_str(), nullptr));
+  }
+  return log;
 }
 
 std::vector<fs::path> files_ending(const fs::path& folder, const std::string& ending) {

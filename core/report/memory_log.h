@@ -20,6 +20,7 @@ struct GpuLog {
 struct CpuLog {
   std::string name;
   std::vector<double> real_mb;
+  std::vector<double> seconds;  ///< of each sample, since the log's beginning
 };
 
 /// Errors are those of monitor::read_gpu_memory_log and read_cpu_memory_log.

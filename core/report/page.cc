@@ -73,13 +73,14 @@ std::string charts_html(const std::vector<Chart>& charts) {
 
 }  // namespace
 
-std::string page_of(const std::string& title, const std::vector<Table>& tables, const std::vector<Run>& runs) {
+std::string page_of(const std::string& title, const std::vector<Table>& tables, const std::vector<Run>& runs,
+                    const Run& base) {
   std::string body;
   for (const auto& table : tables) body += html_of(table);
   return cat("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", html_text(title),
              "</title>\n<style>\n", layout_css, series_css(), "</style></head><body>\n<h1>", html_text(title),
-             "</h1>\n", body, charts_html(charts_of(runs)), "</body></html>\n");
+             "</h1>\n", body, charts_html(charts_of(runs, base)), "</body></html>\n");
 }
 
 }  // namespace capstan::report

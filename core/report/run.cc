@@ -102,8 +102,10 @@ void read_summary(const fs::path& file, Run& run) {
   reading(file.string(), [&] {
     run.name = json.value("name", run.name);
     run.ranks = json.value("world_size", run.ranks);
-    for (const auto& peak : json.value("peak_memory_bytes", Json::array()))
+    for (const auto& peak : json.value("peak_memory_bytes", Json::array())) {
       run.device_peaks.push_back(peak.value("device", 0.0));
+      run.host_peaks.push_back(peak.value("host", 0.0));
+    }
   });
 }
 
@@ -158,6 +160,10 @@ std::string Run::strategy_text(const std::string& key) const {
     if (parts.size() == 3 && parts[0] == "strategy" && parts[2] == key) return option_text(path);
   }
   return {};
+}
+
+bool Run::on_cpus() const {
+  return option_text("run.device") == "cpu" || (!device_peaks.empty() && device_peaks.front() <= 0);
 }
 
 const std::vector<monitor::GpuMemorySample>* Run::gpu0() const {

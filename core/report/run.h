@@ -48,6 +48,7 @@ struct Run {
   bool has_summary = false;
   std::map<std::string, double> summary;         ///< numbers of summary.json; of inner objects as "outer.inner"
   std::vector<double> device_peaks;              ///< of each rank, bytes; 0 on CPUs
+  std::vector<double> host_peaks;                ///< of each rank's process, bytes
   std::map<std::string, config::Value> options;  ///< config.toml: "train.micro_batch"
   std::vector<GpuLog> gpu_logs;
   std::vector<CpuLog> cpu_logs;
@@ -60,6 +61,8 @@ struct Run {
   std::string option_text(const std::string& key) const;
   /// The same of the strategy that has such an option: its "stage".
   std::string strategy_text(const std::string& key) const;
+  /// Did it compute on CPUs?
+  bool on_cpus() const;
   /// GPU 0 of rank 0's host; null: no log.
   const std::vector<monitor::GpuMemorySample>* gpu0() const;
   /// The log of rank 0's host; null: none.

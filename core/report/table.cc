@@ -36,11 +36,18 @@ std::vector<std::vector<std::string>> shown_rows(const Table& table, Footnotes& 
   return rows;
 }
 
+std::vector<std::string> all_notes(const Table& table) {
+  std::vector<std::string> all;
+  for (const auto& warning : table.warnings) all.push_back("Warning: " + warning);
+  all.insert(all.end(), table.notes.begin(), table.notes.end());
+  return all;
+}
+
 std::string footnote_lines(const Table& table, const Footnotes& notes, const char* bullet, Escape escape) {
   std::string out;
   for (std::size_t i = 0; i < notes.reasons.size(); ++i)
     out += cat(bullet, "[", i + 1, "] ", escape(notes.reasons[i]), "\n");
-  for (const auto& note : table.notes) out += cat(bullet, escape(note), "\n");
+  for (const auto& note : all_notes(table)) out += cat(bullet, escape(note), "\n");
   return out;
 }
 
@@ -141,7 +148,7 @@ std::string html_of(const Table& table) {
           html_row(table.head, "th"), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n");
   for (std::size_t i = 0; i < notes.reasons.size(); ++i)
     out += cat("<li>[", i + 1, "] ", html_text(notes.reasons[i]), "</li>\n");
-  for (const auto& note : table.notes) out += cat("<li>", html_text(note), "</li>\n");
+  for (const auto& note : all_notes(table)) out += cat("<li>", html_text(note), "</li>\n");
   return out + "</ul></section>\n";
 }
 

@@ -21,7 +21,8 @@ struct Table {
   std::string title;  ///< "Weak scaling of the custom model"
   std::vector<std::string> head;
   std::vector<std::vector<Cell>> rows;
-  std::vector<std::string> notes;  ///< what the columns mean
+  std::vector<std::string> notes;          ///< what the columns mean
+  std::vector<std::string> warnings = {};  ///< why its numbers may not compare; shown before the notes
 };
 
 /// Columns of equal width under the title, then the footnotes.

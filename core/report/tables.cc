@@ -4,29 +4,41 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "report/cells.h"
 #include "report/kinds.h"
+#include "report/mixed.h"
 
 namespace capstan::report {
 namespace {
 
-// "3 samples/s a GPU" of each run, and the last step's loss: what the columns leave out.
-std::vector<std::string> more_notes(const std::vector<Run>& runs) {
+using Rate = std::optional<double> (*)(const Run&);
+
+// "Samples/s a GPU: one 0.400, …" under the name that the table's own column has.
+void add_rates(const std::string& head, const std::vector<Run>& runs, Rate rate, std::vector<std::string>& notes) {
   std::vector<std::string> rates;
+  for (const auto& run : runs) {
+    if (const auto all = rate(run)) rates.push_back(cat(run.name, " ", fixed(*all / run.ranks, 3)));
+  }
+  if (!rates.empty()) notes.push_back(cat(head, " a GPU: ", join(rates)));
+}
+
+// What the columns leave out: rates a GPU, the last step's loss.
+std::vector<std::string> more_notes(const Kind& kind, const std::vector<Run>& runs, const Run& base) {
+  std::vector<std::string> notes;
+  if (kind.has(samples_cell)) add_rates("Samples/s", runs, samples_per_second, notes);
+  if (kind.has(callback_samples_cell)) add_rates("Samples/s (Callback)", runs, training_samples_per_second, notes);
   std::vector<std::string> losses;
   for (const auto& run : runs) {
-    const auto rate = samples_per_second(run);
-    if (rate) rates.push_back(cat(run.name, " ", fixed(*rate / run.ranks, 3)));
     if (!run.steps.empty() && run.steps.back().loss)
       losses.push_back(cat(run.name, " ", fixed(*run.steps.back().loss, 4)));
   }
-  std::vector<std::string> notes;
-  if (!rates.empty()) notes.push_back("Samples/s a GPU: " + join(rates));
   if (!losses.empty()) notes.push_back("Loss of the last step: " + join(losses));
-  if (runs.front().option_text("run.device") == "cpu") notes.emplace_back("Computed on CPUs: GPUs are ranks");
-  if (runs.size() > 1) notes.push_back(cat("Base, which the others are compared with: ", runs.front().name));
+  if (base.option_text("run.device") == "cpu") notes.emplace_back("Computed on CPUs: GPUs are ranks");
+  if (runs.size() > 1) notes.push_back(cat("Base, which the others are compared with: ", base.name));
   return notes;
 }
 
@@ -40,11 +52,11 @@ void tell_apart(const std::vector<Run>& runs, const std::vector<std::string*>& c
   }
 }
 
-void fill_rows(const Kind& kind, const std::vector<Run>& runs, Table& table) {
+void fill_rows(const Kind& kind, const std::vector<Run>& runs, const Run& base, Table& table) {
   for (const auto& column : kind.columns) table.head.push_back(column.head);
   for (const auto& run : runs) {
     auto& row = table.rows.emplace_back();
-    for (const auto& column : kind.columns) row.push_back(column.of(run, runs.front()));
+    for (const auto& column : kind.columns) row.push_back(column.of(run, base));
   }
   std::vector<std::string*> called;
   for (auto& row : table.rows) called.push_back(&row.front().text);
@@ -52,7 +64,7 @@ void fill_rows(const Kind& kind, const std::vector<Run>& runs, Table& table) {
 }
 
 // The column heads: metric, where there is one its category and place, and the runs.
-void metrics_head(const Kind& kind, const std::vector<Run>& runs, Table& table) {
+void metrics_head(const Kind& kind, const std::vector<Run>& runs, const Run& base, Table& table) {
   const bool values = kind.shape == Shape::values;
   if (kind.has_categories()) table.head.emplace_back("Category");
   table.head.emplace_back("Metric");
@@ -60,7 +72,7 @@ void metrics_head(const Kind& kind, const std::vector<Run>& runs, Table& table) 
   std::vector<std::string> names;
   for (const auto& run : runs) {
     const auto value = runs.size() == 1 ? std::string("Your Value") : cat("Your Value: ", run.name);
-    names.push_back(values ? value : kind.setup(run, runs.front()).text);
+    names.push_back(values ? value : kind.setup(run, base).text);
   }
   std::vector<std::string*> called;
   for (auto& name : names) called.push_back(&name);
@@ -68,14 +80,14 @@ void metrics_head(const Kind& kind, const std::vector<Run>& runs, Table& table) 
   table.head.insert(table.head.end(), names.begin(), names.end());
 }
 
-void fill_metrics(const Kind& kind, const std::vector<Run>& runs, Table& table) {
-  metrics_head(kind, runs, table);
+void fill_metrics(const Kind& kind, const std::vector<Run>& runs, const Run& base, Table& table) {
+  metrics_head(kind, runs, base, table);
   for (const auto& column : kind.columns) {
     auto& row = table.rows.emplace_back();
     if (kind.has_categories()) row.push_back(cell(column.category));
     row.push_back(cell(column.head));
     if (kind.shape == Shape::values) row.push_back(cell(column.source));
-    for (const auto& run : runs) row.push_back(column.of(run, runs.front()));
+    for (const auto& run : runs) row.push_back(column.of(run, base));
   }
 }
 
@@ -90,25 +102,43 @@ const std::vector<TableName>& table_names() {
   return names;
 }
 
-Table fill_table(const std::string& name, std::vector<Run> runs) {
+const Run& base_of(const std::vector<Run>& runs, const std::string& name) {
   CAPSTAN_ASSERT(!runs.empty());
-  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const Kind& one) { return one.name == name; });
-  if (kind == kinds().end()) {
+  if (name.empty())
+    return *std::min_element(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.ranks < b.ranks; });
+  const auto same = [&](const Run& run) {
+    std::error_code differs;
+    return run.name == name || std::filesystem::equivalent(run.folder, name, differs);
+  };
+  const auto found = std::find_if(runs.begin(), runs.end(), same);
+  if (found != runs.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& run : runs) names.push_back(run.name);
+  throw Error(cat("--base ", name, ": none of these runs has this name or folder"), suggestion(name, names));
+}
+
+Table fill_table(const std::string& name, std::vector<Run> runs, const std::string& base_name) {
+  CAPSTAN_ASSERT(!runs.empty());
+  const auto found = std::find_if(kinds().begin(), kinds().end(), [&](const Kind& one) { return one.name == name; });
+  if (found == kinds().end()) {
     std::vector<std::string> names;
     for (const auto& one : table_names()) names.push_back(one.name);
     throw Error(cat("there is no table '", name, "'"), suggestion(name, names));
   }
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.ranks < b.ranks; });
-  Table table{kind->name, kind->title, {}, {}, kind->notes};
-  if (kind->shape == Shape::row_a_run) {
-    fill_rows(*kind, runs, table);
+  const auto& base = base_of(runs, base_name);
+  const bool any_on_cpus = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.on_cpus(); });
+  const auto kind = any_on_cpus ? with_host_memory(*found) : *found;
+  Table table{kind.name, kind.title, {}, {}, kind.notes, what_is_mixed(runs, base, kind.grows)};
+  if (kind.shape == Shape::row_a_run) {
+    fill_rows(kind, runs, base, table);
   } else {
-    fill_metrics(*kind, runs, table);
+    fill_metrics(kind, runs, base, table);
   }
   for (auto& head : table.head) {
-    if (head.ends_with(" vs base")) head = cat(head.substr(0, head.size() - 4), runs.front().ranks, " GPU");
+    if (head.ends_with(" vs base")) head = cat(head.substr(0, head.size() - 4), base.ranks, " GPU");
   }
-  const auto more = more_notes(runs);
+  const auto more = more_notes(kind, runs, base);
   table.notes.insert(table.notes.end(), more.begin(), more.end());
   return table;
 }

@@ -39,6 +39,17 @@ TEST_CASE("a sweep runs a set, ends with its table, and repeats nothing") {
   const auto page = work.run({"report", "runs/s-1-lr=1e-3", "runs/s-2-lr=1e-3", "--format", "html", "-o", "r.html"});
   CHECK(page.code == 0);
   CHECK_THAT(capstan::read_file(work.folder() / "r.html"), Contains("<h3>Scaling</h3>"));
+  // --table as its help says: once for each or with commas, and folders may follow it.
+  const auto tables = work.run({"report", "--table", "fsdp-scaling,weak-layers", "--table", "custom-model",
+                                "runs/s-1-lr=1e-3", "runs/s-2-lr=1e-3", "--base", "runs/s-2-lr=1e-3"});
+  INFO(tables.all());
+  CHECK(tables.code == 0);
+  CHECK(count(tables.out, "Base, which the others are compared with: s-2-lr=1e-3") == 3);
+  CHECK_THAT(work.run({"report", "--help"}).out, Contains("--table NAME  ") && !Contains("--table NAME ..."));
+  const auto other = work.write("b.toml", small_config({{"hidden_size", "hidden_size = 24"}}));
+  CHECK(work.run({"run", other, "run.name=wide", "train.max_steps=1"}).code == 0);
+  const auto mixed = work.run({"report", "runs/s-1-lr=1e-3", "runs/wide", "--format", "csv"});
+  CHECK_THAT(mixed.err, Contains("runs: the table mixes models: in wide model.hidden_size is 24, in s-1-lr=1e-3 12"));
   const auto refused = work.run({"report", "runs/none"});
   CHECK(refused.code == 2);
   CHECK_THAT(refused.err, Contains("there is no such folder"));

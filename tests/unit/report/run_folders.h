@@ -14,6 +14,7 @@ struct Wanted {
   double runtime_s = 100;
   std::string options = {};       ///< more of config.toml
   std::string more_summary = {};  ///< more of summary.json, with a comma after it
+  bool on_cpus = false;
 };
 
 /// A run of 4 steps of 10 samples, of which each took 1 s; 40 samples in `runtime_s`.
@@ -35,8 +36,9 @@ inline std::string make_run(const test::Folder& folder, const std::string& name,
   folder.write(name + "/summary.json",
                cat("{\"name\":\"", name, "\",", wanted.more_summary, "\"world_size\":", wanted.ranks,
                    ",\"parameters\":1234567,\"steps_per_epoch\":2,\"samples\":40,\"runtime_s\":", wanted.runtime_s,
-                   ",\"train_loss\":3.0,\"last_loss\":1.5,\"peak_memory_bytes\":[{\"device\":1073741824},"
-                   "{\"device\":2147483648}]}"));
+                   ",\"train_loss\":3.0,\"last_loss\":1.5,\"peak_memory_bytes\":[{\"device\":",
+                   wanted.on_cpus ? "0,\"host\":536870912},{\"device\":0" : "1073741824},{\"device\":2147483648",
+                   ",\"host\":1610612736}]}"));
   return (folder.path() / name).string();
 }
 

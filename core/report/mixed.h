@@ -1,0 +1,19 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "report/run.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace report {
+
+/// Sentences about runs that differ from the base in the model, the data or the batch size, so that speeds and losses
+/// do not compare. Options in `grows` may differ: the table is about their growth. Of the batch, that of a rank or that
+/// of all ranks has to be the base's.
+std::vector<std::string> what_is_mixed(const std::vector<Run>& runs, const Run& base,
+                                       const std::vector<std::string>& grows);
+
+}  // namespace report
+CAPSTAN_END_NAMESPACE
