@@ -214,9 +214,9 @@ std::map<std::string, Options> zero_experiments() {
 }
 
 std::map<std::string, Options> experiments() {
-  std::map<std::string, Options> all{
-      {"baseline.toml", with(baseline(bloom()), {{"train.generate_samples", number(-1)}})},
-      {"custom_gpt.toml", baseline(custom())}};
+  std::map<std::string, Options> all{{"baseline.toml", with(baseline(bloom()), {{"train.generate_samples", number(-1)},
+                                                                                {"train.generate_each_eval", true}})},
+                                     {"custom_gpt.toml", baseline(custom())}};
   for (auto&& part : {fsdp_experiments(), zero_experiments(), nemo_experiments()}) all.insert(part.begin(), part.end());
   return all;
 }
