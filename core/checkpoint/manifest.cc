@@ -85,11 +85,18 @@ void check_version(const Json& json, const std::string& where) {
                      "use that Capstan, or name another checkpoint", where);
 }
 
+// Earlier versions named the pipeline axis too, of which there was never more than one part.
+std::string mesh_in(std::string text) {
+  constexpr std::string_view no_pipeline = " pp 1 x";
+  const auto at = text.find(no_pipeline);
+  return at == std::string::npos ? text : text.erase(at, no_pipeline.size());
+}
+
 Meta parse_meta(const Json& json) {
   Meta meta;
   meta.step = json.at("step").get<std::int64_t>();
   meta.world_size = json.at("world_size").get<int>();
-  meta.mesh = json.at("mesh").get<std::string>();
+  meta.mesh = mesh_in(json.at("mesh").get<std::string>());
   meta.date = json.at("date").get<std::string>();
   meta.version = json.at("capstan").get<std::string>();
   meta.config = json.at("config").get<std::string>();

@@ -72,7 +72,7 @@ std::vector<int> Mesh::ranks_along(const std::vector<Axis>& axes, int rank) cons
 std::string Mesh::arithmetic() const {
   std::vector<std::string> parts;
   for (const Axis axis : all_axes) {
-    if (axis == Axis::replicate) continue;
+    if (axis == Axis::replicate || (axis == Axis::pp && size(axis) == 1)) continue;
     parts.push_back(cat(axis, " ", size(axis)));
     if (axis == Axis::dp && size(Axis::replicate) > 1) {
       const auto copies = size(Axis::replicate);
@@ -89,9 +89,15 @@ std::string Mesh::left_over() const {
   }
   if (factors.empty()) return {};
   const auto split = size({Axis::pp, Axis::ep, Axis::tp});
-  return cat(join(factors, " x "), factors.size() > 1 ? cat(" = ", split) : "",
-             " ranks hold the model once, and what is left over goes to data parallelism: dp = ", world_size(), " / ",
-             split, " = ", world_size() / split);
+  const auto dp = world_size() / split;
+  auto text = cat(join(factors, " x "), factors.size() > 1 ? cat(" = ", split) : "",
+                  " ranks hold the model once, and what is left over goes to data parallelism: dp = ", world_size(),
+                  " / ", split, " = ", dp);
+  if (const auto ep = size(Axis::ep); ep > 1) {
+    text += cat("\nranks that share experts have samples of their own: data-parallel size = dp ", dp, " x ep ", ep,
+                " = ", dp * ep);
+  }
+  return text;
 }
 
 namespace {

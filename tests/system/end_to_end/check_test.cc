@@ -15,12 +15,12 @@ TEST_CASE("check takes ranks to be on one node, or spreads them over the nodes i
   const auto one = work.run({"check", file, "-n", "8"});
   INFO(one.all());
   CHECK(one.code == 0);
-  CHECK_THAT(one.out, Contains("world 8 = pp 1 x dp 8 x ep 1 x tp 1 on cpu\n8 ranks on 1 node\n") &&
+  CHECK_THAT(one.out, Contains("world 8 = dp 8 x ep 1 x tp 1 on cpu\n8 ranks on 1 node\n") &&
                           Contains("all ranks were taken to be on one node: --nodes N says otherwise\n"));
   const auto four = work.run({"check", file, "-n", "8", "--nodes", "4"});
   INFO(four.all());
   CHECK(four.code == 0);
-  CHECK_THAT(four.out, Contains("world 8 = pp 1 x dp 8 (replicate 4 x shard 2) x ep 1 x tp 1 on cpu\n"
+  CHECK_THAT(four.out, Contains("world 8 = dp 8 (replicate 4 x shard 2) x ep 1 x tp 1 on cpu\n"
                                 "8 ranks on 4 nodes, 2 on each\n") &&
                            !Contains("--nodes"));
   const auto uneven = work.run({"check", file, "-n", "8", "--nodes", "3"});

@@ -68,12 +68,14 @@ TEST_CASE("over Gloo: experts on 2 and 4 processes train, evaluate and answer as
         run(work, cat("ep-", ep), 4,
             cat("[strategy.expert_parallel]\nsize = ", ep, "\n[strategy.fsdp]\n[strategy.recompute]\n"));
     // A run says who does what, as check does.
-    CHECK_THAT(spread.out,
-               Contains(cat("world 4 = pp 1 x dp ", 4 / ep, " x ep ", ep, " x tp 1 on cpu\n4 ranks on 1 node\nep ", ep,
-                            " ranks hold the model once, and what is left over goes to data parallelism: "
-                            "dp = 4 / ",
-                            ep, " = ", 4 / ep,
-                            "\nglobal batch 24 = micro-batch 3 x accumulation 2 x data-parallel size 4\n")));
+    CHECK_THAT(
+        spread.out,
+        Contains(cat("world 4 = dp ", 4 / ep, " x ep ", ep, " x tp 1 on cpu\n4 ranks on 1 node\nep ", ep,
+                     " ranks hold the model once, and what is left over goes to data parallelism: "
+                     "dp = 4 / ",
+                     ep, " = ", 4 / ep,
+                     "\nranks that share experts have samples of their own: data-parallel size = dp ", 4 / ep, " x ep ",
+                     ep, " = 4\nglobal batch 24 = micro-batch 3 x accumulation 2 x data-parallel size 4\n")));
     CHECK(distance(spread.metrics.all("loss"), alone.metrics.all("loss")) < tolerance);
     CHECK(distance(spread.metrics.all("grad_norm"), alone.metrics.all("grad_norm")) < tolerance);
     REQUIRE(spread.metrics.evaluations.size() == alone.metrics.evaluations.size());
@@ -111,7 +113,7 @@ TEST_CASE("check shows the arithmetic of the mesh and the memory of rows on thei
   INFO(checked.all());
   CHECK(checked.code == 0);
   for (const char* text :
-       {"world 4 = pp 1 x dp 2 x ep 2 x tp 1",
+       {"world 4 = dp 2 x ep 2 x tp 1",
         "ep 2 ranks hold the model once, and what is left over goes to data parallelism: dp = 4 / 2 = 2",
         "expert rows, even load x 1.5"}) {
     INFO(text);

@@ -151,7 +151,7 @@ TEST_CASE("check prints each option, its value and where it comes from, and the 
   row("accumulation", "1", "default");
   CHECK_THAT(checked.out, Contains("model gpt: 7,184 parameters = embedding 4,692 + 2 blocks x 1,234 + head 24\n"
                                    "46,008 floating-point operations a token, forward and backward, at 97 tokens\n"
-                                   "world 3 = pp 1 x dp 3 x ep 1 x tp 1 on cpu\n"
+                                   "world 3 = dp 3 x ep 1 x tp 1 on cpu\n"
                                    "3 ranks on 1 node\n"
                                    "global batch 12 = micro-batch 4 x accumulation 1 x data-parallel size 3\n"
                                    "70 training samples, 6 steps an epoch, 8 steps in all\n"

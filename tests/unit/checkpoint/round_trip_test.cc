@@ -98,7 +98,7 @@ TEST_CASE("a checkpoint gives back what its owners gave it") {
   meta.sections = {{"cursor", R"({"epoch":2,"sample":9007199254740993})"}, {"scaler", "[65536.0,0.1,1e-05]"}};
   meta.config = "[train]\nseed = 7 # \"ä\"\n";
   meta.metrics = {{"eval_loss", 0.1}, {"diverged", std::numeric_limits<double>::quiet_NaN()}};
-  meta.mesh = "dp 3";
+  meta.mesh = "world 3 = pp 1 x dp 3";  // as checkpoints named it once
   save_at(scratch / "weights/", records(), Mesh({1, 3, 1, 1}), meta);
   CHECK(names_in(scratch.path()) == std::set<std::string>{"weights", "weights/manifest.json",
                                                           "weights/weights-00000-of-00003.safetensors",
@@ -113,7 +113,7 @@ TEST_CASE("a checkpoint gives back what its owners gave it") {
   CHECK(reader.meta().config == meta.config);
   // JSON has no number for what is not one.
   CHECK(reader.meta().metrics == std::map<std::string, double>{{"eval_loss", 0.1}});
-  CHECK(reader.meta().mesh == "dp 3");
+  CHECK(reader.meta().mesh == "world 3 = dp 3");
   CHECK(reader.meta().world_size == 3);
   CHECK(reader.meta().version == version());
   CHECK(reader.meta().date.size() == std::string("2026-11-21T00:10:00Z").size());

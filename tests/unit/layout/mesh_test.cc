@@ -10,7 +10,7 @@ using namespace capstan::layout;
 TEST_CASE("tp varies fastest, then ep, dp, pp") {
   const Mesh mesh({1, 2, 2, 2});
   CHECK(mesh.world_size() == 8);
-  CHECK(mesh.arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  CHECK(mesh.arithmetic() == "world 8 = dp 2 x ep 2 x tp 2");
   CHECK(mesh.coordinate(5, Axis::tp) == 1);
   CHECK(mesh.coordinate(5, Axis::ep) == 0);
   CHECK(mesh.coordinate(5, Axis::dp) == 1);
@@ -48,22 +48,37 @@ TEST_CASE("along any axes the groups split the world, and everyone stands at its
 TEST_CASE("dp is what is left over") {
   MeshSpec spec(8);
   Diagnostics diagnostics;
-  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 8 x ep 1 x tp 1");
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = dp 8 x ep 1 x tp 1");
   spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
   spec.set(Axis::tp, 2, "strategy.sequence_parallel", "a.toml:5");
   spec.set(Axis::ep, 2, "strategy.expert_parallel", "a.toml:7");
-  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = dp 2 x ep 2 x tp 2");
   spec.set(Axis::dp, 2, "strategy.fsdp", "a.toml:9");
-  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = pp 1 x dp 2 x ep 2 x tp 2");
+  CHECK(resolve(spec, diagnostics).arithmetic() == "world 8 = dp 2 x ep 2 x tp 2");
   CHECK(diagnostics.empty());
+}
+
+TEST_CASE(
+    "the data-parallel size that a mesh explains is that of its data axes, and no axis is named that is not there") {
+  for (const auto& sizes : {std::array{1, 1, 2, 1}, std::array{1, 2, 2, 2}, std::array{1, 1, 4, 2}}) {
+    const Mesh mesh(sizes);
+    INFO(mesh.arithmetic());
+    CHECK_THAT(mesh.left_over(), Catch::Matchers::EndsWith(cat(" = ", mesh.size(data_axes))));
+    CHECK(mesh.arithmetic().find("pp") == std::string::npos);
+  }
+  CHECK(Mesh({2, 1, 1, 1}).arithmetic() == "world 2 = pp 2 x dp 1 x ep 1 x tp 1");
 }
 
 TEST_CASE("where the model is split, what is left over goes to data parallelism, in words") {
   CHECK(Mesh({1, 8, 1, 1}).left_over().empty());
   CHECK(Mesh({1, 2, 4, 1}).left_over() ==
-        "ep 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2");
+        "ep 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2\n"
+        "ranks that share experts have samples of their own: data-parallel size = dp 2 x ep 4 = 8");
+  CHECK(Mesh({1, 4, 1, 2}).left_over() ==
+        "tp 2 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 2 = 4");
   CHECK(Mesh({1, 2, 2, 2}).left_over() ==
-        "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2");
+        "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2\n"
+        "ranks that share experts have samples of their own: data-parallel size = dp 2 x ep 2 = 4");
 }
 
 namespace {
