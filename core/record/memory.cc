@@ -3,7 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 #include <capstan/base/text.h>
-#include <sys/resource.h>
+#include <capstan/monitor/process_tree.h>
 
 #include <algorithm>
 #include <array>
@@ -20,19 +20,13 @@ std::int64_t device_peak(c10::Device device) {
   return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
 }
 
-std::int64_t host_peak() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
 }  // namespace
 
 MemoryWatch::MemoryWatch(c10::Device device) : device_(device), setup_(device_peak(device)) {
   if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->resetPeakStats(device_.index());
 }
 
-PeakMemory MemoryWatch::peak() const { return {setup_, device_peak(device_), host_peak()}; }
+PeakMemory MemoryWatch::peak() const { return {setup_, device_peak(device_), monitor::peak_resident_bytes()}; }
 
 std::vector<monitor::MemoryPart> memory_parts(const std::vector<layout::Footprint>& footprints) {
   std::vector<monitor::MemoryPart> parts;

@@ -16,7 +16,7 @@ namespace record {
 struct PeakMemory {
   std::int64_t device_setup = 0;  ///< allocated on the GPU before the first step; 0 on CPU ranks
   std::int64_t device = 0;        ///< allocated on the GPU while steps ran; 0 on CPU ranks
-  std::int64_t host = 0;          ///< resident set of the process so far
+  std::int64_t host = 0;          ///< resident set of the process, until the run's end
 };
 
 /// Measures a run's steps: made before the first one. The GPU numbers are those of LibTorch's caching allocator

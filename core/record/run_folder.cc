@@ -165,6 +165,7 @@ void RunFolder::write_config(const std::vector<config::ResolvedTable>& tables) c
 monitor::Values RunFolder::step_ended(const monitor::StepEnded& step) {
   if (rank_ != 0) return {};
   Json json{{"step", step.step},
+            {"steps", step.steps},
             {"epoch", step.epoch},
             {"loss", step.loss},
             {"lr", step.lr},
@@ -251,7 +252,7 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
             {"samples", end.samples},
             {"tokens", end.tokens},
             {"runtime_s", end.runtime_s},
-            {"train_runtime_s", end.train_runtime_s},
+            {"steps_runtime_s", end.train_runtime_s},
             {"first_loss", statistics.first_loss},
             {"last_loss", statistics.last_loss},
             {"train_loss", end.mean_loss},

@@ -2,6 +2,7 @@
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/process_tree.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -104,7 +105,7 @@ monitor::RunEnded Loop::run_all() {
   trace();
   const record::MemoryWatch memory(parts_.steps.parts.model.device);
   const auto steps_done = run_steps();
-  peaks_ = record::exchange_peaks(memory.peak(), parts_.steps.communicator);
+  auto peak = memory.peak();
   save_at_end(steps_done);
   try {
     if (!stopped_) pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.answer_all(steps_done); });
@@ -113,6 +114,20 @@ monitor::RunEnded Loop::run_all() {
     stopped_ = true;
   }
   checkpoints_.wait();
+  auto ended = ended_after(steps_done);
+  // The process' own peak counts until here, as monitors tell it.
+  peak.host = monitor::peak_resident_bytes();
+  peaks_ = record::exchange_peaks(peak, parts_.steps.communicator);
+  ended.summary = record::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
+  folder_.write_summary(parts_.started, ended, statistics_, peaks_, parts_.steps.parts.model.engine.host_update_times(),
+                        checkpoints_.summary(), evaluations_.shown_answers());
+  observers_.run_ended(ended);
+  parts_.steps.communicator.trace(nullptr);
+  return ended;
+}
+
+// But for what monitors say of it.
+monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
   monitor::RunEnded ended;
   ended.steps = steps_done;
   ended.samples = statistics_.samples;
@@ -123,11 +138,6 @@ monitor::RunEnded Loop::run_all() {
   ended.epochs = parts_.saved.plan.epoch_progress(steps_done);
   ended.weights = weights_;
   if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
-  ended.summary = record::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
-  folder_.write_summary(parts_.started, ended, statistics_, peaks_, parts_.steps.parts.model.engine.host_update_times(),
-                        checkpoints_.summary(), evaluations_.shown_answers());
-  observers_.run_ended(ended);
-  parts_.steps.communicator.trace(nullptr);
   return ended;
 }
 

@@ -50,6 +50,7 @@ class Loop {
   void restore(checkpoint::Reader& reader);
   std::vector<std::string> answers_again() const;
   monitor::RunEnded run_all();
+  monitor::RunEnded ended_after(std::int64_t steps_done) const;
   std::int64_t run_steps();
   inference::Wishes wishes() const;
   bool time_is_up() const;

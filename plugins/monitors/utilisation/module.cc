@@ -3,7 +3,6 @@
 #include <capstan/monitor.h>
 #include <capstan/monitor/nvml.h>
 #include <capstan/monitor/process_tree.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <memory>
@@ -28,10 +27,8 @@ MemoryNow of_allocator(int gpu) {
 }
 
 MemoryNow of_process() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
   const auto now = monitor::resident_bytes();
-  return {static_cast<double>(now) / megabyte, 0, static_cast<double>(usage.ru_maxrss) / 1024.0};
+  return {static_cast<double>(now) / megabyte, 0, static_cast<double>(monitor::peak_resident_bytes()) / megabyte};
 }
 
 Probes probes_of(const monitor::RunStarted& run) {

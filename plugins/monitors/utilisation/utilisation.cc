@@ -58,11 +58,13 @@ void Utilisation::sample() {
   }
 }
 
+void Utilisation::note_peak(const MemoryNow& now) { peak_mb_ = std::max({peak_mb_, now.peak_mb, now.allocated_mb}); }
+
 monitor::Values Utilisation::step_ended() {
   const auto now = probes_.memory();
   allocated_.add(now.allocated_mb);
   reserved_.add(now.reserved_mb);
-  peak_mb_ = std::max(peak_mb_, now.peak_mb);
+  note_peak(now);
   if (!probes_.gpu) return {{"mem_rss_MB", now.allocated_mb}};
   monitor::Values values{
       {"mem_alloc_MB", now.allocated_mb}, {"mem_reserved_MB", now.reserved_mb}, {"mem_peak_MB", now.peak_mb}};
@@ -76,7 +78,10 @@ monitor::Values Utilisation::step_ended() {
 
 monitor::Values Utilisation::summary() {
   if (allocated_.count() == 0) return {};
-  if (!probes_.gpu) return {{"avg_mem_rss_MB", allocated_.mean()}, {"peak_mem_rss_MB", peak_mb_}};
+  if (!probes_.gpu) {
+    note_peak(probes_.memory());  // evaluations and saves since the last step may have needed more
+    return {{"avg_mem_rss_MB", allocated_.mean()}, {"peak_mem_rss_MB", peak_mb_}};
+  }
   monitor::Values values{{"avg_mem_alloc_MB", allocated_.mean()},
                          {"avg_mem_reserved_MB", reserved_.mean()},
                          {"peak_mem_alloc_MB", peak_mb_}};

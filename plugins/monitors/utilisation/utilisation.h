@@ -27,7 +27,7 @@ struct GpuNow {
 struct MemoryNow {
   double allocated_mb = 0;  ///< in tensors; on a CPU rank the resident set
   double reserved_mb = 0;   ///< what the allocator keeps from the GPU; unused on a CPU rank
-  double peak_mb = 0;       ///< the most of the first one since the run's first step
+  double peak_mb = 0;       ///< the most of the first one since the run's first step; on a CPU rank the process's
 };
 
 /// Mean and standard deviation of numbers that come one by one (Welford 1962).
@@ -47,7 +47,7 @@ class Moments {
 /// Where the numbers come from. MB are 2^20 bytes, as nvidia-smi's MiB.
 struct Probes {
   std::function<std::optional<GpuNow>()> gpu;  ///< called by the thread that samples; empty: no GPU
-  std::function<MemoryNow()> memory;           ///< called after each step
+  std::function<MemoryNow()> memory;           ///< called after each step, and on a CPU rank at the end
 };
 
 /// A rank's memory after each step, and its GPU every interval_s in a thread of its own, from start() to stop().
@@ -64,11 +64,13 @@ class Utilisation {
   /// mem_rss_MB.
   capstan::monitor::Values step_ended();
   /// Means over steps and samples: avg_mem_alloc_MB, avg_mem_reserved_MB, peak_mem_alloc_MB, avg_mem_total_MB,
-  /// avg_gpu_util_%, std_gpu_util_%; on a CPU rank avg_mem_rss_MB, peak_mem_rss_MB.
+  /// avg_gpu_util_%, std_gpu_util_%; on a CPU rank avg_mem_rss_MB, peak_mem_rss_MB (until now). No peak lies below what
+  /// a step had.
   capstan::monitor::Values summary();
 
  private:
   void sample();
+  void note_peak(const MemoryNow& now);
   UtilisationOptions options_;
   Probes probes_;
   Moments allocated_;

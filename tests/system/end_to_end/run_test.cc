@@ -105,6 +105,37 @@ TEST_CASE("a run leaves a folder with all that other programs read") {
   CHECK_THAT(ran.out, Contains("Steps: 6 per epoch, 14 in all"));
 }
 
+TEST_CASE("what a run says of itself agrees: once, and one meaning under one name") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[monitor.utilisation]\n"));
+  const auto ran = work.run({"run", file, "train.max_steps=4", "train.eval_every=2", "run.dir=out"});
+  INFO(ran.all());
+  REQUIRE(ran.code == 0);
+  const auto summary = read_json(work.folder() / "out/small/summary.json");
+  const auto printed = [&](const std::string& name) {
+    const auto at = ran.out.find(name + "': ");
+    REQUIRE(at != std::string::npos);
+    return std::stod(ran.out.substr(at + name.size() + 3));
+  };
+  CHECK(printed("'train_runtime") == Approx(summary.at("runtime_s").get<double>()).margin(1e-3));
+  CHECK_FALSE(summary.contains("train_runtime_s"));
+  CHECK(summary.at("steps_runtime_s") < summary.at("runtime_s"));
+  // The peak of the process is one number, wherever it stands.
+  const auto peak = summary.at("peak_memory_bytes").at(0).at("host").get<double>() / (1 << 20);
+  CHECK(printed("'peak_mem_rss_MB") == Approx(peak).margin(0.5));
+  CHECK(printed("'peak_mem_rss_MB") >= printed("'avg_mem_rss_MB"));
+  const auto metrics = read_metrics(work.folder() / "out/small");
+  for (const auto& step : metrics.steps) {
+    CHECK(step.at("steps") == 4);
+    if (step.contains("mem_rss_MB")) CHECK(step.at("mem_rss_MB") <= summary.at("peak_mem_rss_MB"));
+  }
+  for (const char* once : {"out/small\n", "global batch 12 = ", "7,184 parameters"}) {
+    INFO(once);
+    CHECK(count(ran.out, once) == 1);
+  }
+  CHECK(count(ran.out, "micro_batch") + count(ran.out, "Parameters: ") == 0);
+}
+
 TEST_CASE("a run's config.toml gives the same options again") {
   const Workspace work;
   const auto file = work.write("a.toml", small_config({}, "[strategy.fsdp]\nmode = \"no_shard\"\n"));

@@ -3,6 +3,8 @@
 #include <capstan_catch.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "support/folder.h"
 
 using namespace capstan::monitor;
@@ -37,4 +39,18 @@ TEST_CASE("this process is in memory") {
   CHECK(use.resident > 1'000'000);
   CHECK(use.addressed >= use.resident);
   CHECK(resident_bytes() > 1'000'000);
+}
+
+TEST_CASE("the peak of this process is at least all that it has said, and stays when memory is given back") {
+  constexpr std::size_t size = std::size_t{64} << 20;
+  const auto before = resident_bytes();
+  std::int64_t most = 0;
+  {
+    const std::vector<char> filled(size, 1);
+    most = resident_bytes();
+    CHECK(most >= before + static_cast<std::int64_t>(size / 2));
+    CHECK(filled.back() == 1);
+  }
+  CHECK(peak_resident_bytes() >= most);
+  CHECK(peak_resident_bytes() >= resident_bytes());
 }

@@ -72,6 +72,19 @@ TEST_CASE("a CPU rank has its process' memory, and no thread") {
   CHECK(utilisation.summary() == Values{{"avg_mem_rss_MB", 512}, {"peak_mem_rss_MB", 600}});
 }
 
+TEST_CASE("a peak is never below what a step had, and counts until the end") {
+  double now = 143.42;
+  double peak = 143.20;  // the system's own counters of it lag
+  Probes probes;
+  probes.memory = [&] { return MemoryNow{now, 0, peak}; };
+  Utilisation utilisation({}, probes);
+  CHECK(utilisation.step_ended() == Values{{"mem_rss_MB", 143.42}});
+  CHECK(value(utilisation.summary(), "peak_mem_rss_MB") == 143.42);
+  now = 100;
+  peak = 150;  // of the last evaluation
+  CHECK(utilisation.summary() == Values{{"avg_mem_rss_MB", 143.42}, {"peak_mem_rss_MB", 150}});
+}
+
 TEST_CASE("the means are printed under the workshop's names, and those of others are not") {
   const Summary summary{{{"train/mfu", 0.5}, {"avg_mem_alloc_MB", 5623.125}, {"avg_gpu_util_%", 97}}, {}};
   CHECK(summary_lines(summary, 4) == "{'avg_mem_alloc_MB': 5623.12, 'avg_gpu_util_%': 97.00} (means over 4 ranks)\n");
