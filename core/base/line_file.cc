@@ -1,3 +1,4 @@
+#include <capstan/base/counted.h>
 #include <capstan/base/line_file.h>
 
 #include <capstan/base/log.h>
@@ -107,8 +108,9 @@ bool LineFile::write_held() {
   held_.clear();
   if (std::exchange(failing_, false)) {
     has_warned_ = false;  // another failure is news again
-    warn(cat(path_.string(), ": it can be written again; ",
-             lost_ == 0 ? "nothing of it is missing" : cat(lost_, " lines of it are lost")));
+    warn(cat(
+        path_.string(), ": it can be written again; ",
+        lost_ == 0 ? "nothing of it is missing" : cat(counted(lost_, "line of it is", "lines of it are"), " lost")));
   }
   return true;
 }
@@ -131,7 +133,7 @@ void LineFile::failed(int reason) {
   has_warned_ = true;
   warn(cat(path_.string(), ": cannot write it: ", meaning_of(reason), "; ",
            lost_ == 0 ? "what is to be written is held in memory and follows when it can be"
-                      : cat("no more can be held in memory, and ", lost_, " lines are lost"),
+                      : cat("no more can be held in memory, and ", counted(lost_, "line is", "lines are"), " lost"),
            "\n    fix: ", fix_for(reason)));
 }
 
@@ -149,8 +151,7 @@ std::string LineFile::missing() const {
     return cat(path_.string(), ": it was deleted while it was written");
   const auto lines = lines_in(held_) + lost_;
   if (lines == 0) return {};
-  return cat(path_.string(), ": ", lines, lines == 1 ? " line" : " lines",
-             " of it could not be written: ", meaning_of(reason_));
+  return cat(path_.string(), ": ", counted(lines, "line"), " of it could not be written: ", meaning_of(reason_));
 }
 
 std::string LineFile::finish(std::chrono::milliseconds patience) {

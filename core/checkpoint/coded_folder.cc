@@ -1,6 +1,7 @@
 #include "checkpoint/coded_folder.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -190,7 +191,7 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
   if (!unread.empty()) {
     diagnostics.add(
         path_.string(),
-        cat(unread.size(), unread.size() == 1 ? " tensor is" : " tensors are",
+        cat(counted(unread.size(), "tensor is", "tensors are"),
             " in 4 bits (bitsandbytes), and nothing in this run keeps them so: ", unread.front(),
             unread.size() > 1 ? ", …" : ""),
         "add [strategy.lora] and [strategy.nf4] with their layers among its targets, or take the model that "

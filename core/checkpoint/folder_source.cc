@@ -1,3 +1,4 @@
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
 
@@ -44,8 +45,7 @@ void add_list(Diagnostics& diagnostics, const std::string& where, const std::vec
   if (list.empty()) return;
   std::vector<std::string> head(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(std::min(shown, list.size())));
   if (list.size() > shown) head.push_back(cat("… and ", list.size() - shown, " more"));
-  diagnostics.add(where, cat(list.size(), list.size() == 1 ? " tensor " : " tensors ", what, ": ", join(head, "; ")),
-                  fix);
+  diagnostics.add(where, cat(counted(list.size(), "tensor"), " ", what, ": ", join(head, "; ")), fix);
 }
 
 // Missing names are reported as the model has them: without this folder's prefix.

@@ -1,6 +1,7 @@
 #include "checkpoint/hf_export.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
@@ -96,7 +97,7 @@ std::int64_t HfWriter::Tensor::bytes() const {
 
 HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
   if (const auto names = without_place(weights_.records, weights_.map); !names.empty()) {
-    throw Error(cat(names.size(), names.size() == 1 ? " record has" : " records have",
+    throw Error(cat(counted(names.size(), "record has", "records have"),
                     " no place in a Hugging Face model folder: ", join(names, "; ")),
                 "adapters are exported as such: --to peft");
   }

@@ -94,7 +94,7 @@ bool check_config(const fs::path& folder, const std::vector<const nn::Adapter*>&
   const auto path = (folder / peft_config_file).string();
   const auto json = try_parse_json<Json>(read_file(path));
   if (!json.is_object()) {
-    diagnostics.add(path, "it is no JSON object", "copy or download the adapter again");
+    diagnostics.add(path, "it is not a JSON object", "copy or download the adapter again");
     return false;
   }
   refuse_unknown(json, path, diagnostics);

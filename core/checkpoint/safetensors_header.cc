@@ -1,5 +1,6 @@
 #include "checkpoint/safetensors_header.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
 #include <capstan/base/printable.h>
@@ -102,7 +103,7 @@ std::string cut_text(const Header& header, std::uint64_t file_size) {
   }
   const auto all = names.size();
   if (all > shown) names.resize(shown);
-  return cat(all, all == 1 ? " tensor is cut off: " : " tensors are cut off: ", join(names, "; "),
+  return cat(counted(all, "tensor is", "tensors are"), " cut off: ", join(names, "; "),
              all > shown ? cat("; … and ", all - shown, " more") : "");
 }
 

@@ -1,5 +1,6 @@
 #include "cli/check_command.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
@@ -58,7 +59,7 @@ int ranks_per_node(const plan::Placement& ranks) {
   if (ranks.nodes == 0) return 0;
   if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
   const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
-  throw Error(cat("--nodes ", ranks.nodes, ": ", ranks.all, ranks.all == 1 ? " rank does" : " ranks do",
+  throw Error(cat("--nodes ", ranks.nodes, ": ", counted(ranks.all, "rank does", "ranks do"),
                   " not spread evenly over so many nodes"),
               cat("give --ranks as the number of all ranks, such as --ranks ", more, ", or other --nodes"));
 }

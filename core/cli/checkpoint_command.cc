@@ -1,5 +1,6 @@
 #include "cli/checkpoint_command.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
@@ -59,7 +60,7 @@ double bytes_in(const fs::path& folder) {
 }
 
 std::string layout_text(const checkpoint::Meta& meta) {
-  const auto ranks = cat(meta.world_size, meta.world_size == 1 ? " rank" : " ranks");
+  const auto ranks = counted(meta.world_size, "rank");
   return meta.mesh.empty() ? ranks : cat(ranks, " (", meta.mesh, ")");
 }
 
@@ -158,8 +159,7 @@ int verify(const Place& place, std::ostream& out, std::ostream& progress) {
   for (const auto& path : place.checkpoints) {
     Diagnostics faults;
     checkpoint::verify(path, Depth::hashes, faults, nullptr, Teller(progress, path.string()));
-    out << path.string() << ": "
-        << (faults.empty() ? "intact" : cat(faults.size(), faults.size() == 1 ? " fault" : " faults")) << '\n';
+    out << path.string() << ": " << (faults.empty() ? "intact" : counted(faults.size(), "fault")) << '\n';
     for (const auto& fault : faults.list()) out << "  " << fault.text() << '\n';
     all_intact = all_intact && faults.empty();
   }

@@ -1,5 +1,6 @@
 #include "cli/cut_answers.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>
 
@@ -53,9 +54,10 @@ std::string cut_answers_text(const session::Job& job, data::Split split) {
     if (full && !holds_answer(sample, *tokenizer) && holds_answer(sample_of(job, split, *whole, i), *tokenizer)) ++cut;
   }
   if (cut == 0) return {};
-  return cat("answers that are cut off: ", cut, " of the first ", looked_at,
-             split == data::Split::train ? " training" : " evaluation",
-             " samples lose their answer from the prompt, since the text is longer than ", job.samples.length,
+  const auto noun = split == data::Split::train ? "training sample" : "evaluation sample";
+  return cat("answers that are cut off: ", cut, " of the first ", counted(looked_at, noun),
+             plural(cut, " loses its answer", " lose their answer"), " from the prompt, since the text is longer than ",
+             job.samples.length,
              " tokens of this tokenizer; raise data.max_length, or take a tokenizer that needs fewer tokens\n");
 }
 

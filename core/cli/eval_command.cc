@@ -1,5 +1,6 @@
 #include "cli/eval_command.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
@@ -55,13 +56,13 @@ fs::path result_folder(const session::Job& job, const OfRun& run, comm::Communic
 }
 
 std::string text_of(const inference::Evaluation& loss, const inference::Evaluation& answers, const std::string& split) {
-  auto text = cat(split, ": loss ", number_text(loss.loss), " over ", thousands(loss.samples), " samples in ",
-                  duration_text(loss.runtime_s), "\n");
+  auto text = cat(split, ": loss ", number_text(loss.loss), " over ", thousands(loss.samples),
+                  plural(loss.samples, " sample in ", " samples in "), duration_text(loss.runtime_s), "\n");
   if (answers.samples == 0) return text;
   std::vector<std::string> scores;
   for (const auto& [name, value] : answers.scores) scores.push_back(cat(name, " ", number_text(value)));
   return text + cat(split, ": ", scores.empty() ? "no scores" : join(scores), " over ", thousands(answers.samples),
-                    " answers in ", duration_text(answers.runtime_s), "\n");
+                    plural(answers.samples, " answer in ", " answers in "), duration_text(answers.runtime_s), "\n");
 }
 
 void write(const fs::path& folder, const std::string& split, const OfRun& run, const inference::Evaluation& loss,

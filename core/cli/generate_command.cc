@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 PromptLine json_prompt(const std::string& line, std::int64_t number) {
   const auto json = try_parse_json<nlohmann::json>(line);
   if (!json.is_object() || !json.contains("prompt") || !json.at("prompt").is_string()) {
-    throw Error(cat("line ", number, " of the input is no JSON object with a prompt"),
+    throw Error(cat("line ", number, " of the input is not a JSON object with a prompt"),
                 R"(write one object a line, such as {"prompt": "The capital of France is"})");
   }
   return {json.at("prompt"), json.contains("id") ? json.at("id").dump() : std::string()};

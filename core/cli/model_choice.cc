@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 std::string model_type_of(const fs::path& file) {
   const auto text = read_file(file);
   const auto json = try_parse_json<nlohmann::json>(text);
-  if (json.is_discarded()) throw Error("it is no JSON", "download the model's folder again", file.string());
+  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file.string());
   const auto found = json.is_object() ? json.find("model_type") : json.end();
   if (found == json.end() || !found->is_string())
     throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());

@@ -1,5 +1,6 @@
 #include "cli/plan_command.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 
@@ -38,7 +39,8 @@ struct Plan {
 
 setup::JobRequest request_of(const PlanArguments& arguments, const launch::Environment& env, const plan::Gpu& gpu) {
   if (arguments.gpus % arguments.nodes != 0) {
-    throw Error(cat("--nodes ", arguments.nodes, ": ", arguments.gpus, " GPUs do not spread evenly over so many nodes"),
+    throw Error(cat("--nodes ", arguments.nodes, ": ", counted(arguments.gpus, "GPU does", "GPUs do"),
+                    " not spread evenly over so many nodes"),
                 "give --gpus as the number of all GPUs, a multiple of --nodes");
   }
   setup::JobRequest request;
@@ -140,7 +142,7 @@ std::string file_of(const PlanArguments& arguments, const plan::Tried& best) {
   auto request = plan.request;
   const auto job = session::prepare(request, host, faults);
   faults.throw_if_any();
-  throw Error(cat("no layout of this configuration is possible on ", request.world_size, " GPUs"),
+  throw Error(cat("no layout of this configuration is possible on ", counted(request.world_size, "GPU")),
               "give another number of GPUs, or a train.global_batch that more numbers divide");
 }
 

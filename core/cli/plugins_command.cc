@@ -1,5 +1,6 @@
 #include "cli/plugins_command.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 
@@ -50,7 +51,7 @@ std::string plugins_text(const std::vector<plugin::Found>& found) {
   }
   std::string out = rows.size() > 1 ? table_text(rows) : "No plugin was found that can be used.\n";
   const auto broken = std::count_if(found.begin(), found.end(), [](const auto& one) { return !one.registration; });
-  if (broken > 0) out += cat("\n", broken, broken == 1 ? " file" : " files", " cannot be used:\n");
+  if (broken > 0) out += cat("\n", counted(broken, "file"), " cannot be used:\n");
   for (const auto& one : found) {
     if (!one.registration) out += one.problem + "\n";
   }

@@ -20,7 +20,7 @@ namespace {
 std::string text_of(const std::string& line, std::int64_t number) {
   const auto json = try_parse_json<nlohmann::json>(line);
   if (json.is_object() && json.contains("text") && json.at("text").is_string()) return json.at("text");
-  throw Error(cat("line ", number, " of the input is no JSON object with a text"),
+  throw Error(cat("line ", number, " of the input is not a JSON object with a text"),
               R"(write one object a line, such as {"text": "Where is Paris?"})");
 }
 

@@ -1,3 +1,4 @@
+#include <capstan/base/counted.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/data/split_file.h>
@@ -20,10 +21,10 @@ bool SplitFile::is_enough(std::int64_t held, const FileKind& kind, Diagnostics& 
     return false;
   }
   if (!samples || *samples <= held) return true;
-  diagnostics.add(
-      samples_where,
-      cat(samples_key, " is ", thousands(*samples), ", ", path, " holds ", thousands(held), " ", kind.items),
-      cat("use ", held, " or less, or leave ", samples_key, " out for all of them"));
+  diagnostics.add(samples_where,
+                  cat(samples_key, " is ", thousands(*samples), ", ", path, " holds ", thousands(held), " ",
+                      plural(held, kind.items.substr(0, kind.items.size() - 1), kind.items)),
+                  cat("use ", held, " or less, or leave ", samples_key, " out for all of them"));
   return false;
 }
 

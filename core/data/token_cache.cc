@@ -1,5 +1,6 @@
 #include "data/token_cache.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
@@ -197,7 +198,7 @@ class CachedSource final : public DataSource {
       : source_(std::move(source)), path_(cache.file), mapped_(cache.file) {
     if (const auto fault = mapped_.fault(cache); !fault.empty()) fail(fault);
     if (mapped_.samples() != static_cast<std::uint64_t>(source_->size()))
-      fail(cat("it has ", mapped_.samples(), " samples instead of ", source_->size()));
+      fail(cat("it has ", counted(mapped_.samples(), "sample"), " instead of ", source_->size()));
   }
   std::int64_t size() const override { return source_->size(); }
   Sample get(std::int64_t index) const override {

@@ -1,5 +1,6 @@
 #include "launch/cpu_share.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
@@ -166,7 +167,7 @@ std::string offload_warning(const Launch& launch, int threads) {
   if (threads >= enough_for_offload) return {};
   const std::string fix = launch.slurm ? "write #SBATCH --cpus-per-task=8 or more (and export SRUN_CPUS_PER_TASK=8)"
                                        : "give each rank more CPUs, or set OMP_NUM_THREADS";
-  return cat("the offloaded optimizer updates its state with ", threads, threads == 1 ? " CPU thread" : " CPU threads",
+  return cat("the offloaded optimizer updates its state with ", counted(threads, "CPU thread"),
              " a rank, which will take most of each step: ", fix);
 }
 

@@ -1,5 +1,6 @@
 #include "launch/rank_table.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
@@ -42,9 +43,9 @@ RankRow RankRow::parse(const std::string& text) {
 }
 
 std::string start_text(const Connections& connections, const std::vector<RankRow>& rows) {
-  std::string out = cat("connected ", connections.size, "/", connections.size, ": ", connections.size, " ranks on ",
-                        connections.nodes, connections.nodes == 1 ? " node" : " nodes", " by ", connections.launcher,
-                        ", backend ", connections.backend, ", rendezvous ", connections.rendezvous, "\n");
+  std::string out = cat("connected ", connections.size, "/", connections.size, ": ", counted(connections.size, "rank"),
+                        " on ", counted(connections.nodes, "node"), " by ", connections.launcher, ", backend ",
+                        connections.backend, ", rendezvous ", connections.rendezvous, "\n");
   if (!connections.variables.empty()) out += cat("environment: ", text(connections.variables), "\n");
   std::vector<std::vector<std::string>> cells{{"rank", "host", "GPU", "CPUs", "NUMA", "threads"}};
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {

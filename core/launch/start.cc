@@ -1,5 +1,6 @@
 #include "launch/start.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
@@ -38,8 +39,8 @@ void check_enough_gpus(const Early& early, int ranks, const char* option) {
   if (early.run.device == "cpu") return;
   const auto gpus = static_cast<int>(ask_driver().gpus.size());
   if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks report the error
-  throw Error(cat(option, " ", ranks, " asks for ", ranks, " ranks, one GPU each, but this machine shows ", gpus,
-                  gpus == 1 ? " GPU" : " GPUs"),
+  throw Error(cat(option, " ", ranks, " asks for ", counted(ranks, "rank"), ", one GPU each, but this machine shows ",
+                  counted(gpus, "GPU")),
               cat("use -n ", gpus, ", or set run.device=cpu"));
 }
 
@@ -64,7 +65,12 @@ void set_variable(const std::string& name, const std::string& value) {
 Device open_device(const Launch& launch, const Early& early, const std::string& cache, const Environment& env) {
   Device device;
   const bool wants_gpu = early.run.device == "cuda" || (early.run.device == "auto" && !ask_driver().gpus.empty());
-  if (!wants_gpu) return device;
+  if (!wants_gpu) {
+    // LibTorch's profiler asks for GPUs even when a CPU rank's trace is written, and calls it an error that there are
+    // none; above its highest level it says nothing. Whether a trace was written is seen by the file.
+    set_variable("KINETO_LOG_LEVEL", "5");
+    return device;
+  }
   // What cuBLAS needs to be deterministic; read when CUDA starts.
   if (early.run.deterministic) set_variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   if (!cache.empty()) set_variable("CUDA_CACHE_PATH", (std::filesystem::path(cache) / "cuda").string());

@@ -1,3 +1,4 @@
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include <capstan/layout/mesh.h>
 
@@ -174,10 +175,10 @@ std::int64_t copies(const MeshSpec& spec, std::int64_t dp, std::int64_t inner, D
   auto size = request.size;
   if (size == 0) size = std::max<std::int64_t>(1, std::min(dp, spec.ranks_per_node() / inner));
   if (size >= 1 && dp % size == 0) return dp / size;
-  diagnostics.add(
-      request.where,
-      cat(request.who, " keeps one copy of the parameters on ", size, " ranks, but dp = ", dp, " is no multiple of it"),
-      cat("give a size that divides ", dp));
+  diagnostics.add(request.where,
+                  cat(request.who, " keeps one copy of the parameters on ", counted(size, "rank"), ", but dp = ", dp,
+                      " is no multiple of it"),
+                  cat("give a size that divides ", dp));
   return 1;
 }
 
@@ -209,7 +210,7 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
     diagnostics.add(request.where,
                     cat(request.who, " asks for dp = ", request.size, ", but world ", world, " leaves dp = ", dp,
                         split.factors.empty() ? "" : " beside " + join(split.factors, " x ")),
-                    cat("start ", request.size * unit, " ranks, or leave dp out"));
+                    cat("start ", counted(request.size * unit, "rank"), ", or leave dp out"));
     return {};
   }
   const auto replicate = copies(spec, dp, unit, diagnostics);

@@ -85,9 +85,9 @@ Json parse_deepspeed(const std::string& file, const std::string& text, Diagnosti
   try {
     return Json::parse(text, watch, /*allow_exceptions=*/true, /*ignore_comments=*/true);
   } catch (const Json::parse_error& error) {
-    throw Error(cat("it is no JSON: ", json_fault(text, error.byte)), right_file, file);
+    throw Error(cat("it is not JSON: ", json_fault(text, error.byte)), right_file, file);
   } catch (const Json::exception&) {
-    throw Error(cat("it is no JSON: ", json_fault(text, 0)), right_file, file);
+    throw Error(cat("it is not JSON: ", json_fault(text, 0)), right_file, file);
   }
 }
 

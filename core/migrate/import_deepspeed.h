@@ -15,7 +15,7 @@ struct ImportedConfig {
 };
 
 /// Translates a DeepSpeed configuration. `file` is the name that messages use. Throws Error with every fault: text
-/// that is no JSON (with its line), unknown and repeated keys, values of the wrong type, unsupported features.
+/// that is not JSON (with its line), unknown and repeated keys, values of the wrong type, unsupported features.
 ImportedConfig import_deepspeed(const std::string& file, const std::string& json);
 
 }  // namespace migrate

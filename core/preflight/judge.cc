@@ -1,4 +1,5 @@
 // What the pre-flight's measurements mean.
+#include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 
@@ -163,7 +164,7 @@ class Judge {
       warn(cat(name(slow[i].a), " and ", name(slow[i].b), " exchange ", rounded(slow[i].gbps), " GB/s, the median ",
                kind, " is ", rounded(middle),
                i + 1 == most_pairs && slow.size() > most_pairs
-                   ? cat(" (", slow.size() - most_pairs, " more slow pairs)")
+                   ? cat(" (", counted(slow.size() - most_pairs, "more slow pair"), ")")
                    : std::string()));
     }
   }
@@ -189,7 +190,7 @@ class Judge {
       const auto more = verdict_.findings.size() - 1;
       return more == 0 ? text : cat(text, " (and ", more, " more)");
     }
-    text += cat(size(), size() == 1 ? " rank on " : " ranks on ", hosts.size(), hosts.size() == 1 ? " host" : " hosts");
+    text += cat(counted(size(), "rank"), " on ", counted(hosts.size(), "host"));
     if (!report_.collectives.empty()) {
       double most = 0;
       for (const Bandwidth& measured : report_.collectives) {

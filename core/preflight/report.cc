@@ -1,5 +1,6 @@
 #include "preflight/report.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -111,7 +112,7 @@ std::string report_text(const PreflightReport& report) {
     for (const PairBandwidth& pair : report.pairs) speeds.push_back(pair.gbps);
     const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
     out += cat("pairs, GB/s: least ", number(*slowest), ", median ", number(median(speeds)), ", most ",
-               number(*fastest), " (", speeds.size(), " pairs)\n");
+               number(*fastest), " (", counted(speeds.size(), "pair"), ")\n");
   }
   out += spread(report, "matrix products", "TFLOP/s", &RankMeasures::gemm_tflops);
   out += spread(report, "copies to the device", "GB/s", &RankMeasures::to_device_gbps);

@@ -1,5 +1,6 @@
 #include "report/cells.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -99,7 +100,7 @@ Cell setup_cell(const Run& run, const Run&) {
   return cell(run.ranks == 1 ? "Single Node, Single GPU" : cat("Single Node, ", run.ranks, " GPUs"));
 }
 
-Cell nodes_cell(const Run& run, const Run&) { return cell(cat(run.nodes, run.nodes == 1 ? " node" : " nodes")); }
+Cell nodes_cell(const Run& run, const Run&) { return cell(counted(run.nodes, "node")); }
 
 Cell gpus_cell(const Run& run, const Run&) { return cell(std::to_string(run.ranks)); }
 

@@ -1,5 +1,6 @@
 #include "report/kinds.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -163,7 +164,7 @@ const std::vector<Column>& scaling_metrics() {
 
 Cell name_cell(const Run& run, const Run&) { return cell(run.name); }
 
-Cell gpu_count(const Run& run, const Run&) { return cell(cat(run.ranks, run.ranks == 1 ? " GPU" : " GPUs")); }
+Cell gpu_count(const Run& run, const Run&) { return cell(counted(run.ranks, "GPU")); }
 
 // Of tables where the data grows with the GPUs.
 std::vector<Column> growing_metrics() {

@@ -1,5 +1,6 @@
 #include "report/sweep.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
@@ -35,8 +36,8 @@ std::vector<std::string> grown_layers(const Run& base, int smallest, int ranks) 
   const auto layers = whole_option(base, "model.num_layers") * ranks;
   const auto batch = whole_option(base, "train.micro_batch") * smallest;
   if (layers % smallest != 0 || batch % ranks != 0) {
-    throw Error(cat("--weak layers: from ", smallest, " to ", ranks, " ranks model.num_layers = ", layers / ranks,
-                    " cannot grow and train.micro_batch = ", batch / smallest, " cannot shrink evenly"),
+    throw Error(cat("--weak layers: from ", smallest, " to ", counted(ranks, "rank"), " model.num_layers = ",
+                    layers / ranks, " cannot grow and train.micro_batch = ", batch / smallest, " cannot shrink evenly"),
                 cat("give the smallest run a train.micro_batch that is a multiple of ", ranks, " / ", smallest));
   }
   return {cat("model.num_layers=", layers / smallest), cat("train.micro_batch=", batch / ranks)};
@@ -48,7 +49,7 @@ std::vector<std::string> grown(Weak weak, const Run& base, int smallest, int ran
     const auto samples = whole_option(base, "data.train_samples") * ranks;
     if (samples % smallest != 0) {
       throw Error(cat("--weak samples: data.train_samples = ", samples / ranks, " cannot grow evenly from ", smallest,
-                      " to ", ranks, " ranks"),
+                      " to ", counted(ranks, "rank")),
                   cat("set data.train_samples to a multiple of ", smallest));
     }
     return {cat("data.train_samples=", samples / smallest)};

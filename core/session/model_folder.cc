@@ -1,5 +1,6 @@
 #include "session/model_folder.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -239,8 +240,10 @@ std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
   const auto names = checkpoint::without_place(assembly::records_of(units), map);
   if (names.empty()) return misnamed_head(plugins, units, map);
-  return cat(names.front(), names.size() > 1 ? cat(" and ", names.size() - 1, " more records have") : " has",
-             " no place in its files");
+  return cat(
+      names.front(),
+      names.size() > 1 ? cat(" and ", counted(names.size() - 1, "more record has", "more records have")) : " has",
+      " no place in its files");
 }
 
 WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
@@ -273,8 +276,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
 
 std::string written_text(const WrittenModel& written) {
   return cat("model for transformers: ", written.folder.string(), " (", written.dtype, ", ",
-             bytes_text(static_cast<double>(written.bytes)), " in ", written.files,
-             written.files == 1 ? " file" : " files",
+             bytes_text(static_cast<double>(written.bytes)), " in ", counted(written.files, "file"),
              written.has_tokenizer ? ")" : "; without a tokenizer: this run's has no files)");
 }
 

@@ -1,3 +1,4 @@
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include "session/job.h"
@@ -17,7 +18,8 @@ config::ResolvedTable table_of(const setup::Made<Interface>& made,
 std::string nodes_text(std::int64_t ranks, std::int64_t ranks_per_node) {
   if (ranks == 1) return {};
   const auto nodes = (ranks + ranks_per_node - 1) / ranks_per_node;
-  return cat(ranks, " ranks on ", nodes == 1 ? "1 node" : cat(nodes, " nodes, ", ranks_per_node, " on each"), "\n");
+  return cat(counted(ranks, "rank"), " on ", counted(nodes, "node"),
+             nodes == 1 ? "" : cat(", ", ranks_per_node, " on each"), "\n");
 }
 
 }  // namespace
@@ -86,8 +88,9 @@ std::string Job::arithmetic() const {
   const auto& [footprints, activations, activations_note, work] = prediction;
   auto text = model_summary() + ranks_summary();
   if (samples.train) {
-    text += cat(thousands(plan.samples), " training samples, ", thousands(plan.steps_per_epoch), " steps an epoch, ",
-                thousands(plan.steps), " steps in all\n");
+    text += cat(thousands(plan.samples), plural(plan.samples, " training sample, ", " training samples, "),
+                thousands(plan.steps_per_epoch), plural(plan.steps_per_epoch, " step an epoch, ", " steps an epoch, "),
+                thousands(plan.steps), plural(plan.steps, " step in all\n", " steps in all\n"));
   }
   if (!footprints.empty()) {
     text +=

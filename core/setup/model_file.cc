@@ -48,7 +48,7 @@ config::Value value_of(const Json& json, config::Type wanted) {
 
 Json parse(const std::string& text, const std::string& file) {
   constexpr const char* fix = "download the model's folder again";
-  auto json = parse_json<Json>(text, "it is no JSON: ", fix, file);
+  auto json = parse_json<Json>(text, "it is not JSON: ", fix, file);
   if (!json.is_object())
     throw Error(cat("it is ", json.type_name(), ", not an object of a model's options"), fix, file);
   return json;

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include <capstan/testing.h>
 
@@ -23,8 +24,7 @@ class Comparison {
 
   void series(const char* what, const std::vector<double>& mine, const std::vector<double>& theirs) {
     if (mine.size() != theirs.size()) {
-      return say(
-          cat(what, ": ", mine.size(), mine.size() == 1 ? " step" : " steps", ", the reference has ", theirs.size()));
+      return say(cat(what, ": ", counted(mine.size(), "step"), ", the reference has ", theirs.size()));
     }
     for (std::size_t s = 0; s < mine.size(); ++s) {
       const auto apart = std::abs(mine[s] - theirs[s]);

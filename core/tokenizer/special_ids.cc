@@ -22,7 +22,7 @@ struct File {
   File(const std::filesystem::path& folder, const char* name) : path((folder / name).string()) {
     if (!is_there(path)) return;
     const auto text = read_file(path);
-    json = parse_json<nlohmann::json>(text, "it is no JSON: ", "download it again", path);
+    json = parse_json<nlohmann::json>(text, "it is not JSON: ", "download it again", path);
   }
   JsonPart part(Diagnostics& diagnostics) const { return {json, "", path, diagnostics}; }
   std::string path;

@@ -133,7 +133,7 @@ void check_normalized(const JsonPart& file, const TokenizerSpec& spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer(const std::string& text, const std::string& file) {
-  const auto json = parse_json<nlohmann::json>(text, "it is no JSON: ", "download it again", file);
+  const auto json = parse_json<nlohmann::json>(text, "it is not JSON: ", "download it again", file);
   if (!json.is_object() || !json.contains("model")) {
     throw Error("it is no tokenizer.json: it has no \"model\"",
                 "name the tokenizer.json that the `tokenizers` package writes, or the folder that holds one", file);

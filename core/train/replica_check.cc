@@ -1,6 +1,7 @@
 #include "train/replica_check.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -114,7 +115,8 @@ void ReplicaCheck::refuse(const Shared& shared, const Place& other, std::size_t 
                         : cat("after step ", steps_done, " (they were equal after step ", equal_after_, ")");
   throw Error(
       cat("replicas have drifted apart: ", shared.key, " differs between ranks ", rank, " and ", other.rank,
-          ", replicas along ", join(axes), ", ", when, more > 0 ? cat("; so do ", more, " more tensors") : ""),
+          ", replicas along ", join(axes), ", ", when,
+          more > 0 ? cat(plural(more, "; so does ", "; so do "), counted(more, "more tensor")) : ""),
       "find what changes it on one rank alone: a weight whose gradient is a partial sum must be declared so "
       "(docs/plugins.md), and a hook must do the same on all replicas; run.verify_replicas = 0 compares nothing");
 }

@@ -107,9 +107,9 @@ TEST_CASE("files that are nearly right are read, or refused as they should be") 
 }
 
 TEST_CASE("the judge of messages finds what it is there for") {
-  CHECK(fault_of_message("/x/a.json: it is no JSON: line 1\n    fix: write it again", "a.json").empty());
-  CHECK_FALSE(fault_of_message("it is no JSON\n    fix: write it again", "a.json").empty());
-  CHECK_FALSE(fault_of_message("/x/a.json: it is no JSON", "a.json").empty());
+  CHECK(fault_of_message("/x/a.json: it is not JSON: line 1\n    fix: write it again", "a.json").empty());
+  CHECK_FALSE(fault_of_message("it is not JSON\n    fix: write it again", "a.json").empty());
+  CHECK_FALSE(fault_of_message("/x/a.json: it is not JSON", "a.json").empty());
   CHECK_FALSE(fault_of_message("/x/a.json: [json.exception.parse_error.101]\n    fix: x", "a.json").empty());
   CHECK_FALSE(fault_of_message("/x/a.json: stod\n    fix: x", "a.json").empty());
   CHECK(fault_of_message("/x/a.json: no JSON at 'stodel'\n    fix: x", "a.json", "stodel").empty());

@@ -1,5 +1,6 @@
 #include "lines.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -43,12 +44,9 @@ std::string python_rounded(double number, int digits) {
 
 std::string start_lines(const monitor::RunStarted& run) {
   const auto hosts = std::set<std::string>(run.hosts.begin(), run.hosts.end()).size();
-  std::string text = cat("Run ", run.name, ": ", run.world_size, run.world_size == 1 ? " rank" : " ranks");
+  auto text = cat("Run ", run.name, ": ", counted(run.world_size, "rank"));
   if (hosts > 1) text += cat(" on ", hosts, " hosts");
-  text += cat(", device ", run.device, ", backend ", run.backend, "; folder ", run.folder, "\n");
-  text += cat("Parameters: ", thousands(run.parameters), ", trainable: ", thousands(run.trainable_parameters), "\n");
-  text += cat("Batch: micro_batch ", run.micro_batch, " x accumulation ", run.accumulation, " x data-parallel size ",
-              run.data_parallel_size, " = global_batch ", run.global_batch, "\n");
+  text += cat(", device ", run.device, ", backend ", run.backend, "\n");
   text += cat("Steps: ", thousands(run.steps_per_epoch), " per epoch, ", thousands(run.steps), " in all");
   if (run.first_step > 0) text += cat(", ", thousands(run.first_step), " done before");
   return text;

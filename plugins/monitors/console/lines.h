@@ -12,7 +12,8 @@ namespace console {
 /// Python's repr(round(number, digits)): "39.41", "1.0".
 std::string python_rounded(double number, int digits);
 
-/// Some lines about the run: ranks and devices, parameters, the batch's arithmetic, the number of steps.
+/// Ranks and devices, and the number of steps. The model, the batch and the folder stand above, where a run says them
+/// with or without this monitor.
 std::string start_lines(const capstan::monitor::RunStarted& run);
 
 /// NeMo's step line:

@@ -1,5 +1,6 @@
 #include "speed.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -118,7 +119,8 @@ std::string Speed::summary(const monitor::RunEnded& run) const {
   rows.push_back(row("default", run.samples, run.steps, run.tokens, run.runtime_s, ranks_,
                      cat("steps: ", thousands(run.steps), ", evaluation and saving too")));
   if (counted_.steps == 0) {
-    return table_text(rows) + cat("callback: no step was counted, the first ", options_.warmup, " are its warm-up\n");
+    return table_text(rows) + cat("callback: no step was counted, the first ",
+                                  plural(options_.warmup, "is", cat(options_.warmup, " are")), " its warm-up\n");
   }
   rows.push_back(row("callback", counted_.samples, counted_.steps, counted_.tokens, counted_.seconds, ranks_,
                      cat("steps: ", thousands(counted_.steps), ", after ", options_.warmup, " of warm-up")));

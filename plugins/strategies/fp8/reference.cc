@@ -24,7 +24,7 @@ void add_line(std::string_view text, const std::string& where, Losses& losses) {
     if (!holds) throw Error(what, "strategy.fp8.reference is the metrics.jsonl of a run of Capstan in bf16", where);
   };
   require(line.is_object() && line.contains("step") && line["step"].is_number_integer(),
-          "the line is no JSON object with a step");
+          "the line is not a JSON object with a step");
   if (!line.contains("loss") || !line.contains("grad_norm")) return;
   const auto& loss = line["loss"];
   constexpr double most = 1e30;  // whose sums are numbers

@@ -55,7 +55,7 @@ Json state_of(const nn::CodedMatrix& matrix) {
   const at::Tensor bytes = part_of(matrix, state_end).contiguous();
   const std::string_view text(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
   auto json = text.size() > most ? Json() : try_parse_json<Json>(text);
-  if (!json.is_object()) refuse(matrix, cat("'", matrix.name, state_end, "' is no JSON"));
+  if (!json.is_object()) refuse(matrix, cat("'", matrix.name, state_end, "' is not JSON"));
   return json;
 }
 

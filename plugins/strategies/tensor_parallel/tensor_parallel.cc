@@ -1,5 +1,6 @@
 #include "tensor_parallel.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -71,8 +72,7 @@ void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostic
                     "use a smaller size, or set vocab_parallel = false");
   }
   if (facts.rank == 0 && facts.ranks_per_node % size != 0) {
-    log::warning(cat(where, ": ", name, ", but a node has ", facts.ranks_per_node,
-                     facts.ranks_per_node == 1 ? " rank" : " ranks",
+    log::warning(cat(where, ": ", name, ", but a node has ", counted(facts.ranks_per_node, "rank"),
                      ": layers then wait for the network between nodes, several times each"));
   }
 }

@@ -80,7 +80,8 @@ TEST_CASE("prompts come a line each, or as JSON lines") {
                 true) == std::vector<std::string>{"a\nb|", "c|\"x\"", "d|3"});
   for (const std::string line : {"a", "{\"text\": \"a\"}", "{\"prompt\": 1}"}) {
     CHECK(error_of([&] { prompts("{\"prompt\": \"a\"}\n" + line, true); }) ==
-          "line 2 of the input is no JSON object with a prompt\n    fix: write one object a line, such as {\"prompt\": "
+          "line 2 of the input is not a JSON object with a prompt\n    fix: write one object a line, such as "
+          "{\"prompt\": "
           "\"The capital of France is\"}");
   }
 }
@@ -142,7 +143,7 @@ TEST_CASE("folders that are no model say what one is") {
   scratch.write("hf/config.json", "{}");
   CHECK_THAT(fault("hf"), Contains("it names no model_type"));
   scratch.write("hf/config.json", "{");
-  CHECK_THAT(fault("hf"), Contains("it is no JSON\n") && Contains("download the model's folder again"));
+  CHECK_THAT(fault("hf"), Contains("it is not JSON\n") && Contains("download the model's folder again"));
   scratch.write("run/config.toml", "");
   CHECK(fault("run") == at("run") +
                             "this folder holds no weights\n    fix: name a run's folder that has weights/ or "

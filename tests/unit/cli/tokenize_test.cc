@@ -48,10 +48,11 @@ TEST_CASE("tokenize takes the hub's id of a model that is in its cache") {
   CHECK_THROWS_WITH(cli::tokenize_command("byet", {hub.path()}, false, in, out), Contains("did you mean 'byte'"));
 }
 
-TEST_CASE("a line that is no JSON object with a text is named") {
+TEST_CASE("a line that is not a JSON object with a text is named") {
   const auto first = "{\"text\": \"a\"}\n";
   for (const std::string line : {"", "a", "{\"text\": 1}", "[\"text\"]", "{\"text\": \"\\ud800\"}"}) {
-    CHECK_THROWS_WITH(tokenized(byte_level_file(), false, first + line + "\n"),
-                      Contains("line 2 of the input is no JSON object with a text") && Contains("such as {\"text\""));
+    CHECK_THROWS_WITH(
+        tokenized(byte_level_file(), false, first + line + "\n"),
+        Contains("line 2 of the input is not a JSON object with a text") && Contains("such as {\"text\""));
   }
 }

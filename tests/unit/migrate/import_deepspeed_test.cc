@@ -372,11 +372,11 @@ TEST_CASE("keys and types are judged, all faults at once") {
   }
 }
 
-TEST_CASE("text that is no JSON is refused with its line") {
+TEST_CASE("text that is not JSON is refused with its line") {
   CHECK_THAT(join(faults_of("{\n  \"train_batch_size\": 8\n  \"fp16\": {}\n}")),
-             Contains("ds.json: it is no JSON: line 3, column 8: no JSON at '\": {}"));
+             Contains("ds.json: it is not JSON: line 3, column 8: no JSON at '\": {}"));
   CHECK_THAT(join(faults_of("{\"train_batch_size\": 1e999}")),
-             Contains("ds.json: it is no JSON: line 1, column 22: 1e999 is beyond any number"));
+             Contains("ds.json: it is not JSON: line 1, column 22: 1e999 is beyond any number"));
   CHECK(join(faults_of("[1]")) == "ds.json: it holds no JSON object (give a DeepSpeed configuration)");
   CHECK(join(faults_of(R"({"fp16": {"enabled": true, "enabled": false}})")) ==
         "ds.json: the key \"enabled\" stands twice in one table (remove one of the two)");

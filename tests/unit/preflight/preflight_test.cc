@@ -157,6 +157,14 @@ TEST_CASE("preflight: the gate") {
   CHECK(judge(report, options).exit_code == 44);
 }
 
+TEST_CASE("preflight: two ranks are one pair") {
+  auto report = even();
+  report.pairs = {{0, 1, 9}};
+  CHECK_THAT(report_text(report), Contains("most 9 (1 pair)\n"));
+  report.pairs.push_back({0, 2, 9});
+  CHECK_THAT(report_text(report), Contains("(2 pairs)\n"));
+}
+
 TEST_CASE("preflight: in its rounds every pair meets once") {
   for (const int size : {1, 2, 3, 4, 7, 8}) {
     std::set<std::pair<int, int>> met;

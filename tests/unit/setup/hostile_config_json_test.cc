@@ -59,7 +59,7 @@ TEST_CASE("what is no object describes no model, and no library speaks of it") {
   }
   for (const char* text : {"", "{", "{\"n_head\": 1e999}", "{\"a\": \"\xff\"}"}) {
     INFO(text);
-    CHECK_THAT(said(text), Contains("it is no JSON: ") && Contains("line 1, column") && !Contains("exception") &&
+    CHECK_THAT(said(text), Contains("it is not JSON: ") && Contains("line 1, column") && !Contains("exception") &&
                                !Contains("syntax error"));
   }
 }

@@ -51,5 +51,5 @@ TEST_CASE("end and padding ids that the tokenizer does not have are refused") {
                     Contains("generation_config.json: pad_token_id is \"<pad>\", the tokenizer has 10 ids"));
   CHECK_THROWS_WITH(beside({{"tokenizer_config.json", R"({"eos_token": "<eos>"})"}}),
                     Contains("tokenizer_config.json: eos_token is \"<eos>\", which the tokenizer does not have"));
-  CHECK_THROWS_WITH(beside({{"config.json", "[1"}}), Contains("config.json: it is no JSON"));
+  CHECK_THROWS_WITH(beside({{"config.json", "[1"}}), Contains("config.json: it is not JSON"));
 }

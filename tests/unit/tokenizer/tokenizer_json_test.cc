@@ -245,5 +245,5 @@ TEST_CASE("names and files that do not exist, and files that are none") {
   CHECK(tokenizer::make_tokenizer("auto")->name() == "byte");
   write_file(scratch / "tokenizer.json", "{");
   CHECK_THROWS_WITH(tokenizer::make_tokenizer(folder),
-                    Contains("tokenizer.json: it is no JSON: ") && Contains("fix: download it again"));
+                    Contains("tokenizer.json: it is not JSON: ") && Contains("fix: download it again"));
 }

@@ -116,9 +116,7 @@ TEST_CASE("numbers that are none, and no time at all, are still shown") {
 TEST_CASE("a run introduces itself") {
   auto run = workshop_run();
   CHECK(start_lines(run) ==
-        "Run llama-lora: 2 ranks, device cuda, backend nccl; folder runs/llama-lora\n"
-        "Parameters: 8,049,135,616, trainable: 18,874,368\n"
-        "Batch: micro_batch 1 x accumulation 4 x data-parallel size 2 = global_batch 8\n"
+        "Run llama-lora: 2 ranks, device cuda, backend nccl\n"
         "Steps: 10,949 per epoch, 250 in all");
   run.hosts = {"gpu1", "gpu2"};
   CHECK(start_lines(run).starts_with("Run llama-lora: 2 ranks on 2 hosts, device"));

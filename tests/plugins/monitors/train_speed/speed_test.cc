@@ -73,6 +73,9 @@ TEST_CASE("a run that is all warm-up says so") {
         "throughput  samples/s  per rank  steps/s  tokens/s  per rank  seconds  counted\n"
         "default     8.000      2.000     0.500    400.0     100.0     2.00     steps: 1, evaluation and saving too\n"
         "callback: no step was counted, the first 5 are its warm-up\n");
+  auto one = speed_on_four_ranks(1);
+  one.step_ended(step(1));
+  CHECK_THAT(one.summary(run_end(1, 2)), Contains("no step was counted, the first is its warm-up\n"));
 }
 
 TEST_CASE("the whole run's means, and the counted steps', go into the summary") {

@@ -34,7 +34,7 @@ TEST_CASE("a reference is read from metrics.jsonl, and a bad line is named") {
   const auto losses_of = [](const std::string& path) { return fp8::losses_of({path, 0.02, 3}); };
   CHECK(losses_of(file) == fp8::Losses{{0, 4.0}, {2, 3.5}, {4, 3.25}});
   const auto bad = folder.write("bad.jsonl", line_of(0, "4.0") + "step 1: 3.5\n");
-  CHECK_THAT(message_of([&] { losses_of(bad); }), Contains("bad.jsonl:2") && Contains("no JSON object"));
+  CHECK_THAT(message_of([&] { losses_of(bad); }), Contains("bad.jsonl:2") && Contains("not a JSON object"));
   const auto text = folder.write("text.jsonl", line_of(0, "\"4\""));
   CHECK_THAT(message_of([&] { losses_of(text); }), Contains("text.jsonl:1") && Contains("no number"));
   for (const char* loss : {"-0.5", "1e300", "1e999"}) {
@@ -44,7 +44,7 @@ TEST_CASE("a reference is read from metrics.jsonl, and a bad line is named") {
   const auto empty = folder.write("empty.jsonl", "");
   CHECK_THAT(message_of([&] { losses_of(empty); }), Contains("no step with a loss"));
   const auto deep = folder.write("deep.jsonl", line_of(0, std::string(100000, '[') + std::string(100000, ']')));
-  CHECK_THAT(message_of([&] { losses_of(deep); }), Contains("deep.jsonl:1") && Contains("no JSON object"));
+  CHECK_THAT(message_of([&] { losses_of(deep); }), Contains("deep.jsonl:1") && Contains("not a JSON object"));
 }
 
 TEST_CASE("a reference that could never be compared is refused, and one of any step's number takes no memory") {

@@ -198,7 +198,7 @@ TEST_CASE("what another kind of quantization wrote is refused by file and tensor
   for (const auto& text : {std::string(), std::string(320, ' '), std::string("[]"), std::string("{\"shape\": 1e999}"),
                            "{\"shape\":" + std::string(20000, '[') + std::string(20000, ']') + "}",
                            "{\"shape\":\"" + std::string(100000, 'x') + "\"}"})
-    CHECK_THAT(with_state(text), Contains(begin) && Contains("is no JSON"));
+    CHECK_THAT(with_state(text), Contains(begin) && Contains("is not JSON"));
 }
 
 TEST_CASE("a folder in 4 bits trains as the one that it was made of, on other layouts too") {
