@@ -98,7 +98,8 @@ std::string bytes_text(double bytes) {
 }
 
 std::string duration_text(double seconds) {
-  const auto total = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
+  constexpr double most = 1e15;  // more than can be counted, from a damaged file
+  const auto total = static_cast<std::int64_t>(std::llround(std::min(most, std::max(0.0, seconds))));
   std::array<char, 64> out{};
   if (total >= 3600) {
     std::snprintf(out.data(), out.size(), "%lld:%02lld:%02lld", static_cast<long long>(total / 3600),

@@ -71,6 +71,12 @@ int print_memory(const MemoryChoice& choice) {
     const auto block = memory_block(file, choice, files.size() > 2);
     all += (all.empty() || block.empty() ? "" : "\n") + block;
   }
+  if (all.empty()) {
+    throw Error(cat("there is no log of ", choice.gpu_only ? "GPU" : "host", " memory here, only of the other kind"),
+                cat("take ", choice.gpu_only ? "--gpu-only" : "--cpu-only",
+                    " away; [monitor.memory_log] writes one of GPUs where a run uses some"),
+                join(choice.paths));
+  }
   launch::print(all);
   return static_cast<int>(ExitCode::success);
 }

@@ -15,12 +15,18 @@
 namespace capstan::monitor {
 namespace {
 
+// Of a size in MiB: an exabyte. More, less than nothing and what is no number are of a damaged file.
+bool is_size(double mib) {
+  constexpr double most = 1e12;
+  return mib >= 0 && mib <= most;
+}
+
 // A cell's number, with or without its unit: "16273 MiB".
 std::optional<double> number_in(const std::string& cell) {
   double number = 0;
   const auto text = trim(cell);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return {};
+  if (error != std::errc() || !std::isfinite(number)) return {};
   const auto rest = trim(std::string(end, text.data() + text.size()));
   if (!rest.empty() && rest != "MiB" && rest != "%") return {};
   return number;
@@ -51,6 +57,7 @@ std::optional<double> time_in(const std::string& text) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0;
   double second = 0;
   if (std::sscanf(text.c_str(), " %d/%d/%d %d:%d:%lf", &year, &month, &day, &hour, &minute, &second) != 6) return {};
+  if (!std::isfinite(second)) return {};
   using namespace std::chrono;
   const auto days = sys_days(std::chrono::year(year) / month / day).time_since_epoch().count();
   return 86400.0 * days + 3600.0 * hour + 60.0 * minute + second;
@@ -68,7 +75,7 @@ std::optional<GpuLine> gpu_line(const std::vector<std::string>& cells, const Col
   const auto index = number_in(cells[columns.index]);
   const auto used = number_in(cells[columns.used]);
   constexpr double most_gpus = 4096;
-  if (!index || !used || *index < 0 || *index > most_gpus || *used < 0) return {};
+  if (!index || !used || *index < 0 || *index > most_gpus || !is_size(*used)) return {};
   GpuLine line{static_cast<int>(*index), {}, {0, *used, {}}};
   if (columns.time < cells.size()) line.time = time_in(cells[columns.time]);
   if (columns.utilisation < cells.size()) line.sample.utilisation = number_in(cells[columns.utilisation]);
@@ -167,7 +174,7 @@ std::vector<double> read_cpu_memory_log(const std::string& text, const std::stri
       double elapsed = 0, processor = 0, resident = 0;
       if (cells >> elapsed >> processor >> resident) real = resident;
     }
-    if (!real) bad_line(file, i + 1, line, expected);
+    if (!real || !is_size(*real)) bad_line(file, i + 1, line, expected);
     samples.push_back(*real);
   }
   return samples;

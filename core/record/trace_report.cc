@@ -1,7 +1,9 @@
 #include "record/trace_report.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -61,26 +63,38 @@ std::int64_t integer_of(const TraceJson& object, const char* key) {
   return object.contains(key) && object.at(key).is_number_integer() ? object.at(key).get<std::int64_t>() : 0;
 }
 
-void add_event(const TraceJson& event, Events& events) {
+// When an event was, in microseconds. No clock has run for longer than `most`, and nothing lasts less than no time.
+Interval time_of(const TraceJson& event, const std::string& where) {
+  constexpr double most = 1e16;  // three hundred years
+  const double begin = event.at("ts").get<double>();
+  const double lasts = event.at("dur").get<double>();
+  if (begin >= 0 && begin <= most && lasts >= 0 && lasts <= most) return {begin, begin + lasts};
+  throw Error(cat("the event '", printable(event.value("name", "")), "' begins at ", number_text(begin),
+                  " us and lasts ", number_text(lasts), " us, which no clock gives"),
+              "the file is damaged: copy it again, or record another one", where);
+}
+
+void add_event(const TraceJson& event, const std::string& where, Events& events) {
   const auto category = event.value("cat", "");
   const auto name = event.value("name", "");
-  const double begin = event.at("ts").get<double>();
-  const Interval time{begin, begin + event.at("dur").get<double>()};
+  const auto time = time_of(event, where);
   const auto correlation = event.contains("args") ? integer_of(event.at("args"), "correlation") : 0;
   if (category == "user_annotation") {
     events.spans[integer_of(event, "tid")].push_back({name, time});
     if (name.starts_with("step ")) events.steps.push_back(time);
   } else if (category == "cuda_runtime" || category == "cuda_driver") {
-    events.launches[correlation] = {integer_of(event, "tid"), begin};
+    events.launches[correlation] = {integer_of(event, "tid"), time.begin};
   } else if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
     events.work.push_back({name, category, time, correlation});
   }
 }
 
-Events events_of(const TraceJson& trace) {
+Events events_of(const TraceJson& trace, const std::string& file) {
   Events events;
+  std::size_t number = 0;
   for (const auto& event : trace.at("traceEvents")) {
-    if (event.value("ph", "") == "X" && event.contains("dur")) add_event(event, events);
+    const auto where = cat(file, ", traceEvents[", number++, "]");
+    if (event.value("ph", "") == "X" && event.contains("dur")) add_event(event, where, events);
   }
   return events;
 }
@@ -115,6 +129,21 @@ double overlap(const std::vector<Interval>& a, const std::vector<Interval>& b) {
       sum += std::min(one.end, b[k].end) - std::max(one.begin, b[k].begin);
   }
   return sum;
+}
+
+// What of `a` is in none of `b`; both merged lists.
+std::vector<Interval> without(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  std::vector<Interval> out;
+  for (auto rest : a) {
+    for (const auto& cut : b) {
+      if (cut.end <= rest.begin) continue;
+      if (cut.begin >= rest.end) break;
+      if (cut.begin > rest.begin) out.push_back({rest.begin, cut.begin});
+      rest.begin = std::min(cut.end, rest.end);
+    }
+    if (rest.begin < rest.end) out.push_back(rest);
+  }
+  return out;
 }
 
 // The innermost span that `fits` on this thread at this time; empty: none.
@@ -169,21 +198,30 @@ void add_gpu(const Events& events, TraceReport& report) {
   report.idle_ms = std::max(0.0, report.window_ms - length(all) / 1000);
 }
 
-// Without a GPU the spans themselves are the work: a collective within a unit is not the unit's.
-void add_cpu(const Events& events, TraceReport& report) {
+// Without a GPU the spans themselves are the work: a collective within a unit is not the unit's. Those of several
+// threads are under way at once, and count once.
+void add_cpu(const Events& events, const Interval& window, TraceReport& report) {
+  std::vector<Interval> all_collectives, all_work;
   for (const auto& [thread, spans] : events.spans) {
-    std::vector<Interval> collectives;
+    std::vector<Interval> collectives, work;
     for (const auto& span : spans) {
-      if (is_collective_span(span.name)) collectives.push_back(span.time);
+      const Interval inside{std::max(span.time.begin, window.begin), std::min(span.time.end, window.end)};
+      if (is_collective_span(span.name) && inside.begin < inside.end) collectives.push_back(inside);
     }
     collectives = merged(std::move(collectives));
     for (const auto& span : spans) {
       if (span.name.starts_with("step ") || is_collective_span(span.name)) continue;
+      work.push_back(span.time);
       const double inside = overlap({span.time}, collectives);
       report.units[span.name] += (span.time.end - span.time.begin - inside) / 1000;
     }
-    report.exposed_ms += length(collectives) / 1000;
+    work = without(merged(std::move(work)), collectives);
+    all_work.insert(all_work.end(), work.begin(), work.end());
+    all_collectives.insert(all_collectives.end(), collectives.begin(), collectives.end());
   }
+  all_collectives = merged(std::move(all_collectives));
+  report.hidden_ms = overlap(all_collectives, merged(std::move(all_work))) / 1000;
+  report.exposed_ms = length(all_collectives) / 1000 - report.hidden_ms;
 }
 
 std::string fixed_number(const char* pattern, double number) {
@@ -243,7 +281,7 @@ TraceReport read_trace(const std::string& text, const std::string& file) {
   if (!json.is_object() || !json.contains("traceEvents")) throw no_trace();
   Events events;
   try {
-    events = events_of(json);
+    events = events_of(json, file);
   } catch (const TraceJson::exception&) {  // a value is of another kind than in a trace
     throw no_trace();
   }
@@ -259,7 +297,7 @@ TraceReport read_trace(const std::string& text, const std::string& file) {
   if (report.gpu) {
     add_gpu(events, report);
   } else {
-    add_cpu(events, report);
+    add_cpu(events, window, report);
   }
   return report;
 }
@@ -267,17 +305,14 @@ TraceReport read_trace(const std::string& text, const std::string& file) {
 std::string trace_text(const TraceReport& report) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, report.steps));
   auto text =
-      cat(report.steps, report.steps == 1 ? " step, " : " steps, ", fixed_number("%.3f", report.window_ms / steps),
-          " ms each",
+      cat(counted(report.steps, "step"), ", ", fixed_number("%.3f", report.window_ms / steps), " ms each",
           report.gpu ? cat(", ", fixed_number("%.0f", static_cast<double>(report.launches) / steps), " launches a step")
                      : " (no GPU)",
           "\n\n");
   auto kinds = ranked(report.kinds);
-  kinds.emplace_back(report.gpu ? "collectives, exposed" : "collectives", report.exposed_ms);
-  if (report.gpu) {
-    kinds.emplace_back("collectives, hidden", report.hidden_ms);
-    kinds.emplace_back("idle", report.idle_ms);
-  }
+  kinds.emplace_back("collectives, exposed", report.exposed_ms);
+  kinds.emplace_back("collectives, hidden", report.hidden_ms);
+  if (report.gpu) kinds.emplace_back("idle", report.idle_ms);
   text += share_table(report.gpu ? "GPU time" : "time", kinds, report) + "\n";
   text += share_table("unit", ranked(report.units), report);
   return report.gpu ? text + "\n" + kernels_table(report) : text;

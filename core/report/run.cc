@@ -4,6 +4,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -37,28 +38,63 @@ void reading(const std::string& where, const Read& read) {
   }
 }
 
-Step step_of(const Json& line) {
+[[noreturn]] void impossible(const char* key, const Json& value, const std::string& where) {
+  constexpr std::size_t shown = 40;
+  throw Error(cat("'", key, "' is ", printable(value.dump().substr(0, shown)), ", which no run writes there"),
+              "it is damaged, or another program has written it: copy it again, or leave this run out", where);
+}
+
+// A whole number of at least `least`; `absent` where the object does not have it.
+std::int64_t whole(const Json& object, const char* key, std::int64_t absent, std::int64_t least,
+                   const std::string& where) {
+  constexpr double most = 9e15;  // all below are numbers of their own for JSON readers
+  const auto found = object.find(key);
+  if (found == object.end()) return absent;
+  const auto number = found->get<double>();
+  if (!found->is_number_integer() || number < static_cast<double>(least) || number > most)
+    impossible(key, *found, where);
+  return found->get<std::int64_t>();
+}
+
+// Ranks and nodes; a run has no more of them than numbers of processes.
+int count_of(const Json& object, const char* key, int absent, const std::string& where) {
+  constexpr std::int64_t most = 1 << 24;
+  const auto number = whole(object, key, absent, 1, where);
+  if (number > most) impossible(key, object.at(key), where);
+  return static_cast<int>(number);
+}
+
+// A time in seconds; 0 where the line does not have it.
+double seconds_of(const Json& line, const char* key, const std::string& where) {
+  constexpr double most = 1e10;  // three hundred years
+  const auto number = finite(line, key).value_or(0);
+  if (number < 0 || number > most) impossible(key, line.at(key), where);
+  return number;
+}
+
+Step step_of(const Json& line, const std::string& where) {
   Step step;
-  step.step = line.at("step").get<std::int64_t>();
+  step.step = whole(line, "step", 0, 0, where);
+  step.steps = whole(line, "steps", 0, 1, where);
   step.loss = finite(line, "loss");
   step.lr = finite(line, "lr").value_or(0);
   step.grad_norm = finite(line, "grad_norm");
-  step.samples = line.value("samples", std::int64_t{0});
-  step.step_time_s = finite(line, "step_time_s").value_or(0);
+  step.samples = whole(line, "samples", 0, 0, where);
+  step.step_time_s = seconds_of(line, "step_time_s", where);
   for (const auto& [name, value] : line.items()) {
     if (value.is_number()) step.values[name] = value.get<double>();
   }
   return step;
 }
 
-Evaluation evaluation_of(const Json& line) {
+Evaluation evaluation_of(const Json& line, const std::string& where) {
   Evaluation evaluation;
-  evaluation.step = line.at("step").get<std::int64_t>();
+  evaluation.step = whole(line, "step", 0, 0, where);
   evaluation.epoch = finite(line, "epoch").value_or(0);
   evaluation.split = line.at("split").get<std::string>();
   evaluation.loss = finite(line, "loss");
-  evaluation.samples = line.value("samples", std::int64_t{0});
-  evaluation.runtime_s = finite(line, "runtime_s").value_or(0);
+  evaluation.samples = whole(line, "samples", 0, 0, where);
+  evaluation.runtime_s = seconds_of(line, "runtime_s", where);
   for (const auto& [name, value] : line.items()) {
     if (value.is_number()) evaluation.scores[name] = value.get<double>();
   }
@@ -68,14 +104,14 @@ Evaluation evaluation_of(const Json& line) {
 void add_metrics_line(const std::string& text, const std::string& where, Run& run) {
   const auto line = try_parse_json<Json>(text);
   if (!line.is_object() || !line.contains("step") || !line.at("step").is_number_integer()) {
-    throw Error("the line is no JSON object with a step", "take it out: another program may have written into it",
+    throw Error("the line is not a JSON object with a step", "take it out: another program may have written into it",
                 where);
   }
   reading(where, [&] {
     if (line.contains("split")) {
-      run.evaluations.push_back(evaluation_of(line));
+      run.evaluations.push_back(evaluation_of(line, where));
     } else if (line.contains("loss")) {
-      run.steps.push_back(step_of(line));
+      run.steps.push_back(step_of(line, where));
     }
   });
 }
@@ -90,7 +126,7 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, do
 
 Json read_json_file(const fs::path& file) {
   auto json = try_parse_json<Json>(read_file(file));
-  if (!json.is_object()) throw Error("the file is no JSON object", "it is cut off: run it again", file.string());
+  if (!json.is_object()) throw Error("the file is not a JSON object", "it is cut off: run it again", file.string());
   return json;
 }
 
@@ -101,7 +137,7 @@ void read_summary(const fs::path& file, Run& run) {
   flatten(json, "", run.summary);
   reading(file.string(), [&] {
     run.name = json.value("name", run.name);
-    run.ranks = json.value("world_size", run.ranks);
+    run.ranks = count_of(json, "world_size", run.ranks, file.string());
     for (const auto& peak : json.value("peak_memory_bytes", Json::array())) {
       run.device_peaks.push_back(peak.value("device", 0.0));
       run.host_peaks.push_back(peak.value("host", 0.0));
@@ -113,8 +149,8 @@ void read_launch(const fs::path& file, Run& run) {
   if (!is_file(file)) return;
   const auto json = read_json_file(file);
   reading(file.string(), [&] {
-    run.ranks = json.value("world_size", run.ranks);
-    run.nodes = json.value("nodes", run.nodes);
+    run.ranks = count_of(json, "world_size", run.ranks, file.string());
+    run.nodes = count_of(json, "nodes", run.nodes, file.string());
     for (const auto& rank : json.value("ranks", Json::array())) run.hosts.push_back(rank.value("host", std::string()));
   });
 }

@@ -16,7 +16,8 @@ namespace report {
 
 /// A step of metrics.jsonl.
 struct Step {
-  std::int64_t step = 0;  ///< from 0
+  std::int64_t step = 0;   ///< from 0
+  std::int64_t steps = 0;  ///< in the whole run; 0: the line does not say
   std::optional<double> loss;
   double lr = 0;
   std::optional<double> grad_norm;

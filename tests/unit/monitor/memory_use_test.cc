@@ -72,3 +72,15 @@ TEST_CASE("a line that is none is named") {
   CHECK_THROWS_WITH(read_gpu_memory_log("a, 0, b, [N/A], [N/A]\n", "g.csv"), Contains("g.csv:1"));
   CHECK_THROWS_WITH(read_cpu_memory_log("# x\n1 2 three\n", "c.txt"), Contains("c.txt:2") && Contains("psrecord"));
 }
+
+TEST_CASE("sizes that no memory has are refused with their line, whatever number they are") {
+  for (const std::string size : {"nan", "inf", "-inf", "-5", "1e300", "9e18"}) {
+    INFO(size);
+    CHECK_THROWS_WITH(
+        read_gpu_memory_log("timestamp, index, memory.used [MiB]\nx, 0, 1\nx, 0, " + size + " MiB\n", "g"),
+        Contains("g:3"));
+    CHECK_THROWS_WITH(read_cpu_memory_log("# x\n0.0 0.0 10.0 20.0\n1.0 0.0 " + size + " 20.0\n", "c"), Contains("c:3"));
+    const std::string head = "elapsed_time,nproc,cpu,mem_real,mem_virtual\n";
+    CHECK_THROWS_WITH(read_cpu_memory_log(head + "0.01,3,0.0," + size + ",25.3\n", "c"), Contains("c:2"));
+  }
+}

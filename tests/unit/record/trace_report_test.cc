@@ -112,6 +112,35 @@ TEST_CASE("without a GPU the spans are the work, and a collective is not its uni
   CHECK_THAT(trace_text(report), Contains("(no GPU)") && Contains("collectives"));
 }
 
+TEST_CASE("without a GPU collectives of threads that work at once count once, and those beside work are hidden") {
+  const auto report =
+      read_trace(trace_of(event("user_annotation", "step 0", 0, 1000, 1) +
+                          event("user_annotation", "forward blocks.0", 0, 600, 1) +
+                          event("user_annotation", "all-gather 'x'", 100, 100, 1) +     // the thread waits for it
+                          event("user_annotation", "reduce 'y'", 300, 500, 2) +         // beside the unit until 600
+                          event("user_annotation", "reduce 'z'", 400, 500, 3) +         // at the same time as the other
+                          event("user_annotation", "all-gather 'late'", 950, 400, 2)),  // the step ends at 1000
+                 "a.json");
+  CHECK(report.units.at("forward blocks.0") == Approx(0.5));
+  CHECK(report.hidden_ms == Approx(0.3));
+  CHECK(report.exposed_ms == Approx(0.1 + 0.3 + 0.05));
+  const auto text = trace_text(report);
+  INFO(text);
+  CHECK_THAT(
+      text, Contains("collectives, exposed  0.450      45.0 %") && Contains("collectives, hidden   0.300      30.0 %"));
+}
+
+TEST_CASE("times that no clock gives are refused with the event") {
+  for (const auto& [begin, lasts] :
+       {std::pair{0.0, -5.0}, std::pair{-1.0, 5.0}, std::pair{0.0, 1e300}, std::pair{1e300, 1.0}}) {
+    INFO(begin << " " << lasts);
+    CHECK_THROWS_WITH(read_trace(trace_of(event("user_annotation", "step 0", 0, 1000, 1) +
+                                          event("user_annotation", "optimizer", begin, lasts, 1)),
+                                 "b.json"),
+                      Contains("b.json, traceEvents[1]: the event 'optimizer' begins at ") && Contains("no clock"));
+  }
+}
+
 TEST_CASE("what is no trace of a run is named") {
   CHECK_THROWS_WITH(read_trace("{", "b.json"), Contains("b.json") && Contains("no Chrome trace"));
   CHECK_THROWS_WITH(read_trace(trace_of(""), "b.json"), Contains("b.json") && Contains("[monitor.trace]"));

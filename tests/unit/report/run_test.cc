@@ -2,6 +2,8 @@
 
 #include <capstan_catch.h>
 
+#include <tuple>
+
 #include "report/run_folders.h"
 #include "support/errors.h"
 
@@ -54,12 +56,12 @@ TEST_CASE("what is no run, or broken, is refused with its place") {
   CHECK_THAT(test::error_of([&] { read_run(folder / "empty"); }), Contains("holds no config.toml"));
   const auto path = make_run(folder, "a");
   folder.write("a/metrics.jsonl", "{\"step\":0,\"loss\":1}\nhello\n{\"step\":1,\"loss\":1}\n");
-  CHECK_THAT(test::error_of([&] { read_run(path); }), Contains("metrics.jsonl:2") && Contains("no JSON object"));
+  CHECK_THAT(test::error_of([&] { read_run(path); }), Contains("metrics.jsonl:2") && Contains("not a JSON object"));
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   for (const auto* file : {"summary.json", "launch.json"}) {
     const auto other = make_run(folder, "c");
     folder.write(std::string("c/") + file, "{\"ranks\":" + deep + "}");
-    CHECK_THAT(test::error_of([&] { read_run(other); }), Contains(file) && Contains("no JSON object"));
+    CHECK_THAT(test::error_of([&] { read_run(other); }), Contains(file) && Contains("not a JSON object"));
   }
   for (const auto& [file, text] :
        {std::pair{"summary.json", "{\"peak_memory_bytes\":\"x\"}"},
@@ -69,6 +71,29 @@ TEST_CASE("what is no run, or broken, is refused with its place") {
     const auto other = make_run(folder, "b");
     folder.write(std::string("b/") + file, text);
     CHECK_THAT(test::error_of([&] { read_run(other); }), Contains(file) && Contains("of another type"));
+  }
+}
+
+TEST_CASE("numbers that no run writes are refused with their place") {
+  const test::Folder folder;
+  for (const auto& [file, text, said] :
+       {std::tuple{"metrics.jsonl", R"({"step":0,"loss":1,"step_time_s":-2.5})",
+                   "metrics.jsonl:1: 'step_time_s' is -2.5"},
+        std::tuple{"metrics.jsonl", R"({"step":0,"loss":1,"step_time_s":1e300})",
+                   "metrics.jsonl:1: 'step_time_s' is 1e+300"},
+        std::tuple{"metrics.jsonl", R"({"step":-7,"loss":1})", "metrics.jsonl:1: 'step' is -7"},
+        std::tuple{"metrics.jsonl", R"({"step":18446744073709551615,"loss":1})", "metrics.jsonl:1: 'step' is 18446744"},
+        std::tuple{"metrics.jsonl", R"({"step":1,"steps":0,"loss":1})", "metrics.jsonl:1: 'steps' is 0"},
+        std::tuple{"metrics.jsonl", R"({"step":0,"loss":1,"samples":-1})", "metrics.jsonl:1: 'samples' is -1"},
+        std::tuple{"metrics.jsonl", R"({"step":0,"split":"eval","runtime_s":-1})",
+                   "metrics.jsonl:1: 'runtime_s' is -1"},
+        std::tuple{"summary.json", R"({"world_size":0})", "summary.json: 'world_size' is 0"},
+        std::tuple{"summary.json", R"({"world_size":1e300})", "summary.json: 'world_size' is 1e+300"},
+        std::tuple{"launch.json", R"({"world_size":2,"nodes":-1})", "launch.json: 'nodes' is -1"}}) {
+    INFO(text);
+    const auto path = make_run(folder, "a");
+    folder.write(std::string("a/") + file, std::string(text) + "\n");
+    CHECK_THAT(test::error_of([&] { read_run(path); }), Contains(said) && Contains("which no run writes there"));
   }
 }
 
