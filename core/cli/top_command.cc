@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "launch/terminal.h"
+#include "record/run_lock.h"
 #include "report/snapshot.h"
 
 namespace capstan::cli {
@@ -21,16 +22,26 @@ std::size_t terminal_columns() {
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+report::Writer writer_of(const std::string& folder) {
+  using Seen = record::HolderSeen::State;
+  using State = report::Writer::State;
+  const auto seen = record::holder_seen(folder);
+  const auto state = seen.state == Seen::lives ? State::lives : seen.state == Seen::gone ? State::gone : State::none;
+  return {state, seen.name};
+}
+
 }  // namespace
 
 int top_command(const std::string& folder, double every_s, bool terminal) {
   report::RunWatch watch(folder);
   for (;;) {
+    // The summary is looked for after the writer: one that ends meanwhile has written it.
+    const auto writer = writer_of(folder);
     const auto& run = watch.now();
-    const auto text = report::snapshot_text(run, terminal_columns());
+    const auto text = report::snapshot_text(run, terminal_columns(), writer);
     terminal ? launch::print_screen(text) : launch::print(text);
     std::fflush(stdout);
-    if (!terminal || run.has_summary) return static_cast<int>(ExitCode::success);
+    if (!terminal || report::is_over(run, writer)) return static_cast<int>(ExitCode::success);
     std::this_thread::sleep_for(std::chrono::duration<double>(every_s));
   }
 }

@@ -243,6 +243,25 @@ void RunLock::keep_beating() {
   }
 }
 
+HolderSeen holder_seen(const fs::path& folder, const RunLock::Patience& patience) {
+  const auto file = folder / "running";
+  std::error_code absent;
+  const auto touched = fs::last_write_time(file, absent);
+  if (absent) return {};
+  LockHolder holder;
+  try {
+    holder = holder_in(read_file(file));
+  } catch (const FileError& error) {
+    if (error.absent()) return {};  // it has just been given back
+    throw;
+  }
+  LockHolder me;
+  me.machine = this_machine();
+  const bool lives = is_here(holder, me) ? start_of(std::to_string(holder.pid)) == holder.started
+                                         : fs::file_time_type::clock::now() - touched <= patience.silence;
+  return {lives ? HolderSeen::State::lives : HolderSeen::State::gone, name_of(holder)};
+}
+
 std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::string& job,
                                          comm::Communicator& communicator, const inference::StopAgreement& agreement) {
   constexpr std::chrono::seconds between{1};

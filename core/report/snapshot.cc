@@ -1,5 +1,6 @@
 #include "report/snapshot.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
@@ -45,21 +46,30 @@ Recent recent_of(const Run& run) {
   return recent;
 }
 
-// Steps of the whole run, where that is known: all of max_steps, or what the summary says.
+// Steps of the whole run, where that is known: a step's line says it, or max_steps, or the summary.
 std::optional<double> all_steps(const Run& run) {
-  if (run.has_summary) return run.number("steps");
-  return run.option("train.max_steps");
+  if (!run.steps.empty() && run.steps.back().steps > 0) return static_cast<double>(run.steps.back().steps);
+  const auto all = run.has_summary ? run.number("steps") : run.option("train.max_steps");
+  return all && *all >= 1 ? all : std::nullopt;
 }
 
-std::string progress_text(const Run& run, const Recent& recent) {
+// Why it does not continue; empty: it does, or nobody knows.
+std::string state_text(const Run& run, const Writer& writer) {
+  if (writer.state == Writer::State::lives) return {};
+  if (run.has_summary) return "ended";
+  if (writer.state == Writer::State::gone) return cat("killed: ", printable(writer.name), " is gone");
+  return writer.state == Writer::State::none ? "ended before its last step: logs/rank-0.log may say why" : "";
+}
+
+std::string progress_text(const Run& run, const Recent& recent, const Writer& writer) {
   const auto done = static_cast<double>(run.steps.back().step + 1);
   const auto all = all_steps(run);
   auto text = cat("step ", fixed(done, 0));
-  if (all) text += cat("/", fixed(*all, 0), " (", fixed(100 * done / std::max(*all, 1.0), 0), " %)");
+  if (all) text += cat("/", fixed(*all, 0), " (", fixed(100 * done / *all, 0), " %)");
   const auto epoch = run.steps.back().values.find("epoch");
   if (epoch != run.steps.back().values.end()) text += cat(", epoch ", fixed(epoch->second, 0));
-  if (run.has_summary) return text + ", ended";
-  if (all) text += cat(", ", duration_text((*all - done) * recent.step_time_s), " left");
+  if (const auto state = state_text(run, writer); !state.empty()) return cat(text, ", ", state);
+  if (all && done < *all) text += cat(", ", duration_text((*all - done) * recent.step_time_s), " left");
   return text;
 }
 
@@ -80,6 +90,7 @@ std::string slowest_text(const Run& run, double step_time_s) {
     const auto rank = step->values.find("slowest_rank");
     const auto wait = step->values.find("slowest_rank_wait_s");
     if (rank == step->values.end() || wait == step->values.end()) continue;
+    if (rank->second < 0 || rank->second >= run.ranks || !(wait->second >= 0)) continue;  // of a damaged line
     waits[static_cast<int>(rank->second)] += wait->second;
     ++times[static_cast<int>(rank->second)];
     ++measured;
@@ -93,7 +104,7 @@ std::string slowest_text(const Run& run, double step_time_s) {
   return cat("slowest rank ", rank, at < run.hosts.size() ? cat(" on ", printable(run.hosts[at])) : "",
              ": the others wait ", fixed(1000 * wait, 1), " ms a step for it",
              step_time_s > 0 ? cat(" (", fixed(100 * wait / step_time_s, 1), " %)") : "", "; it was the slowest in ",
-             times[rank], " of the last ", measured, measured == 1 ? " step\n" : " steps\n");
+             times[rank], " of the last ", counted(measured, "step"), "\n");
 }
 
 std::string gpus_text(const Run& run) {
@@ -143,12 +154,20 @@ std::string sparkline(const std::vector<double>& values, std::size_t columns) {
   return out;
 }
 
-std::string snapshot_text(const Run& run, std::size_t columns) {
-  auto out = cat("run ", printable(run.name), ": ", run.ranks, run.ranks == 1 ? " rank" : " ranks", " on ", run.nodes,
-                 run.nodes == 1 ? " node" : " nodes", "\n");
-  if (run.steps.empty()) return out + "no step is done yet\n" + gpus_text(run);
+bool is_over(const Run& run, const Writer& writer) {
+  if (writer.state == Writer::State::lives) return false;
+  return run.has_summary || writer.state != Writer::State::unknown;
+}
+
+std::string snapshot_text(const Run& run, std::size_t columns, const Writer& writer) {
+  auto out =
+      cat("run ", printable(run.name), ": ", counted(run.ranks, "rank"), " on ", counted(run.nodes, "node"), "\n");
+  if (run.steps.empty()) {
+    const auto state = state_text(run, writer);
+    return cat(out, "no step is done", state.empty() ? " yet" : ", ", state, "\n", gpus_text(run));
+  }
   const auto recent = recent_of(run);
-  out += progress_text(run, recent) + "\n" + loss_text(run, recent, columns);
+  out += progress_text(run, recent, writer) + "\n" + loss_text(run, recent, columns);
   out += cat("samples/s ", fixed(recent.samples_per_second, 3), " (", fixed(recent.samples_per_second / run.ranks, 3),
              " a rank), ", fixed(recent.step_time_s, 3), " s a step, mean of the last ", recent.steps, "\n");
   out += slowest_text(run, recent.step_time_s);

@@ -118,6 +118,35 @@ TEST_CASE("a job that SLURM starts again takes what its first start held; anothe
   CHECK(again.take());
 }
 
+TEST_CASE("who only looks learns whether a run's process lives, and changes nothing") {
+  using State = record::HolderSeen::State;
+  const test::Folder folder;
+  const auto file = folder.path() / "running";
+  CHECK(record::holder_seen(folder.path()).state == State::none);
+  {
+    RunLock lock(folder.path(), here(), hasty);
+    REQUIRE(lock.take());
+    const auto seen = record::holder_seen(folder.path());
+    CHECK(seen.state == State::lives);
+    CHECK(seen.name == "process " + std::to_string(::getpid()) + " on n1");
+  }
+  CHECK(record::holder_seen(folder.path()).state == State::none);
+  auto killed = here();
+  killed.pid = dead_process();
+  {
+    RunLock lock(folder.path(), killed, hasty);
+    REQUIRE(lock.take());
+    CHECK(record::holder_seen(folder.path()).state == State::gone);
+  }
+  write_file(file, R"({"host": "n2", "pid": 77, "machine": "other"})");
+  CHECK(record::holder_seen(folder.path()).state == State::lives);
+  std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now() - 10min);
+  const auto silent = record::holder_seen(folder.path());
+  CHECK(silent.state == State::gone);
+  CHECK(silent.name == "process 77 on n2");
+  CHECK(std::filesystem::exists(file));
+}
+
 TEST_CASE("a lock that is a link to nothing is refused: nobody would ever answer") {
   const test::Folder folder;
   const auto file = folder.path() / "running";

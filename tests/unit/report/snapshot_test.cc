@@ -65,6 +65,36 @@ TEST_CASE("the slowest rank is the one that the others wait for longest, over th
   CHECK_THAT(snapshot_text(RunWatch(path).now(), 80), Contains("slowest rank 0 on node3: the others wait 10.0 ms"));
 }
 
+TEST_CASE("all steps are those that the run itself says, with the time that is left") {
+  const test::Folder folder;
+  const auto path = make_run(folder, "a", {1, 1, 10, "epochs = 3\n"});
+  std::filesystem::remove(folder / "a/summary.json");
+  folder.write("a/metrics.jsonl", R"({"step":0,"steps":12,"epoch":0,"loss":4.0,"samples":10,"step_time_s":2.0})"
+                                  "\n");
+  CHECK_THAT(snapshot_text(RunWatch(path).now(), 80), Contains("step 1/12 (8 %), epoch 0, 0:22 left\n"));
+}
+
+TEST_CASE("a run that was killed does not look like one that still runs") {
+  using State = Writer::State;
+  const test::Folder folder;
+  const auto path = make_run(folder, "a", {1, 1, 10, "max_steps = 8\n"});
+  std::filesystem::remove(folder / "a/summary.json");
+  RunWatch watch(path);
+  const auto& run = watch.now();
+  const Writer killed{State::gone, "process 4711 on node7"};
+  CHECK_THAT(snapshot_text(run, 80, killed),
+             Contains("step 4/8 (50 %), epoch 0, killed: process 4711 on node7 is gone\n"));
+  CHECK(is_over(run, killed));
+  CHECK_THAT(snapshot_text(run, 80, {State::lives, "process 4711 on node7"}), Contains("(50 %), epoch 0, 0:08 left\n"));
+  CHECK_FALSE(is_over(run, {State::lives, ""}));
+  CHECK_THAT(snapshot_text(run, 80, {State::none, ""}),
+             Contains("epoch 0, ended before its last step: logs/rank-0.log"));
+  CHECK(is_over(run, {State::none, ""}));
+  folder.write("new/config.toml", "[train]\nmicro_batch = 1\n");
+  CHECK_THAT(snapshot_text(RunWatch(folder / "new").now(), 80, killed),
+             Contains("no step is done, killed: process 4711"));
+}
+
 TEST_CASE("a run without a step, and one that has ended") {
   const test::Folder folder;
   folder.write("new/config.toml", "[train]\nmicro_batch = 1\n");
