@@ -1,6 +1,8 @@
 #include "assembly/samples.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/planned.h>
 #include <capstan/plugin/guard.h>
 
 #include <algorithm>
@@ -36,6 +38,56 @@ void check_checkpoints(const config::Options<setup::CheckpointOptions>& options,
   const char* name_one = "name an evaluation file in [data]";
   if (options->keep_best) refuse(&setup::CheckpointOptions::keep_best, none, name_one);
   if (options->every_eval) refuse(&setup::CheckpointOptions::every_eval, none, name_one);
+}
+
+// Names of what answers to a split are scored by, asked for with the first question that has an expected answer.
+std::vector<std::string> score_names(const Samples& samples, const data::DataSource& source) {
+  constexpr std::int64_t most_asked = 100;
+  const auto size = plugin::guard(samples.plugin, "size", [&] { return source.size(); });
+  for (std::int64_t i = 0; i < std::min(most_asked, size); ++i) {
+    const auto sample = samples.question(source, i);
+    if (sample.references.empty()) continue;
+    std::vector<std::string> names;
+    for (const auto& [name, score] :
+         plugin::guard(samples.plugin, "score", [&] { return source.score(sample, std::string()); }))
+      names.push_back("eval_" + name);
+    return names;
+  }
+  return {};
+}
+
+// A metric that no evaluation gives would end the run at its first one.
+void check_metric(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
+  const auto& options = config.checkpoint;
+  if (!config.trains() || !options->keep_best || !samples.eval || options->metric == "eval_loss") return;
+  const auto scores = score_names(samples, *samples.eval);
+  const bool scored = std::find(scores.begin(), scores.end(), options->metric) != scores.end();
+  const auto& train = *config.train;
+  const bool answers = train.generate_each_eval && train.generate_samples != 0;
+  if (scored && answers) return;
+  std::vector<std::string> names{"eval_loss"};
+  names.insert(names.end(), scores.begin(), scores.end());
+  const auto where = options.where(&setup::CheckpointOptions::metric);
+  if (scored) {
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', but evaluations answer no questions"),
+               "set train.generate_each_eval = true and train.generate_samples = -1, or take eval_loss");
+  } else {
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', which the evaluations do not give"),
+               suggestion(options->metric, names));
+  }
+}
+
+// What monitors are to watch and the run will not have.
+void check_monitors(const setup::Configuration& config, const setup::LoadedPlugins& plugins, const Samples& samples,
+                    Diagnostics& faults) {
+  if (!config.trains() || config.request.sizes_only) return;
+  const monitor::PlannedRun run{config.request.world_size, samples.plan.steps};
+  for (const auto& made : plugins.monitors) {
+    const auto* asked = dynamic_cast<const monitor::PlannedRunCheck*>(made.object.get());
+    if (asked == nullptr) continue;
+    setup::collect(
+        faults, [&] { plugin::guard(made.name, "check", [&] { asked->check(run, faults); }); }, made.where);
+  }
 }
 
 data::PlanRequest plan_request(const setup::Configuration& config, const std::string& where_samples) {
@@ -181,8 +233,8 @@ class SamplesOpener {
     const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
     if (wanted > held) {
       faults_.add(options.where(&setup::DataOptions::samples_per_rank),
-                  cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", ranks,
-                      ranks == 1 ? " rank" : " ranks", " takes ", wanted, " samples, the training data has ", held),
+                  cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", counted(ranks, "rank"), " takes ",
+                      counted(wanted, "sample"), ", the training data has ", held),
                   cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples away"));
       return;
     }
@@ -228,6 +280,8 @@ std::optional<Samples> open_samples(const setup::Configuration& config, const se
                                     const Topology& topology, Diagnostics& faults) {
   auto samples = SamplesOpener(config, plugins, topology, faults).open();
   check_checkpoints(config.checkpoint, samples, faults);
+  setup::collect(faults, [&] { check_metric(config, samples, faults); });
+  check_monitors(config, plugins, samples, faults);
   if (!faults.empty()) return {};
   return samples;
 }

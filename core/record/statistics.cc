@@ -56,10 +56,18 @@ monitor::Values Statistics::step_ended(const monitor::StepEnded& step) {
   return {};
 }
 
-const monitor::EvalEnded* Statistics::evaluation_after(std::int64_t steps_done) const {
-  const auto found = std::find_if(evaluations.begin(), evaluations.end(),
-                                  [&](const auto& evaluation) { return evaluation.step == steps_done; });
-  return found == evaluations.end() ? nullptr : &*found;
+std::optional<monitor::EvalEnded> Statistics::evaluation_after(std::int64_t steps_done) const {
+  std::optional<monitor::EvalEnded> whole;
+  for (const auto& part : evaluations) {
+    if (part.step != steps_done || part.split != "eval") continue;
+    if (!whole) {
+      whole = part;
+      continue;
+    }
+    if (!whole->loss) whole->loss = part.loss;
+    whole->scores.insert(whole->scores.end(), part.scores.begin(), part.scores.end());
+  }
+  return whole;
 }
 
 void Statistics::drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits) {

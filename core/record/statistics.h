@@ -3,6 +3,7 @@
 #include <capstan/monitor/monitor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,8 @@ struct Statistics : monitor::Monitor {
 
   monitor::Values step_ended(const monitor::StepEnded& step) override;
   void eval_ended(const monitor::EvalEnded& evaluation) override { evaluations.push_back(evaluation); }
-  /// The evaluation after so many steps; null: there is none.
-  const monitor::EvalEnded* evaluation_after(std::int64_t steps_done) const;
+  /// The evaluation after so many steps: its loss, and the scores of answers where these were asked for then.
+  std::optional<monitor::EvalEnded> evaluation_after(std::int64_t steps_done) const;
   /// Forgets the scores of answers to these splits' questions after so many steps: they come again.
   void drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits);
   double mean_loss() const { return finite_losses > 0 ? loss_total / static_cast<double>(finite_losses) : 0.0; }

@@ -246,7 +246,8 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("keep", &CheckpointOptions::keep).min(0).doc("the newest so many stay, older ones are removed; 0: all stay");
   t.add("keep_best", &CheckpointOptions::keep_best)
       .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
-  t.add("metric", &CheckpointOptions::metric).doc("what keep_best goes by: a number of the evaluations");
+  t.add("metric", &CheckpointOptions::metric)
+      .doc("what keep_best goes by: eval_loss, or with train.generate_each_eval a score such as eval_f1");
   t.add("mode", &CheckpointOptions::mode)
       .choices({"min", "max"})
       .doc("is the smallest or the largest metric the best?");

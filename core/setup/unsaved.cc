@@ -7,8 +7,22 @@
 
 namespace capstan::setup {
 
+namespace {
+
+// Whoever switches saving off in this command means it, whatever the file says of what would be saved.
+bool is_switched_off(const config::Options<CheckpointOptions>& options) {
+  static constexpr std::array switches{"every_steps", "every_minutes", "every_epoch", "every_eval", "keep_best"};
+  const auto all = options.resolved();
+  return std::any_of(all.begin(), all.end(), [](const auto& option) {
+    return option.origin.layer == config::Origin::Layer::command_line &&
+           std::find(switches.begin(), switches.end(), option.spec.key) != switches.end();
+  });
+}
+
+}  // namespace
+
 std::string unsaved_warning(const config::Options<CheckpointOptions>& options) {
-  if (options->saves()) return {};
+  if (options->saves() || is_switched_off(options)) return {};
   // The others say themselves that they save, or are judged with them.
   static constexpr std::array counted{"keep", "save", "asynchronous", "resume"};
   std::vector<std::string> names;

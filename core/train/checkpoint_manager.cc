@@ -29,7 +29,7 @@ std::vector<std::string> schedule_changes(const std::string& text, const std::st
 }
 
 // The numbers of an evaluation by the names that checkpoint.metric knows: "eval_loss".
-std::map<std::string, double> metrics_of(const monitor::EvalEnded* evaluation) {
+std::map<std::string, double> metrics_of(const std::optional<monitor::EvalEnded>& evaluation) {
   std::map<std::string, double> metrics;
   if (!evaluation) return metrics;
   if (evaluation->loss) metrics["eval_loss"] = *evaluation->loss;
@@ -38,7 +38,7 @@ std::map<std::string, double> metrics_of(const monitor::EvalEnded* evaluation) {
 }
 
 double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded& evaluation) {
-  const auto metrics = metrics_of(&evaluation);
+  const auto metrics = metrics_of(evaluation);
   const auto found = metrics.find(options.metric);
   if (found != metrics.end()) return found->second;
   std::vector<std::string> names;

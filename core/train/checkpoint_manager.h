@@ -34,8 +34,8 @@ struct SaveSetting {
 /// The boundary between two steps.
 struct Boundary {
   std::int64_t steps_done = 0;
-  bool clock = false;                              ///< the ranks agree that every_minutes have passed
-  const monitor::EvalEnded* evaluation = nullptr;  ///< made here
+  bool clock = false;                                 ///< the ranks agree that every_minutes have passed
+  std::optional<monitor::EvalEnded> evaluation = {};  ///< made here
 };
 
 /// What a run's checkpoints are made from, and what restores their state.

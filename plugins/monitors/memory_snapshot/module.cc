@@ -3,8 +3,8 @@
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
+#include <capstan/monitor/planned.h>
 #include <capstan/monitor/process_tree.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <memory>
@@ -24,15 +24,17 @@ Whole of_gpu(int gpu) {
   return {stats.allocated_bytes[all].current, stats.reserved_bytes[all].current, stats.allocated_bytes[all].peak};
 }
 
-Whole of_process() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return {monitor::resident_bytes(), 0, static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
-}
+Whole of_process() { return {monitor::resident_bytes(), 0, monitor::peak_resident_bytes()}; }
 
-class MemorySnapshot final : public monitor::Monitor {
+class MemorySnapshot final : public monitor::Monitor, public monitor::PlannedRunCheck {
  public:
-  explicit MemorySnapshot(const config::Options<SnapshotOptions>& options) : options_(*options) {}
+  explicit MemorySnapshot(const config::Options<SnapshotOptions>& options)
+      : options_(*options),
+        steps_(monitor::chosen_numbers(options, &SnapshotOptions::steps)),
+        ranks_(monitor::chosen_numbers(options, &SnapshotOptions::ranks)) {}
+  void check(const monitor::PlannedRun& run, Diagnostics& diagnostics) const override {
+    monitor::check_chosen_steps(steps_, ranks_, run, diagnostics);
+  }
   void run_started(const monitor::RunStarted& run) override {
     const bool writes = std::find(options_.ranks.begin(), options_.ranks.end(), run.rank) != options_.ranks.end();
     Watcher::Setting setting{
@@ -58,6 +60,8 @@ class MemorySnapshot final : public monitor::Monitor {
     for (const auto& file : watcher_->take_written()) output_.write(cat("memory snapshot: ", file.string(), "\n"));
   }
   SnapshotOptions options_;
+  monitor::ChosenNumbers steps_;
+  monitor::ChosenNumbers ranks_;
   Output output_;
   std::shared_ptr<Watcher> watcher_;
 };

@@ -1,6 +1,7 @@
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor.h>
+#include <capstan/monitor/planned.h>
 
 #include <algorithm>
 #include <memory>
@@ -12,9 +13,15 @@ namespace {
 
 using namespace capstan;
 
-class Trace final : public monitor::Monitor {
+class Trace final : public monitor::Monitor, public monitor::PlannedRunCheck {
  public:
-  explicit Trace(const config::Options<TraceOptions>& options) : options_(*options) {}
+  explicit Trace(const config::Options<TraceOptions>& options)
+      : options_(*options),
+        steps_(monitor::chosen_numbers(options, &TraceOptions::steps)),
+        ranks_(monitor::chosen_numbers(options, &TraceOptions::ranks)) {}
+  void check(const monitor::PlannedRun& run, Diagnostics& diagnostics) const override {
+    monitor::check_chosen_steps(steps_, ranks_, run, diagnostics);
+  }
   void run_started(const monitor::RunStarted& run) override {
     folder_ = run.folder;
     prints_ = run.rank == 0;
@@ -36,6 +43,8 @@ class Trace final : public monitor::Monitor {
 
  private:
   TraceOptions options_;
+  monitor::ChosenNumbers steps_;
+  monitor::ChosenNumbers ranks_;
   Output output_;
   std::string folder_;
   bool prints_ = false;

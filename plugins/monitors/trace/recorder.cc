@@ -1,6 +1,7 @@
 #include "recorder.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <capstan/base/error.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -93,6 +94,9 @@ void Recorder::finish() {
   const auto result = profiler::disableProfiler();
   const auto file = folder_ / cat(name_, "-step-", first_, ".json");
   result->save(file.string());
+  if (!is_file(file))
+    throw Error("the trace could not be written", "look for a full disk or a folder that may not be written to",
+                file.string());
   files_.push_back(file);
 }
 

@@ -3,6 +3,8 @@
 #include <capstan_catch.h>
 #include <sys/resource.h>
 
+#include <csignal>
+
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
 
@@ -90,11 +92,15 @@ TEST_CASE("a run with all that watches memory and time answers memory, trace and
   INFO(ran.all());
   REQUIRE(ran.code == 0);
   CHECK_THAT(ran.out, Contains("CPU Memory Usage\n   Peak =") && Contains("memory snapshot: ") && Contains("Traces: "));
+  CHECK_THAT(ran.err, !Contains("gpuGetDeviceCount"));  // no GPU is no error of a CPU rank's trace
 
   const auto memory = work.run({"memory", "runs/small"});
   CHECK(memory.code == 0);
   CHECK_THAT(memory.out, StartsWith("CPU Memory Usage\n   Peak =") && Contains("   Mode ="));
-  CHECK(work.run({"memory", "runs/small", "--gpu-only"}).out.empty());
+  const auto of_gpus = work.run({"memory", "runs/small", "--gpu-only"});
+  CHECK(of_gpus.code == 2);
+  CHECK_THAT(of_gpus.err,
+             Contains("runs/small: there is no log of GPU memory here") && Contains("take --gpu-only away"));
 
   const auto trace = work.run({"trace", "runs/small"});
   INFO(trace.all());
@@ -113,6 +119,37 @@ TEST_CASE("a run with all that watches memory and time answers memory, trace and
   CHECK_THAT(snapshot, StartsWith("memory of rank 0 in step 2 when it was largest: at the ") &&
                            Contains("\nparameters ") && Contains("\noptimizer state ") && Contains("\nthe process ") &&
                            Contains("what would save most"));
+}
+
+TEST_CASE("steps and ranks to be traced that the run will not have are refused before it") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config({}, "[monitor.trace]\nsteps = [1, 999]\nranks = [7]\n"));
+  const auto checked = work.run({"check", file, "-n", "2", "train.max_steps=4", "train.micro_batch=2"});
+  INFO(checked.all());
+  CHECK(checked.code == 2);
+  CHECK_THAT(checked.err, Contains(work.where(file, "steps = [") +
+                                   ": monitor.trace.steps names step 999, but the run has 4 steps") &&
+                              Contains("fix: name steps from 0 to 3") &&
+                              Contains("monitor.trace.ranks names rank 7, but the run has 2 ranks"));
+  const auto snapshot = work.run(
+      {"check", file, "monitor.trace.enabled=false", "train.max_steps=4", "monitor.memory_snapshot.steps=[4]"});
+  CHECK_THAT(snapshot.err, Contains("monitor.memory_snapshot.steps names step 4"));
+}
+
+TEST_CASE("top tells a killed run from one that runs") {
+  const Workspace work;
+  const auto file = work.write("a.toml", small_config());
+  Program program(work.folder(), {"run", file, "train.max_steps=100000"});
+  REQUIRE(program.wait_for("global_step: 3 "));
+  const auto running = work.run({"top", "runs/small"});
+  INFO(running.all());
+  CHECK_THAT(running.out, Contains("/100000 (0 %), epoch ") && Contains(" left\n"));
+  program.signal(SIGKILL);
+  program.wait();
+  const auto killed = work.run({"top", "runs/small"});
+  INFO(killed.all());
+  CHECK(killed.code == 0);
+  CHECK_THAT(killed.out, Contains(", killed: process ") && Contains(" is gone\n"));
 }
 
 TEST_CASE("memory that runs out in a step: what holds it, then the error in words") {

@@ -396,13 +396,39 @@ TEST_CASE(
   CHECK_THAT(refused.err, Contains(work.where(in_file, "resume = ") + ": checkpoint.resume: there is no "));
 }
 
-TEST_CASE("a metric that evaluations do not give ends the run with those that they do") {
+TEST_CASE("a metric that evaluations do not give is refused before the run with those that they do") {
   const Workspace work;
   const auto file = work.write("a.toml", config("keep_best = true\nmetric = \"eval_los\"\n"));
-  const auto ended = work.run(arguments(file));
-  CHECK(ended.code == static_cast<int>(ExitCode::failure));
-  CHECK_THAT(ended.err, Contains("checkpoint.metric is 'eval_los', which the evaluations do not give") &&
-                            Contains("did you mean 'eval_loss'?"));
+  const auto refuses = [&](const std::vector<std::string>& more, const std::string& what, const std::string& fix) {
+    std::vector<std::string> words{"check", file};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto checked = work.run(words);
+    INFO(checked.all());
+    CHECK(checked.code == static_cast<int>(ExitCode::usage));
+    CHECK_THAT(checked.err, Contains(what) && Contains(fix));
+  };
+  refuses({}, work.where(file, "metric = ") + ": checkpoint.metric is 'eval_los', which the evaluations do not give",
+          "did you mean 'eval_loss'?");
+  refuses({"checkpoint.metric=eval_f1"}, "checkpoint.metric is 'eval_f1', but evaluations answer no questions",
+          "set train.generate_each_eval = true");
+  refuses({"checkpoint.metric=bleu"}, "which the evaluations do not give", "eval_loss, eval_exact_match, eval_f1");
+}
+
+TEST_CASE("the best checkpoint by the score of answers") {
+  const Workspace work;
+  const auto file = work.write("a.toml", config());
+  const auto ended = work.run(arguments(file, {"checkpoint.every_steps=0", "checkpoint.keep_best=true",
+                                               "checkpoint.metric=eval_f1", "checkpoint.mode=max", "train.eval_every=2",
+                                               "train.generate_each_eval=true", "train.generate_samples=2"}));
+  INFO(ended.all());
+  REQUIRE(ended.code == 0);
+  const auto best = read_json(work.folder() / "runs/small/summary.json").at("checkpoints").at("best");
+  double highest = -1;
+  for (const auto& evaluation : read_metrics(work.folder() / "runs/small").evaluations) {
+    if (evaluation.at("split") == "eval" && evaluation.contains("f1"))
+      highest = std::max(highest, evaluation.at("f1").get<double>());
+  }
+  CHECK(best.at("value") == highest);
 }
 
 TEST_CASE("options of checkpoints in a run that saves none are said to do nothing") {
@@ -422,6 +448,7 @@ TEST_CASE("options of checkpoints in a run that saves none are said to do nothin
   CHECK_THAT(err_of("run", {"checkpoint.keep=3", "checkpoint.resume=auto"}),
              Contains(cat("command line: checkpoint.resume is", nothing)));
   CHECK_THAT(err_of("check", {"checkpoint.resume=auto"}), Contains("checkpoint.keep, checkpoint.resume are"));
-  for (const char* fine : {"checkpoint.keep=3", "checkpoint.every_minutes=15", "checkpoint.keep_best=true"})
+  for (const char* fine : {"checkpoint.keep=3", "checkpoint.every_minutes=15", "checkpoint.keep_best=true",
+                           "checkpoint.every_epoch=false"})
     CHECK_THAT(err_of("check", {fine}), !Contains("saves no checkpoints"));
 }

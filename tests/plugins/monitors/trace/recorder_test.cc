@@ -79,3 +79,12 @@ TEST_CASE("units are followed unless they are not asked for: CUDA graphs may the
   CHECK(Recorder({{0}}, folder / "traces", "rank-0", -1).units());
   CHECK_FALSE(Recorder({{0}, {0}, false}, folder / "traces", "rank-0", -1).units());
 }
+
+TEST_CASE("a trace that cannot be written is an error") {
+  const test::Folder folder;
+  std::filesystem::create_directories(folder / "traces" / "rank-0-step-1.json" / "in the way");
+  Recorder recorder({{1}}, folder / "traces", "rank-0", -1);
+  make_step(recorder, "1");
+  CHECK_THROWS_WITH(recorder.finish(), Contains("rank-0-step-1.json: the trace could not be written"));
+  CHECK(recorder.files().empty());
+}

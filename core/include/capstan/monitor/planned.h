@@ -1,0 +1,50 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace monitor {
+
+/// What is known of a run before it begins.
+struct PlannedRun {
+  std::int64_t ranks = 1;
+  std::int64_t steps = 0;  ///< in the whole run; 0: not known
+};
+
+/// What a monitor may be besides: one whose options name something that this run need not have. `check` and each start
+/// of a run ask it, on every rank.
+class PlannedRunCheck {
+ public:
+  virtual ~PlannedRunCheck();
+  /// Adds a fault for what the run will not have.
+  virtual void check(const PlannedRun& run, Diagnostics& diagnostics) const = 0;
+};
+
+/// Steps or ranks that an option chooses, counted from 0.
+struct ChosenNumbers {
+  std::string option;  ///< "monitor.trace.steps"
+  std::string where;   ///< what sets it
+  bool is_default = false;
+  std::vector<std::int64_t> numbers;
+};
+
+template <class T>
+ChosenNumbers chosen_numbers(const config::Options<T>& options, std::vector<std::int64_t> T::*member) {
+  return {options.name(member), options.where(member), (*options).*member == T{}.*member, (*options).*member};
+}
+
+/// A fault where numbers are not below `count`, of which there are so many `things` ("steps"); 0: not known, and only
+/// negative ones are refused. Of a default one number that there is suffices.
+void check_chosen(const ChosenNumbers& chosen, std::int64_t count, const std::string& thing, Diagnostics& diagnostics);
+
+/// Both of them, for a monitor that records chosen steps on chosen ranks.
+void check_chosen_steps(const ChosenNumbers& steps, const ChosenNumbers& ranks, const PlannedRun& run,
+                        Diagnostics& diagnostics);
+
+}  // namespace monitor
+CAPSTAN_END_NAMESPACE
