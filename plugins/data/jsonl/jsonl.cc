@@ -72,6 +72,22 @@ void refuse_too_long(const LineFile& file, const JsonlSource& source, const Turn
   throw Error(std::move(named));
 }
 
+// What is wrong with a text that says how a message is written.
+Diagnostic template_fault(const std::string& text) {
+  constexpr std::string_view content = "{content}";
+  const auto at = text.find(content);
+  if (at == std::string::npos)
+    return {{}, "which has no place for a message's text", "write {content} where it stands"};
+  if (text.find("{{content}}") != std::string::npos || text.find("{{role}}") != std::string::npos) {
+    return {{},
+            "whose second braces would stay in the text",
+            "write {content} and {role} with one brace on each side: there is no template language"};
+  }
+  if (text.find(content, at + 1) != std::string::npos)
+    return {{}, "which has a place for a message's text twice", "write {content} once"};
+  return {};
+}
+
 }  // namespace
 
 void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
@@ -103,10 +119,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 
 Turns JsonlData::turns(Diagnostics& diagnostics) const {
   const auto judge = [&](const std::string& text, const auto& member) {
-    if (text.find("{content}") != std::string::npos) return;
-    diagnostics.add(options_.where(member),
-                    cat(options_.name(member), " is \"", text, "\", which has no place for a message's text"),
-                    "write {content} where it stands");
+    const auto fault = template_fault(text);
+    if (!fault.what.empty())
+      diagnostics.add(options_.where(member), cat(options_.name(member), " is \"", text, "\", ", fault.what),
+                      fault.fix);
   };
   if (!options_->turn.empty()) judge(options_->turn, &JsonlOptions::turn);
   for (const auto member : {&JsonlOptions::system_turn, &JsonlOptions::user_turn, &JsonlOptions::assistant_turn}) {

@@ -51,6 +51,16 @@ class Line {
   Json json_;
 };
 
+// A role that is known but for its letters' case would be learned as none of the assistant's.
+void check_role(const Line& line, const std::string& role, const std::string& message) {
+  auto meant = capstan::trim(role);
+  for (auto& letter : meant) letter = static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+  const bool is_known = meant == "system" || meant == "user" || meant == "assistant";
+  if (!is_known || meant == role) return;
+  line.fail(cat("'", message, ".role' is '", role, "', and roles are written in lower case"),
+            cat("write '", meant, "'"));
+}
+
 std::vector<Message> messages_of(const Line& line) {
   const auto& list = line.json().at("messages");
   if (!list.is_array() || list.empty()) line.fail("'messages' is not a list of messages", forms);
@@ -59,6 +69,7 @@ std::vector<Message> messages_of(const Line& line) {
     const auto name = cat("messages[", i, "]");
     if (!list[i].is_object()) line.fail(cat("'", name, "' is of type ", list[i].type_name(), ", not an object"), forms);
     messages.push_back({line.text(list[i], "role", name + ".role"), line.text(list[i], "content", name + ".content")});
+    check_role(line, messages.back().role, name);
   }
   return messages;
 }

@@ -54,6 +54,12 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
   t.add("loss", &SquadOptions::loss)
       .choices({"answer", "sequence"})
       .doc("which tokens bear loss: answer and end token, or the whole sequence, prompt included");
+  t.add("answers", &SquadOptions::answers)
+      .choices({"in_context", "any"})
+      .doc(
+          "in_context: the answer that is trained on, and one of those that are accepted, must stand in its context, "
+          "as "
+          "SQuAD's do; any: answers are free");
 }
 
 // The questions of a split that are used; none when the options name no file, or when it added a fault.
@@ -61,7 +67,7 @@ std::optional<SquadFile> SquadData::read(Split split, Diagnostics& diagnostics) 
   const auto file = data::split_file(options_, split);
   if (!file.is_there(squad_json(), diagnostics)) return {};
   try {
-    auto squad = read_squad(file.path, split);
+    auto squad = read_squad(file.path, split, options_->answers == "in_context");
     const auto held = static_cast<std::int64_t>(squad.questions.size());
     if (!file.is_enough(held, squad_json(), diagnostics)) return {};
     squad.questions.resize(static_cast<std::size_t>(file.samples.value_or(held)));

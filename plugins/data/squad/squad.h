@@ -18,6 +18,7 @@ struct SquadOptions {
   std::optional<std::int64_t> eval_samples;
   std::int64_t max_length = 0;
   std::string loss = "answer";
+  std::string answers = "in_context";
 
   static void describe(capstan::config::OptionTable<SquadOptions>& t);
 };

@@ -1,5 +1,6 @@
 #include "squad_file.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/printable.h>
@@ -120,22 +121,51 @@ class QuestionIds {
   std::unordered_map<std::string, std::string> places_;
 };
 
+// Questions whose answer does not stand in their context: the first one, and how many there are.
+class Strangers {
+ public:
+  void judge(const Question& question, const std::string& context, Split split, const std::string& place) {
+    const auto stands = [&](const std::string& answer) { return context.find(answer) != std::string::npos; };
+    const auto& answers = question.answers;
+    const bool found = split == Split::train ? answers.empty() || stands(answers.front())
+                                             : answers.empty() || std::any_of(answers.begin(), answers.end(), stands);
+    if (!found && count_++ == 0)
+      first_ = cat(place, ".answers[0].text of question '", question.id, "' is '", answers.front(), "'");
+  }
+  void refuse(const std::string& path) const {
+    if (count_ == 0) return;
+    throw Error(
+        cat(first_, ", which does not stand in the context",
+            count_ > 1 ? cat(" (and so with ", capstan::counted(count_ - 1, "more question"), ")") : ""),
+        "write the answer as the context has it, letter for letter, or set data.answers = \"any\" if answers are "
+        "to be free",
+        path);
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  std::string first_;
+};
+
 }  // namespace
 
-SquadFile read_squad(const std::string& path, Split split) {
+SquadFile read_squad(const std::string& path, Split split, bool in_context) {
   const auto json = parse(path);
   SquadFile file;
   file.path = path;
   QuestionIds ids(path);
+  Strangers strangers;
   for (const auto& article : Node(json, "", path).key("data").items()) {
     for (const auto& paragraph : article.key("paragraphs").items()) {
       file.contexts.push_back(paragraph.key("context").text());
       for (const auto& question : paragraph.key("qas").items()) {
         file.questions.push_back(read_question(question, file.contexts.size() - 1, split, path));
         ids.add(file.questions.back().id, question.path());
+        if (in_context) strangers.judge(file.questions.back(), file.contexts.back(), split, question.path());
       }
     }
   }
+  strangers.refuse(path);
   return file;
 }
 

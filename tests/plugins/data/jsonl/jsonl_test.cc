@@ -377,7 +377,7 @@ TEST_CASE("options and files that are wrong") {
         std::vector<std::string>{"a.toml:2: data.eval: " + empty + " holds no lines\n    fix: name a file with lines"});
   CHECK(faults({{"train", path}, {"train_samples", std::int64_t{2}}}) ==
         std::vector<std::string>{"a.toml:3: data.train_samples is 2, " + path +
-                                 " holds 1 lines\n    fix: use 1 or less, or leave data.train_samples out for all of "
+                                 " holds 1 line\n    fix: use 1 or less, or leave data.train_samples out for all of "
                                  "them"});
   CHECK(faults({{"train", path}, {"eval_samples", std::int64_t{1}}}) ==
         std::vector<std::string>{

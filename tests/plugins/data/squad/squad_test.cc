@@ -171,6 +171,24 @@ TEST_CASE("two questions with one id are refused, which would lose one's predict
         "question an id of its own; predictions stand under them");
 }
 
+TEST_CASE("an answer that its context does not have is named, where free answers are not asked for") {
+  const std::string content = R"({"data": [{"paragraphs": [{"context": "Ada wrote it in Paris.", "qas": [
+          {"id": "a", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]},
+          {"id": "b", "question": "Who?", "answers": [{"text": "ada"}, {"text": "Ada"}]},
+          {"id": "c", "question": "Where?", "answers": [{"text": "Rome", "answer_start": 16}]}]}]}]})";
+  CHECK(
+      fault_of_file(content) ==
+      "data[0].paragraphs[0].qas[1].answers[0].text of question 'b' is 'ada', which does not stand in the context (and "
+      "so with 1 more question)\n    fix: write the answer as the context has it, letter for letter, or set "
+      "data.answers = \"any\" if answers are to be free");
+  const Folder folder;
+  const auto path = folder.write("a.json", content);
+  const auto of_eval = faults({{"eval", path}});  // one of the accepted answers suffices
+  REQUIRE(of_eval.size() == 1);
+  CHECK_THAT(of_eval[0], Contains("qas[2].answers[0].text of question 'c' is 'Rome', which does not stand in"));
+  CHECK(faults({{"train", path}, {"answers", std::string("any")}}).empty());
+}
+
 TEST_CASE("a file without questions is refused") {
   const Folder folder;
   const auto path = folder.write("a.json", R"({"data": []})");
