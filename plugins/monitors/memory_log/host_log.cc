@@ -1,5 +1,6 @@
 #include "host_log.h"
 
+#include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 
@@ -37,7 +39,12 @@ bool has_no_line(const std::filesystem::path& file) {
 }  // namespace
 
 void MemoryLogOptions::describe(config::OptionTable<MemoryLogOptions>& t) {
-  t.add("interval_s", &MemoryLogOptions::interval_s).min(0.1).max(1e8).doc("seconds between two lines of the logs");
+  t.add("interval_s", &MemoryLogOptions::interval_s)
+      .min(0.1)
+      .max(1e8)
+      .doc(
+          "seconds between two lines of the logs; not set: what a step takes, or a thousandth of the run, at least 0.1 "
+          "and at most 5");
 }
 
 std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory& gpu) {
@@ -72,9 +79,25 @@ HostLog::HostLog(const std::filesystem::path& folder, const std::string& host, b
 
 HostLog::~HostLog() { stop(); }
 
-void HostLog::start(double interval_s) {
+double pause_s(const Pace& pace, std::int64_t lines, double cost_s) {
+  constexpr double least = 0.1;
+  constexpr double most = 5;
+  constexpr double share_of_a_core = 0.05;
+  constexpr double most_lines = 1000;
+  const double of_run = pace.step_s * static_cast<double>(pace.steps);
+  const double wanted = pace.step_s > 0 ? std::max(pace.step_s, of_run / most_lines)
+                                        : std::ldexp(least, static_cast<int>(std::min<std::int64_t>(lines, 10)));
+  return std::max(std::clamp(wanted, least, most), cost_s / share_of_a_core);
+}
+
+void HostLog::step_ended(double seconds) {
+  const double known = step_s_;
+  if (seconds > 0 && (known == 0 || seconds < known)) step_s_ = seconds;
+}
+
+void HostLog::start(std::optional<double> interval_s, std::int64_t steps) {
   begin_ = last_ = Clock::now();
-  thread_ = std::thread([this, interval_s] { keep_sampling(interval_s); });
+  thread_ = std::thread([this, interval_s, steps] { keep_sampling(interval_s, steps); });
 }
 
 void HostLog::stop() {
@@ -87,11 +110,15 @@ void HostLog::stop() {
   thread_.join();
 }
 
-void HostLog::keep_sampling(double interval_s) {
-  const std::chrono::duration<double> between(interval_s);
+void HostLog::keep_sampling(std::optional<double> interval_s, std::int64_t steps) {
+  std::chrono::duration<double> between(0);
   std::unique_lock lock(mutex_);
+  std::int64_t lines = 0;
   do {
+    const auto begin = Clock::now();
     sample();
+    const double cost_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    between = std::chrono::duration<double>(interval_s ? *interval_s : pause_s({step_s_, steps}, lines++, cost_s));
   } while (!ended_.wait_for(lock, between, [this] { return ends_; }));
   sample();
 }
@@ -120,7 +147,9 @@ std::string HostLog::gpu_text() const {
 
 std::string HostLog::cpu_text() const {
   const auto samples = monitor::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string());
-  return samples.empty() ? "" : monitor::cpu_memory_lines(monitor::memory_use(samples)) + "\n";
+  if (samples.empty()) return {};
+  return cat(monitor::cpu_memory_lines(monitor::memory_use(samples)), "\n   (", counted(samples.size(), "sample"),
+             " of all processes of the run on this host; between two of them it may have been more)\n");
 }
 
 }  // namespace memory_log

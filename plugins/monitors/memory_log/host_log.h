@@ -3,11 +3,13 @@
 #include <capstan/config/options.h>
 #include <capstan/monitor/process_tree.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +17,7 @@
 namespace memory_log {
 
 struct MemoryLogOptions {
-  double interval_s = 5;
+  std::optional<double> interval_s;
 
   static void describe(capstan::config::OptionTable<MemoryLogOptions>& t);
 };
@@ -39,7 +41,17 @@ std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory&
 /// A line as psrecord --log writes it: seconds, per cent of a core, and resident and addressed memory in MiB.
 std::string cpu_line(double elapsed_s, double percent, const capstan::monitor::ProcessUse& use);
 
-/// Two logs of a host's memory, a line every interval_s from a thread: gpu_memory/gpu_memory_log_<host>.csv, where the
+/// What is known of a run's speed.
+struct Pace {
+  double step_s = 0;       ///< what its shortest step took; 0: none is done yet
+  std::int64_t steps = 0;  ///< that it makes
+};
+/// Seconds until the next line where no interval is asked for: a step's time, so that a short run has lines too, but a
+/// thousandth of the run's, at least 0.1 and at most 5; before the first step a time that doubles with each line. A
+/// line that itself took `cost_s` is followed by twenty times as long a pause.
+double pause_s(const Pace& pace, std::int64_t lines, double cost_s);
+
+/// Two logs of a host's memory, a line at a time from a thread: gpu_memory/gpu_memory_log_<host>.csv, where the
 /// host has GPUs, and cpu_memory/cpu_memory_log_<host>.txt in the run's folder.
 class HostLog {
  public:
@@ -49,16 +61,19 @@ class HostLog {
   HostLog(const HostLog&) = delete;
   HostLog& operator=(const HostLog&) = delete;
 
-  void start(double interval_s);
+  /// A line every interval_s; without one as pause_s() says of a run of so many steps.
+  void start(std::optional<double> interval_s, std::int64_t steps = 0);
+  void step_ended(double seconds);
   /// Ends the thread after a last sample.
   void stop();
-  /// Peak, average and mode of each GPU, a line each, and of the processes, three lines; from the files. Empty: none.
+  /// Peak, average and mode of each GPU, a line each, and of the processes, three lines and one that says of how many
+  /// samples; from the files. Empty: none.
   std::string gpu_text() const;
   std::string cpu_text() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  void keep_sampling(double interval_s);
+  void keep_sampling(std::optional<double> interval_s, std::int64_t steps);
   void sample();
 
   HostProbes probes_;
@@ -72,6 +87,7 @@ class HostLog {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool ends_ = false;
+  std::atomic<double> step_s_{0};  // the shortest so far; 0: none
   std::thread thread_;
 };
 

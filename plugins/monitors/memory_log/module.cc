@@ -49,7 +49,11 @@ class MemoryLog final : public monitor::Monitor {
     const auto first = std::find(run.hosts.begin(), run.hosts.end(), host_) - run.hosts.begin();
     if (first != run.rank) return;
     log_.emplace(run.folder, host_, run.first_step > 0, probes_of(run, host_));
-    log_->start(options_.interval_s);
+    log_->start(options_.interval_s, run.steps - run.first_step);
+  }
+  monitor::Values step_ended(const monitor::StepEnded& step) override {
+    if (log_) log_->step_ended(step.step_time_s);
+    return {};
   }
   monitor::Summary summary(const monitor::RunEnded&) override {
     monitor::Summary all;

@@ -69,6 +69,30 @@ TEST_CASE("a host's logs, from the first line to what they say together") {
   CHECK_THAT(log.cpu_text(), StartsWith("   Peak =    3892 MB\n   Average = ") && Contains("   Mode =    "));
 }
 
+TEST_CASE("where no interval is asked for it follows the steps") {
+  CHECK(pause_s({0, 100}, 0, 0) == 0.1);  // nothing is known yet: ever longer pauses
+  CHECK(pause_s({0, 100}, 3, 0) == 0.8);
+  CHECK(pause_s({0, 100}, 1000000, 0) == 5);
+  CHECK(pause_s({0.001, 100}, 50, 0) == 0.1);
+  CHECK(pause_s({1.5, 100}, 50, 0) == 1.5);
+  CHECK(pause_s({30, 100}, 50, 0) == 5);
+  CHECK(pause_s({0.05, 40000}, 50, 0) == Approx(2));  // a long run of short steps
+  CHECK(pause_s({0.1, 100}, 50, 0.05) == Approx(1));  // a host with very many processes
+  const test::Folder folder;
+  FakeHost host;
+  HostLog log(folder.path(), "a", false, host.probes());
+  log.step_ended(0.2);
+  log.step_ended(0.01);
+  log.step_ended(3);
+  const auto begin = std::chrono::steady_clock::now();
+  log.start({});
+  host.wait_for(4);
+  log.stop();
+  CHECK(host.samples >= 4);  // three pauses of 0.1 s
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK_THAT(log.cpu_text(), Contains(capstan::cat("(", host.samples.load(), " samples of all processes of the run")));
+}
+
 TEST_CASE("a run that resumes continues its logs, one that starts anew does not") {
   const test::Folder folder;
   FakeHost host;
