@@ -185,7 +185,7 @@ TEST_CASE("metrics.jsonl continues after a step: later lines go, and one that a 
   step.step = 2;
   run.step_ended(step);
   const auto text = read_file(folder / "metrics.jsonl");
-  CHECK(text.starts_with(kept + "{\"step\":2,\"epoch\""));
+  CHECK(text.starts_with(kept + "{\"step\":2,\"steps\""));
   CHECK(split(trim(text), '\n').size() == 5);
 }
 
