@@ -71,10 +71,11 @@ class Mesh {
   int position(int rank, const std::vector<Axis>& axes) const;
   /// World ranks that share `rank`'s coordinates on all other axes, by position.
   std::vector<int> ranks_along(const std::vector<Axis>& axes, int rank) const;
-  /// "world 8 = pp 1 x dp 2 x ep 2 x tp 2", or "… x dp 4 (replicate 2 x shard 2) x …".
+  /// "world 8 = dp 2 x ep 2 x tp 2", or "… dp 4 (replicate 2 x shard 2) x …"; with pp only where there are pipelines.
   std::string arithmetic() const;
   /// An explanation if the model is split: "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes
-  /// to data parallelism: dp = 8 / 4 = 2". Empty if it is not.
+  /// to data parallelism: dp = 8 / 4 = 2", and with ep another line: how the data-parallel size comes of both. Empty if
+  /// it is not.
   std::string left_over() const;
 
  private:
