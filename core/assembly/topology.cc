@@ -26,7 +26,9 @@ Asked ask(const setup::Strategies& strategies, int world_size, int ranks_per_nod
 data::BatchShape batch_of(const setup::Configuration& config, std::int64_t data_ranks, Diagnostics& faults) {
   const auto& t = config.train;
   if (!config.trains()) return {t->eval_batch, 1, t->eval_batch * data_ranks, data_ranks};
-  return data::resolve_batch({t->micro_batch, t.where(&setup::TrainOptions::micro_batch)},
+  // "auto" stands for a size that is not given, where the other two are.
+  const bool is_open = config.auto_micro_batch && t->accumulation && t->global_batch;
+  return data::resolve_batch({is_open ? std::nullopt : t->micro_batch, t.where(&setup::TrainOptions::micro_batch)},
                              {t->accumulation, t.where(&setup::TrainOptions::accumulation)},
                              {t->global_batch, t.where(&setup::TrainOptions::global_batch)}, data_ranks, faults);
 }

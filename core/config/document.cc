@@ -33,6 +33,7 @@ class Merger {
     const std::size_t depth = is_group ? 2 : 1;  // keys that name the section
     if (item.path.size() <= depth && item.value) return refuse_value(item, depth);
     if (item.path.size() < depth) return;
+    if (is_unset(item)) return unset(item, depth);
     Section& section = this->section(item, depth);
     if (item.path.size() == depth) {
       section.origin = item.origin;
@@ -91,8 +92,34 @@ class Merger {
                      cat("write [", item.path.size() < depth ? name + ".<plugin>" : name, "] and its options below"));
   }
 
+  // "train.accumulation=" on the command line; an empty text is written "".
+  static bool is_unset(const Item& item) {
+    return item.origin.layer == Origin::Layer::command_line && item.text.empty() && item.value == Value(std::string());
+  }
+
+  // What was said of the option is gone, and its default holds.
+  void unset(const Item& item, std::size_t depth) {
+    std::size_t gone = 0;
+    for (auto& section : sections) {
+      if (section.path != section_path(item, depth)) continue;
+      const auto key = key_of(item, depth);
+      gone += std::erase_if(section.entries, [&](const Entry& old) { return old.key == key || lies_in(old.key, key); });
+    }
+    const auto name = join(item.path, ".");
+    if (gone == 0)
+      diagnostics_.add(item.origin.text(), cat(name, "= unsets an option that nothing sets"),
+                       cat("leave it out; an empty text is ", name, "='\"\"'"));
+  }
+
+  static std::string section_path(const Item& item, std::size_t depth) {
+    return join({item.path.begin(), item.path.begin() + static_cast<std::ptrdiff_t>(depth)}, ".");
+  }
+  static std::string key_of(const Item& item, std::size_t depth) {
+    return join({item.path.begin() + static_cast<std::ptrdiff_t>(depth), item.path.end()}, ".");
+  }
+
   Section& section(const Item& item, std::size_t depth) {
-    const auto path = join({item.path.begin(), item.path.begin() + static_cast<std::ptrdiff_t>(depth)}, ".");
+    const auto path = section_path(item, depth);
     for (auto& section : sections) {
       if (section.path == path) return section;
     }
@@ -101,7 +128,7 @@ class Merger {
 
   // Later layers win: a value replaces a table of that name, and a table a value.
   static void set(Section& section, const Item& item, std::size_t depth) {
-    const auto key = join({item.path.begin() + static_cast<std::ptrdiff_t>(depth), item.path.end()}, ".");
+    const auto key = key_of(item, depth);
     auto& entries = section.entries;
     entries.erase(std::remove_if(entries.begin(), entries.end(),
                                  [&](const Entry& old) {

@@ -26,7 +26,8 @@ std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics);
 std::vector<Item> parse_toml(const std::string& content, const std::string& file, Diagnostics& diagnostics);
 
 /// Reads one command-line override, "train.max_steps=250". The value is read as TOML, and is a string if that
-/// fails ("model.path=/models/gpt"). No item and a diagnostic when the text is malformed.
+/// fails ("model.path=/models/gpt"); nothing after '=' unsets the option. No item and a diagnostic when the text is
+/// malformed.
 std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostics);
 
 }  // namespace config

@@ -54,7 +54,9 @@ void check_all_three(const BatchShape& shape, const std::string& where, Diagnost
       where,
       cat("global_batch ", shape.global_batch, " is not micro_batch ", shape.micro_batch, " x accumulation ",
           shape.accumulation, " x data-parallel size ", shape.data_parallel_size, " = ", product),
-      cat("set global_batch = ", product, ", or leave one of the three out: any two fix the third"));
+      cat("set global_batch = ", product,
+          ", or leave one of the three out: any two fix the third (on the command line "
+          "train.accumulation= unsets what a file says)"));
 }
 
 }  // namespace

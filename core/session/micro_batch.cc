@@ -31,7 +31,7 @@ bool can_choose(const setup::Configuration& config, Diagnostics& faults) {
   } else if (train->accumulation) {
     faults.add(train.where(&TrainOptions::accumulation),
                "train.accumulation and train.global_batch leave train.micro_batch = \"auto\" nothing to choose",
-               "leave train.accumulation away");
+               "leave train.accumulation away; on the command line, train.accumulation= unsets what a file says");
   }
   return faults.size() == before;
 }

@@ -165,7 +165,7 @@ TEST_CASE("overrides win over files and are read as TOML, else as text") {
   const auto document = load("a.toml",
                              {"train.max_steps=250", "train.lr = 1e-4", "run.name=my run", "run.dir=/tmp/x=y",
                               "strategy.lora.enabled=false", "strategy.lora.targets=[\"a\", \"b\"]",
-                              "model.rope={theta = 5}", "data.note=", "data.day=2024-xx", "train.max_steps=300"},
+                              "model.rope={theta = 5}", "data.note=\"\"", "data.day=2024-xx", "train.max_steps=300"},
                              diagnostics);
   CHECK(test::text(diagnostics).empty());
   CHECK(look(document.section("train"), "max_steps") == "300 @ command line");
@@ -180,6 +180,32 @@ TEST_CASE("overrides win over files and are read as TOML, else as text") {
   CHECK(look(lora, "enabled") == "false @ command line");
   CHECK(look(lora, "targets") == "[\"a\", \"b\"] @ command line");
   CHECK(look(lora, "rank") == "8 @ a.toml:4");
+}
+
+TEST_CASE("an override with nothing after '=' unsets what files and earlier overrides say") {
+  const test::WorkingFolder folder;
+  folder.write("base.toml",
+               "[train]\naccumulation = 4\n[strategy.fsdp]\nmode = \"no_shard\"\n[model]\nrope.theta = 2\n");
+  folder.write("a.toml", "extends = \"base.toml\"\n[train]\nmax_steps = 1\n");
+  Diagnostics diagnostics;
+  const auto document = load("a.toml",
+                             {"train.accumulation=", "strategy.fsdp.mode= ", "model.rope=", "train.max_steps=7",
+                              "train.max_steps=", "train.epochs=2"},
+                             diagnostics);
+  CHECK(test::text(diagnostics).empty());
+  CHECK(look(document.section("train"), "accumulation") == "");
+  CHECK(look(document.section("train"), "max_steps") == "");
+  CHECK(look(document.section("train"), "epochs") == "2 @ command line");
+  CHECK(document.section("model").entries.empty());
+  REQUIRE(document.children("strategy").size() == 1);  // the table stays, and so does its strategy
+  CHECK(document.children("strategy")[0].entries.empty());
+}
+
+TEST_CASE("an override that unsets what nothing sets is a fault, and switches nothing on") {
+  CHECK(faults("[train]\naccumulation = 4\n", {"train.acumulation="}) ==
+        "command line: train.acumulation= unsets an option that nothing sets\n"
+        "    fix: leave it out; an empty text is train.acumulation='\"\"'\n");
+  CHECK_THAT(faults("[train]\naccumulation = 4\n", {"strategy.fsdp.mode="}), Contains("that nothing sets"));
 }
 
 TEST_CASE("an override may switch on a plugin that no file names") {

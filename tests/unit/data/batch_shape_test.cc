@@ -80,7 +80,8 @@ TEST_CASE("sizes that don't fit are refused with the arithmetic and the nearest 
         "    fix: global_batch = 8 works with accumulation 4; accumulation = 3 works with global_batch 6");
   CHECK(fault(2, 1, 10, 4) ==
         "a.toml:3: global_batch 10 is not micro_batch 2 x accumulation 1 x data-parallel size 4 = 8\n"
-        "    fix: set global_batch = 8, or leave one of the three out: any two fix the third");
+        "    fix: set global_batch = 8, or leave one of the three out: any two fix the third (on the command "
+        "line train.accumulation= unsets what a file says)");
   CHECK(fault({}, {}, 6, 4) ==
         "a.toml:3: global_batch 6 is not a multiple of accumulation 1 x data-parallel size 4 = 4\n"
         "    fix: global_batch = 4 or 8 works with accumulation 1; no accumulation works with global_batch 6, which is "

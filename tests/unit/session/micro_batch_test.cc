@@ -19,7 +19,8 @@ struct Prepared {
 };
 
 Prepared prepare(const test::Folder& folder, const std::string& train, std::int64_t gpu_room, int rank = 0,
-                 const std::string& device = "cuda", const std::string& more = "") {
+                 const std::string& device = "cuda", const std::string& more = "",
+                 const std::vector<std::string>& overrides = {}) {
   static plugin::Host host;
   setup::JobRequest request;
   request.file = folder.write(
@@ -29,6 +30,7 @@ Prepared prepare(const test::Folder& folder, const std::string& train, std::int6
           "0.0\n[data]\nplugin = \"synthetic\"\nmax_length = 257\n[train]\nmax_steps = 1\nprecision = "
           "\"bf16\"\nmicro_batch = \"auto\"\n",
           train, more));
+  request.overrides = overrides;
   request.world_size = 2;
   request.rank = rank;
   request.device = device;
@@ -89,6 +91,19 @@ TEST_CASE("the run's own configuration has the number, and a run that continues 
   REQUIRE(again.job);
   CHECK(again.job->topology.batch.micro_batch == 4);
   CHECK_THAT(again.job->ranks_summary(), Contains("micro-batch auto: 4, as in the run that it continues"));
+}
+
+TEST_CASE(
+    "auto is a size that is not given: next to the other two it is the only fault, and one of them can be unset") {
+  const test::Folder folder;
+  const auto three = prepare(folder, "global_batch = 48\naccumulation = 4\n", 1000000 * mib).faults;
+  CHECK_THAT(three, Contains("nothing to choose") && Contains("train.accumulation= unsets what a file says"));
+  CHECK_THAT(three, !Contains("micro_batch 1"));
+  const auto two =
+      prepare(folder, "global_batch = 48\naccumulation = 4\n", 1000000 * mib, 0, "cuda", "", {"train.accumulation="});
+  INFO(two.faults);
+  REQUIRE(two.job);
+  CHECK(two.job->topology.batch.micro_batch == 24);
 }
 
 TEST_CASE("auto is refused in words where nothing can be chosen") {
