@@ -201,7 +201,6 @@ std::string prediction_text(const session::Job& job, const launch::Rank& rank, c
   for (const auto& peak : loop.peaks()) {
     actual.setup = std::max(actual.setup, peak.device_setup);
     actual.device = std::max(actual.device, peak.device);
-    actual.host = std::max(actual.host, peak.host);
   }
   // The time of a run that was resumed is of other machines too.
   if (!resume.reader) actual.step_s = loop.usual_step_s();

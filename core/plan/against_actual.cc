@@ -36,24 +36,18 @@ std::optional<Figures> figures_of_device(const std::string& description, std::in
 
 std::string against_actual(const assembly::Prediction& prediction, const std::string& device, const Actual& actual,
                            double predicted_step_s) {
+  // On CPUs neither the time of a step is predicted nor what of the process's memory is not the engine's.
+  if (device == "cpu" || !prediction.activations) return {};
   std::vector<std::vector<std::string>> rows{{"largest rank", "predicted", "actual", "ratio"}};
   const auto all = layout::total_bytes(prediction.footprints, device);
-  if (device == "cpu") {
-    // No ratio: they are of different things.
-    rows.push_back(
-        {"memory (predicted without activations and the program itself)", bytes(all), bytes(actual.host), ""});
-  } else if (prediction.activations) {
-    std::int64_t before = 0;
-    for (const auto& part : prediction.footprints) {
-      if (part.device == device && is_there_before_steps(part)) before += part.bytes;
-    }
-    rows.push_back(memory_row("parameters, gradients, buffers", before, actual.setup));
-    rows.push_back(
-        memory_row("optimizer state, activations, gathered units", all - before, actual.device - actual.setup));
-    rows.push_back(memory_row("peak of the GPU's tensors", all, actual.device));
-  } else {
-    return {};
+  std::int64_t before = 0;
+  for (const auto& part : prediction.footprints) {
+    if (part.device == device && is_there_before_steps(part)) before += part.bytes;
   }
+  rows.push_back(memory_row("parameters, gradients, buffers", before, actual.setup));
+  rows.push_back(
+      memory_row("optimizer state, activations, gathered units", all - before, actual.device - actual.setup));
+  rows.push_back(memory_row("peak of the GPU's tensors", all, actual.device));
   if (actual.step_s > 0) {
     const auto milliseconds = [](double s) { return cat(std::fixed, std::setprecision(1), s * 1e3, " ms"); };
     rows.push_back({"mean step, without the longest",

@@ -15,7 +15,6 @@ namespace plan {
 struct Actual {
   std::int64_t setup = 0;   ///< in tensors on the GPU before the first step
   std::int64_t device = 0;  ///< the most in tensors on the GPU while steps ran
-  std::int64_t host = 0;    ///< the largest resident set of the process
   double step_s = 0;        ///< mean time of a step, the longest left out
 };
 
@@ -23,7 +22,7 @@ struct Actual {
 std::optional<Figures> figures_of_device(const std::string& description, std::int64_t bytes);
 
 /// A few lines for people: predicted against actual memory, part by part where the parts can be told apart, and the
-/// step's time. `predicted_step_s`: 0 where no time is predicted. "" where nothing was predicted.
+/// step's time. `predicted_step_s`: 0 where no time is predicted. "" where nothing was predicted, as on CPUs.
 std::string against_actual(const assembly::Prediction& prediction, const std::string& device, const Actual& actual,
                            double predicted_step_s);
 

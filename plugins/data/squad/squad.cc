@@ -16,7 +16,7 @@ namespace {
 
 data::FileKind squad_json() {
   return {"questions", "a file in SQuAD v1.1's format; tools/get-squad FOLDER downloads them",
-          "tools/get-squad FOLDER downloads the official files"};
+          "tools/get-squad FOLDER downloads the official files, tools/make-quickstart-data makes the quickstart's"};
 }
 
 // A question that fits no sample would end a run at the step that meets it: all are looked at before the first one.

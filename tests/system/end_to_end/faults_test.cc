@@ -156,9 +156,11 @@ TEST_CASE("data: no file, a file that is cut off, fewer questions than asked for
   const Workspace work;
   SECTION("no file") {
     const auto file = work.write("a.toml", small_config({{"train = ", "train = \"none.json\""}}));
-    CHECK(refusal(work, file) == one_fault(work.where(file, "none.json"),
-                                           "data.train: there is no file " + (work.folder() / "none.json").string(),
-                                           "tools/get-squad FOLDER downloads the official files"));
+    CHECK(refusal(work, file) ==
+          one_fault(work.where(file, "none.json"),
+                    "data.train: there is no file " + (work.folder() / "none.json").string(),
+                    "tools/get-squad FOLDER downloads the official files, tools/make-quickstart-data "
+                    "makes the quickstart's"));
   }
   SECTION("cut off") {
     const auto json = work.write("cut.json", "{\"data\": [{\"title\": \"A\",\n\"paragraphs\": [");

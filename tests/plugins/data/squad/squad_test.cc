@@ -121,7 +121,8 @@ TEST_CASE("files that are not named or not there") {
                           "in SQuAD v1.1's format; tools/get-squad FOLDER downloads them"});
   CHECK(faults({{"train", (folder / "none.json").string()}}) ==
         std::vector<std::string>{"a.toml:2: data.train: there is no file " + (folder / "none.json").string() +
-                                 "\n    fix: tools/get-squad FOLDER downloads the official files"});
+                                 "\n    fix: tools/get-squad FOLDER downloads the official files, "
+                                 "tools/make-quickstart-data makes the quickstart's"});
   const auto path = folder.write("a.json", good);
   CHECK(faults({{"train", path}, {"eval_samples", std::int64_t{2}}}) ==
         std::vector<std::string>{
