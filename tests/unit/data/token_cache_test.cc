@@ -207,7 +207,7 @@ TEST_CASE("a damaged token cache that cannot be made again is still named as dam
   std::filesystem::remove_all(scratch.path());
   write_file(scratch.path(), "a file, where a folder is wanted");
   CHECK_THROWS_WITH(builder.advance(whole), Contains("the token cache is damaged and cannot be made again: ") &&
-                                                Contains("set data.cache to another folder"));
+                                                Contains("set data.cache to a folder that you may write to"));
 }
 
 TEST_CASE("a cache that somebody else could have written is made again") {
