@@ -12,7 +12,7 @@ using namespace capstan::plugin;
 
 TEST_CASE("a plugin's note holds the host's own tag, stripped or not") {
   const auto host = host_abi_tag();
-  CHECK_THAT(host, Contains("sdk=8") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
+  CHECK_THAT(host, Contains("sdk=9") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
   CHECK(read_abi_tag(test::fixture("good")) == host);
   CHECK(read_abi_tag(test::fixture("stripped")) == host);
   CHECK_NOTHROW(check_abi(test::fixture("stripped")));
