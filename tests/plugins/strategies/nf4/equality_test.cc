@@ -62,21 +62,39 @@ TEST_CASE("float64: the same where ranks compute with rows and columns of a matr
   check("mixtral", wide + "num_experts = 2\n", {tensors2 + "[strategy.expert_parallel]\nsize = 2\n"}, 4);
 }
 
+namespace {
+
+// In batches that three and six ranks share evenly.
+Run in_thirds(const std::string& config, int world) {
+  return train({.world = world,
+                .config = config,
+                .overrides = {same_micro_steps, "train.global_batch=36"},
+                .steps = layout_steps});
+}
+
+void check_thirds(const std::string& plugin, const std::string& sizes, const std::vector<Split>& splits) {
+  const auto config = configuration(plugin, sizes, lora + nf4);
+  const auto alone = in_thirds(config, 1);
+  for (const auto& [world, tables] : splits) {
+    INFO(world << " ranks\n" << config << tables);
+    CHECK(differences(in_thirds(config + tables, world), alone, tolerance) == "");
+  }
+}
+
+}  // namespace
+
 TEST_CASE("float64: the same on any number of ranks, of which some have more than others and some nothing",
           "[matrix]") {
-  const std::string fsdp = "[strategy.fsdp]\n";
-  // Matrices of less than a group, those that end within one, and those whose rows are no part of one.
-  const std::string small = "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n",
-                    odd = "hidden_size = 192\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 320\n";
-  check("llama", small, {fsdp}, 3);
-  for (const int world : {3, 6}) {
-    check("llama", llama, {fsdp}, world);
-    check("llama", odd, {fsdp, "[strategy.zero]\nstage = 3\noffload_param = \"cpu\"\n"}, world);
-  }
-  check("mixtral", experts3, {fsdp}, 6);
-  check("mixtral", experts4, {fsdp}, 3);
-  check("mixtral", experts4, {"[strategy.expert_parallel]\nsize = 2\n" + fsdp}, 6);
-  check("llama", "hidden_size = 256\nnum_heads = 4\nff_dim = 256\n", {tensors2 + fsdp}, 6);
+  const std::string fsdp = "[strategy.fsdp]\n",
+                    zero = "[strategy.zero]\nstage = 3\noffload_optimizer = \"cpu\"\noffload_param = \"cpu\"\n",
+                    experts = "[strategy.expert_parallel]\nsize = 2\n";
+  // Matrices of less than a group, and those that end within one.
+  check_thirds("llama", "hidden_size = 64\nnum_heads = 4\nff_dim = 64\n", {{2, fsdp}, {3, fsdp}});
+  check_thirds("llama", "hidden_size = 192\nnum_heads = 4\nnum_kv_heads = 2\nff_dim = 320\n",
+               {{3, fsdp}, {6, fsdp}, {3, zero}});
+  check_thirds("llama", "hidden_size = 256\nnum_heads = 4\nff_dim = 256\n", {{3, fsdp}, {6, tensors2 + fsdp}});
+  check_thirds("mixtral", experts3, {{6, fsdp}});
+  check_thirds("mixtral", experts4, {{3, fsdp}, {6, experts + fsdp}});
 }
 
 TEST_CASE("a resumed run continues bit for bit, on other ranks too") {

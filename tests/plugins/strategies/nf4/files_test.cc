@@ -91,10 +91,11 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
 }
 
 Run run(const std::string& tables, const fs::path& folder, int world = 1) {
-  return train({.world = world,
-                .config = family_config({"llama", sizes}) + tables,
-                .overrides = {same_micro_steps, "data.tokenizer=byte", "model.path=" + folder.string()},
-                .steps = 3});
+  return train(
+      {.world = world,
+       .config = family_config({"llama", sizes}) + tables,
+       .overrides = {same_micro_steps, "train.global_batch=36", "data.tokenizer=byte", "model.path=" + folder.string()},
+       .steps = 3});
 }
 
 std::string error_of(const std::string& tables, const fs::path& folder) {
