@@ -48,7 +48,8 @@ bool is_of(const Json& line, std::int64_t steps_done) {
 // Scores of answers to questions of one of these splits? They have no loss.
 bool is_of_answers(const Json& line, std::int64_t steps_done, const std::vector<std::string>& splits) {
   if (!line.contains("split") || line.contains("loss") || line.at("step") != steps_done) return false;
-  return std::find(splits.begin(), splits.end(), line.at("split")) != splits.end();
+  const auto* split = line.at("split").get_ptr<const std::string*>();
+  return split != nullptr && std::find(splits.begin(), splits.end(), *split) != splits.end();
 }
 
 // "summary.json.tmp4711": write_file's and the checkpoints' name for a file until it is whole.
