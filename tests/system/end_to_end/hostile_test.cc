@@ -150,7 +150,7 @@ TEST_CASE("command lines that would destroy or mean nothing are refused") {
     CHECK(ended.code == static_cast<int>(ExitCode::usage));
     CHECK_THAT(ended.all(), Contains(option + ": it is empty"));
   }
-  CHECK_THAT(work.run({"run", file, "-n", "1000000"}).err, Contains("cannot start 1000000 ranks") && Contains("fix: "));
+  CHECK_THAT(work.run({"run", file, "-n", "1000000"}).err, Contains("1000000 ranks") && Contains("fix: "));
   CHECK_THAT(work.run({"export", "x", "--shard-gb", "nan"}).all(), Contains("nan is no number above 0"));
   CHECK(work.run({"check", file, "-n", "1048576"}).code == static_cast<int>(ExitCode::usage));
   CHECK_THAT(work.run({"check", file, "model.vocab_size=900000000000000"}).err,

@@ -70,11 +70,23 @@ std::vector<std::string> arguments(const std::string& file, const Place& place, 
   return words;
 }
 
-// How the fixture is told to do nothing.
-std::string harmless(const Place& place) {
+std::string throw_in(const Place& place) {
   const std::string kind = place.kind;
-  return cat(kind == "model" || kind == "data" ? kind : kind + ".thrower", ".throw_in=none");
+  return cat(kind == "model" || kind == "data" ? kind : kind + ".thrower", ".throw_in");
 }
+
+// How the fixture is told to do nothing.
+std::string harmless(const Place& place) { return throw_in(place) + "=none"; }
+
+// A resume compares what is learned: other options of data and strategies are accepted by name.
+std::vector<std::string> resumes(const Place& place) {
+  std::vector<std::string> words{harmless(place), "checkpoint.resume=auto"};
+  if (place.kind != std::string("monitor")) words.push_back(cat("checkpoint.accept=[\"", throw_in(place), "\"]"));
+  return words;
+}
+
+// Before the first step all 24 samples are looked at.
+constexpr int looked_at = 24;
 
 std::vector<double> evaluations(const fs::path& run) {
   std::vector<double> losses;
@@ -120,9 +132,9 @@ TEST_CASE(
   // evaluate.
   const auto place =
       GENERATE(Place{"data", "check", 0, "while reading the configuration", ""},
-               Place{"data", "get", 3, "while tokenizing", "data.cache=cache", 0},
+               Place{"data", "get", looked_at + 3, "while tokenizing", "data.cache=cache", 0},
                Place{"strategy", "wrap", 0, "after step 0", ""}, Place{"monitor", "step_ended", 0, "after step ", ""},
-               Place{"data", "get", 12, "after step 3", ""},
+               Place{"data", "get", looked_at + 12, "after step 3", ""},
                Place{"data", "score", 2, "after step 3", "train.generate_samples=24"});
   INFO(place.kind << " " << place.place);
   const Workspace work;
@@ -136,7 +148,7 @@ TEST_CASE(
   CHECK(stopped.err.find("error") == std::string::npos);
 
   const auto straight = work.run(arguments(file, place, {harmless(place), "run.name=straight"}));
-  const auto resumed = work.run(arguments(file, place, {harmless(place), "checkpoint.resume=auto"}));
+  const auto resumed = work.run(arguments(file, place, resumes(place)));
   INFO(straight.all() << resumed.all());
   REQUIRE(straight.code == 0);
   REQUIRE(resumed.code == 0);
@@ -148,7 +160,7 @@ TEST_CASE(
 
 TEST_CASE("a run that is stopped inside the evaluation of its best step keeps that step") {
   // Samples of three steps have been drawn by then; the loss falls, so the largest is the first that is evaluated.
-  const Place place{"data", "get", 14, "after step 2", "train.max_steps=6"};
+  const Place place{"data", "get", looked_at + 14, "after step 2", "train.max_steps=6"};
   const Workspace work;
   const auto file = work.write("a.toml", config(place));
   const std::vector<std::string> best{"train.eval_every=2", "checkpoint.keep=1", "checkpoint.keep_best=true",
@@ -165,7 +177,7 @@ TEST_CASE("a run that is stopped inside the evaluation of its best step keeps th
   REQUIRE(checkpoint_names(run) == std::vector<std::string>{"step-00000002"});
 
   const auto straight = work.run(with_best({harmless(place), "run.name=straight"}));
-  const auto resumed = work.run(with_best({harmless(place), "checkpoint.resume=auto"}));
+  const auto resumed = work.run(with_best(resumes(place)));
   INFO(straight.all() << resumed.all());
   REQUIRE(straight.code == 0);
   REQUIRE(resumed.code == 0);

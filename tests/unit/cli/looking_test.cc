@@ -117,7 +117,7 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   const auto checkpoint = cli::choose_model(scratch / "run/checkpoints/step-1/", {}, host);
   CHECK(checkpoint.config == run.config);
   CHECK(checkpoint.run == path + "/run");
-  CHECK(checkpoint.weights == path + "/run/checkpoints/step-1/");
+  CHECK(checkpoint.weights == path + "/run/checkpoints/step-1");
 }
 
 TEST_CASE("folders that are no model say what one is") {

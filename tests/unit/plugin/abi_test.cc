@@ -12,7 +12,7 @@ using namespace capstan::plugin;
 
 TEST_CASE("a plugin's note holds the host's own tag, stripped or not") {
   const auto host = host_abi_tag();
-  CHECK_THAT(host, Contains("sdk=9") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
+  CHECK_THAT(host, Contains("sdk=") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
   CHECK(read_abi_tag(test::fixture("good")) == host);
   CHECK(read_abi_tag(test::fixture("stripped")) == host);
   CHECK_NOTHROW(check_abi(test::fixture("stripped")));
@@ -45,7 +45,7 @@ TEST_CASE("a plugin of another SDK or compiler is refused, and only that field i
     }
     return lines;
   };
-  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +8 +0 +<- differs\n"));
+  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +[0-9]+ +0 +<- differs\n"));
   CHECK_THAT(marked("wrong_compiler"), Matches("      cxx +[a-z]+[0-9]+ +clang3 +<- differs\n"));
 }
 
