@@ -38,9 +38,10 @@ int open_to_append(const std::filesystem::path& path) {
   if (fd >= 0) return fd;
   const int reason = errno;
   struct stat info {};
-  if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode))
+  if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
     throw Error("it is a link, and lines are not written through links",
                 "remove the link, or move the file that it leads to into its place", path.string());
+  }
   throw FileError(path, "write", reason);
 }
 

@@ -38,9 +38,10 @@ void add_trace_command(CLI::App& app, Chosen& chosen) {
   command->add_option("traces", *paths, "folders of runs, or traces")->required();
   choose_with(*command, chosen, [paths](const Process&) {
     for (const auto& path : *paths) {
-      for (const auto& file : trace_files(path))
+      for (const auto& file : trace_files(path)) {
         launch::print(
             cat(file.string(), ": ", record::trace_text(record::read_trace(read_file(file), file.string())), "\n"));
+      }
     }
     return static_cast<int>(ExitCode::success);
   });

@@ -106,9 +106,10 @@ class Merger {
       gone += std::erase_if(section.entries, [&](const Entry& old) { return old.key == key || lies_in(old.key, key); });
     }
     const auto name = join(item.path, ".");
-    if (gone == 0)
+    if (gone == 0) {
       diagnostics_.add(item.origin.text(), cat(name, "= unsets an option that nothing sets"),
                        cat("leave it out; an empty text is ", name, "='\"\"'"));
+    }
   }
 
   static std::string section_path(const Item& item, std::size_t depth) {

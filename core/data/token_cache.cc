@@ -157,7 +157,7 @@ class Mapped {
   explicit Mapped(const std::filesystem::path& path) : file_(path) {}
   // What is wrong with the head, the key or the table of a file of this key; empty: nothing. Samples are not checked.
   std::string fault(const TokenCache& cache) {
-    if (const auto stranger = writer_of(cache.file); !stranger.empty()) return stranger;
+    if (auto stranger = writer_of(cache.file); !stranger.empty()) return stranger;
     Record record(bytes());
     std::string_view key;
     if (!record.read(head_)) return "it is cut off";

@@ -62,9 +62,10 @@ std::optional<Error> in_words(const std::exception& exception) {
   if (const auto* torch = dynamic_cast<const c10::Error*>(&exception)) {
     const std::string text = torch->what_without_backtrace();
     const auto at = text.find("you tried to allocate");
-    if (text.find("DefaultCPUAllocator") != std::string::npos && at != std::string::npos)
+    if (text.find("DefaultCPUAllocator") != std::string::npos && at != std::string::npos) {
       return Error(cat("this host has no memory left: ", text.substr(at, text.find(". ", at) - at)),
                    cat(limit_text(RLIMIT_AS), smaller));
+    }
   }
   return {};
 }

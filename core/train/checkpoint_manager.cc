@@ -146,10 +146,11 @@ bool CheckpointManager::judge(const Boundary& boundary) {
   const auto value = metric(options, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
   const bool better = !best_ || (options.mode == "min" ? value < best_->value : value > best_->value);
-  if (better)
+  if (better) {
     best_ =
         record::Best{boundary.steps_done, value,
                      checkpoint::step_folder(session::checkpoint_folder(run_.folder), boundary.steps_done).string()};
+  }
   return better;
 }
 

@@ -38,9 +38,10 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
   const auto& rule = *session_.rule;
   const auto states = engine.state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
-    for (const auto& stored : states[i])
+    for (const auto& stored : states[i]) {
       add(key_of("optimizer's " + rule.state_name(i), stored.record->name, stored.box.text(), stored.copy),
           stored.value);
+    }
   }
   for (const auto& copy : engine.compute_copies()) {
     std::vector<std::string> boxes;

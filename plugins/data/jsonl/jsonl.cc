@@ -120,9 +120,10 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
 Turns JsonlData::turns(Diagnostics& diagnostics) const {
   const auto judge = [&](const std::string& text, const auto& member) {
     const auto fault = template_fault(text);
-    if (!fault.what.empty())
+    if (!fault.what.empty()) {
       diagnostics.add(options_.where(member), cat(options_.name(member), " is \"", text, "\", ", fault.what),
                       fault.fix);
+    }
   };
   if (!options_->turn.empty()) judge(options_->turn, &JsonlOptions::turn);
   for (const auto member : {&JsonlOptions::system_turn, &JsonlOptions::user_turn, &JsonlOptions::assistant_turn}) {

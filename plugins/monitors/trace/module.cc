@@ -36,9 +36,10 @@ class Trace final : public monitor::Monitor, public monitor::PlannedRunCheck {
     return {};
   }
   void run_ended(const monitor::RunEnded&) override {
-    if (prints_ && recorder_ && !recorder_->files().empty())
+    if (prints_ && recorder_ && !recorder_->files().empty()) {
       output_.write(cat("Traces: ", recorder_->files().front().parent_path().string(),
                         " (Perfetto shows them; a table: capstan trace '", folder_, "')\n"));
+    }
   }
 
  private:

@@ -94,9 +94,10 @@ void Recorder::finish() {
   const auto result = profiler::disableProfiler();
   const auto file = folder_ / cat(name_, "-step-", first_, ".json");
   result->save(file.string());
-  if (!is_file(file))
+  if (!is_file(file)) {
     throw Error("the trace could not be written", "look for a full disk or a folder that may not be written to",
                 file.string());
+  }
   files_.push_back(file);
 }
 

@@ -155,8 +155,9 @@ TEST_CASE("a run that is started again after its end leaves the files that it ha
   const auto evaluations = read_json(run / "summary.json").at("evaluations").size();
   const auto predictions = capstan::read_file(run / "predictions-eval.json");
   CHECK(first.size() == 3);
-  for (const auto* left : {"summary.json.tmp4711", "checkpoints/latest.tmp4711"})
+  for (const auto* left : {"summary.json.tmp4711", "checkpoints/latest.tmp4711"}) {
     capstan::write_file(run / left, "half");  // of a process that was killed
+  }
   for (int again = 0; again < 2; ++again) {
     const auto ended = work.run(line);
     INFO(ended.all());

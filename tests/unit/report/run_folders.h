@@ -24,10 +24,11 @@ inline std::string make_run(const test::Folder& folder, const std::string& name,
   for (int step = 0; step < 4; ++step) {
     metrics += cat("{\"step\":", step, ",\"epoch\":0,\"loss\":", 4 - step, ".5,\"lr\":0.001,\"grad_norm\":2.0,",
                    "\"samples\":10,\"tokens\":100,\"step_time_s\":", step == 0 ? 5 : 1, "}\n");
-    if (step % 2 == 1)
+    if (step % 2 == 1) {
       metrics +=
           cat("{\"step\":", step + 1, ",\"epoch\":", step == 1 ? "1.0" : "1.93",
               ",\"split\":\"eval\",\"samples\":50,\"runtime_s\":2.0,\"loss\":", step == 1 ? "1.25" : "1.5", "}\n");
+    }
   }
   folder.write(name + "/metrics.jsonl", metrics);
   folder.write(name + "/launch.json", cat("{\"world_size\":", wanted.ranks, ",\"nodes\":", wanted.nodes,

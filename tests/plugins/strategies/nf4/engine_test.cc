@@ -108,9 +108,10 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there f
     const auto of = [&](int groups) { return sharded ? (groups + world - 1) / world : groups; };
     const auto least = (elements / 2 + elements / 64) / 12 * (of(2) + of(4) + 3 * of(2));
     const auto boxes = kept.engine->stored_boxes();
-    for (const auto& stored : boxes)
+    for (const auto& stored : boxes) {
       faults.expect(stored.record->name.find("layer2") == std::string::npos || stored.record->name == "layer2.bias",
                     "no box of " + stored.record->name);
+    }
     std::int64_t of_boxes = 0;
     for (const auto& stored : boxes) of_boxes += stored.value.numel();
     faults.expect(bytes_of(held, "parameters") > least + 4 * of_boxes, "holds the bytes");
