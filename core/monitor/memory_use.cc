@@ -60,7 +60,7 @@ std::optional<double> time_in(const std::string& text) {
   if (!std::isfinite(second)) return {};
   using namespace std::chrono;
   const auto days = sys_days(std::chrono::year(year) / month / day).time_since_epoch().count();
-  return 86400.0 * days + 3600.0 * hour + 60.0 * minute + second;
+  return 86400.0 * static_cast<double>(days) + 3600.0 * hour + 60.0 * minute + second;
 }
 
 struct GpuLine {

@@ -8,6 +8,15 @@
 namespace capstan::report {
 namespace {
 
+constexpr const char* scale_note =
+    "Scale factors: samples/s of the run divided by the base's, and the base's runtime divided by the run's; "
+    "both grow with speed";
+constexpr const char* both_memories_note =
+    "GPU Memory (Default) is the peak of that; (Callback) is what tensors took after each step, mean over steps "
+    "and ranks: avg_mem_alloc_MB";
+constexpr const char* efficiencies_note =
+    "Efficiency is the workshop's formula, T_N / T_base: above 100 % means slower than the base, so that less is "
+    "better. Usual Efficiency is T_base / T_N, as textbooks define it: 100 % is perfect, less is worse";
 constexpr const char* loss_note =
     "Loss, Train Loss: the mean over all steps of the run, which Hugging Face's Trainer prints as train_loss";
 constexpr const char* rate_note =
@@ -82,9 +91,7 @@ Kind fsdp_scaling() {
            {"Loss", train_loss_cell},
            {"GPU Memory Allocated (GB)", allocated_peak_gb_cell}},
           nullptr,
-          {loss_note, rate_note,
-           "Scale factors: samples/s of the run divided by the base's, and the base's runtime divided by the run's; "
-           "both grow with speed",
+          {loss_note, rate_note, scale_note,
            "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", runtime_note,
            gb_note}};
 }
@@ -103,33 +110,27 @@ Kind custom_model() {
            {"Loss", train_loss_cell},
            {"Runtime (s)", runtime_cell}},
           nullptr,
-          {loss_note, rate_note, callback_note, gpu_note,
-           "GPU Memory (Default) is the peak of that; (Callback) is what tensors took after each step, mean over steps "
-           "and ranks: avg_mem_alloc_MB",
-           runtime_note, gb_note}};
+          {loss_note, rate_note, callback_note, gpu_note, both_memories_note, runtime_note, gb_note}};
 }
 
 Kind weak_layers() {
-  return {
-      "weak-layers",
-      "Weak scaling: the model grows with the GPUs",
-      Shape::row_a_run,
-      {{"GPUs", gpus_cell},
-       {"Num Layers", layers_cell},
-       {"Per-GPU Batch", micro_batch_cell},
-       {"Total Params", parameters_cell},
-       {"Samples/s (Callback)", callback_samples_cell},
-       {"GPU Memory (GB, Callback)", allocated_gb_cell},
-       {"GPU Utilization (%)", utilisation_cell},
-       {"Loss", train_loss_cell},
-       {"Runtime (s)", runtime_cell},
-       {"Efficiency (%)", workshop_efficiency_cell},
-       {"Usual Efficiency (%)", efficiency_cell}},
-      nullptr,
-      {"Efficiency is the workshop's formula, T_N / T_base: above 100 % means slower than the base, so that less is "
-       "better. Usual Efficiency is T_base / T_N, as textbooks define it: 100 % is perfect, less is worse",
-       callback_note, loss_note, runtime_note, gb_note},
-      {"model.num_layers"}};
+  return {"weak-layers",
+          "Weak scaling: the model grows with the GPUs",
+          Shape::row_a_run,
+          {{"GPUs", gpus_cell},
+           {"Num Layers", layers_cell},
+           {"Per-GPU Batch", micro_batch_cell},
+           {"Total Params", parameters_cell},
+           {"Samples/s (Callback)", callback_samples_cell},
+           {"GPU Memory (GB, Callback)", allocated_gb_cell},
+           {"GPU Utilization (%)", utilisation_cell},
+           {"Loss", train_loss_cell},
+           {"Runtime (s)", runtime_cell},
+           {"Efficiency (%)", workshop_efficiency_cell},
+           {"Usual Efficiency (%)", efficiency_cell}},
+          nullptr,
+          {efficiencies_note, callback_note, loss_note, runtime_note, gb_note},
+          {"model.num_layers"}};
 }
 
 Kind zero_stages() {

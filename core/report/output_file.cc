@@ -31,7 +31,7 @@ fs::path run_of(const fs::path& file) {
   std::error_code unknown;  // what cannot be looked at cannot be written either, and that says why
   const auto folder = fs::weakly_canonical(given.parent_path(), unknown);
   for (auto at = folder / given.filename(); !unknown && at.has_relative_path(); at = at.parent_path()) {
-    const auto run = at.parent_path();
+    auto run = at.parent_path();
     const auto name = at.filename().string();
     if (is_run(run) && (monitor::is_name_of_run(name) || is_named_in(run / "config.toml", name))) return run;
   }

@@ -73,7 +73,7 @@ std::string no_formula(const std::string& text) {
 }
 
 std::string csv_cell(const std::string& given) {
-  const auto text = no_formula(printable(given));
+  auto text = no_formula(printable(given));
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   return cat("\"", replaced(text, "\"", "\"\""), "\"");
 }
