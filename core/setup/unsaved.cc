@@ -12,7 +12,7 @@ namespace {
 // Whoever switches saving off in this command means it, whatever the file says of what would be saved.
 bool is_switched_off(const config::Options<CheckpointOptions>& options) {
   static constexpr std::array switches{"every_steps", "every_minutes", "every_epoch", "every_eval", "keep_best"};
-  const auto all = options.resolved();
+  const auto& all = options.resolved();
   return std::any_of(all.begin(), all.end(), [](const auto& option) {
     return option.origin.layer == config::Origin::Layer::command_line &&
            std::find(switches.begin(), switches.end(), option.spec.key) != switches.end();

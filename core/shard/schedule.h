@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "shard/plan.h"
 
@@ -13,7 +14,7 @@ namespace shard {
 /// Which run of units is gathered when, and which stay gathered. Handles no tensors.
 class Schedule {
  public:
-  Schedule(const ShardPlan& plan, const strategy::ShardPolicy& policy) : runs_(plan.runs), policy_(policy) {}
+  Schedule(const ShardPlan& plan, strategy::ShardPolicy policy) : runs_(plan.runs), policy_(std::move(policy)) {}
 
   /// Gathered while this run's forward computes; asked before it starts.
   std::optional<std::size_t> prefetch_in_forward(std::size_t run) const;

@@ -57,15 +57,14 @@ int world_of(const Choice& c) { return c[split_] == whole ? 1 + static_cast<int>
 bool allowed(const Choice& c) {
   const auto& join = joins[c[join_]];
   const bool is_zero = join.find("zero") != std::string::npos, is_hybrid = join.find("hybrid") != std::string::npos;
-  if (c[trained_] == everything && c[base_] == nf4) return false;            // nf4 keeps what is frozen
-  if (is_hybrid && c[split_] == ep2) return false;                           // a copy has all of its experts
-  if (c[base_] == nf4 && c[split_] != whole && c[ranks_] > 0) return false;  // data ranks would divide a group
+  if (c[trained_] == everything && c[base_] == nf4) return false;  // nf4 keeps what is frozen
+  if (is_hybrid && c[split_] == ep2) return false;                 // a copy has all of its experts
   const bool shards_all = join.find("mode") == std::string::npos;
   return c[offload_] == 0 || is_zero || shards_all;
 }
 
 std::string trained_of(const Choice& c) {
-  const std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\n";
+  std::string table = "[strategy.lora]\nrank = 3\nalpha = 5\ninit = \"random\"\n";
   switch (c[trained_]) {
     case adapters:
       return table;

@@ -26,7 +26,7 @@ at::Tensor encoded(const Codec& codec, const Codec::Extent& extent, const at::Te
 }
 
 at::Tensor decoded(const Codec& codec, const Codec::Extent& extent, const at::Tensor& bytes, at::ScalarType type) {
-  const auto values = at::empty({extent.matrices, extent.elements}, type);
+  auto values = at::empty({extent.matrices, extent.elements}, type);
   codec.decode(extent, bytes, values);
   return values;
 }
