@@ -63,8 +63,8 @@ void say_all_is_well(const std::vector<shard::Reached>& weights, const ExpertTok
 
 }  // namespace
 
-GradientCheck::GradientCheck(const LoadedModel& model, comm::Group& world, layout::Mesh mesh)
-    : units_(model.units), engine_(model.engine), world_(world), mesh_(std::move(mesh)) {}
+GradientCheck::GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh)
+    : units_(model.units), engine_(model.engine), world_(world), mesh_(mesh) {}
 
 void GradientCheck::run(const ExpertTokens& experts) {
   if (std::exchange(done_, true)) return;

@@ -26,7 +26,7 @@ struct ExpertTokens {
 class GradientCheck {
  public:
   /// `world`: all ranks, on CPU. `model` and `world` must outlive it.
-  GradientCheck(const LoadedModel& model, comm::Group& world, layout::Mesh mesh);
+  GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh);
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks.
   /// If all is well it says so in the log, with the experts that no token reached. Collective over the world; does
   /// nothing when it is called again.
