@@ -89,7 +89,7 @@ StepParts step_parts(const session::Job& job, session::Session& session) {
   const HookParts hooks{session.device, *session.engine, *session.rule, session.steps, *session.state, *session.groups};
   auto model = loaded_model(session);
   GradientCheck reached(model, *session.world_host, job.topology.mesh);
-  return {std::move(model), *session.rule, StrategyHooks(hooks, job.samples.plan.steps), std::move(reached)};
+  return {model, *session.rule, StrategyHooks(hooks, job.samples.plan.steps), std::move(reached)};
 }
 
 monitor::RunStarted started_of(const session::Job& job, const session::Session& session) {

@@ -15,9 +15,9 @@ at::Tensor numbers_of(const std::vector<strategy::Figure>& figures) {
 
 }  // namespace
 
-Step::Step(StepSetting setting, const StepParts& parts)
+Step::Step(StepSetting setting, StepParts parts)
     : setting_(std::move(setting)),
-      parts_(parts),
+      parts_(std::move(parts)),
       updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device),
       micro_steps_(setting_.micro, parts_.model) {}
 

@@ -50,7 +50,7 @@ struct StepSetting {
 /// Forward and backward of one step's micro-batches and the optimizer's update.
 class Step {
  public:
-  Step(StepSetting setting, const StepParts& parts);
+  Step(StepSetting setting, StepParts parts);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
   /// time throws Error if a trained weight has no gradient.
   StepResult run(const inference::StepInput& input, std::int64_t target_tokens, double lr);
