@@ -30,6 +30,10 @@ TEST_CASE("a run resumes with the rule that it was saved with, and no other") {
   auto with_adamw = with_sgd;
   with_adamw.config = "";
   CHECK_THROWS_WITH(testing::train_resumed(with_adamw, 7, with_sgd),
+                    Contains("strategy.sgd is there, but not there in the checkpoint"));
+  auto accepted = with_sgd;  // the strategy is accepted; its states are still not in the checkpoint
+  accepted.overrides.emplace_back("checkpoint.accept=[\"strategy.sgd\"]");
+  CHECK_THROWS_WITH(testing::train_resumed(with_adamw, 7, accepted),
                     Contains("it has no 'optimizer/velocity', which the optimizer of this run keeps") &&
                         Contains("it has 'optimizer/exp_avg', which the optimizer of this run does not keep"));
 }
