@@ -252,7 +252,7 @@ TEST_CASE("plugins that are not there or cannot be used, with every path that wa
       const auto so = broken_plugin(name);
       const auto file =
           work.write(name + ".toml", small_config({}, "[" + kind + "." + name + "]\npath = \"" + so + "\"\n"));
-      const auto said = refusal(work, file);
+      auto said = refusal(work, file);
       CHECK_THAT(said, Contains(so + ": "));  // the file is named
       return said;
     };

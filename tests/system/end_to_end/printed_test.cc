@@ -28,6 +28,7 @@ TEST_CASE("what a file says moves no terminal's cursor, whichever command prints
     const auto ended = work.run(command);
     INFO(ended.all());
     CHECK(ended.code == 0);
+    // NOLINTNEXTLINE(misc-misleading-bidirectional): it is what is tested
     CHECK_THAT(ended.out, !Contains("\033") && !Contains("\u009b") && !Contains("\u202e"));
   }
   CHECK_THAT(work.run({"data", file, "data.train=q.json", "data.train_samples=1"}).out,

@@ -115,8 +115,9 @@ TEST_CASE("a unit computes with what export decodes, and its weights are there f
     std::int64_t of_boxes = 0;
     for (const auto& stored : boxes) of_boxes += stored.value.numel();
     faults.expect(bytes_of(held, "parameters") > least + 4 * of_boxes, "holds the bytes");
-    faults.expect(bytes_of(held, "parameters") < least + 3 * 1400 + 8 * of_boxes + (sharded ? 16384 : 4096),
-                  "holds little besides");
+    faults.expect(
+        bytes_of(held, "parameters") < least + std::int64_t{3} * 1400 + 8 * of_boxes + (sharded ? 16384 : 4096),
+        "holds little besides");
   });
   CHECK(faults.list() == std::vector<std::string>{});
 }
