@@ -140,7 +140,7 @@ TEST_CASE("what is decoded is what the definition says, to the bit") {
 // quant_type="nf4") on CPU, and dequantize_4bit of that.
 TEST_CASE("codes, magnitudes and decoded values are bitsandbytes'") {
   const Codec codec(0);
-  const Codec::Extent extent{1, 2 * 16384, false};
+  const Codec::Extent extent{1, std::int64_t{2} * 16384, false};
   const auto place = at::arange(extent.elements, at::kLong);
   const auto block = place.div(64, "floor");
   const auto scale = (block * 37).remainder(64).add(1).to(at::kDouble) / 64 * 0.05;
@@ -169,7 +169,7 @@ TEST_CASE("four bits are near the values") {
 
 TEST_CASE("a rank's part is encoded as in the whole, on any number of ranks") {
   const Codec codec(0);
-  constexpr std::int64_t numel = 4 * 16384;
+  constexpr std::int64_t numel = std::int64_t{4} * 16384;
   const auto values = drawn(1, numel, at::kBFloat16);
   const Codec::Extent whole{1, numel, false};
   const auto expected = decoded(codec, whole, encoded(codec, whole, values), at::kBFloat16).view({-1});
@@ -256,7 +256,7 @@ TEST_CASE("sizes that would divide what belongs together are refused") {
   CHECK(codec.refusal({4, 16384 + 64, false}).empty());
   CHECK_THAT(codec.refusal({4, 100, false}), Contains("100 elements, which is no multiple of 64"));
   CHECK_THAT(codec.refusal({4, 16384 + 64, true}), Contains("16,448 elements, which is no multiple of 16,384"));
-  CHECK_THAT(codec.refusal({1, 96 * 16384, true, 96, 192, 0}),
+  CHECK_THAT(codec.refusal({1, std::int64_t{96} * 16384, true, 96, 192, 0}),
              Contains("96 of its 192 columns, which is no multiple of 64"));
   CHECK(codec.bytes({1, 16384, false}) == 1024 + 8192 + 256 + 16 + 16);
 }
