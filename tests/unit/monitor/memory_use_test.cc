@@ -82,6 +82,6 @@ TEST_CASE("sizes that no memory has are refused with their line, whatever number
         Contains("g:3"));
     CHECK_THROWS_WITH(read_cpu_memory_log("# x\n0.0 0.0 10.0 20.0\n1.0 0.0 " + size + " 20.0\n", "c"), Contains("c:3"));
     const std::string head = "elapsed_time,nproc,cpu,mem_real,mem_virtual\n";
-    CHECK_THROWS_WITH(read_cpu_memory_log(cat(head, "0.01,3,0.0,", size, ",25.3\n"), "c"), Contains("c:2"));
+    CHECK_THROWS_WITH(read_cpu_memory_log(capstan::cat(head, "0.01,3,0.0,", size, ",25.3\n"), "c"), Contains("c:2"));
   }
 }
