@@ -20,11 +20,12 @@ class TrackedRun {
  public:
   TrackedRun() {
     const auto config = scratch_.write(
-        "a.toml", cat("extends = \"", CAPSTAN_SOURCE_DIR, "/configs/quickstart.toml\"\n",
-                      "[run]\nname = \"tracked\"\ndir = \"", scratch_.path().string(), "\"\n",
-                      "[train]\nmax_steps = 12\neval_every = 4\ngenerate_samples = 0\ngenerate_train_samples = 0\n",
-                      "[monitor.csv]\n[monitor.tensorboard]\n[monitor.mlflow]\n[monitor.utilisation]\n",
-                      "[monitor.wandb]\nproject = \"workshop\"\nsystem_interval_s = 0\n"));
+        "a.toml",
+        cat("extends = \"", CAPSTAN_SOURCE_DIR, "/configs/quickstart.toml\"\n", "[run]\nname = \"tracked\"\ndir = \"",
+            scratch_.path().string(), "\"\n",
+            "[train]\nmax_steps = 12\neval_every = 4\ngenerate_samples = 0\ngenerate_train_samples = 0\n",
+            "[monitor.csv]\n[monitor.tensorboard]\n[monitor.mlflow]\n[monitor.utilisation]\n[monitor.train_speed]\n",
+            "[monitor.wandb]\nproject = \"workshop\"\nsystem_interval_s = 0\n"));
     run_program(fs::path(CAPSTAN_BINARY_DIR) / "bin/capstan", {"run", config, "-n", "2"});
     for (const auto& line : split(read_file(folder() / "metrics.jsonl"), '\n')) {
       const auto json = Json::parse(line, nullptr, false);
