@@ -53,7 +53,7 @@ std::string meaning(const config::OptionSpec& spec) {
 std::string options_table(const config::Schema& schema) {
   if (schema.empty()) return "It has no options.\n";
   std::string out = "| option | type | default | meaning |\n|---|---|---|---|\n";
-  for (const auto& spec : schema) {
+  for (const auto& spec : config::listed(schema)) {
     out += cat("| ", code(spec.key), " | ", option_type_text(spec), " | ", default_cell(spec), " | ", meaning(spec),
                " |\n");
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "config/nearest_choice.h"
 #include "config/paths.h"
@@ -28,11 +29,22 @@ bool is_known(const Schema& schema, const Entry& entry) {
          std::any_of(schema.begin(), schema.end(), [&](const auto& spec) { return means(spec, entry.key); });
 }
 
+// An option that there was says so, unless it has the value that it had when nobody set it.
+bool say_gone(const Schema& schema, const Section& section, const Entry& entry, Diagnostics& diagnostics) {
+  const auto found =
+      std::find_if(schema.gone.begin(), schema.gone.end(), [&](const auto& option) { return option.key == entry.key; });
+  if (found == schema.gone.end()) return false;
+  if (entry.value == found->was) return true;
+  diagnostics.add(place(entry.origin), cat("there is no option ", full_name(section, entry.key), " any more"),
+                  found->instead);
+  return true;
+}
+
 // `more`: other keys that the table accepts.
 void say_unknown(const Schema& schema, const Section& section, const std::vector<std::string>& more,
                  Diagnostics& diagnostics) {
   for (const auto& entry : section.entries) {
-    if (is_known(schema, entry)) continue;
+    if (is_known(schema, entry) || say_gone(schema, section, entry, diagnostics)) continue;
     auto keys = more;
     for (const auto& spec : schema) keys.push_back(spec.key);
     const auto name = full_name(section, entry.key);
@@ -220,6 +232,10 @@ void make_absolute(Value& value, const Origin& origin) {
   }
 }
 
+bool is_constant(const OptionSpec& spec) {
+  return spec.choices.size() == 1 || (spec.min && spec.max && *spec.min == *spec.max);
+}
+
 Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics& diagnostics) {
   Resolved out{spec, spec.default_value, {}};
   const Entry* entry = winner(spec, section, diagnostics);
@@ -240,7 +256,7 @@ Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics
   }
   if (auto fault = limit_fault(spec, *value)) {
     // A model's own file describes the model: changing a value there would not change the model.
-    if (entry->origin.layer == Origin::Layer::model_file && !spec.choices.empty()) {
+    if (entry->origin.layer == Origin::Layer::model_file && (!spec.choices.empty() || is_constant(spec))) {
       fault->second = cat("such models are not supported; ", full_name(section, spec.key),
                           " in the configuration wins over the file");
     }
@@ -280,6 +296,13 @@ std::string type_text(Type type) {
   assertion_failed("a type", __FILE__, __LINE__);
 }
 
+std::vector<OptionSpec> listed(const Schema& schema) {
+  std::vector<OptionSpec> out;
+  std::copy_if(schema.begin(), schema.end(), std::back_inserter(out),
+               [](const auto& one) { return !is_constant(one); });
+  return out;
+}
+
 std::string limits_text(const OptionSpec& spec) {
   if (!spec.choices.empty()) {
     std::vector<std::string> quoted;
@@ -288,6 +311,7 @@ std::string limits_text(const OptionSpec& spec) {
     return "one of " + join(quoted);
   }
   const auto most = spec.max ? bound_text(*spec.max) : std::string();
+  if (is_constant(spec)) return most;
   if (spec.min && spec.max && !spec.min_is_exclusive) return cat("between ", bound_text(*spec.min), " and ", most);
   std::string out;
   if (spec.min) out = cat(spec.min_is_exclusive ? "above " : "at least ", bound_text(*spec.min));

@@ -23,9 +23,7 @@ void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
   t.add("model_type", &MixtralOptions::model_type).choices({"mixtral"}).doc("family of the config.json");
   nn::describe_rotary_sizes(t, "an expert");
   nn::describe_routers(t, "num_local_experts");
-  t.add("router_jitter_noise", &MixtralOptions::router_jitter_noise)
-      .min(0)
-      .doc("noise on the routers' inputs in a config.json; only 0 is supported");
+  t.add("router_jitter_noise", &MixtralOptions::router_jitter_noise).min(0).max(0).doc("noise on the routers' inputs");
   nn::describe_rotary_positions(t, {"default"}, "not");
   nn::describe_window(t, "in all blocks");
   nn::describe_rotary_rest(t);
@@ -47,9 +45,6 @@ class Mixtral : public nn::Decoder {
   void check(capstan::Diagnostics& diagnostics) const override {
     nn::check_rotary(options_, diagnostics);
     nn::check_routers(options_, diagnostics);
-    if (options_->router_jitter_noise == 0) return;
-    diagnostics.add(options_.where(&MixtralOptions::router_jitter_noise), "model.router_jitter_noise is not supported",
-                    "set router_jitter_noise = 0");
   }
 
  protected:

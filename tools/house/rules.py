@@ -12,7 +12,7 @@ OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
 LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
 GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
                  r'(c10|ATen)/cuda/|torch/csrc/cuda/|torch/csrc/distributed/c10d/(ProcessGroupNCCL|NCCLUtils|cuda/)')
-UMBRELLAS = ('model', 'strategy', 'data', 'monitor', 'testing')
+UMBRELLAS = ('model', 'strategy', 'data', 'tokenizer', 'monitor', 'command', 'testing')
 
 
 def include_rules(tree):
@@ -71,7 +71,7 @@ THROWS_RAW = re.compile(r'\b(?:std::filesystem|fs)::(?:exists|is_directory|is_re
 
 
 MAY_SPEAK = ('launch', 'cli')
-PRINTS = 'core/launch/terminal.cc'  # makes what is printed harmless to a terminal
+PRINTS = 'core/base/terminal.cc'  # makes what is printed harmless to a terminal
 
 
 def below_launch(tree):
@@ -86,7 +86,7 @@ def below_launch(tree):
         if in_core:
             checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         elif source.path.startswith('core/') and source.path != PRINTS:
-            checks = [(PRINT, 'prints by itself', 'printing', f'print with launch/terminal.h: {PRINTS} alone writes to the terminal')]
+            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: {PRINTS} alone writes to the terminal')]
         elif not in_plugin:
             continue
         for pattern, what, rule, fix in checks:
@@ -221,10 +221,29 @@ def words(tree):
                     yield Finding(path, number, f'says "{found.group(0)}"', 'words', f'the glossary of docs/contributing.md: {fix}')
 
 
+OPTION_LIST = 'docs/configuration.md'   # written by the program
+OPTION_ROW = re.compile(r'\| `(\w+)` \|')
+
+
+def options(tree):
+    """Each option that is listed, but for those that a config.json has, is used by a configuration, a document or a test."""
+    users = {path for path in tree.files if path.startswith(('configs/', 'tests/', 'slurm/')) and path.endswith(('.cc', '.h', '.toml', '.py', '.sbatch'))}
+    named = set()
+    for path in sorted(users | set(tree.documents) - {OPTION_LIST}):
+        named.update(re.findall(r'\w+', tree.text(path)))
+    table = ''
+    for number, line in enumerate(tree.text(OPTION_LIST).splitlines() if OPTION_LIST in tree.files else (), 1):
+        table = line if line.startswith('#') else table
+        row = OPTION_ROW.match(line)
+        if row and row.group(1) not in named and not table.startswith('### [model]'):
+            yield Finding(OPTION_LIST, number, f'lists {row.group(1)}, which nothing uses', 'options',
+                          'let a configuration, a document or a test say what it is for, or remove it')
+
+
 def allow_list(tree):
     """Last: a line of the allow-list that nothing needed is itself a fault."""
     yield from tree.allowed.faults
     yield from tree.allowed.stale()
 
 
-ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, allow_list)
+ALL = (include_rules, unknown_rooms, below_launch, plugin_names, statics, lengths, functions, classes, rooms, document_paths, words, options, allow_list)

@@ -56,6 +56,7 @@ BROKEN = {
     'many parameters': ('core/comm/a.cc', 'void f(int a, int b, int c, int d, int e, int g, int h) { k(); }\n', 'f has 7 parameters'),
     'many members': ('core/comm/a.cc', 'struct S {\n' + ''.join(f'  int m{i} = 0;\n' for i in range(16)) + '};\n', 'S has 16 data members'),
     'plugin names': ('core/comm/a.cc', 'void f() { throw "set strategy.lora.rank"; }\n', 'names a strategy plugin'),
+    'unused option': ('docs/configuration.md', '## [run]\n| `idle` | boolean |\n', 'docs/configuration.md:2: lists idle, which nothing uses'),
     'unknown room': ('core/attic/a.cc', 'int f();\n', 'room attic is not in the table'),
     'LibTorch above the line': ('core/include/capstan/config/a.h', '#include <ATen/core/Tensor.h>\n', 'the line'),
     'third party in public header': ('core/include/capstan/comm/a.h', '#include <nlohmann/json.hpp>\n', 'public headers'),

@@ -204,6 +204,48 @@ TEST_CASE("an unknown key is refused with the nearest name, file and line") {
   CHECK(diagnostics.list()[0].fix == "remove it: [train] takes no options");
 }
 
+namespace {
+
+struct Changed {
+  std::int64_t size = 1;
+  std::string family = "ours";
+  double noise = 0;
+  static void describe(OptionTable<Changed>& t) {
+    t.add("size", &Changed::size).doc("of it");
+    t.add("family", &Changed::family).choices({"ours"}).doc("in a config.json");
+    t.add("noise", &Changed::noise).min(0).max(0).doc("in a config.json");
+    t.gone("overlap", false, "leave it out: it gained nothing");
+  }
+};
+
+std::vector<std::string> faults_of_changed(std::vector<Entry> entries) {
+  Diagnostics diagnostics;
+  const Options<Changed> options(section(std::move(entries)), diagnostics);
+  std::vector<std::string> out;
+  for (const auto& diagnostic : diagnostics.list()) out.push_back(diagnostic.text());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("an option that is gone is refused with what to do, unless an older run wrote down its default") {
+  CHECK(faults_of_changed({entry("overlap", true, 2)}) ==
+        std::vector<std::string>{"c/a.toml:2: there is no option train.overlap any more\n"
+                                 "    fix: leave it out: it gained nothing"});
+  CHECK(faults_of_changed({entry("overlap", false)}).empty());
+  CHECK(faults_of_changed({entry("overlaps", false)}).size() == 1);  // a slip is a slip
+}
+
+TEST_CASE("what accepts one value is judged, and not listed") {
+  const auto shown = listed(Options<Changed>::schema());
+  REQUIRE(shown.size() == 1);
+  CHECK(shown[0].key == "size");
+  CHECK(faults_of_changed({entry("family", std::string("ours")), entry("noise", 0.0)}).empty());
+  CHECK(faults_of_changed({entry("noise", 0.5)}) ==
+        std::vector<std::string>{"c/a.toml:1: train.noise is 0.5, but must be 0"});
+  CHECK(faults_of_changed({{"family", std::string("theirs"), {Layer::model_file, "config.json", 0}}}).size() == 1);
+}
+
 TEST_CASE("all faults are found at once, and a faulty option keeps its default") {
   Diagnostics diagnostics;
   const Options<Sample> options(

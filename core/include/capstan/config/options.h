@@ -25,18 +25,34 @@ struct OptionSpec {
   Value default_value;  ///< monostate: not set unless the user sets it
   bool required = false;
   bool is_path = false;  ///< relative paths are taken from the folder of the file that names them
-  std::optional<double> min;
-  std::optional<double> max;
+  std::optional<double> min{};
+  std::optional<double> max{};
   bool min_is_exclusive = false;
-  std::vector<std::string> choices;    ///< strings only; empty = free
-  std::vector<std::string> spellings;  ///< other keys that mean the same (a model file's own names)
-  std::string doc;
+  std::vector<std::string> choices{};    ///< strings only; empty = free
+  std::vector<std::string> spellings{};  ///< other keys that mean the same (a model file's own names)
+  std::string doc{};
 };
 
-using Schema = std::vector<OptionSpec>;
+/// An option that there was. Its old default is accepted in silence, since the config.toml of an older run has every
+/// option; another value is refused.
+struct GoneOption {
+  std::string key;
+  Value was;            ///< its default
+  std::string instead;  ///< the refusal's fix: what to do now
+};
+
+/// The options of a table, in the order in which they are shown.
+struct Schema : std::vector<OptionSpec> {
+  using std::vector<OptionSpec>::vector;
+  std::vector<GoneOption> gone;
+};
 
 /// What the value is limited to, in words: "at least 1", "above 0 and at most 1", "one of \"a\", \"b\""; or "".
 std::string limits_text(const OptionSpec& spec);
+
+/// What a list of the options shows. An option that accepts one value is not shown, since nobody chooses it: it is for
+/// a config.json, which may say that value and describes another kind of model if it says another one.
+std::vector<OptionSpec> listed(const Schema& schema);
 
 /// An option after all layers: its spec, the value that won, where it came from.
 struct Resolved {
@@ -45,7 +61,7 @@ struct Resolved {
   Origin origin;
 };
 
-/// Checks a section against a schema: unknown keys (nearest name), types, ranges, choices, required ones.
+/// Checks a section against a schema: unknown and removed keys (nearest name), types, ranges, choices, required ones.
 /// Every fault is added to `diagnostics`; a faulty option keeps its default. One Resolved per spec, in its order.
 ///
 /// Where an option is given more than once (under another spelling, or by a layer that a plugin added to the
@@ -131,19 +147,18 @@ class OptionTable {
   template <class M>
   OptionBuilder add(std::string key, M T::*member) {
     using Inner = typename detail::Unwrap<M>::type;
-    OptionSpec spec;
-    spec.key = std::move(key);
-    spec.type = detail::Member<Inner>::type;
-    if constexpr (detail::Unwrap<M>::optional) {
-      if (defaults_.*member) spec.default_value = *(defaults_.*member);
-    } else {
-      spec.default_value = defaults_.*member;
-    }
-    schema_.push_back(std::move(spec));
+    schema_.push_back({.key = std::move(key),
+                       .type = detail::Member<Inner>::type,
+                       .default_value = default_of<Inner>(defaults_.*member)});
     fields_.push_back({offset(member), [member](T& object, const Value& value) {
                          if (const auto* inner = std::get_if<Inner>(&value)) object.*member = *inner;
                        }});
     return OptionBuilder(schema_.back());
+  }
+
+  /// The option was removed: `instead` says what to do, `was` is the default that it had.
+  void gone(std::string key, Value was, std::string instead) {
+    schema_.gone.push_back({std::move(key), std::move(was), std::move(instead)});
   }
 
   const Schema& schema() const { return schema_; }
@@ -159,6 +174,14 @@ class OptionTable {
   void assign(T& object, std::size_t index, const Value& value) const { fields_[index].set(object, value); }
 
  private:
+  template <class Inner>
+  static Value default_of(const std::optional<Inner>& value) {
+    return value ? Value(std::in_place_type<Inner>, *value) : Value();
+  }
+  template <class Inner>
+  static Value default_of(const Inner& value) {
+    return Value(std::in_place_type<Inner>, value);
+  }
   template <class M>
   std::ptrdiff_t offset(M T::*member) const {
     return reinterpret_cast<const char*>(&(defaults_.*member)) - reinterpret_cast<const char*>(&defaults_);
