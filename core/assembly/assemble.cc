@@ -177,7 +177,6 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   options.micro_tokens = topology.batch.micro_batch * samples.longest_row;
   options.deterministic = config.run->deterministic;
   options.coalesce = device.is_cuda();
-  options.peer_copies = config.comm->peer_copies;
   for (const auto axis : model.overridden_sums) options.reduce_overrides[axis];
   const auto& reduce = config.train->reduce;
   const bool each_micro_step = reduce == "micro_step" || (reduce == "auto" && policy.shard_grad);

@@ -16,11 +16,6 @@
 namespace capstan::comm {
 namespace {
 
-// Of a call that is only recorded nothing is in flight.
-c10::Device ends_on(const Group& group) {
-  return Recording::is_on() ? c10::Device(c10::DeviceType::CPU) : group.device();
-}
-
 /// Records a call from its start to its end. When it throws, the entry stays, for reports, and the error says where it
 /// happened.
 template <class F>
@@ -31,10 +26,10 @@ auto recorded(CallLog& log, const char* operation, const Group& group, std::stri
     const std::uint64_t ticket = log.begin(operation, group.name(), label, number);
     if constexpr (std::is_void_v<decltype(call())>) {
       call();
-      log.end(ticket, ends_on(group));
+      log.end(ticket, group.device());
     } else {
       auto result = call();
-      log.end(ticket, ends_on(group));
+      log.end(ticket, group.device());
       return result;
     }
   } catch (Error& error) {

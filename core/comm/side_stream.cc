@@ -1,19 +1,11 @@
 #include "comm/side_stream.h"
 
-#include <atomic>
-
 namespace capstan::comm {
 namespace {
-
-std::atomic<int> recordings{0};
 
 c10::Stream current(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
 }  // namespace
-
-Recording::Recording() { ++recordings; }
-Recording::~Recording() { --recordings; }
-bool Recording::is_on() { return recordings > 0; }
 
 void Event::record(c10::Device device) {
   if (device.is_cpu() || device.is_meta()) return;

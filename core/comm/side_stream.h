@@ -29,17 +29,6 @@ class Event {
   std::shared_ptr<c10::Event> event_;
 };
 
-/// While one exists, what this process queues on its device is recorded (ops::GraphRecorder) and carried out later, any
-/// number of times: no event says when a collective has ended.
-class Recording {
- public:
-  Recording();
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  static bool is_on();
-};
-
 /// A stream for one kind of work that overlaps with compute. Without overlap, and on CPU, it is the current stream.
 class SideStream {
  public:

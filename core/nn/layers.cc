@@ -26,8 +26,6 @@ Linear::~Linear() = default;
 
 namespace {
 
-bool is_trained_now(const at::Tensor& weight) { return at::GradMode::is_enabled() && weight.requires_grad(); }
-
 // x W^T, plus the bias where there is one.
 at::Tensor multiplied(const Port<at::Tensor(const at::Tensor&, const at::Tensor&)>& multiply, const at::Tensor& x,
                       const at::Tensor& matrix, const std::optional<at::Tensor>& bias) {
@@ -46,13 +44,9 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   // BLOOM's [head, 3, dim, hidden] is a matrix to the product.
   const at::Tensor matrix = weight_->value().flatten(0, -2);
   const auto bias = bias_ ? std::optional(bias_->value().flatten()) : std::nullopt;
-  const bool as_one = product && !multiply && !adapter && is_trained_now(matrix);
-  const auto input = for_both(adapter, before && !as_one ? before(x) : x);
-  const auto with_bias = [&](const std::optional<at::Tensor>& added) {
-    return as_one ? product(input.base, matrix, added) : multiplied(multiply, input.base, matrix, added);
-  };
-  if (!adapter && !after) return with_bias(bias);
-  at::Tensor y = with_bias({});
+  const auto input = for_both(adapter, before ? before(x) : x);
+  if (!adapter && !after) return multiplied(multiply, input.base, matrix, bias);
+  at::Tensor y = multiplied(multiply, input.base, matrix, {});
   if (adapter) y = adapter(input.adapter, y);
   if (after) y = after(y);
   return bias ? y + *bias : y;
@@ -110,7 +104,7 @@ at::Tensor activated(Activation activation, const at::Tensor& x) {
 
 // Where nothing comes between the activation and the product, both are one node of autograd.
 std::optional<ops::Activating> together_with(const Linear& down, const Mlp::Kind& kind, const at::Tensor& x) {
-  const bool has_ports = down.before || down.after || down.product || down.multiply || down.adapter;
+  const bool has_ports = down.before || down.after || down.multiply || down.adapter;
   if (has_ports || x.is_cpu()) return std::nullopt;
   if (kind.gated) return kind.activation == Activation::silu ? std::optional(ops::Activating::swiglu) : std::nullopt;
   if (kind.activation == Activation::silu) return std::nullopt;

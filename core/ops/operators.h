@@ -28,9 +28,6 @@ using Dropout = at::Tensor(const at::Tensor& x, double p, std::int64_t key, std:
                            at::IntArrayRef row_shape, at::IntArrayRef row_offset);
 using SquaredNorms = void(const at::Tensor& out, at::TensorList xs, bool accumulate);
 using PinnedBytes = at::Tensor(std::int64_t bytes, const at::Tensor& on_device);
-using PeerAddress = at::Tensor(const at::Tensor& memory);
-using PeerTensor = at::Tensor(const at::Tensor& address, const at::Tensor& like);
-using CopyPieces = void(at::TensorList to, at::TensorList from);
 using Rotary = at::Tensor(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                           bool inverse);
 using TurnHeads = void(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies);

@@ -62,19 +62,6 @@ at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std
   return in_place(all, full, dim);
 }
 
-StartedReduction::StartedReduction(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label)
-    : dim_(dim), length_(piece_of(x.size(dim), group.size(), group.rank()).length) {
-  const std::int64_t piece = piece_length(x.size(dim), group.size());
-  all_ = padded(x.movedim(dim, 0), piece * group.size());
-  mine_ = room(all_, piece);
-  pending_ = group.start_reduce_scatter(mine_, all_, label);
-}
-
-at::Tensor StartedReduction::wait() {
-  pending_->wait();
-  return in_place(mine_, length_, dim_);
-}
-
 at::Tensor reduce_pieces(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label) {
   const std::int64_t length = piece_length(x.size(dim), group.size());
   const at::Tensor all = padded(x.movedim(dim, 0), length * group.size());

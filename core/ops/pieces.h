@@ -3,7 +3,6 @@
 #include <capstan/comm/group.h>
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 namespace capstan::ops {
@@ -18,19 +17,5 @@ at::Tensor cut(const comm::Group& group, const at::Tensor& x, std::int64_t dim);
 at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::int64_t full, std::string_view label);
 /// This rank's piece of `dim` of the sum over ranks.
 at::Tensor reduce_pieces(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label);
-
-/// reduce_pieces() in two parts: the constructor starts it.
-class StartedReduction {
- public:
-  StartedReduction(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label);
-  at::Tensor wait();
-
- private:
-  std::int64_t dim_;
-  std::int64_t length_;
-  at::Tensor all_;
-  at::Tensor mine_;
-  std::unique_ptr<comm::Pending> pending_;
-};
 
 }  // namespace capstan::ops

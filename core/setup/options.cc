@@ -167,16 +167,12 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
           "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded, else "
           "step");
   t.add("cuda_graphs", &TrainOptions::cuda_graphs)
-      .choices({"auto", "all", "off"})
+      .choices({"auto", "off"})
       .doc(
           "auto: on a GPU, a micro-step whose shape has been seen before is recorded as a CUDA graph and replayed "
-          "where "
-          "it needs no other rank, which spares the host its launches and gives the same bits; the run's log says why "
-          "where it cannot. all: also the micro-step that sums gradients over ranks, with its collectives, where "
-          "no parameters are gathered while it runs and pad_to_multiple makes all rows as long as the data's longest; "
-          "where ranks compute logits of different numbers of positions it runs eagerly; a "
-          "rank that waits in such a graph for another is not named in a hang report before the next collective. off: "
-          "each operator is launched by the host");
+          "where it needs no other rank, which spares the host its launches and gives the same bits; the run's log "
+          "says "
+          "why where it cannot. off: each operator is launched by the host");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
@@ -228,10 +224,7 @@ void CommOptions::describe(config::OptionTable<CommOptions>& t) {
   t.add("ib_hca", &CommOptions::ib_hca).doc("InfiniBand adapters for NCCL (NCCL_IB_HCA), such as mlx5_0,mlx5_1");
   t.add("algorithm", &CommOptions::algorithm)
       .doc("NCCL's algorithms (NCCL_ALGO), such as Ring or Tree; empty: its choice");
-  t.add("peer_copies", &CommOptions::peer_copies)
-      .doc(
-          "ranks on one host whose GPUs read each other's memory gather sharded parameters by the GPUs' copy engines, "
-          "which leave the multiprocessors to products, and not by NCCL");
+  t.gone("peer_copies", false, "leave it out: NCCL gathers parameters as fast (docs/speed-log.md)");
 }
 
 void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {

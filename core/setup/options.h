@@ -92,7 +92,6 @@ struct CommOptions {
   std::string interface;
   std::string ib_hca;
   std::string algorithm;
-  bool peer_copies = false;
   static void describe(config::OptionTable<CommOptions>& t);
 };
 

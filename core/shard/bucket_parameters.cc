@@ -62,7 +62,6 @@ void BucketParameters::allocate() {
   if (plan_.on_host) {
     const SideStream::Use after_zeros(shared_.streams.transfer);
   }
-  open_to_peers();
 }
 
 // The full weight's leaf with its own storage, and an alias to write through.
@@ -115,7 +114,6 @@ void BucketParameters::publish(bool copied) {
   if (plan_.gathers()) {
     if (!copied && !plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
     regather_ = at::Tensor();
-    shared_.note_write();
     return;
   }
   if (!masters_.defined() || copied) return;

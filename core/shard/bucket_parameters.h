@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "shard/packing.h"
-#include "shard/peer_shards.h"
 #include "shard/shared.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -119,8 +118,6 @@ class BucketParameters {
   at::Tensor encoded_part(std::size_t i, const at::Tensor& mine, std::int64_t begin, const at::Tensor& out) const;
   at::Tensor shard_to_send();
   at::Tensor gather_staging() const { return shared_.gather_staging.view(plan_.parameters.full); }
-  void open_to_peers();
-  void all_gather(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in);
   at::Tensor record_of(std::size_t i, std::size_t record, const at::Tensor& weight) const;
   at::Tensor fill_target(std::size_t i, std::size_t record, const at::Tensor& uncoded) const;
 
@@ -137,7 +134,6 @@ class BucketParameters {
   at::Tensor send_copy_;  ///< what gathers send: on the device, or host_send_, or masters_; unless cast for each
   at::Tensor host_send_;
   at::Tensor regather_;
-  std::unique_ptr<PeerShards> peers_;  ///< null: gathers are the group's
   std::function<void()> await_update_;
   Event gathered_;
   Event uploaded_;

@@ -93,8 +93,6 @@ void Engine::begin_micro_step(std::int64_t index) {
 
 bool Engine::is_local(std::int64_t micro_step) const { return parts_->protocol.is_local(micro_step); }
 
-bool Engine::is_recordable(std::int64_t micro_step) const { return parts_->protocol.is_recordable(micro_step); }
-
 void Engine::join() {
   parts_->finish();
   for (auto& reducer : parts_->reducers) reducer->forget();

@@ -74,11 +74,8 @@ class Engine {
   /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
   /// it could be recorded as a device graph.
   bool is_local(std::int64_t micro_step) const;
-  /// The same, but that it sums gradients with other ranks, all of which do so in the same order. A recording begins
-  /// and ends with join().
-  bool is_recordable(std::int64_t micro_step) const;
-  /// The current stream waits for all sums, and no later call does: the streams of a recording meet again in it, and no
-  /// event of it, or of what came before, is used on the other side.
+  /// The current stream waits for all sums, and no later call does: no event of what came before a recording is used in
+  /// it.
   void join();
   /// Forgets the gradients that a backward has left for reductions that never came.
   void drop_gradients();

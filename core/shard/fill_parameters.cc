@@ -55,7 +55,6 @@ at::Tensor BucketParameters::read_values(layout::Source& source) {
 void BucketParameters::publish_filled(const at::Tensor& uncoded) {
   if (plan_.packs()) {
     encode(uncoded);
-    shared_.note_write();
   } else {
     if (plan_.in_bytes()) encode_rows(uncoded);
     if (plan_.on_host) publish_from_host();

@@ -73,7 +73,7 @@ void BucketParameters::gather_in_place() {
   }
   casts.run(true);
   if (plan_.gathers_bytes()) as_bytes(out), as_bytes(in);
-  all_gather(out, in);
+  group_->all_gather(out, in, label_);
   unpack_staged(staged);
 }
 
@@ -116,7 +116,7 @@ void BucketParameters::gather_shards(const at::Tensor& all) {
   Moves casts;
   const auto part = part_to_send(shard_to_send(), 0, all, casts);
   casts.run(true);
-  all_gather({all}, {part});
+  group_->all_gather({all}, {part}, label_);
 }
 
 // The shard on the device: the masters, which may have to be cast, or what was made of them.

@@ -10,7 +10,6 @@ GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& optio
       executor_(executor),
       schedule_(plan, options.policy),
       accumulation_(options.accumulation),
-      overridden_(!options.reduce_overrides.empty()),
       gathered_(plan.buckets.size()),
       stays_(plan.runs.size(), false) {}
 
@@ -67,22 +66,25 @@ Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step)
 
 void GatherProtocol::reduce(std::size_t bucket) { executor_.reduce(bucket, reduction(bucket, micro_step_)); }
 
-bool GatherProtocol::is_fixed(std::int64_t micro_step, bool may_sum) const {
+namespace {
+
+// Gradients are added to memory of this rank that stays, and nothing else becomes of them. Autograd's own gradients are
+// other memory in each micro-step.
+bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
+  const bool sums_others = how.last && (!bucket.gradients.partials.empty() || bucket.copies > 1);
+  return how.accumulates && !how.sums && !sums_others && !bucket.gradients.autograd;
+}
+
+}  // namespace
+
+bool GatherProtocol::is_local(std::int64_t micro_step) const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
     if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
-    if (bucket.trainable && !is_fixed(bucket.gradients, reduction(b, micro_step), may_sum)) return false;
-    if (bucket.copies > 1 && bucket.trainable && micro_step + 1 == accumulation_) return false;
+    if (bucket.trainable && !accumulates_in_place(bucket, reduction(b, micro_step))) return false;
   }
   return true;
-}
-
-bool GatherProtocol::is_fixed(const GradientPlan& gradients, const Reduction& how, bool may_sum) const {
-  const bool sums_parts = how.last && !gradients.partials.empty();
-  // Autograd's own gradients are other memory in each micro-step.
-  if (sums_parts || gradients.autograd) return false;
-  return how.sums ? may_sum && !overridden_ : how.accumulates;
 }
 
 void GatherProtocol::bind_tables(std::size_t run) {

@@ -27,9 +27,7 @@ class GatherProtocol {
   /// What a micro-step's hooks do depends on memory of this rank alone, whose addresses stay the same: nothing is
   /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step, so
   /// they are by now.
-  bool is_local(std::int64_t micro_step) const { return is_fixed(micro_step, false); }
-  /// The same, but for sums over the data ranks, which are the same calls on the same memory each time.
-  bool is_recordable(std::int64_t micro_step) const { return is_fixed(micro_step, true); }
+  bool is_local(std::int64_t micro_step) const;
   /// A bucket's shards have changed: it is gathered again when next used.
   void invalidate(std::size_t bucket);
 
@@ -54,8 +52,6 @@ class GatherProtocol {
   void release(std::size_t run);
   void bind_tables(std::size_t run);
   void reduce(std::size_t bucket);
-  bool is_fixed(std::int64_t micro_step, bool may_sum) const;
-  bool is_fixed(const GradientPlan& gradients, const Reduction& how, bool may_sum) const;
   bool is_reduced_after(const BucketPlan& bucket, std::size_t run) const;
   Reduction reduction(std::size_t bucket, std::int64_t micro_step) const;
 
@@ -63,7 +59,6 @@ class GatherProtocol {
   Executor& executor_;
   Schedule schedule_;
   std::int64_t accumulation_;
-  bool overridden_;  ///< a strategy sums over an axis, in its own way each time
   std::int64_t micro_step_ = 0;
   std::vector<Gathered> gathered_;  ///< by bucket
   std::vector<bool> stays_;         ///< by run: gathered since forward

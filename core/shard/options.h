@@ -47,7 +47,6 @@ struct EngineOptions {
   /// Elements of a bucket's gradients, of all ranks' shards, that pass through staging at once.
   std::int64_t most_staged = std::int64_t{1} << 27;
   bool deterministic = false;  ///< every mode sums gradients by the same calls in the same layout
-  bool peer_copies = true;     ///< gathers by copies, where ranks reach each other's memory
   bool coalesce = false;       ///< collectives take lists of tensors at no cost: full weights in place
   /// By axis; a prediction knows only which axes have one, and stores empty functions.
   std::map<layout::Axis, ReduceOverride> reduce_overrides;

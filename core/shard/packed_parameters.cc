@@ -107,7 +107,7 @@ void BucketParameters::gather_packed() {
   if (plan_.ranks > 1) {
     const auto mine = all;
     all = at::empty({plan_.packed_bytes() * plan_.ranks}, mine.options());
-    all_gather({all}, {mine});
+    group_->all_gather({all}, {mine}, label_);
   }
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     const auto& planned = plan_.weights[i];

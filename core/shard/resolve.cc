@@ -19,9 +19,8 @@ ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& 
   if (bucket.on_host) {
     plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
   } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
-    // Gathered twice a micro-step, and cast once an update unless memory counts more. Peers read a copy that stays.
-    const bool casts = policy.cast_at_gather && !options.peer_copies;
-    plan.send_from = casts ? SendFrom::master : SendFrom::device_copy;
+    // Gathered twice a micro-step, and cast once an update unless memory counts more.
+    plan.send_from = policy.cast_at_gather ? SendFrom::master : SendFrom::device_copy;
   }
   if (bucket.packs()) return plan;
   const auto part = policy.reshard_size;

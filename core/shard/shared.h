@@ -1,10 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/comm/group.h>
 
-#include <cstdint>
-#include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,21 +28,6 @@ struct Shared {
     offload.allocate();
   }
 
-  /// To be called after shards that peers may read have changed.
-  void note_write() { ++writes; }
-  /// On the gather stream, before peers' shards are read: waits until all ranks of the group are past their last
-  /// write(s). They write again only after every rank's contribution to their gradients, which each rank makes after it
-  /// has read the shards.
-  void await_writes(comm::Group& group, const std::string& label) {
-    auto& seen = writes_seen[&group];
-    if (seen == writes) return;
-    const auto number = [&](std::int64_t count) {
-      return allocate({Purpose::gather_staging, count, c10::ScalarType::Int}, device());
-    };
-    group.all_gather(number(group.size()), number(1), label);
-    seen = writes;
-  }
-
   EngineOptions options;
   ShardPlan plan;
   SideStreams streams;
@@ -56,8 +37,6 @@ struct Shared {
   at::Tensor reduce_staging;
   at::Tensor sum_staging;
   at::Tensor partial_staging;
-  std::uint64_t writes = 1;  ///< of shards, so far: the same number on all ranks
-  std::map<const comm::Group*, std::uint64_t> writes_seen;
   Event updated;  ///< masters on the device are as the last update left them
 };
 

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/agree.h"
-#include "comm/side_stream.h"
 #include "data/loss_rows.h"
 #include "inference/feed.h"
 
@@ -34,41 +32,26 @@ bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
     if (setting_.recorder) refuse("packed rows hardly ever have a shape again");
     return false;
   }
-  const bool sums = !model_.engine.is_local(micro.index);
-  const auto loss_rows = data::loss_rows(batch);
-  if (sums && !may_sum(micro.index, loss_rows)) {
+  if (!model_.engine.is_local(micro.index)) {
     give_up_on_none(micro);
     return false;
   }
-  auto& recorded = shapes_[{batch.rows, batch.cols, loss_rows, micro.index > 0, sums}];
+  auto& recorded = shapes_[{batch.rows, batch.cols, data::loss_rows(batch), micro.index > 0}];
   if (!recorded.graph) {
-    if (recorded.seen++ < eager_runs) return false;
-    if (sums ? !record_together(micro, recorded, body) : !record(micro, recorded, body)) return false;
+    if (recorded.seen++ < eager_runs || !record(micro, recorded, body)) return false;
   }
   recorded.numbers.copy_(inference::numbers_of(batch, micro.step, !model_.device.is_cpu()), /*non_blocking=*/true);
-  if (sums) model_.engine.join();  // eager micro-steps may still sum into the memory that the graph sums into
   recorded.graph->replay();
   return true;
-}
-
-// Whether one that sums over ranks may be a graph. Labels differ between ranks, so shapes may; all learn whether they
-// do.
-bool MicroGraphs::may_sum(std::int64_t index, std::int64_t loss_rows) const {
-  if (!setting_.together || !model_.engine.is_recordable(index)) return false;
-  auto most = at::tensor({loss_rows, -loss_rows}, at::kLong);
-  setting_.together->all_reduce(most, comm::ReduceOp::max, "all-reduce rows of the loss");
-  return most[0].item<std::int64_t>() == -most[1].item<std::int64_t>();
 }
 
 // The first step has shown what each one is like: if none of its micro-steps could be a graph, none will.
 void MicroGraphs::give_up_on_none(const MicroStepOf& micro) {
   if (!first_step_) first_step_ = micro.step;
-  only_sums_ = only_sums_ || model_.engine.is_recordable(micro.index);
-  const bool may_come = setting_.together && only_sums_;
-  if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty() || may_come) return;
-  refuse(only_sums_
-             ? "each sums gradients over ranks"
-             : "each gathers parameters, moves gradients to their shards, or leaves them where autograd makes them");
+  if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty()) return;
+  refuse(
+      "each sums gradients over ranks, gathers parameters, moves gradients to their shards, or leaves them where "
+      "autograd makes them");
 }
 
 std::size_t MicroGraphs::recorded() const {
@@ -102,29 +85,12 @@ bool MicroGraphs::record(const MicroStepOf& micro, Recorded& recorded, const Bod
   return why.empty();
 }
 
-// On all ranks or on none. They have seen the same shapes equally often, so they come here in the same micro-step.
-bool MicroGraphs::record_together(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
-  const auto of_all = [&](const std::string& mine) {
-    const auto texts = comm::exchange_texts(*setting_.together, mine, "whether a micro-step is recorded");
-    const auto first = std::find_if(texts.begin(), texts.end(), [](const auto& text) { return !text.empty(); });
-    return first == texts.end() ? std::string() : *first;
-  };
-  auto why = of_all(setting_.recorder ? obstacle() : "an earlier recording failed");
-  if (why.empty()) why = of_all(try_to_record(micro, recorded, body));
-  if (why.empty()) return true;
-  recorded.graph.reset();
-  setting_.together = nullptr;
-  log::info(cat("micro-steps that sum gradients over ranks do not run as CUDA graphs: ", why));
-  return false;
-}
-
 // Empty, or why not.
 std::string MicroGraphs::try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
   const auto rows = micro.batch.rows, columns = micro.batch.cols;
   recorded.numbers = inference::numbers_of(micro.batch, micro.step, false).to(model_.device);
   model_.engine.join();
   try {
-    const comm::Recording recording;
     recorded.graph = setting_.recorder->record([numbers = recorded.numbers, rows, columns, seed = micro.seed, body] {
       auto batch = inference::batch_of(numbers, rows, columns);
       batch.device_step = numbers.narrow(0, numbers.numel() - 1, 1);

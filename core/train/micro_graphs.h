@@ -20,10 +20,6 @@ namespace train {
 /// What micro-steps are recorded with.
 struct GraphSetting {
   std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
-  /// All ranks, on CPU, where those that sum gradients over ranks (Engine::is_recordable) are recorded too. Each
-  /// micro-batch of any rank must then have as many rows and columns: NCCL wants a collective recorded by all of its
-  /// ranks or by none.
-  comm::Group* together = nullptr;
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
 
@@ -36,16 +32,15 @@ struct MicroStepOf {
 };
 
 /// Micro-steps as device graphs, one for each shape: rows, columns, of how many positions logits are computed
-/// (data::loss_rows), whether gradients are written or added, and whether they are summed over ranks. A shape
-/// runs eagerly first, then is recorded and from then on replayed: the host queues one piece of work in place of some
-/// thousand, and the results are the same bit for bit. What differs between steps (tokens, which positions bear loss,
+/// (data::loss_rows), and whether gradients are written or added. A shape runs eagerly first, then is recorded and from
+/// then on replayed: the host queues one piece of work in place of some thousand, and the results are the same bit for
+/// bit. What differs between steps (tokens, which positions bear loss,
 /// the step that keys dropout, what backward starts from) is read from memory that stays.
 ///
 /// Others run eagerly: packed rows, whose shapes hardly ever come again; micro-steps that need other ranks or move
-/// parameters (Engine::is_local), also where they may be recorded but ranks differ in data::loss_rows; all, where units
-/// run again in backward, where strategies or monitors follow units, or where the device has no room for a second set
-/// of activations: a graph keeps its memory, which eager micro-steps of other shapes cannot use. A recording that fails
-/// changes nothing; the log says why, once.
+/// parameters (Engine::is_local); all, where units run again in backward, where strategies or monitors follow units, or
+/// where the device has no room for a second set of activations: a graph keeps its memory, which eager micro-steps of
+/// other shapes cannot use. A recording that fails changes nothing; the log says why, once.
 class MicroGraphs {
  public:
   /// Forward, backward and sums, from the batch's memory and memory that stays.
@@ -61,7 +56,6 @@ class MicroGraphs {
     std::int64_t columns;
     std::int64_t loss_rows;
     bool adds;
-    bool sums;
     auto operator<=>(const Shape&) const = default;
   };
   struct Recorded {
@@ -71,18 +65,15 @@ class MicroGraphs {
   };
   std::size_t recorded() const;
   void give_up_on_none(const MicroStepOf& micro);
-  bool may_sum(std::int64_t index, std::int64_t loss_rows) const;
   std::string obstacle() const;
   void refuse(const std::string& why);
   bool record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
-  bool record_together(const MicroStepOf& micro, Recorded& recorded, const Body& body);
   std::string try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
 
   GraphSetting setting_;
   LoadedModel model_;
   std::map<Shape, Recorded> shapes_;
   std::optional<std::int64_t> first_step_;
-  bool only_sums_ = false;  ///< one that could not be a graph would have been but for its sums over ranks
 };
 
 }  // namespace train

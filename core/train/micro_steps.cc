@@ -36,11 +36,7 @@ void MicroSteps::fill_seeds() {
 void MicroSteps::run(const inference::StepInput& input, std::size_t index) {
   const auto& micro = input.micro[index];
   model_.engine.begin_micro_step(static_cast<std::int64_t>(index));
-  const bool joins = !model_.engine.is_local(static_cast<std::int64_t>(index));
-  const auto body = [this, joins](const nn::Batch& batch) {
-    run_recorded(batch);
-    if (joins) model_.engine.join();
-  };
+  const auto body = [this](const nn::Batch& batch) { run_recorded(batch); };
   if (graphs_.run({micro, setting_.seed, input.step, static_cast<std::int64_t>(index)}, body)) return;
   run_eagerly(inference::training_batch(micro, setting_.seed, input.step, model_.device));
 }

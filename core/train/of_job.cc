@@ -57,17 +57,6 @@ bool splits_layers(const session::Job& job) {
   return mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
 }
 
-// Who records a micro-step with its sums, where every micro-batch is padded to one shape.
-comm::Group* together(const session::Job& job, const session::Session& session) {
-  const auto& train = *job.config.train;
-  if (train.cuda_graphs != "all" || job.plugins.data_options->packing) return nullptr;
-  const auto longest = job.samples.length - 1;
-  if (train.pad_to_multiple >= longest) return session.world_host.get();
-  log::info(cat("micro-steps that sum gradients over ranks do not run as CUDA graphs: with train.pad_to_multiple = ",
-                train.pad_to_multiple, " rows have different lengths, up to ", longest));
-  return nullptr;
-}
-
 GraphSetting graph_setting(const session::Job& job, const session::Session& session) {
   auto recorder = ops::graph_recorder(session.device);
   if (job.config.train->cuda_graphs == "off" || !recorder) return {};
@@ -75,7 +64,7 @@ GraphSetting graph_setting(const session::Job& job, const session::Session& sess
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};
   }
-  return {std::move(recorder), together(job, session), work_bytes(job.prediction)};
+  return {std::move(recorder), work_bytes(job.prediction)};
 }
 
 StepSetting step_setting(const session::Job& job, const session::Session& session) {

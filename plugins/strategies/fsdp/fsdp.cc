@@ -68,8 +68,7 @@ struct FsdpOptions {
         .doc(
             "when a rank casts its shard to the dtype in which it is gathered. update: once, in the optimizer's pass, "
             "into a copy that stays; gather: for each gather, which saves that copy. The values are the same. "
-            "Offloaded "
-            "shards, and those that comm.peer_copies reads, keep theirs");
+            "Offloaded shards keep theirs");
     t.add("sync_module_states", &FsdpOptions::sync_module_states)
         .doc("rank 0's parameters win when the model is made, and ranks that had others are named");
     t.add("param_dtype", &FsdpOptions::param_dtype)

@@ -5,7 +5,6 @@
 #include <capstan/base/text.h>
 #include <capstan/ops/collectives.h>
 #include <capstan/ops/cross_entropy.h>
-#include <capstan/ops/overlapped_linear.h>
 
 #include <algorithm>
 #include <utility>
@@ -82,15 +81,6 @@ UnitPlacement::Transform UnitPlacement::leave(const std::string& layer) const {
   return ops::ScatterToGroup(group_, positions, ops::ScatteredValue::part, label("reduce-scatter", layer));
 }
 
-UnitPlacement::Product UnitPlacement::overlapped(const std::string& layer) const {
-  if (!extent_.sequence) return ops::LinearOfCopy(group_, label("all-reduce", layer));
-  const ops::LinearOfPieces product(group_, positions, label("all-gather", layer));
-  return [product, length = extent_.length](const at::Tensor& x, const at::Tensor& matrix,
-                                            const std::optional<at::Tensor>& bias) {
-    return product(x, *length, matrix, bias);
-  };
-}
-
 // This rank's part of a dimension of what all ranks hold; nothing differentiable.
 UnitPlacement::Transform UnitPlacement::own_part(std::int64_t dim) const {
   return [dim, size = group_->size(), rank = group_->rank()](const at::Tensor& all) {
@@ -127,7 +117,6 @@ void UnitPlacement::split_columns(nn::Linear& linear) {
     for (std::size_t i = 0; i < records.size(); ++i) cut(records[i], 0, i == 0 ? 1 : key_copies);
   }
   linear.before.fill(owner, enter(linear.name()));
-  if (extent_.overlap) linear.product.fill(owner, overlapped(linear.name()));
 }
 
 // A norm over the features of all heads, of which each rank has some. Of key heads that neighbours hold alike, each

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@ namespace tensor_parallel {
 struct Extent {
   bool sequence = false;
   bool vocabulary = true;
-  bool overlap = false;                          ///< collectives run beside matrix products
   std::shared_ptr<std::int64_t> length;          ///< tokens a row of the micro-batch that runs; embeddings write it
   std::shared_ptr<std::set<std::string>> split;  ///< records that were split so far, of all units
 };
@@ -31,8 +29,6 @@ class UnitPlacement {
 
  private:
   using Transform = std::function<at::Tensor(const at::Tensor&)>;
-  using Product =
-      std::function<at::Tensor(const at::Tensor& x, const at::Tensor& matrix, const std::optional<at::Tensor>& bias)>;
 
   void split_heads_of(capstan::nn::Attention& attention);
   void split_norm(capstan::nn::RmsNorm& norm);
@@ -49,8 +45,6 @@ class UnitPlacement {
   /// Before layers whose results are cut, and after layers whose results are parts.
   Transform enter(const std::string& layer) const;
   Transform leave(const std::string& layer) const;
-  /// enter() and the product of a layer whose results are cut, as one.
-  Product overlapped(const std::string& layer) const;
   /// Cuts a record; `copies` neighbours hold the same.
   void cut(capstan::layout::Param& record, std::int64_t dim, std::int64_t copies);
   void cut(capstan::nn::Weight& weight, std::int64_t dim);

@@ -37,10 +37,7 @@ void TensorParallelOptions::describe(config::OptionTable<TensorParallelOptions>&
       .doc(
           "split the embedding and the head by words; the loss is computed without gathering logits. false: each rank "
           "holds and computes all of both");
-  t.add("async", &TensorParallelOptions::async)
-      .doc(
-          "in backward, collectives before trained layers run beside the product of the weight's gradient, not "
-          "after it; the same results. Frozen layers, and those with adapters, have no such product");
+  t.gone("async", false, "leave it out: it took at most a hundredth off a step (docs/speed-log.md)");
 }
 
 void TensorParallel::mesh(layout::MeshSpec& spec) {
@@ -50,11 +47,10 @@ void TensorParallel::mesh(layout::MeshSpec& spec) {
 void TensorParallel::claim(strategy::Claims& claims) const { claims.exclusive("axis tp"); }
 
 void TensorParallel::refuse_without_effect(Diagnostics& diagnostics) const {
-  for (const auto option : {&TensorParallelOptions::sequence_parallel, &TensorParallelOptions::async}) {
-    if (!((*options_).*option)) continue;
-    diagnostics.add(options_.where(option), cat(options_.name(option), " has no effect with size = 1"),
-                    "leave it out, or set size to 2 or more");
-  }
+  const auto option = &TensorParallelOptions::sequence_parallel;
+  if (!options_->sequence_parallel) return;
+  diagnostics.add(options_.where(option), cat(options_.name(option), " has no effect with size = 1"),
+                  "leave it out, or set size to 2 or more");
 }
 
 void TensorParallel::check(const strategy::Facts& facts, Diagnostics& diagnostics) const {
@@ -84,9 +80,7 @@ void TensorParallel::structure(std::vector<std::unique_ptr<nn::Unit>>& units) {
 
 void TensorParallel::place(nn::Unit& unit, const strategy::Placement& placement) {
   if (options_->size == 1) return;
-  UnitPlacement(unit, placement,
-                {options_->sequence_parallel, options_->vocab_parallel, options_->async, length_, split_})
-      .run();
+  UnitPlacement(unit, placement, {options_->sequence_parallel, options_->vocab_parallel, length_, split_}).run();
 }
 
 }  // namespace tensor_parallel

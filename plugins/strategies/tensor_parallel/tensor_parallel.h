@@ -13,7 +13,6 @@ struct TensorParallelOptions {
   std::int64_t size = 1;
   bool sequence_parallel = false;
   bool vocab_parallel = true;
-  bool async = false;
   static std::vector<capstan::plugin::Saving> savings();
   static void describe(capstan::config::OptionTable<TensorParallelOptions>& t);
 };

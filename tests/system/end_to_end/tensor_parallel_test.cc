@@ -43,8 +43,7 @@ TEST_CASE("over Gloo: a split model has the losses, norms, evaluations and answe
   const auto reference = run(work, "alone", 1, "");
   REQUIRE(reference.metrics.steps.size() == 8);
   const std::vector<std::pair<int, std::string>> ways{
-      {2, "[strategy.tensor_parallel]\nsize = 2\nasync = true\n"},
-      {4, "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\nasync = true\n[strategy.fsdp]\n"},
+      {4, "[strategy.tensor_parallel]\nsize = 2\nsequence_parallel = true\n[strategy.fsdp]\n"},
       {4, "[strategy.tensor_parallel]\nsize = 4\nsequence_parallel = true\nvocab_parallel = false\n"}};
   for (std::size_t i = 0; i < ways.size(); ++i) {
     INFO(ways[i].second);

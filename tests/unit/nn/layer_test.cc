@@ -101,7 +101,7 @@ TEST_CASE("ports have names and owners") {
   std::vector<std::string> list;
   linear.after.fill("mine", [](const at::Tensor& y) { return y; });
   for (const auto* port : linear.ports()) list.push_back(port->name() + " " + port->owner());
-  CHECK(list == std::vector<std::string>{"before ", "after mine", "product ", "multiply ", "adapter "});
+  CHECK(list == std::vector<std::string>{"before ", "after mine", "multiply ", "adapter "});
 }
 
 TEST_CASE("layers declare what a rank does with their weights") {

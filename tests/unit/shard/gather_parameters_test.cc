@@ -112,7 +112,6 @@ TEST_CASE("what is cast for each gather is what was cast once an update, bit for
   RigOptions options{.accumulation = accumulation, .precision = in_16_bits, .coalesce = coalesce};
   const auto once = learnt(world, options);
   options.policy = [](strategy::ShardPolicy& policy) { policy.cast_at_gather = true; };
-  options.peer_copies = false;
   const auto each = learnt(world, options);
   INFO(world << " ranks, in place " << coalesce << ", accumulation " << accumulation);
   CHECK(close(each, once, 0));
@@ -124,7 +123,7 @@ TEST_CASE("a shard that is cast for each gather is held once") {
   const auto parameters = [](bool casts) {
     std::int64_t bytes = 0;
     run_in_process(2, [&](Communicator& communicator) {
-      RigOptions options{.precision = in_16_bits, .peer_copies = false};
+      RigOptions options{.precision = in_16_bits};
       options.policy = [&](strategy::ShardPolicy& policy) { policy.cast_at_gather = casts; };
       const auto footprint = Rig(communicator, options).engine->footprint(2);
       if (communicator.world().rank > 0) return;
@@ -147,7 +146,6 @@ TEST_CASE("units compute with the bytes of all ranks, and with scales of all, af
     InBytes rig(communicator, stage, [&](shard::EngineOptions& options) {
       options.coalesce = coalesce;
       options.policy.cast_at_gather = casts;
-      options.peer_copies = !casts;
     });
     expect_bytes(rig, 1, stage == 3, faults);
     rig.engine->write_masters([&] {

@@ -69,16 +69,13 @@ TEST_CASE("a shard is sent from where it need not be cast each time") {
   CHECK(from(2, 1) == shard::SendFrom::host);
   CHECK(from(3, 1) == shard::SendFrom::device_copy);
   CHECK(from(3, 2) == shard::SendFrom::host);
-  // … unless memory counts more. Peers read what stays.
-  for (const bool peers : {false, true}) {
-    auto options = mixed(2, 3);
-    options.policy.cast_at_gather = true;
-    options.peer_copies = peers;
-    const auto bucket = layer1(options);
-    CHECK(bucket.casts_at_gather() == !peers);
-    CHECK(has(bucket, Purpose::send_on_device) == peers);
-    CHECK(!has(bucket, Purpose::send_temporary));
-  }
+  // … unless memory counts more.
+  auto options = mixed(2, 3);
+  options.policy.cast_at_gather = true;
+  const auto bucket = layer1(options);
+  CHECK(bucket.casts_at_gather());
+  CHECK(!has(bucket, Purpose::send_on_device));
+  CHECK(!has(bucket, Purpose::send_temporary));
 }
 
 TEST_CASE("a reshard_size that does not divide the ranks is none") {

@@ -41,7 +41,6 @@ struct RigOptions {
   bool reshard_after_forward = true;
   bool layer2_trains = true;
   bool coalesce = false;
-  bool peer_copies = true;
   /// Of a micro-batch; the table is then one of 61 rows that an nn::Embedding looks up, and `tied` says whether the
   /// head uses it too.
   std::int64_t micro_tokens = 0;
@@ -117,7 +116,6 @@ struct Rig {
     policy.owner = "test";
     if (options.policy) options.policy(policy);
     engine_options.coalesce = options.coalesce;
-    engine_options.peer_copies = options.peer_copies;
     engine_options.micro_tokens = options.micro_tokens;
     engine_options.reduce = options.reduce;
     engine_options.accumulation = options.accumulation;

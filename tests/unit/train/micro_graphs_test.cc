@@ -73,8 +73,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     if (prepare) prepare(session);
     auto feed = train::feed_of(job);
     const train::LossScale scale({}, session.device);
-    train::MicroSteps steps({job.topology.batch.accumulation, 7, {recorder, nullptr, 20}},
-                            train::loaded_model(session));
+    train::MicroSteps steps({job.topology.batch.accumulation, 7, {recorder, 20}}, train::loaded_model(session));
     for (std::int64_t s = 0; s < 5; ++s) {
       auto input = feed.draw(s);
       if (change) change(input);
@@ -245,10 +244,9 @@ TEST_CASE("experts and their auxiliary loss: gradients, sums and counts are thos
 
 namespace {
 
-// The norms of 5 steps on two ranks; what is recorded with their sums is recorded by both.
-std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder>>& recorders, bool together,
-                                 const std::vector<std::string>& overrides,
-                                 const std::function<void(inference::StepInput&, int)>& change = {}) {
+// The norms of 5 steps on two ranks.
+std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder>>& recorders,
+                                 const std::vector<std::string>& overrides) {
   at::set_num_threads(1);
   std::vector<double> norms;
   const auto file = testing::small_config();
@@ -258,12 +256,10 @@ std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder
     auto session = session::materialise(job, communicator);
     auto feed = train::feed_of(job);
     const train::LossScale scale({}, session.device);
-    const train::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)],
-                                     together ? session.world_host.get() : nullptr, 20};
+    const train::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)], 20};
     train::MicroSteps steps({job.topology.batch.accumulation, 7, graphs}, train::loaded_model(session));
     for (std::int64_t s = 0; s < 5; ++s) {
-      auto input = feed.draw(s);
-      if (change) change(input, rank);
+      const auto input = feed.draw(s);
       steps.begin(100, scale);
       for (std::size_t i = 0; i < input.micro.size(); ++i) steps.run(input, i);
       const auto norm = session.engine->squared_grad_norms().sum().item<double>();
@@ -277,62 +273,26 @@ std::vector<std::shared_ptr<AgainRecorder>> two_recorders() {
   return {std::make_shared<AgainRecorder>(), std::make_shared<AgainRecorder>()};
 }
 
-// 24 rows a rank in two micro-steps.
-const std::vector<std::string> on_two{"train.accumulation=2", "train.global_batch=48", "train.pad_to_multiple=128",
-                                      "train.precision=bf16", "run.deterministic=true"};
-
 }  // namespace
 
-TEST_CASE("the micro-step that sums gradients over ranks is recorded by all of them, and learns the same bits") {
-  const auto expected = norms_on_two({nullptr, nullptr}, false, on_two);
-  auto recorders = two_recorders();
-  CHECK(norms_on_two(recorders, false, on_two) == expected);
-  CHECK(recorders[1]->records == 1);
-  recorders = two_recorders();
-  CHECK(norms_on_two(recorders, true, on_two) == expected);
-  for (const auto& recorder : recorders) {
-    CHECK(recorder->records == 2);
-    CHECK(recorder->replays == 2 * (5 - 2));
-  }
-}
-
-TEST_CASE("where ranks compute logits of different numbers of positions, sums over ranks are not replayed") {
-  const auto change = [](inference::StepInput& input, int rank) {
-    if (input.step == 3 && rank == 1) label(input.micro[1], 300);
-  };
-  const auto expected = norms_on_two({nullptr, nullptr}, false, on_two, change);
+TEST_CASE("ranks record the micro-steps before the one that sums gradients, and learn the same bits") {
+  const std::vector<std::string> overrides{"train.accumulation=2", "train.global_batch=48", "train.pad_to_multiple=128",
+                                           "train.precision=bf16", "run.deterministic=true"};
   const auto recorders = two_recorders();
-  CHECK(norms_on_two(recorders, true, on_two, change) == expected);
+  CHECK(norms_on_two(recorders, overrides) == norms_on_two({nullptr, nullptr}, overrides));
   for (const auto& recorder : recorders) {
-    CHECK(recorder->records == 2);
-    CHECK(recorder->replays == 2 * (5 - 2) - 1);
+    CHECK(recorder->records == 1);
+    CHECK(recorder->replays == 5 - 2);
   }
-}
-
-TEST_CASE("where one rank cannot record the micro-step that sums gradients, none does") {
-  const std::vector<std::string> overrides{"train.global_batch=48", "train.pad_to_multiple=128", "train.precision=bf16",
-                                           "run.deterministic=true"};
-  const auto recorders = two_recorders();
-  recorders[1]->on_failure = [] {};
-  std::vector<double> norms;
-  const auto log = log_of([&] { norms = norms_on_two(recorders, true, overrides); });
-  CHECK(norms == norms_on_two({nullptr, nullptr}, false, overrides));
-  CHECK_THAT(log, Contains("that sum gradients over ranks do not run as CUDA graphs: a CUDA graph cannot be recorded"));
-  CHECK(recorders[0]->records == 1);
-  CHECK(recorders[0]->replays == 0);
 }
 
 TEST_CASE("where no micro-step of the first step could be a graph, the log says why, once") {
   std::vector<std::string> overrides{"train.global_batch=48", "train.pad_to_multiple=128", "train.precision=fp32"};
-  std::string why = "each sums gradients over ranks";
   SECTION("sums in the only one") {}
-  SECTION("shards") {
-    overrides.emplace_back("strategy.fsdp.mode=full_shard");
-    why = "each gathers parameters, moves gradients to their shards, or leaves them where autograd makes them";
-  }
+  SECTION("shards") { overrides.emplace_back("strategy.fsdp.mode=full_shard"); }
   const auto recorders = two_recorders();
-  const auto log = log_of([&] { norms_on_two(recorders, false, overrides); });
-  CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: " + why));
+  const auto log = log_of([&] { norms_on_two(recorders, overrides); });
+  CHECK_THAT(log, Contains("micro-steps do not run as CUDA graphs: each sums gradients over ranks, gathers"));
   CHECK(log.find("CUDA graphs") == log.rfind("CUDA graphs", log.find('\n')));
   CHECK(recorders[0]->records == 0);
 }

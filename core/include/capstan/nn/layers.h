@@ -34,11 +34,8 @@ class Linear : public Layer {
 
   CommPort before{*this, "before"};  ///< on x
   CommPort after{*this, "after"};    ///< on x W^T, before the bias
-  /// Takes the place of `before` and the product where W is trained and no adapter reads what `before` gives, so that
-  /// backward can do both at a time: (x, W [out, in], bias [out] or absent) -> what at::linear(before(x), W, bias) is.
-  Port<at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&)> product{*this, "product"};
   /// Takes the place of the product itself, for who multiplies in another number format: (x [..., in], W [out, in]) ->
-  /// x W^T, in memory of its own. Where it is filled `product` is not used.
+  /// x W^T, in memory of its own.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> multiply{*this, "multiply"};
   /// An adapter: (x, x W^T) -> what replaces x W^T.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&)> adapter{*this, "adapter"};

@@ -217,7 +217,7 @@ TEST_CASE("norms of q and k, and a layer of a kind of its own, learn on ranks wh
   for (const std::string model : {"", "all_heads = true\n", "all_heads = true\nkeys = 1\n", "scaled = true\n"}) {
     const auto alone = train(1, model);
     for (const auto& [world, more] : std::vector<std::pair<int, std::string>>{
-             {2, ""}, {4, ""}, {2, "sequence_parallel = true\n"}, {4, "sequence_parallel = true\nasync = true\n"}}) {
+             {2, ""}, {4, ""}, {2, "sequence_parallel = true\n"}, {4, "sequence_parallel = true\n"}}) {
       INFO(world << " ranks\n" << model << more);
       // Sums in float64 in another order.
       CHECK(testing::differences(train(world, model + tensor(world, more)), alone, 1e-10) == "");

@@ -135,10 +135,14 @@ TEST_CASE("sizes that leave a rank nothing are refused") {
 
 TEST_CASE("an option without effect is refused") {
   CHECK_THAT(error_of(model("gpt", three_heads) + tensor(1, "sequence_parallel = true\n")),
-             Contains("strategy.tensor_parallel.sequence_parallel has no effect with size = 1"));
-  CHECK_THAT(error_of(model("gpt", three_heads) + tensor(1, "async = true\n")),
-             Contains("strategy.tensor_parallel.async has no effect with size = 1") &&
+             Contains("strategy.tensor_parallel.sequence_parallel has no effect with size = 1") &&
                  Contains("leave it out, or set size to 2 or more"));
+}
+
+TEST_CASE("an option that is gone is refused with what to do, and accepted as older runs wrote it down") {
+  CHECK_THAT(error_of(tensor(2, "async = true\n")),
+             Contains("there is no option strategy.tensor_parallel.async any more") && Contains("leave it out"));
+  CHECK_THAT(error_of(tensor(2, "async = false\n")), !Contains("async"));
 }
 
 TEST_CASE("a model whose layers don't declare what they use is refused") {
