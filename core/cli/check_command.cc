@@ -3,6 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,6 @@
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "launch/gpu_module.h"
-#include "launch/terminal.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
 #include "report/output_file.h"
@@ -103,16 +103,16 @@ std::string host_elsewhere_text(const session::Job& job) {
 void print_checked(const session::Job& job, const CheckArguments& arguments, const plan::Placement& ranks,
                    const std::string& device) {
   if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
-  launch::print(job.text());
+  terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
-    launch::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
-  launch::print(cut_answers_text(job, data::Split::train));
-  launch::print(cut_answers_text(job, data::Split::eval));
+    terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
+  terminal::print(cut_answers_text(job, data::Split::train));
+  terminal::print(cut_answers_text(job, data::Split::eval));
   const auto lacking = job.lacking();
-  launch::print(lacking);
-  launch::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));
+  terminal::print(lacking);
+  terminal::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));
   if (ranks.all > 1 && ranks.nodes == 0)
-    launch::print("all ranks were taken to be on one node: --nodes N says otherwise\n");
+    terminal::print("all ranks were taken to be on one node: --nodes N says otherwise\n");
 }
 
 }  // namespace
@@ -153,8 +153,8 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   const plan::Trials trials{plan::offers_of(host),
                             [&](const plan::Change& change) { return peak_with(request, change, global_batch, host); }};
   const auto fit = plan::judge_fit({job.prediction, job.config.device, job.topology.batch}, *gpu, ranks, trials);
-  launch::print(fit.text);
-  if (request.any_host_memory) launch::print(host_elsewhere_text(job));
+  terminal::print(fit.text);
+  if (request.any_host_memory) terminal::print(host_elsewhere_text(job));
   return static_cast<int>(fit.fits ? ExitCode::success : ExitCode::usage);
 }
 

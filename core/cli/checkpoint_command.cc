@@ -4,6 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,6 @@
 #include "checkpoint/checkpoint_place.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/manifest.h"
-#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -249,8 +249,8 @@ void add_checkpoint_command(CLI::App& app, Chosen& chosen) {
   const auto given = std::make_shared<CheckpointArguments>();
   add_checkpoint_arguments(*command, *given);
   choose_with(*command, chosen, [given](const Process&) {
-    launch::PrintedStream out(launch::print);
-    launch::PrintedStream progress(launch::print_error);
+    terminal::PrintedStream out(terminal::print);
+    terminal::PrintedStream progress(terminal::print_error);
     return checkpoint_command(*given, out, progress);
   });
 }

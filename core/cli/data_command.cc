@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/printable.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <unistd.h>
@@ -15,7 +16,6 @@
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "data/collate.h"
-#include "launch/terminal.h"
 #include "plugin/host.h"
 #include "session/job.h"
 
@@ -50,14 +50,14 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, const Ids& tokens, st
 void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
   for (const auto& part : parts) {
     if (part.bears_loss) {
-      launch::print(part.text);
+      terminal::print(part.text);
     } else if (terminal) {
-      launch::print_dimmed(part.text);
+      terminal::print_dimmed(part.text);
     } else {
-      launch::print(cat("⟦", part.text, "⟧"));
+      terminal::print(cat("⟦", part.text, "⟧"));
     }
   }
-  launch::print("\n\n");
+  terminal::print("\n\n");
 }
 
 std::string percent(std::int64_t part, std::int64_t all) {
@@ -131,12 +131,12 @@ int data_command(const DataArguments& arguments, const launch::Environment& env,
     const auto& sample = samples.back();
     const auto targets =
         std::count(sample.is_target.begin() + (sample.is_target.empty() ? 0 : 1), sample.is_target.end(), true);
-    launch::print(cat("sample ", i, ", id ", printable(sample.id), ": ", sample.tokens.size(), " tokens, ", targets,
-                      " bear loss, prompt of ", sample.prompt_length, "\n"));
+    terminal::print(cat("sample ", i, ", id ", printable(sample.id), ": ", sample.tokens.size(), " tokens, ", targets,
+                        " bear loss, prompt of ", sample.prompt_length, "\n"));
     print_sample(sample_parts(sample, *job.samples.tokenizer.object), terminal);
   }
-  launch::print(cat(counts_text(job, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
-  launch::print(cut_answers_text(job, arguments.split == "train" ? data::Split::train : data::Split::eval));
+  terminal::print(cat(counts_text(job, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
+  terminal::print(cut_answers_text(job, arguments.split == "train" ? data::Split::train : data::Split::eval));
   return static_cast<int>(ExitCode::success);
 }
 

@@ -5,6 +5,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -19,7 +20,6 @@
 #include "comm/agree.h"
 #include "config/to_toml.h"
 #include "inference/evaluate.h"
-#include "launch/terminal.h"
 #include "record/run_folder.h"
 #include "train/of_job.h"
 
@@ -84,12 +84,12 @@ int evaluate(const session::Job& job, session::Session& session, const EvalArgum
   const auto loss = evaluator.loss(source);
   const auto answers = evaluator.answers(source, arguments.samples);
   const bool is_first = session.communicator->world().rank == 0;
-  if (is_first) launch::print(text_of(loss, answers, arguments.split));  // before a disk can be full
+  if (is_first) terminal::print(text_of(loss, answers, arguments.split));  // before a disk can be full
   const auto folder = result_folder(job, run, *session.communicator);
   if (is_first) {
     write_file(folder / "config.toml", config::to_toml(job.tables()));
     write(folder, arguments.split, run, loss, answers);
-    launch::print(cat("results: ", folder.string(), "\n"));
+    terminal::print(cat("results: ", folder.string(), "\n"));
     std::fflush(stdout);
   }
   return static_cast<int>(ExitCode::success);

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -10,7 +11,6 @@
 
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
-#include "launch/terminal.h"
 #include "session/adapter_folder.h"
 #include "session/job.h"
 #include "session/model_folder.h"
@@ -68,7 +68,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
     if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
     if (!arguments.quantization.empty())
       throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
-    launch::print(session::write_adapter_folder(job->plugins, units, *values, out) + "\n");
+    terminal::print(session::write_adapter_folder(job->plugins, units, *values, out) + "\n");
     return static_cast<int>(ExitCode::success);
   }
   if (arguments.merge && !arguments.quantization.empty()) {
@@ -87,7 +87,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     written = session::write_model_folder(model, units, *values, out, options, communicator);
   });
-  launch::print(session::written_text(written) + "\n");
+  terminal::print(session::written_text(written) + "\n");
   return static_cast<int>(ExitCode::success);
 }
 

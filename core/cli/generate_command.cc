@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/json.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +17,6 @@
 #include "cli/run_command.h"
 #include "comm/agree.h"
 #include "inference/generate.h"
-#include "launch/terminal.h"
 #include "train/of_job.h"
 
 namespace capstan::cli {
@@ -73,14 +73,14 @@ std::vector<inference::Prompt> tokenized(const std::vector<PromptLine>& lines, c
 void print(const std::vector<PromptLine>& lines, const std::vector<std::string>& answers, bool json) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!json) {
-      launch::print(answers[i] + "\n");
+      terminal::print(answers[i] + "\n");
       continue;
     }
     Json line;
     if (!lines[i].id.empty()) line["id"] = Json::parse(lines[i].id);
     line["prompt"] = lines[i].text;
     line["answer"] = answers[i];
-    launch::print(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    terminal::print(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   std::fflush(stdout);
 }

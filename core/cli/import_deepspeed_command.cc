@@ -2,24 +2,24 @@
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
 
 #include "foreign/deepspeed_keys.h"
-#include "launch/terminal.h"
 #include "migrate/import_deepspeed.h"
 
 namespace capstan::cli {
 
 int import_deepspeed_command(const std::string& file) {
   if (file.empty()) {
-    launch::print(foreign::deepspeed_keys_markdown());
+    terminal::print(foreign::deepspeed_keys_markdown());
     return static_cast<int>(ExitCode::success);
   }
   const auto imported = migrate::import_deepspeed(file, read_file(file));
-  launch::print(imported.toml);
-  for (const auto& note : imported.notes) launch::print_error(cat("capstan: ", file, ": ", note, "\n"));
+  terminal::print(imported.toml);
+  for (const auto& note : imported.notes) terminal::print_error(cat("capstan: ", file, ": ", note, "\n"));
   return static_cast<int>(ExitCode::success);
 }
 

@@ -2,6 +2,7 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +13,6 @@
 #include "assembly/host_memory.h"
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
-#include "launch/terminal.h"
 #include "plan/search.h"
 #include "plugin/host.h"
 #include "report/output_file.h"
@@ -147,12 +147,12 @@ std::string file_of(const PlanArguments& arguments, const plan::Tried& best) {
 }
 
 void print_best(const plan::Tried& best) {
-  launch::print(cat("\nthe first, memory of a rank:\n", layout::footprint_table(best.prediction.footprints),
-                    best.prediction.activations_note, "\n"));
-  if (best.time.total() > 0) launch::print("\n" + plan::step_time_table(best.time));
+  terminal::print(cat("\nthe first, memory of a rank:\n", layout::footprint_table(best.prediction.footprints),
+                      best.prediction.activations_note, "\n"));
+  if (best.time.total() > 0) terminal::print("\n" + plan::step_time_table(best.time));
   auto options = best.layout.overrides;
   for (const auto& size : plan::batch_overrides(best.batch)) options.push_back(size);
-  launch::print(cat("\noptions: ", join(options, " "), "\n"));
+  terminal::print(cat("\noptions: ", join(options, " "), "\n"));
 }
 
 void check_device(const setup::Configuration& config) {
@@ -199,12 +199,12 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
     lacking = job->lacking();
     length = job->samples.length;
   }
-  launch::print(cat(arguments.config, " on ", arguments.gpus, " x ", gpu.name, ", ", arguments.nodes, " node",
-                    arguments.nodes > 1 ? "s" : "", "; global batch ", plan.global_batch, ", samples of ",
-                    thousands(length), " tokens\n", lacking));
-  launch::print(table_of(all, plan.global_batch * length, arguments.gpus));
-  launch::print(cat("micro-batch x accumulation x data-parallel size; ", all.size(), " layouts were predicted\n",
-                    times_text(plan, all)));
+  terminal::print(cat(arguments.config, " on ", arguments.gpus, " x ", gpu.name, ", ", arguments.nodes, " node",
+                      arguments.nodes > 1 ? "s" : "", "; global batch ", plan.global_batch, ", samples of ",
+                      thousands(length), " tokens\n", lacking));
+  terminal::print(table_of(all, plan.global_batch * length, arguments.gpus));
+  terminal::print(cat("micro-batch x accumulation x data-parallel size; ", all.size(), " layouts were predicted\n",
+                      times_text(plan, all)));
   if (!all.front().fits) return static_cast<int>(ExitCode::usage);
   print_best(all.front());
   if (!arguments.write.empty()) report::write_output(arguments.write, file_of(arguments, all.front()));

@@ -2,6 +2,7 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +12,6 @@
 
 #include "cli/check_command.h"
 #include "cli/reference.h"
-#include "launch/terminal.h"
 #include "setup/options.h"
 
 namespace capstan::cli {
@@ -28,7 +28,7 @@ std::vector<plugin::Found> usable(const std::vector<plugin::Found>& found) {
 std::string options_text(const config::Schema& schema) {
   if (schema.empty()) return "It has no options.\n";
   std::vector<std::vector<std::string>> rows{{"option", "type", "default", "limits", "meaning"}};
-  for (const auto& spec : schema) {
+  for (const auto& spec : config::listed(schema)) {
     rows.push_back({spec.key, option_type_text(spec), default_text(spec), config::limits_text(spec), spec.doc});
   }
   return table_text(rows);
@@ -66,7 +66,12 @@ std::string plugin_text(const std::vector<plugin::Found>& found, const std::stri
     names.push_back(about.name);
     if (about.name != name) continue;
     out += cat(out.empty() ? "" : "\n", about.name, " (", about.kind, ", ", about.version, "): ", about.summary, "\n",
-               about.file, "\nTable: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
+               about.file, "\n");
+    if (about.kind == "command") {
+      out += cat("Call: capstan ", about.name, " --help\n");
+      continue;
+    }
+    out += cat("Table: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
                options_text(about.schema));
   }
   if (!out.empty()) return out;
@@ -81,7 +86,7 @@ namespace {
 template <class TextOf>
 int print_found(const Process& process, const TextOf& text_of) {
   plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
-  launch::print(text_of(host.discover()));
+  terminal::print(text_of(host.discover()));
   return static_cast<int>(ExitCode::success);
 }
 

@@ -4,6 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <ATen/DeviceAccelerator.h>
@@ -21,7 +22,6 @@
 #include "comm/agree.h"
 #include "config/document.h"
 #include "launch/error_report.h"
-#include "launch/terminal.h"
 #include "preflight/link_measures.h"
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
@@ -94,15 +94,15 @@ void measure_gate(const setup::PreflightOptions& options, preflight::LinkMeasure
                   preflight::PreflightReport& report) {
   if (options.min_bus_gbps <= 0) return;
   if (first) {
-    launch::print(cat("measuring the all-reduce bandwidth, ", options.gate_warmup + options.gate_iterations, " times ",
-                      bytes_text(static_cast<double>(options.gate_mib * mib)), " …\n"));
+    terminal::print(cat("measuring the all-reduce bandwidth, ", options.gate_warmup + options.gate_iterations,
+                        " times ", bytes_text(static_cast<double>(options.gate_mib * mib)), " …\n"));
     std::fflush(stdout);
   }
   report.gate = links.gate(options.gate_mib * mib, options.gate_warmup, options.gate_iterations);
   if (!first) return;
   const auto say = [](const char* who, const std::optional<preflight::Bandwidth>& measured) {
     if (!measured) return;
-    launch::print(
+    terminal::print(
         cat("Measured AllReduce BW: ", std::fixed, std::setprecision(2), measured->bus_gbps, " GB/s", who, "\n"));
   };
   say(" (one rank a node)", report.gate->one_a_node);
@@ -141,12 +141,12 @@ int conclude(const launch::Rank& rank, const setup::PreflightOptions& options, c
   const auto verdict = preflight::judge(report, options);  // of the same numbers on all ranks
   if (!rank.first()) return verdict.exit_code;
   write_file(folder / "preflight.json", preflight::report_json(report, verdict));
-  if (everything) launch::print(preflight::report_text(report));
+  if (everything) terminal::print(preflight::report_text(report));
   for (const auto& finding : verdict.findings)
-    launch::print(cat(finding.fails ? "FAIL" : "WARN", ": ", finding.text, "\n"));
+    terminal::print(cat(finding.fails ? "FAIL" : "WARN", ": ", finding.text, "\n"));
   if (verdict.exit_code == static_cast<int>(ExitCode::bandwidth_low))
-    launch::print("Bandwidth below threshold – aborting\n");
-  launch::print(verdict.line + "\n");
+    terminal::print("Bandwidth below threshold – aborting\n");
+  terminal::print(verdict.line + "\n");
   std::fflush(stdout);
   return verdict.exit_code;
 }

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
 #include <fcntl.h>
@@ -11,17 +12,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/check_command.h"
 #include "cli/checkpoint_command.h"
+#include "cli/commands.h"
 #include "cli/data_command.h"
 #include "cli/eval_command.h"
 #include "cli/export_command.h"
 #include "cli/generate_command.h"
 #include "cli/import_deepspeed_command.h"
-#include "cli/memory_command.h"
 #include "cli/plan_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
@@ -30,11 +32,9 @@
 #include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
 #include "cli/top_command.h"
-#include "cli/trace_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
-#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -58,37 +58,31 @@ std::string foreign_flags_text(const std::vector<std::string>& arguments) {
   return faults.empty() ? "" : launch::error_text(Error(faults.list()));
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  return names;
-}
-
 // Says why the arguments could not be read, or the help that they ask for. The exit code.
 int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
   const auto say = [](const std::string& text) {
-    launch::print_error(text);
+    terminal::print_error(text);
     return static_cast<int>(ExitCode::usage);
   };
   const auto first = arguments.empty() ? std::string() : arguments.front();
   if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
     return say(
-        launch::error_text(Error(cat("there is no command '", first, "'"), suggestion(first, command_names(app)))));
+        launch::error_text(Error(cat("there is no command '", first, "'"), fix_of_unknown(first, command_names(app)))));
   }
   if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
-  launch::PrintedStream out(launch::print);
-  launch::PrintedStream err(launch::print_error);
+  terminal::PrintedStream out(terminal::print);
+  terminal::PrintedStream err(terminal::print_error);
   const auto code = app.exit(error, out, err);
   return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
 }
 
 // What a command has printed is its result: where that did not all arrive, all is not well. A run's lie in its folder.
 int with_output(int code, bool is_result) {
-  if (launch::flush_output()) return code;
+  if (terminal::flush_output()) return code;
   const int reason = errno;
-  launch::print_error(cat("capstan: ", is_result ? "error" : "warning", "\nnot all could be written to standard output",
-                          reason == 0 ? "" : ": " + meaning_of(reason), "\n"));
+  terminal::print_error(cat("capstan: ", is_result ? "error" : "warning",
+                            "\nnot all could be written to standard output",
+                            reason == 0 ? "" : ": " + meaning_of(reason), "\n"));
   return is_result && code == static_cast<int>(ExitCode::success) ? static_cast<int>(ExitCode::failure) : code;
 }
 
@@ -114,8 +108,6 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_data_command(app, chosen);
   add_eval_command(app, chosen);
   add_generate_command(app, chosen);
-  add_memory_command(app, chosen);
-  add_trace_command(app, chosen);
   add_report_command(app, chosen);
   add_sweep_command(app, chosen);
   add_top_command(app, chosen);
@@ -134,11 +126,34 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
+int code_of(const std::exception& error, bool is_run) {
+  const int code = launch::report_exception(error);
+  return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
+}
+
+// Calls the plugin that the first word names, and returns its exit code. Nothing: it names none, and the parser, which
+// then knows what plugins there are, has the word.
+std::optional<int> called_plugin(CLI::App& app, const std::vector<std::string>& words, const launch::Environment& env) {
+  const auto name = words.empty() ? std::string() : words.front();
+  const auto own = command_names(app);
+  if (name == "--version" || std::find(own.begin(), own.end(), name) != own.end()) return {};
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
+  const auto commands = host.commands();
+  list_commands(app, commands);
+  if (std::none_of(commands.begin(), commands.end(), [&](const auto& one) { return one.name == name; })) return {};
+  try {
+    return with_output(call_command(host, name, {words.begin() + 1, words.end()}, env), /*is_result=*/true);
+  } catch (const std::exception& error) {
+    return code_of(error, /*is_run=*/false);
+  }
+}
+
 }  // namespace
 
 int program(int argc, char** argv) {
   keep_standard_descriptors();
   launch::report_lost_files();
+  const auto env = launch::process_environment();
   CLI::App app{
       "Capstan trains large language models; strategies, models, data and monitors are plugins named in a TOML file."};
   app.set_version_flag("--version", "capstan " + version());
@@ -147,17 +162,17 @@ int program(int argc, char** argv) {
   Chosen chosen;
   add_commands(app, chosen);
   refuse_empty_names(app);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto code = called_plugin(app, words, env)) return *code;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return with_output(parse_failure(app, error, {argv + 1, argv + argc}), /*is_result=*/true);
+    return with_output(parse_failure(app, error, words), /*is_result=*/true);
   }
   try {
-    return with_output(chosen({argc, argv, launch::process_environment()}), !app.got_subcommand("run"));
+    return with_output(chosen({argc, argv, env}), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
-    const int code = launch::report_exception(error);
-    const bool is_run = app.got_subcommand("run") || app.got_subcommand("preflight");
-    return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
+    return code_of(error, app.got_subcommand("run") || app.got_subcommand("preflight"));
   }
 }
 

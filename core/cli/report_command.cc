@@ -4,11 +4,11 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
 
-#include "launch/terminal.h"
 #include "report/output_file.h"
 #include "report/page.h"
 #include "report/tables.h"
@@ -70,10 +70,10 @@ int report_command(const ReportArguments& arguments) {
   report::check_output(arguments.output);
   const auto text = report_text(arguments);
   if (arguments.output.empty()) {
-    launch::print(text);
+    terminal::print(text);
   } else {
     report::write_output(arguments.output, text);
-    launch::print(cat("written: ", arguments.output, "\n"));
+    terminal::print(cat("written: ", arguments.output, "\n"));
   }
   return static_cast<int>(ExitCode::success);
 }

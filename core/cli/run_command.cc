@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <unistd.h>
 
@@ -29,7 +30,6 @@
 #include "launch/restart.h"
 #include "launch/start.h"
 #include "launch/stopping.h"
-#include "launch/terminal.h"
 #include "plan/against_actual.h"
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
@@ -51,15 +51,15 @@ std::function<void(std::int64_t, std::int64_t)> fill_progress() {
   return [terminal, last = Clock::now()](std::int64_t done, std::int64_t all) mutable {
     if (!terminal && Clock::now() - last < std::chrono::seconds(10)) return;
     last = Clock::now();
-    launch::print_progress(cat("filling parameters: ", thousands(done), " of ", thousands(all)), done == all);
+    terminal::print_progress(cat("filling parameters: ", thousands(done), " of ", thousands(all)), done == all);
   };
 }
 
 void print_start(const session::Job& job, const record::RunFolder& folder, const session::Resume& resume) {
-  launch::print(cat(job.model_summary(), job.ranks_summary(), "run folder: ", folder.path().string(), "\n"));
+  terminal::print(cat(job.model_summary(), job.ranks_summary(), "run folder: ", folder.path().string(), "\n"));
   if (resume.reader) {
-    launch::print(cat("resuming from ", resume.reader->path().string(), ", after step ", resume.reader->meta().step,
-                      " of ", job.samples.plan.steps, "\n"));
+    terminal::print(cat("resuming from ", resume.reader->path().string(), ", after step ", resume.reader->meta().step,
+                        " of ", job.samples.plan.steps, "\n"));
   }
   std::fflush(stdout);
 }
@@ -227,8 +227,8 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
     train::Loop loop(train::loop_parts(job, *state.session, state.folder->path(), process), *state.folder, stop,
                      save_setting(env, state.resume));
     const auto ended = loop.run();
-    launch::print(prediction_text(job, rank, loop, state.resume));
-    if (rank.first() && !loop.model().empty()) launch::print(loop.model() + "\n");
+    terminal::print(prediction_text(job, rank, loop, state.resume));
+    if (rank.first() && !loop.model().empty()) terminal::print(loop.model() + "\n");
     const bool lost = has_lost_results(rank, state);
     if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
     stopped.when = cat("after step ", ended.steps);
@@ -238,7 +238,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
   stopped.resumable = state.job->config.checkpoint->saves();
   stopped.requeue_exit_code = static_cast<int>(state.job->config.run->requeue_exit_code);
   const auto ending = launch::end_stopped(stopped, stop, *rank.communicator);
-  if (rank.first()) launch::print_error(ending.message);
+  if (rank.first()) terminal::print_error(ending.message);
   return ending.exit_code;
 }
 
@@ -264,7 +264,7 @@ int run_rank(const launch::RunArguments& arguments, const launch::Environment& e
     try {
       code = rank_main(rank, *state);
     } catch (const ConfigurationRefused& refused) {
-      if (rank.first()) launch::print_error(refused.what());
+      if (rank.first()) terminal::print_error(refused.what());
     } catch (...) {
       // What waits for a disk is lost with the process.
       const auto missing = state->folder ? state->folder->finish(std::chrono::milliseconds(0)) : std::string();

@@ -4,6 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <unistd.h>
@@ -15,7 +16,6 @@
 #include <filesystem>
 
 #include "cli/child.h"
-#include "launch/terminal.h"
 #include "report/output_file.h"
 #include "report/sweep.h"
 #include "setup/run_name.h"
@@ -138,13 +138,13 @@ bool run_all(const std::string& config, std::vector<Placed>& runs) {
   bool well = true;
   for (auto& run : runs) {
     if (run.done) continue;
-    launch::print(cat("sweep: ", run.planned.name, ", ", run.planned.ranks(), " ranks\n"));
+    terminal::print(cat("sweep: ", run.planned.name, ", ", run.planned.ranks(), " ranks\n"));
     std::fflush(stdout);
     const auto ended = run_program(
         with_overrides({own_program(), "run", config, "-n", std::to_string(run.planned.ranks())}, run), false);
     run.done = ended.code == 0;
     if (run.done) continue;
-    launch::print_error(
+    terminal::print_error(
         cat("sweep: ", run.planned.name, " ended with exit code ", ended.code, "; it is left out of the report\n"));
     well = false;
   }
@@ -196,7 +196,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
     command.insert(command.end(), arguments.sbatch.begin(), arguments.sbatch.end());
     command.push_back(fs::absolute(arguments.config).string());
     const auto ended = run_program(with_overrides(std::move(command), run), true);
-    launch::print(ended.said);
+    terminal::print(ended.said);
     if (ended.code != 0) throw Error(cat(arguments.submitter, " ended with exit code ", ended.code));
     jobs += ":" + job_number(ended.said);
   }
@@ -206,7 +206,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
                                   "--output=%x-%j.out", "--ntasks=1", "--wrap=" + join(words, " ")},
                                  true);
   if (ended.code != 0) throw Error("sbatch refuses the report's job: " + trim(ended.said));
-  launch::print(cat("the report comes when all have ended: ", name, "-report-", job_number(ended.said), ".out\n"));
+  terminal::print(cat("the report comes when all have ended: ", name, "-report-", job_number(ended.said), ".out\n"));
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ int sweep_command(const SweepArguments& arguments) {
   auto runs = plan(arguments.config, sweep);
   bool all_done = true;
   for (const auto& run : runs) {
-    if (run.done) launch::print(cat("sweep: ", run.planned.name, " is there: ", run.folder.string(), "\n"));
+    if (run.done) terminal::print(cat("sweep: ", run.planned.name, " is there: ", run.folder.string(), "\n"));
     all_done = all_done && run.done;
   }
   if (arguments.submit && !all_done) {

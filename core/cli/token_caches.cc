@@ -2,6 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <chrono>
@@ -12,7 +13,6 @@
 #include "cli/refused.h"
 #include "data/token_cache.h"
 #include "launch/error_report.h"
-#include "launch/terminal.h"
 
 namespace capstan::cli {
 namespace {
@@ -22,7 +22,7 @@ constexpr const char* unfinished = "unfinished";
 constexpr const char* asked = "asked to stop";
 
 void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
-  launch::print_progress(cat(doing, " ", what, ": ", thousands(done), " of ", thousands(all)), done == all);
+  terminal::print_progress(cat(doing, " ", what, ": ", thousands(done), " of ", thousands(all)), done == all);
 }
 
 // One rank's work at a split's cache.

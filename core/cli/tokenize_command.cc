@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/json.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +12,6 @@
 #include <ostream>
 
 #include "cli/hub_cache.h"
-#include "launch/terminal.h"
 #include "tokenizer/tokenizers.h"
 
 namespace capstan::cli {
@@ -67,7 +67,7 @@ void add_tokenize_command(CLI::App& app, Chosen& chosen) {
       ->required();
   command->add_flag("--special", given->special, "with the begin and end tokens that it puts around a text");
   choose_with(*command, chosen, [given](const Process& process) {
-    launch::PrintedStream out(launch::print);
+    terminal::PrintedStream out(terminal::print);
     return tokenize_command(given->tokenizer, hub_cache(process.env), given->special, std::cin, out);
   });
 }

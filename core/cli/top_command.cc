@@ -1,6 +1,7 @@
 #include "cli/top_command.h"
 
 #include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,7 +11,6 @@
 #include <cstdio>
 #include <thread>
 
-#include "launch/terminal.h"
 #include "record/run_lock.h"
 #include "report/snapshot.h"
 
@@ -39,7 +39,7 @@ int top_command(const std::string& folder, double every_s, bool terminal) {
     const auto writer = writer_of(folder);
     const auto& run = watch.now();
     const auto text = report::snapshot_text(run, terminal_columns(), writer);
-    terminal ? launch::print_screen(text) : launch::print(text);
+    terminal ? terminal::print_screen(text) : terminal::print(text);
     std::fflush(stdout);
     if (!terminal || report::is_over(run, writer)) return static_cast<int>(ExitCode::success);
     std::this_thread::sleep_for(std::chrono::duration<double>(every_s));

@@ -3,6 +3,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <c10/util/Exception.h>
@@ -15,7 +16,6 @@
 #include <system_error>
 
 #include "base/limit_text.h"
-#include "launch/terminal.h"
 
 namespace capstan::launch {
 
@@ -73,10 +73,10 @@ std::optional<Error> in_words(const std::exception& exception) {
 int report_exception(const std::exception& exception) {
   if (const auto known = in_words(exception)) return report_exception(*known);
   if (const auto* error = dynamic_cast<const Error*>(&exception)) {
-    print_error(error_text(*error));
+    terminal::print_error(error_text(*error));
     return static_cast<int>(ExitCode::failure);
   }
-  print_error(
+  terminal::print_error(
       cat("capstan: this is a bug, please report it with the run's logs: ", printable_lines(exception.what()), "\n"));
   return static_cast<int>(ExitCode::bug);
 }

@@ -3,6 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@
 
 #include "base/mapped_files.h"
 #include "launch/error_report.h"
-#include "launch/terminal.h"
 
 namespace capstan::launch {
 namespace {
@@ -59,7 +59,7 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     ::_exit(static_cast<int>(ExitCode::failure));
   }
   const auto error = error_of(*lost);
-  print_error(error_text(error));
+  terminal::print_error(error_text(error));
   std::fflush(stderr);
   if (teller()) {
     constexpr std::chrono::seconds to_arrive{2};  // ten looks of each rank at the store

@@ -2,6 +2,7 @@
 
 #include <capstan/base/counted.h>
 #include <capstan/base/files.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <cstdio>
@@ -9,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/start.h"
-#include "launch/terminal.h"
 
 namespace capstan::launch {
 namespace {
@@ -92,7 +92,7 @@ std::vector<RankRow> meet_all(const Rank& rank) {
 
 void print_start_table(const Rank& rank) {
   if (!rank.first() || rank.launch.world.size == 1) return;
-  print(start_text(connections_of(rank), rank.rows));
+  terminal::print(start_text(connections_of(rank), rank.rows));
   std::fflush(stdout);
 }
 

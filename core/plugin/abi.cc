@@ -14,7 +14,8 @@ namespace capstan::plugin {
 namespace {
 
 constexpr std::string_view note_owner = "Capstan";
-constexpr GElf_Word note_type = 1;
+constexpr GElf_Word tag_note = 1;
+constexpr GElf_Word line_note = 2;
 constexpr const char* rebuild = "build the plugin with capstan_add_plugin() of this Capstan's SDK";
 
 [[noreturn]] void fail_truncated(const std::filesystem::path& file) {
@@ -38,8 +39,6 @@ class ElfFile {
     if (sections_end > file_.size() || elf_getphdrnum(elf_.get(), &segments_) != 0) fail_truncated(path);
   }
 
-  std::size_t segments() const { return segments_; }
-
   GElf_Phdr segment(std::size_t index) const {
     GElf_Phdr header;
     if (!gelf_getphdr(elf_.get(), static_cast<int>(index), &header)) fail_truncated(path_);
@@ -48,8 +47,18 @@ class ElfFile {
     return header;
   }
 
-  // The text of Capstan's note among the notes of this segment; empty if there is none.
-  std::string note(const GElf_Phdr& segment) const {
+  // The text of Capstan's note of this type; empty if there is none.
+  std::string note(GElf_Word wanted) const {
+    for (std::size_t i = 0; i < segments_; ++i) {
+      const auto header = segment(i);
+      if (header.p_type != PT_NOTE) continue;
+      if (auto text = note(header, wanted); !text.empty()) return text;
+    }
+    return {};
+  }
+
+ private:
+  std::string note(const GElf_Phdr& segment, GElf_Word wanted) const {
     const auto type = segment.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR;
     Elf_Data* data =
         elf_getdata_rawchunk(elf_.get(), static_cast<std::int64_t>(segment.p_offset), segment.p_filesz, type);
@@ -61,14 +70,13 @@ class ElfFile {
     GElf_Nhdr head;
     while ((offset = gelf_getnote(data, offset, &head, &name, &text)) > 0) {
       const std::string owner(bytes + name, std::max<std::size_t>(head.n_namesz, 1) - 1);
-      if (owner != note_owner || head.n_type != note_type) continue;
+      if (owner != note_owner || head.n_type != wanted) continue;
       const std::string_view tag(bytes + text, head.n_descsz);
       return std::string(tag.substr(0, tag.find('\0')));
     }
     return {};
   }
 
- private:
   struct End {
     void operator()(Elf* elf) const { elf_end(elf); }
   };
@@ -88,6 +96,14 @@ std::string field(const AbiFields& fields, const std::string& name) {
 }  // namespace
 
 std::string host_abi_tag() { return CAPSTAN_ABI_TAG; }
+
+std::string plugin_abi_tag(std::string_view needs) {
+  auto tag = cat("needs=", needs);
+  for (const auto& [name, value] : abi_fields(host_abi_tag())) {
+    if (needs != "host" || name != "torch") tag += cat(" ", name, "=", value);
+  }
+  return tag;
+}
 
 AbiFields abi_fields(std::string_view tag) {
   AbiFields out;
@@ -124,18 +140,17 @@ std::string abi_difference(std::string_view host, std::string_view plugin) {
 }
 
 std::string read_abi_tag(const std::filesystem::path& file) {
-  const ElfFile elf(file);
-  std::string tag;
-  for (std::size_t i = 0; i < elf.segments(); ++i) {
-    const auto segment = elf.segment(i);
-    if (segment.p_type == PT_NOTE && tag.empty()) tag = elf.note(segment);
-  }
+  const auto tag = ElfFile(file).note(tag_note);
   if (tag.empty()) throw Error("is no Capstan plugin: it has no ABI note (.note.capstan)", rebuild, file.string());
   return tag;
 }
 
+std::string read_command_line(const std::filesystem::path& file) { return ElfFile(file).note(line_note); }
+
 void check_abi(const std::filesystem::path& file) {
-  const auto difference = abi_difference(host_abi_tag(), read_abi_tag(file));
+  const auto tag = read_abi_tag(file);
+  const bool needs_host = field(abi_fields(tag), "needs") == "host";
+  const auto difference = abi_difference(plugin_abi_tag(needs_host ? "host" : "engine"), tag);
   if (difference.empty()) return;
   throw Error("was built for another Capstan and cannot be loaded\n" + difference,
               "rebuild the plugin against this Capstan's SDK, with the compiler and LibTorch named above",

@@ -16,6 +16,8 @@ using AbiFields = std::vector<std::pair<std::string, std::string>>;
 
 /// This library's own tag.
 std::string host_abi_tag();
+/// The tag of a plugin that this library can load: needs=host, which says nothing of LibTorch, or needs=engine.
+std::string plugin_abi_tag(std::string_view needs);
 /// "a=1 b=2" as fields, in order.
 AbiFields abi_fields(std::string_view tag);
 /// A table of all fields, with those marked that differ; empty when the tags agree.
@@ -24,6 +26,8 @@ std::string abi_difference(std::string_view host, std::string_view plugin);
 /// The tag in a file's ELF note, read without running anything of it; works on stripped files. Throws Error that
 /// names the file when it is no ELF file, is cut short, or has no note.
 std::string read_abi_tag(const std::filesystem::path& file);
+/// The line that a command's file has for `capstan --help`; empty in a file of another kind. Throws as read_abi_tag.
+std::string read_command_line(const std::filesystem::path& file);
 /// Throws Error, field by field, when the file was built for another Capstan than this one.
 void check_abi(const std::filesystem::path& file);
 

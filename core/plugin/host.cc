@@ -4,7 +4,9 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <map>
 
+#include "plugin/abi.h"
 #include "plugin/loader.h"
 #include "plugin/ownership.h"
 
@@ -133,6 +135,29 @@ const Registration& Host::load(const std::string& kind, const std::string& name,
     return load_file(file, kind);
   }
   fail_not_found(kind, name, tried);
+}
+
+std::vector<Noted> Host::commands() const {
+  std::map<std::string, Noted> found;
+  for (const auto& [file, kind] : files()) {
+    if (kind != "command" && !kind.empty()) continue;
+    Noted noted{file.stem().string(), file.string(), {}, {}};
+    try {
+      noted.line = read_command_line(file);
+      if (noted.line.empty() && kind.empty()) continue;  // of another kind
+      if (!trusts_writers_) refuse_writable(file);
+      check_abi(file);
+      if (noted.line.empty()) noted.problem = noted.file + ": is no command: it has no line for --help";
+    } catch (const Error& error) {
+      if (kind.empty()) continue;  // nothing says that it is a command
+      noted.problem = error.what();
+    }
+    found.try_emplace(noted.name, noted);
+  }
+  std::vector<Noted> out;
+  out.reserve(found.size());
+  for (auto& [name, noted] : found) out.push_back(std::move(noted));
+  return out;
 }
 
 std::vector<Found> Host::discover() {

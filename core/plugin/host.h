@@ -19,6 +19,14 @@ struct Found {
   const Registration* registration = nullptr;  ///< null when there is a problem
 };
 
+/// A file as its notes describe it; nothing of it was opened.
+struct Noted {
+  std::string name;  ///< the file's stem
+  std::string file;
+  std::string line;     ///< what `capstan --help` says of it
+  std::string problem;  ///< why it cannot be used; empty = it can, as far as notes tell
+};
+
 /// Finds plugins, loads them, and never unloads them. Search order: the path that the configuration
 /// gives; each of `folders`, as <folder>/<kind>/<name>.so and <folder>/<name>.so; builtin_folder()/<kind>/<name>.so.
 /// Not thread-safe; registrations live as long as the host.
@@ -40,6 +48,9 @@ class Host {
 
   /// All plugin files in the folders, in search order, loaded as far as they can be.
   std::vector<Found> discover();
+
+  /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
+  std::vector<Noted> commands() const;
 
   const Registry& registry() const { return registry_; }
 

@@ -159,7 +159,7 @@ void check_fields(const CapstanPluginDescriptor& descriptor, const std::string& 
 const CapstanPluginDescriptor& descriptor_of(const boost::dll::shared_library& library, const std::string& file) {
   if (!library.has(entry_symbol)) {
     throw Error(cat("has no entry: it does not export ", entry_symbol, "()"),
-                "add one CAPSTAN_MODEL, CAPSTAN_STRATEGY, CAPSTAN_DATA or CAPSTAN_MONITOR line to a source file", file);
+                "add one CAPSTAN_… line, such as CAPSTAN_MONITOR, to a source file", file);
   }
   const auto* descriptor = library.get<Entry>(entry_symbol)();
   if (!descriptor) throw Error(cat(entry_symbol, "() returns no descriptor"), "use the CAPSTAN_… macros", file);

@@ -1,4 +1,4 @@
-# capstan_add_plugin(<name> KIND model|strategy|data|tokenizer|monitor SOURCES <file>...
+# capstan_add_plugin(<name> KIND model|strategy|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
 #                    [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
@@ -8,19 +8,23 @@
 # It is installed to lib/capstan/plugins/<kind>/, but not with OUTPUT_DIRECTORY.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
+# Models and strategies need the engine, and so LibTorch: they are built with capstan::engine. Data, tokenizers,
+# monitors and commands are built with capstan::host, which has neither LibTorch's headers nor its libraries, unless they say ENGINE
+# or have kernels. The note says which: needs=host or needs=engine.
+#
 # *.cu and *_cuda.cc among the sources make up <name>_cuda.so beside it (target
 # plugin_<kind>_<name>_cuda; only with CAPSTAN_CUDA), which ranks that use GPUs
 # open too. It exports nothing: it registers CUDA implementations of operators
 # that <name>.so defines (TORCH_LIBRARY_IMPL).
 #
-# ATen's headers take longer to compile than a plugin. Models and strategies share a precompiled
+# ATen's headers take longer to compile than a plugin. Those that need the engine share a precompiled
 # header, made with the first one of a build folder (target capstan_pch; the same in Capstan's tree), and
 # RelWithDebInfo writes line tables (-g1) where its flags are still CMake's own. To do without:
 # -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON, flags of your own in CMAKE_CXX_FLAGS_RELWITHDEBINFO. Flags that change code
 # (-march=native, -ffast-math) go for all targets of the project, before the first plugin: the compiler
 # does not use a header that was compiled with others, and says so (-Winvalid-pch).
 #
-# Needs before it is included: the target capstan::sdk, CAPSTAN_TORCH_VERSION, and
+# Needs before it is included: the targets capstan::host and capstan::engine, CAPSTAN_TORCH_VERSION, and
 # with CAPSTAN_CUDA what CapstanCuda.cmake sets.
 include_guard(DIRECTORY)
 enable_language(ASM)
@@ -31,12 +35,13 @@ set(CAPSTAN_PLUGIN_INSTALL_DIR lib/capstan/plugins)
 
 # The ABI tag: what must match exactly between host and plugin, since C++ objects
 # pass between them. GPU files add their CUDA and NCCL versions.
-set(CAPSTAN_SDK_VERSION 9)
+set(CAPSTAN_SDK_VERSION 10)
 string(REGEX MATCH "^[0-9]+" _cxx_major "${CMAKE_CXX_COMPILER_VERSION}")
 string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" _cxx_id)
 string(REPLACE "gnu" "gcc" _cxx_id "${_cxx_id}")
-string(JOIN " " CAPSTAN_ABI_TAG "sdk=${CAPSTAN_SDK_VERSION}" "arch=${CMAKE_SYSTEM_PROCESSOR}"
-  "cxx=${_cxx_id}${_cxx_major}" "std=c++20" "cxx11abi=1" "torch=${CAPSTAN_TORCH_VERSION}")
+string(JOIN " " CAPSTAN_HOST_TAG "sdk=${CAPSTAN_SDK_VERSION}" "arch=${CMAKE_SYSTEM_PROCESSOR}"
+  "cxx=${_cxx_id}${_cxx_major}" "std=c++20" "cxx11abi=1")
+set(CAPSTAN_ABI_TAG "${CAPSTAN_HOST_TAG} torch=${CAPSTAN_TORCH_VERSION}")
 set(CAPSTAN_GPU_ABI_TAG "${CAPSTAN_ABI_TAG} ${CAPSTAN_GPU_ABI_FIELDS}")
 
 # Writes the note's source for a tag and returns its path: the same file for the same tag.
@@ -62,7 +67,7 @@ function(capstan_precompiled target)
     add_library(capstan_pch OBJECT "${CMAKE_BINARY_DIR}/capstan_pch.cc")
     set_target_properties(capstan_pch PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
-    target_link_libraries(capstan_pch PRIVATE capstan::sdk)
+    target_link_libraries(capstan_pch PRIVATE capstan::engine)
     target_precompile_headers(capstan_pch PRIVATE "${CAPSTAN_PLUGIN_CMAKE_DIR}/plugin_pch.h")
     capstan_debug_lines(capstan_pch)
   endif()
@@ -78,15 +83,14 @@ function(capstan_plugin_library target file folder tag)
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     INSTALL_RPATH "$ORIGIN/../../..;${CAPSTAN_TORCH_RPATH}")
-  target_link_libraries(${target} PRIVATE capstan::sdk)
   target_link_options(${target} PRIVATE "-Wl,--version-script=${CAPSTAN_PLUGIN_EXPORTS}" "-Wl,-z,defs")
   capstan_debug_lines(${target})
 endfunction()
 
 function(capstan_add_plugin name)
-  cmake_parse_arguments(PLUGIN "" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES" ${ARGN})
-  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|tokenizer|monitor)$")
-    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data, tokenizer or monitor, not '${PLUGIN_KIND}'")
+  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES" ${ARGN})
+  if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|tokenizer|monitor|command)$")
+    message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
   endif()
   if(NOT name MATCHES "^[A-Za-z0-9_-]+$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): a name has letters, digits, '_' and '-' only")
@@ -115,18 +119,27 @@ function(capstan_add_plugin name)
   elseif(NOT folder)
     set(folder "${CMAKE_BINARY_DIR}/plugins/${PLUGIN_KIND}")
   endif()
-  if(NOT PLUGIN_ABI_TAG)
-    set(PLUGIN_ABI_TAG "${CAPSTAN_ABI_TAG}")
+  set(needs host)
+  set(tag "${CAPSTAN_HOST_TAG}")
+  if(PLUGIN_ENGINE OR gpu_sources OR PLUGIN_KIND MATCHES "^(model|strategy)$")
+    set(needs engine)
+    set(tag "${CAPSTAN_ABI_TAG}")
+  endif()
+  if(PLUGIN_ABI_TAG)
+    set(tag "${PLUGIN_ABI_TAG}")
   endif()
   set(target plugin_${PLUGIN_KIND}_${name})
   set(targets ${target})
-  capstan_plugin_library(${target} "${name}" "${folder}" "${PLUGIN_ABI_TAG}" ${PLUGIN_SOURCES})
-  if(NOT PLUGIN_KIND MATCHES "^(data|tokenizer|monitor)$")   # which speak no tensors
+  capstan_plugin_library(${target} "${name}" "${folder}" "needs=${needs} ${tag}" ${PLUGIN_SOURCES})
+  target_link_libraries(${target} PRIVATE capstan::${needs})
+  if(needs STREQUAL engine)
     capstan_precompiled(${target})
+  else()
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "" INSTALL_RPATH "$ORIGIN/../../..")
   endif()
   if(gpu_sources AND CAPSTAN_CUDA)
     capstan_plugin_library(${target}_cuda "${name}_cuda" "${folder}" "${CAPSTAN_GPU_ABI_TAG}" ${gpu_sources})
-    target_link_libraries(${target}_cuda PRIVATE torch::cuda)
+    target_link_libraries(${target}_cuda PRIVATE capstan::engine torch::cuda)
     target_compile_options(${target}_cuda PRIVATE ${CAPSTAN_CUDA_OPTIONS})
     add_dependencies(${target} ${target}_cuda)
     list(APPEND targets ${target}_cuda)

@@ -3,7 +3,7 @@
 #
 # PLUGIN: what plugin_<kind>_<name> was compiled from is linked in too, since a plugin exports nothing but its entry.
 #
-# Needs before it is included: the target capstan::sdk and CapstanPlugin.cmake, whose precompiled header and flags it
+# Needs before it is included: the target capstan::engine and CapstanPlugin.cmake, whose precompiled header and flags it
 # shares. Makes capstan_catch_main, Catch2's main(), when it is first used.
 include_guard(DIRECTORY)
 
@@ -49,7 +49,7 @@ function(capstan_add_test name)
   endif()
   add_executable(${name} ${TEST_SOURCES})
   set_target_properties(${name} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-  target_link_libraries(${name} PRIVATE capstan::sdk capstan_catch_main)
+  target_link_libraries(${name} PRIVATE capstan::engine capstan_catch_main)
   if(TEST_PLUGIN)
     get_target_property(speaks_tensors ${TEST_PLUGIN} PRECOMPILE_HEADERS_REUSE_FROM)
     if(speaks_tensors)

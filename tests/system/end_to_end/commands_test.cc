@@ -91,3 +91,41 @@ TEST_CASE("the reference holds every table and plugin") {
   }
   CHECK_THAT(reference.out, Contains("| `max_steps` | integer |"));
 }
+
+TEST_CASE("a command that is a plugin: its arguments, exit code, help and errors") {
+  const Workspace work;
+  const auto folder = binary_dir() / "tests/run_fixtures";
+  Variables with{{"CAPSTAN_PLUGIN_PATH", folder.string()}, {"ECHO_SAYS", "something"}};
+  const auto echo = work.run({"echo", "a", "--b", "7"}, with);
+  CHECK(echo.out == "echo (says what it is told): a, --b, 7 something\n");
+  CHECK(echo.code == 7);
+  const auto fault = work.run({"echo", "fault"}, with);
+  CHECK(fault.err == "capstan: error\nthe argument is 'fault'\n    fix: take another\n");
+  CHECK(fault.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(work.run({"echo", "bug"}, with).err, Contains("while plugin 'echo' (command) ran"));
+
+  const auto help = work.run({"--help"}, with);
+  CHECK_THAT(help.out, Contains("echo") && Contains("says what it is told") && Contains("memory") && Contains("run "));
+  CHECK_THAT(work.run({"--help"}).out, !Contains("echo"));
+  CHECK_THAT(work.run({"memory", "--help"}).out, Contains("peak, average and mode") && Contains("--gpu-only"));
+  CHECK_THAT(work.run({"memry"}).err, Contains("there is no command 'memry'") && Contains("did you mean 'memory'?"));
+  CHECK_THAT(work.run({"memory", "x", "--cpu"}).err, Contains("--cpu"));
+}
+
+TEST_CASE(
+    "a command's file that cannot be used gets a line in the help, and no file shadows a command of the program") {
+  const Workspace work;
+  const auto folder = work.folder() / "plugins/command";
+  std::filesystem::create_directories(folder);
+  work.write("plugins/command/broken.so", "no library");
+  std::filesystem::copy(binary_dir() / "tests/run_fixtures/command/echo.so", folder / "run.so");
+  const Variables with{{"CAPSTAN_PLUGIN_PATH", (work.folder() / "plugins").string()}};
+  const auto help = work.run({"--help"}, with);
+  CHECK(help.code == 0);
+  CHECK_THAT(help.out, Contains("broken cannot be used: ") && Contains("is no shared library"));
+  CHECK_THAT(help.out, !Contains("says what it is told"));
+  CHECK_THAT(work.run({"run", "--help"}, with).out, Contains("--spawn-local"));
+  const auto broken = work.run({"broken"}, with);
+  CHECK(broken.code == static_cast<int>(ExitCode::usage));
+  CHECK_THAT(broken.err, Contains("broken.so: is no shared library"));
+}

@@ -38,8 +38,8 @@ TEST_CASE("the list of plugins is sorted, and broken files stand below with thei
         "monitor  good      1.2      a plugin for tests  " +
             good + "\nmonitor  stripped  1.2      a plugin for tests  " + test::fixture("stripped").string() +
             "\n\n1 file cannot be used:\n" + test::fixture("no_entry").string() +
-            ": has no entry: it does not export capstan_plugin()\n    fix: add one CAPSTAN_MODEL, CAPSTAN_STRATEGY, "
-            "CAPSTAN_DATA or CAPSTAN_MONITOR line to a source file\n");
+            ": has no entry: it does not export capstan_plugin()\n    fix: add one CAPSTAN_… line, such as "
+            "CAPSTAN_MONITOR, to a source file\n");
   CHECK(cli::plugins_text({}) == "No plugin was found that can be used.\n");
 }
 

@@ -3,6 +3,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "plugin/fixtures.h"
 
@@ -13,9 +14,20 @@ using namespace capstan::plugin;
 TEST_CASE("a plugin's note holds the host's own tag, stripped or not") {
   const auto host = host_abi_tag();
   CHECK_THAT(host, Contains("sdk=") && Contains("cxx=") && Contains("std=c++20") && Contains("torch="));
-  CHECK(read_abi_tag(test::fixture("good")) == host);
-  CHECK(read_abi_tag(test::fixture("stripped")) == host);
+  CHECK(plugin_abi_tag("engine") == "needs=engine " + host);
+  CHECK(plugin_abi_tag("host") == "needs=host " + host.substr(0, host.find(" torch=")));
+  CHECK(read_abi_tag(test::fixture("good")) == plugin_abi_tag("host"));
+  CHECK(read_abi_tag(test::fixture("stripped")) == plugin_abi_tag("host"));
+  CHECK(read_abi_tag(test::fixture("needs_engine")) == plugin_abi_tag("engine"));
+  CHECK_NOTHROW(check_abi(test::fixture("needs_engine")));
   CHECK_NOTHROW(check_abi(test::fixture("stripped")));
+}
+
+TEST_CASE("a command's line is read without opening it; files of other kinds have none") {
+  const auto folder = std::filesystem::path(CAPSTAN_BINARY_DIR) / "tests/run_fixtures";
+  CHECK(read_command_line(folder / "command/echo.so") == "says what it is told");
+  CHECK(read_abi_tag(folder / "command/echo.so") == plugin_abi_tag("host"));
+  CHECK(read_command_line(test::fixture("good")).empty());
 }
 
 TEST_CASE("a difference shows every field, those marked that differ") {
@@ -73,5 +85,5 @@ TEST_CASE("a file that is cut short is refused wherever the cut is") {
     CHECK_THAT(test::error_of([&] { read_abi_tag(file); }), Contains("good.so: is cut short"));
   }
   write_file(file, whole);
-  CHECK(read_abi_tag(file) == host_abi_tag());
+  CHECK(read_abi_tag(file) == plugin_abi_tag("host"));
 }

@@ -1,7 +1,6 @@
 // What leaves for people holds no terminal's commands.
-#include "launch/terminal.h"
-
 #include <capstan/base/files.h>
+#include <capstan/base/terminal.h>
 #include <capstan_catch.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,16 +33,16 @@ std::string output_of(const std::function<void()>& fn) {
 }  // namespace
 
 TEST_CASE("lines and tabs of a text are printed, a terminal's commands and reversed directions are shown") {
-  CHECK(output_of([] { launch::print("a\tb\n\033]0;title\a\u009b2J\r\u202egpj\n"); }) ==
+  CHECK(output_of([] { terminal::print("a\tb\n\033]0;title\a\u009b2J\r\u202egpj\n"); }) ==
         "a\tb\n\\x1b]0;title\\x07\\u009b2J\\x0d\\u202egpj\n");
-  CHECK(output_of([] { launch::print("a,b\r\nc,\rd\r\n"); }) == "a,b\r\nc,\\x0dd\r\n");
-  CHECK(output_of([] { launch::print_dimmed("a\033[0mb"); }) == "\033[2ma\\x1b[0mb\033[0m");
-  CHECK(output_of([] { launch::print_screen("a\033[1m\n"); }) == "\033[H\033[Ja\\x1b[1m\n");
+  CHECK(output_of([] { terminal::print("a,b\r\nc,\rd\r\n"); }) == "a,b\r\nc,\\x0dd\r\n");
+  CHECK(output_of([] { terminal::print_dimmed("a\033[0mb"); }) == "\033[2ma\\x1b[0mb\033[0m");
+  CHECK(output_of([] { terminal::print_screen("a\033[1m\n"); }) == "\033[H\033[Ja\\x1b[1m\n");
 }
 
 TEST_CASE("a stream prints the same, and cuts no character in two") {
   CHECK(output_of([] {
-          launch::PrintedStream out(launch::print);
+          terminal::PrintedStream out(terminal::print);
           out << "gr\xc3";
           out << "\xbc\xc3\x9f" << 7 << '\n' << "\033[31m";
         }) == "grüß7\n\\x1b[31m");

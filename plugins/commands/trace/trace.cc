@@ -1,20 +1,21 @@
-#include "cli/trace_command.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/command.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
-#include "launch/terminal.h"
-#include "record/trace_report.h"
+#include "arguments/arguments.h"
+#include "trace_report.h"
 
-namespace capstan::cli {
+namespace trace {
 namespace {
+
+using namespace capstan;
 
 // Those of a run, or the file itself.
 std::vector<std::filesystem::path> trace_files(const std::string& path) {
@@ -30,21 +31,24 @@ std::vector<std::filesystem::path> trace_files(const std::string& path) {
   return found;
 }
 
-}  // namespace
-
-void add_trace_command(CLI::App& app, Chosen& chosen) {
-  auto* command = app.add_subcommand("trace", "where the time of traced steps went: by kind, by unit, by kernel");
-  const auto paths = std::make_shared<std::vector<std::string>>();
-  command->add_option("traces", *paths, "folders of runs, or traces")->required();
-  choose_with(*command, chosen, [paths](const Process&) {
-    for (const auto& path : *paths) {
-      for (const auto& file : trace_files(path)) {
-        launch::print(
-            cat(file.string(), ": ", record::trace_text(record::read_trace(read_file(file), file.string())), "\n"));
-      }
+/// capstan trace RUN|FILE…
+class Trace : public command::Command {
+ public:
+  int run(const command::Call& call) override {
+    CLI::App app;
+    std::vector<std::string> paths;
+    app.add_option("traces", paths, "folders of runs, or traces")->required();
+    if (const auto code = arguments::read(app, call)) return *code;
+    for (const auto& path : paths) {
+      for (const auto& file : trace_files(path))
+        terminal::print(cat(file.string(), ": ", trace_text(read_trace(read_file(file), file.string())), "\n"));
     }
     return static_cast<int>(ExitCode::success);
-  });
-}
+  }
+};
 
-}  // namespace capstan::cli
+}  // namespace
+
+CAPSTAN_COMMAND("trace", "0.1.0", "where the time of traced steps went: by kind, by unit, by kernel", Trace)
+
+}  // namespace trace

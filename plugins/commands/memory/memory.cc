@@ -1,21 +1,21 @@
-#include "cli/memory_command.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/command.h>
 #include <capstan/monitor/memory_use.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
-#include "launch/terminal.h"
+#include "arguments/arguments.h"
 
-namespace capstan::cli {
+namespace memory {
 namespace {
 
+using namespace capstan;
 namespace fs = std::filesystem;
 
 struct MemoryChoice {
@@ -77,20 +77,27 @@ int print_memory(const MemoryChoice& choice) {
                     " away; [monitor.memory_log] writes one of GPUs where a run uses some"),
                 join(choice.paths));
   }
-  launch::print(all);
+  terminal::print(all);
   return static_cast<int>(ExitCode::success);
 }
 
+/// capstan memory RUN|FILE…
+class Memory : public command::Command {
+ public:
+  int run(const command::Call& call) override {
+    CLI::App app;
+    MemoryChoice choice;
+    app.add_option("logs", choice.paths, "folders of runs, or logs")->required();
+    auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "of GPUs alone");
+    app.add_flag("--cpu-only", choice.cpu_only, "of host memory alone")->excludes(gpu);
+    if (const auto code = arguments::read(app, call)) return *code;
+    return print_memory(choice);
+  }
+};
+
 }  // namespace
 
-void add_memory_command(CLI::App& app, Chosen& chosen) {
-  auto* command =
-      app.add_subcommand("memory", "peak, average and mode of a run's memory, or of logs of nvidia-smi and psrecord");
-  const auto choice = std::make_shared<MemoryChoice>();
-  command->add_option("logs", choice->paths, "folders of runs, or logs")->required();
-  auto* gpu = command->add_flag("--gpu-only", choice->gpu_only, "of GPUs alone");
-  command->add_flag("--cpu-only", choice->cpu_only, "of host memory alone")->excludes(gpu);
-  choose_with(*command, chosen, [choice](const Process&) { return print_memory(*choice); });
-}
+CAPSTAN_COMMAND("memory", "0.1.0", "peak, average and mode of a run's memory, or of logs of nvidia-smi and psrecord",
+                Memory)
 
-}  // namespace capstan::cli
+}  // namespace memory

@@ -1,4 +1,4 @@
-#include "record/trace_report.h"
+#include "plugins/commands/trace/trace_report.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -6,7 +6,7 @@
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
-using namespace capstan::record;
+using namespace trace;
 using capstan::cat;
 
 namespace {

@@ -1,12 +1,11 @@
-#include "launch/terminal.h"
-
 #include <capstan/base/printable.h>
+#include <capstan/base/terminal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 
-namespace capstan::launch {
+namespace capstan::terminal {
 namespace {
 
 // "\r\n" is how lines of CSV end.
@@ -69,4 +68,4 @@ int PrintedStream::Buffer::sync() {
   return 0;
 }
 
-}  // namespace capstan::launch
+}  // namespace capstan::terminal

@@ -1,14 +1,11 @@
 #pragma once
-#include <capstan/base/export.h>
-
 #include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace record {
+namespace trace {
 
 /// What a GPU, or on CPU ranks the training's threads, did in the steps of a trace; milliseconds of all steps together.
 struct TraceReport {
@@ -38,5 +35,4 @@ TraceReport read_trace(const std::string& text, const std::string& file);
 /// The tables: time by kind, by unit, the kernels that took most.
 std::string trace_text(const TraceReport& report);
 
-}  // namespace record
-CAPSTAN_END_NAMESPACE
+}  // namespace trace

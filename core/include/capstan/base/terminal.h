@@ -7,7 +7,7 @@
 #include <string_view>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace launch {
+namespace terminal {
 
 // The one place where text leaves the program for people: nothing else writes to standard output and error
 // (tools/check-house looks for it), so no command can forget that a file's text may hold a terminal's commands. Control
@@ -53,5 +53,5 @@ class PrintedStream : public std::ostream {
   Buffer buffer_;
 };
 
-}  // namespace launch
+}  // namespace terminal
 CAPSTAN_END_NAMESPACE

@@ -1,4 +1,4 @@
-#include "record/trace_report.h"
+#include "trace_report.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
@@ -11,7 +11,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-namespace capstan::record {
+namespace trace {
+
+using namespace capstan;
+
 namespace {
 
 using TraceJson = nlohmann::json;
@@ -318,4 +321,4 @@ std::string trace_text(const TraceReport& report) {
   return report.gpu ? text + "\n" + kernels_table(report) : text;
 }
 
-}  // namespace capstan::record
+}  // namespace trace

@@ -1,0 +1,57 @@
+#include "cli/commands.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+#include <capstan/command/command.h>
+#include <capstan/plugin/guard.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+namespace capstan::cli {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+void list_commands(CLI::App& app, const std::vector<plugin::Noted>& commands) {
+  const auto own = command_names(app);
+  std::string problems;
+  for (const auto& one : commands) {
+    if (std::find(own.begin(), own.end(), one.name) != own.end()) continue;
+    if (one.problem.empty()) {
+      app.add_subcommand(one.name, one.line);
+    } else {
+      problems += cat("\n", one.name, " cannot be used: ", one.problem);
+    }
+  }
+  if (!problems.empty()) app.footer(app.get_footer() + "\n" + problems);
+}
+
+int call_command(plugin::Host& host, const std::string& name, const std::vector<std::string>& arguments,
+                 const launch::Environment& env) {
+  const auto& about = host.load("command", name);
+  Diagnostics faults;
+  const auto made = std::static_pointer_cast<command::Command>(about.make({}, faults));
+  faults.throw_if_any();
+  try {
+    return made->run({name, about.summary, arguments, env});
+  } catch (const Error&) {
+    throw;  // words for who called it
+  } catch (...) {
+    plugin::rethrow_with_context(cat("plugin '", name, "' (command) ran"));
+  }
+}
+
+std::string fix_of_unknown(const std::string& name, const std::vector<std::string>& names) {
+  const auto own = split(CAPSTAN_COMMANDS, ' ');
+  if (std::find(own.begin(), own.end(), name) == own.end()) return suggestion(name, names);
+  return cat("this installation lacks ", (plugin::Host::builtin_folder() / "command" / (name + ".so")).string(),
+             ": install it, or name the folder that holds command/", name, ".so in CAPSTAN_PLUGIN_PATH");
+}
+
+}  // namespace capstan::cli

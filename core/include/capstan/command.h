@@ -1,0 +1,37 @@
+#pragma once
+/// Start here to write a command, which people call as `capstan mine …`:
+///
+///     class Mine : public capstan::command::Command { … };
+///     CAPSTAN_COMMAND("mine", "1.0", "what it does, in a line of capstan --help", Mine)
+#include <capstan/command/command.h>
+#include <capstan/config/options.h>
+#include <capstan/plugin/descriptor.h>
+
+namespace capstan::command::detail {
+
+/// Commands read their own arguments and have no table in a configuration.
+struct NoOptions {
+  static void describe(config::OptionTable<NoOptions>&) {}
+};
+
+template <class Class>
+class Made : public Command {
+ public:
+  explicit Made(const config::Options<NoOptions>&) {}
+  int run(const Call& call) override { return command_.run(call); }
+
+ private:
+  Class command_;
+};
+
+}  // namespace capstan::command::detail
+
+/// The line stands in an ELF note too, so that `capstan --help` opens nothing. It is a literal without quotes,
+/// backslashes and line ends.
+#define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
+  __asm__(                                                                                                     \
+      ".pushsection .note.capstan, \"a\", %note\n.balign 4\n.long 8, 2f - 1f, 2\n.asciz \"Capstan\"\n"         \
+      ".balign 4\n1: .asciz \"" summary "\"\n2: .balign 4\n.popsection\n");                                    \
+  CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
+                 (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Made<Class>, \
+                                             capstan::command::detail::NoOptions>))

@@ -1,0 +1,6 @@
+find_path(PROTOZERO_INCLUDE protozero/pbf_writer.hpp REQUIRED)   # headers alone
+if(NOT TARGET protozero)
+  add_library(protozero INTERFACE IMPORTED)
+  target_include_directories(protozero INTERFACE ${PROTOZERO_INCLUDE})
+endif()
+list(APPEND libraries protozero)

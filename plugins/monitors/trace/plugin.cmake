@@ -1,0 +1,1 @@
+set(needs ENGINE)   # LibTorch records what it traces

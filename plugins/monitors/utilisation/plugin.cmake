@@ -1,0 +1,1 @@
+set(needs ENGINE)   # it asks LibTorch's allocator

@@ -1,0 +1,15 @@
+#include "my_plugin.h"
+
+#include <capstan_catch.h>
+
+using namespace my_plugin;
+
+TEST_CASE("steps are the lines with a gradient norm") {
+  CHECK(steps_in("{\"step\":1,\"grad_norm\":0.5}\n{\"step\":1,\"eval/loss\":2}\n{\"step\":2,\"grad_norm\":0.4}\n") ==
+        2);
+  CHECK(steps_in("") == 0);
+}
+
+TEST_CASE("a call without a run is refused") {
+  CHECK_THROWS_WITH(MyPlugin().run({"my_plugin", "", {}, {}}), Contains("no run is named"));
+}
