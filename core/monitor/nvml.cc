@@ -24,6 +24,14 @@ struct Rates {
   unsigned gpu;
   unsigned memory;
 };
+constexpr int multiprocessor_clock = 1;
+constexpr int gpu_sensor = 0;
+struct Reason {
+  unsigned long long bit;
+  const char* text;
+};
+constexpr std::array<Reason, 4> slowdowns{
+    {{0x8, "hardware slowdown"}, {0x20, "too hot"}, {0x40, "too hot (hardware)"}, {0x80, "power brake"}}};
 
 }  // namespace
 
@@ -48,6 +56,13 @@ struct Nvml::Library {
     std::array<char, 96> out{};
     const auto ask = function<int(void*, char*, unsigned)>(name);
     return ask != nullptr && ask(gpu, out.data(), static_cast<unsigned>(out.size())) == 0 ? out.data() : "";
+  }
+
+  // 0 where the driver does not say.
+  unsigned number(const char* name, void* gpu, int which) const {
+    unsigned value = 0;
+    const auto ask = function<int(void*, int, unsigned*)>(name);
+    return ask != nullptr && ask(gpu, which, &value) == 0 ? value : 0;
   }
 
   void* handle;
@@ -86,6 +101,20 @@ std::optional<Nvml::Memory> Nvml::memory(const Gpu& gpu) const {
   MemoryV1 old{};
   if (ask_old == nullptr || ask_old(gpu.handle, &old) != 0) return {};
   return Memory{static_cast<std::int64_t>(old.used), static_cast<std::int64_t>(old.total)};
+}
+
+Nvml::Clocks Nvml::clocks(const Gpu& gpu) const {
+  Clocks now;
+  now.mhz = library_->number("nvmlDeviceGetClockInfo", gpu.handle, multiprocessor_clock);
+  now.most = library_->number("nvmlDeviceGetMaxClockInfo", gpu.handle, multiprocessor_clock);
+  now.celsius = library_->number("nvmlDeviceGetTemperature", gpu.handle, gpu_sensor);
+  unsigned long long bits = 0;
+  const auto ask = library_->function<int(void*, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
+  if (ask == nullptr || ask(gpu.handle, &bits) != 0) return now;
+  for (const auto& reason : slowdowns) {
+    if ((bits & reason.bit) != 0) now.slowed_by.emplace_back(reason.text);
+  }
+  return now;
 }
 
 std::optional<double> Nvml::utilisation(const Gpu& gpu) const {

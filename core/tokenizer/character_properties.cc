@@ -49,6 +49,20 @@ CharacterRanges of_categories(std::string_view beginning) {
   return joined_ranges(std::move(out));
 }
 
+// The characters that are in one of the two: each range is two edges, and edges of both cancel.
+CharacterRanges apart(const CharacterRanges& characters, std::span<const CharacterRange> others) {
+  std::vector<char32_t> edges;
+  const auto add = [&](const CharacterRange& range) { edges.insert(edges.end(), {range.first, range.last + 1}); };
+  std::for_each(characters.begin(), characters.end(), add);
+  std::for_each(others.begin(), others.end(), add);
+  std::sort(edges.begin(), edges.end());
+  CharacterRanges out;
+  for (std::size_t i = 0; i + 1 < edges.size(); i += 2) {
+    if (edges[i] < edges[i + 1]) out.push_back({edges[i], edges[i + 1] - 1});
+  }
+  return joined_ranges(std::move(out));
+}
+
 bool is_category(const std::string& name) {
   return !name.empty() && name.size() <= 2 &&
          std::any_of(category_names.begin(), category_names.end(), [&](auto known) { return known.starts_with(name); });
@@ -71,6 +85,18 @@ CharacterRanges pattern_word_characters() {
   }
   return joined_ranges(std::move(out));
 }
+
+CharacterRanges word_characters() { return apart(pattern_word_characters(), unlike_word_characters()); }
+
+CharacterRanges digits() { return apart(of_categories("n"), unlike_numbers()); }
+
+CharacterRanges punctuation() {
+  auto all = of_categories("p");
+  all.insert(all.end(), {{0x21, 0x2F}, {0x3A, 0x40}, {0x5B, 0x60}, {0x7B, 0x7E}});  // ASCII's symbols are among them
+  return apart(joined_ranges(std::move(all)), unlike_punctuation());
+}
+
+CharacterRanges marks() { return apart(of_categories("mn"), unlike_marks()); }
 
 CharacterRanges all_but(const CharacterRanges& ranges) {
   auto left_out = ranges;

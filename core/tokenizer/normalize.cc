@@ -74,10 +74,11 @@ std::string lowercased(std::string_view text) {
 }
 
 std::string without_marks(std::string_view text) {
+  static const auto removed = marks();
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const auto character = character_at(text, at);
-    if (!contains(marks(), character.value)) out += text.substr(at, character.size);
+    if (!contains(removed, character.value)) out += text.substr(at, character.size);
     at += character.size;
   }
   return out;

@@ -81,9 +81,9 @@ std::vector<Span> single_matches(std::span<const CharacterRange> set, std::strin
   return out;
 }
 
-PreStep split_at(std::span<const CharacterRange> set, Behavior behavior) {
+PreStep split_at(CharacterRanges set, Behavior behavior) {
   PreStep step;
-  step.matches = [set](std::string_view text) { return single_matches(set, text); };
+  step.matches = [set = std::move(set)](std::string_view text) { return single_matches(set, text); };
   step.behavior = behavior;
   return step;
 }

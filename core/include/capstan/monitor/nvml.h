@@ -36,6 +36,14 @@ class Nvml {
   const Gpu* find(const std::string& uuid) const;
   /// Nothing where the driver does not say.
   std::optional<Memory> memory(const Gpu& gpu) const;
+  /// What the GPU's clocks and temperature are now; numbers that the driver does not say are 0.
+  struct Clocks {
+    unsigned mhz = 0;   ///< of the multiprocessors
+    unsigned most = 0;  ///< MHz that they can have
+    unsigned celsius = 0;
+    std::vector<std::string> slowed_by;  ///< "too hot", …: why they are lower, but for idleness and set limits
+  };
+  Clocks clocks(const Gpu& gpu) const;
   /// Per cent of the last sample period (some hundred milliseconds) in which a kernel ran.
   std::optional<double> utilisation(const Gpu& gpu) const;
 

@@ -5,4 +5,3 @@
 #include "plugins/data/squad/squad_file.cc"
 #include "plugins/data/squad/squad_source.cc"
 #include "plugins/data/squad/unicode.cc"
-#include "plugins/data/squad/unicode_tables.cc"
