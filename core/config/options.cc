@@ -310,7 +310,7 @@ std::string limits_text(const OptionSpec& spec) {
     for (const auto& choice : spec.choices) quoted.push_back(value_text(choice));
     return "one of " + join(quoted);
   }
-  const auto most = spec.max ? bound_text(*spec.max) : std::string();
+  auto most = spec.max ? bound_text(*spec.max) : std::string();
   if (is_constant(spec)) return most;
   if (spec.min && spec.max && !spec.min_is_exclusive) return cat("between ", bound_text(*spec.min), " and ", most);
   std::string out;

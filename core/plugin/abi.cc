@@ -140,7 +140,7 @@ std::string abi_difference(std::string_view host, std::string_view plugin) {
 }
 
 std::string read_abi_tag(const std::filesystem::path& file) {
-  const auto tag = ElfFile(file).note(tag_note);
+  auto tag = ElfFile(file).note(tag_note);
   if (tag.empty()) throw Error("is no Capstan plugin: it has no ABI note (.note.capstan)", rebuild, file.string());
   return tag;
 }

@@ -56,7 +56,7 @@ TEST_CASE("plugins are listed, and each shows its options") {
     bool found = false;
     for (const auto& line : capstan::split(list.out, '\n')) {
       found = found || (line.rfind(kind + " ", 0) == 0 && line.find(" " + name + " ") != std::string::npos &&
-                        line.find(folder + "/" + kind + "/" + name + ".so") != std::string::npos);
+                        line.find(capstan::cat(folder, "/", kind, "/", name, ".so")) != std::string::npos);
     }
     CHECK(found);
   }
