@@ -34,7 +34,7 @@
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
 #include "plugin/host.h"
-#include "record/run_lock.h"
+#include "record/hold_run_folder.h"
 #include "session/session.h"
 #include "setup/unsaved.h"
 #include "train/of_job.h"

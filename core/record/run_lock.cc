@@ -1,6 +1,4 @@
 #include "record/run_lock.h"
-#include "comm/agree.h"
-#include "record/run_folder.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -243,7 +241,7 @@ void RunLock::keep_beating() {
   }
 }
 
-HolderSeen holder_seen(const fs::path& folder, const RunLock::Patience& patience) {
+HolderSeen holder_seen(const fs::path& folder) {
   const auto file = folder / "running";
   std::error_code absent;
   const auto touched = fs::last_write_time(file, absent);
@@ -258,26 +256,8 @@ HolderSeen holder_seen(const fs::path& folder, const RunLock::Patience& patience
   LockHolder me;
   me.machine = this_machine();
   const bool lives = is_here(holder, me) ? start_of(std::to_string(holder.pid)) == holder.started
-                                         : fs::file_time_type::clock::now() - touched <= patience.silence;
+                                         : fs::file_time_type::clock::now() - touched <= RunLock::Patience().silence;
   return {lives ? HolderSeen::State::lives : HolderSeen::State::gone, name_of(holder)};
-}
-
-std::unique_ptr<RunLock> hold_run_folder(const fs::path& folder, const std::string& job,
-                                         comm::Communicator& communicator, const inference::StopAgreement& agreement) {
-  constexpr std::chrono::seconds between{1};
-  const auto& world = communicator.world();
-  std::unique_ptr<RunLock> lock;
-  if (world.rank == 0) lock = std::make_unique<RunLock>(folder, RunLock::this_process(world.host, job));
-  for (;;) {
-    const auto take = [&]() -> std::string {
-      if (!lock->take()) return "held by another";
-      RunFolder::remove_unfinished(folder);
-      return "taken";
-    };
-    if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
-    agreement.check();
-    std::this_thread::sleep_for(between);
-  }
 }
 
 }  // namespace capstan::record

@@ -1,18 +1,15 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/communicator.h>
+#include <capstan/record/run_holder.h>
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-
-#include "inference/stop.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace record {
@@ -80,20 +77,6 @@ class RunLock {
   bool ends_ = false;
   std::thread beats_;
 };
-
-/// What somebody who only looks sees of a run's folder.
-struct HolderSeen {
-  enum class State { none, lives, gone };
-  State state = State::none;
-  std::string name;  ///< "process 4711 on node7"; empty: none
-};
-/// By the process where it is of this machine, else by its last beat. Changes nothing.
-HolderSeen holder_seen(const std::filesystem::path& folder, const RunLock::Patience& patience = {});
-
-/// Rank 0 takes the run's folder for this process, waiting where it must; the others get nothing. `job` as in
-/// LockHolder. A collective over the world, and one that can be stopped.
-std::unique_ptr<RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
-                                         comm::Communicator& communicator, const inference::StopAgreement& agreement);
 
 }  // namespace record
 CAPSTAN_END_NAMESPACE
