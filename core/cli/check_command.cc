@@ -5,6 +5,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/output_file.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include "launch/gpu_module.h"
 #include "plan/gpu_fit.h"
 #include "plugin/host.h"
-#include "report/output_file.h"
 #include "session/job.h"
 #include "setup/unsaved.h"
 
@@ -139,14 +139,14 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
     request.any_host_memory = !is_here(*gpu);
   }
   refuse_own_file(arguments);
-  report::check_output(arguments.resolved);
+  monitor::check_output(arguments.resolved);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
   if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, launch::gpu_module_cuda(), diagnostics);
   if (prepared && request.any_host_memory) judge_host_elsewhere(*prepared, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
-  if (!arguments.resolved.empty()) report::write_output(arguments.resolved, config::to_toml(job.tables()));
+  if (!arguments.resolved.empty()) monitor::write_output(arguments.resolved, config::to_toml(job.tables()));
   print_checked(job, arguments, ranks, request.device);
   if (!gpu) return static_cast<int>(ExitCode::success);
   const auto global_batch = job.topology.batch.global_batch;

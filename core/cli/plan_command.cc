@@ -4,6 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/output_file.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,7 +16,6 @@
 #include "cli/hub_cache.h"
 #include "plan/search.h"
 #include "plugin/host.h"
-#include "report/output_file.h"
 #include "session/job.h"
 #include "session/variants.h"
 
@@ -173,7 +173,7 @@ void refuse_own_file(const PlanArguments& arguments) {
 
 int plan_command(const PlanArguments& arguments, const launch::Environment& env) {
   refuse_own_file(arguments);
-  report::check_output(arguments.write);
+  monitor::check_output(arguments.write);
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   const auto gpu = plan::gpu_named(arguments.gpu);
   Plan plan{request_of(arguments, env, gpu), gpu, plan::figures_of(gpu.name), {arguments.node_bandwidth * 1e9}};
@@ -207,7 +207,7 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
                       times_text(plan, all)));
   if (!all.front().fits) return static_cast<int>(ExitCode::usage);
   print_best(all.front());
-  if (!arguments.write.empty()) report::write_output(arguments.write, file_of(arguments, all.front()));
+  if (!arguments.write.empty()) monitor::write_output(arguments.write, file_of(arguments, all.front()));
   return static_cast<int>(ExitCode::success);
 }
 

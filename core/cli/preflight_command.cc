@@ -6,6 +6,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/run_name.h>
 
 #include <ATen/DeviceAccelerator.h>
 #include <unistd.h>
@@ -26,7 +27,6 @@
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
 #include "record/run_folder.h"
-#include "setup/run_name.h"
 
 namespace capstan::cli {
 namespace {
@@ -187,7 +187,7 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
   return launch::run_as_rank(arguments, env, [&](launch::Rank& rank) {
     launch::print_start_table(rank);
     const auto& options = rank.early.preflight;
-    const auto name = cat(rank.early.run.name.value_or(setup::name_of_run(arguments.config)), "-preflight");
+    const auto name = cat(rank.early.run.name.value_or(config::name_of_run(arguments.config)), "-preflight");
     const fs::path folder = comm::from_first_rank(*rank.communicator, "making the report's folder", [&] {
       return record::RunFolder::make(rank.early.run.dir, name).string();
     });

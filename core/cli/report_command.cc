@@ -6,10 +6,10 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/output_file.h>
 
 #include <CLI/CLI.hpp>
 
-#include "report/output_file.h"
 #include "report/page.h"
 #include "report/tables.h"
 
@@ -67,12 +67,12 @@ std::string table_list() {
 }  // namespace
 
 int report_command(const ReportArguments& arguments) {
-  report::check_output(arguments.output);
+  monitor::check_output(arguments.output);
   const auto text = report_text(arguments);
   if (arguments.output.empty()) {
     terminal::print(text);
   } else {
-    report::write_output(arguments.output, text);
+    monitor::write_output(arguments.output, text);
     terminal::print(cat("written: ", arguments.output, "\n"));
   }
   return static_cast<int>(ExitCode::success);

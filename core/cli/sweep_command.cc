@@ -6,6 +6,8 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/run_name.h>
+#include <capstan/monitor/output_file.h>
 
 #include <unistd.h>
 
@@ -16,9 +18,7 @@
 #include <filesystem>
 
 #include "cli/child.h"
-#include "report/output_file.h"
 #include "report/sweep.h"
-#include "setup/run_name.h"
 
 namespace capstan::cli {
 
@@ -97,7 +97,7 @@ Placed place(const report::PlannedRun& planned, const report::Run& wanted) {
 
 report::Sweep sweep_of(const SweepArguments& arguments) {
   report::Sweep sweep;
-  sweep.name = setup::name_of_run(arguments.config);
+  sweep.name = config::name_of_run(arguments.config);
   sweep.ranks = report::counts_of(arguments.ranks, "--gpus");
   sweep.nodes = report::counts_of(arguments.nodes, "--nodes");
   if (arguments.weak == "layers") sweep.weak = report::Weak::layers;
@@ -212,7 +212,7 @@ void submit_all(const SweepArguments& arguments, const std::string& name, const 
 }  // namespace
 
 int sweep_command(const SweepArguments& arguments) {
-  report::check_output(arguments.report.output);
+  monitor::check_output(arguments.report.output);
   const auto sweep = sweep_of(arguments);
   auto runs = plan(arguments.config, sweep);
   bool all_done = true;

@@ -4,6 +4,7 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
+#include <capstan/config/toml_values.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -176,6 +177,16 @@ void refuse_long_keys(const std::string& content, const std::string& file) {
 std::vector<Item> read_toml(const std::string& file, Diagnostics& diagnostics) {
   if (!is_there(file)) throw Error("the file does not exist", nearest_file(file), file);
   return parse_toml(read_file(file), file, diagnostics);
+}
+
+std::map<std::string, Value> toml_values(const std::string& file) {
+  Diagnostics diagnostics;
+  std::map<std::string, Value> values;
+  for (const auto& item : read_toml(file, diagnostics)) {
+    if (item.value) values[join(item.path, ".")] = *item.value;
+  }
+  diagnostics.throw_if_any();
+  return values;
 }
 
 std::vector<Item> parse_toml(const std::string& content, const std::string& file, Diagnostics& diagnostics) {

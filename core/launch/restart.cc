@@ -5,6 +5,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/config/run_name.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,7 +13,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "session/resume.h"
-#include "setup/run_name.h"
 
 namespace capstan::launch {
 namespace {
@@ -102,7 +102,7 @@ std::vector<std::string> find_restarted(const Environment& env, const setup::Run
                                         const setup::CheckpointOptions& checkpoint, const Command& command) {
   const auto mine = beginning_of(env, command);
   if (mine.job.empty() || env("SLURM_RESTART_COUNT").value_or("0") == "0" || !checkpoint.saves()) return {};
-  const auto found = folder_of(mine, run.dir, run.name.value_or(setup::name_of_run(command.config)));
+  const auto found = folder_of(mine, run.dir, run.name.value_or(config::name_of_run(command.config)));
   if (found.folder.empty()) return {};
   if (!found.same_command) {
     log::warning(cat("the job has started again, and has left no run of this very command: a new one begins (",

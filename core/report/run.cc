@@ -6,13 +6,12 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
+#include <capstan/config/toml_values.h>
 
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <variant>
-
-#include "config/toml_reader.h"
 
 namespace capstan::report {
 
@@ -223,11 +222,7 @@ Run read_run_but_metrics(const fs::path& folder) {
   run.folder = folder;
   run.name = fs::absolute(folder).lexically_normal().filename().string();
   if (run.name.empty()) run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
-  Diagnostics diagnostics;
-  for (const auto& item : config::read_toml(config.string(), diagnostics)) {
-    if (item.value) run.options[join(item.path, ".")] = *item.value;
-  }
-  diagnostics.throw_if_any();
+  run.options = config::toml_values(config.string());
   read_launch(folder / "launch.json", run);
   read_summary(folder / "summary.json", run);
   for (const auto& file : files_ending(folder / "gpu_memory", ".csv")) run.gpu_logs.push_back(read_gpu_log(file));

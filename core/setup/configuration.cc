@@ -2,6 +2,7 @@
 
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/config/run_name.h>
 
 #include <filesystem>
 #include <utility>
@@ -9,7 +10,6 @@
 #include "config/paths.h"
 #include "config/to_toml.h"
 #include "setup/precision.h"
-#include "setup/run_name.h"
 
 namespace capstan::setup {
 namespace {
@@ -89,7 +89,7 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults)
   auto comm = host_options<CommOptions>(document, "comm", faults);
   auto preflight = host_options<PreflightOptions>(document, "preflight", faults);
   make_resume_absolute(checkpoint);
-  const auto name = run->name.value_or(name_of_run(request.file));
+  const auto name = run->name.value_or(config::name_of_run(request.file));
   const auto device = device_for(request, *run, *train);
   const auto cache = run->cache.value_or(request.cache);
   check_cache(cache, run, faults);

@@ -1,12 +1,11 @@
 // What runs are called after their configurations' files.
-#include "setup/run_name.h"
-
+#include <capstan/config/run_name.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
 #include <map>
 
-using capstan::setup::name_of_run;
+using capstan::config::name_of_run;
 namespace fs = std::filesystem;
 
 TEST_CASE("a run is called as its file, with its folders inside of a collection of configs") {

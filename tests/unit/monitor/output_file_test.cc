@@ -1,7 +1,6 @@
 // Files that a command line names to be written: none of a run, and none through a link.
-#include "report/output_file.h"
-
 #include <capstan/base/files.h>
+#include <capstan/monitor/output_file.h>
 #include <capstan_catch.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +9,7 @@
 #include "support/folder.h"
 
 using namespace capstan;
-using report::write_output;
+using monitor::write_output;
 namespace fs = std::filesystem;
 
 namespace {

@@ -1,16 +1,15 @@
-#include "report/output_file.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/output_file.h>
 #include <capstan/monitor/run_files.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 
-namespace capstan::report {
+namespace capstan::monitor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +32,7 @@ fs::path run_of(const fs::path& file) {
   for (auto at = folder / given.filename(); !unknown && at.has_relative_path(); at = at.parent_path()) {
     auto run = at.parent_path();
     const auto name = at.filename().string();
-    if (is_run(run) && (monitor::is_name_of_run(name) || is_named_in(run / "config.toml", name))) return run;
+    if (is_run(run) && (is_name_of_run(name) || is_named_in(run / "config.toml", name))) return run;
   }
   return {};
 }
@@ -74,4 +73,4 @@ void write_output(const std::string& file, const std::string& text) {
   if (!out) throw FileError(file, "write", errno == 0 ? EIO : errno);
 }
 
-}  // namespace capstan::report
+}  // namespace capstan::monitor

@@ -1,10 +1,9 @@
-#include "setup/run_name.h"
-
 #include <capstan/base/text.h>
+#include <capstan/config/run_name.h>
 
 #include <vector>
 
-namespace capstan::setup {
+namespace capstan::config {
 
 std::string name_of_run(const std::filesystem::path& file) {
   std::vector<std::string> below;
@@ -22,4 +21,4 @@ std::string name_of_run(const std::filesystem::path& file) {
   return join(below, "-");
 }
 
-}  // namespace capstan::setup
+}  // namespace capstan::config
