@@ -11,12 +11,12 @@
 #include <algorithm>
 #include <optional>
 
+#include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "launch/gpu_module.h"
 #include "plan/gpu_fit.h"
-#include "plugin/host.h"
 #include "session/job.h"
 #include "setup/unsaved.h"
 

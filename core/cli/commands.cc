@@ -39,7 +39,7 @@ int call_command(plugin::Host& host, const std::string& name, const std::vector<
   const auto made = std::static_pointer_cast<command::Command>(about.make({}, faults));
   faults.throw_if_any();
   try {
-    return made->run({name, about.summary, arguments, env});
+    return made->run({name, about.summary, arguments, env, host});
   } catch (const Error&) {
     throw;  // words for who called it
   } catch (...) {

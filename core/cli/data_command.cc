@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <capstan/plugin/host.h>
 #include "cli/check_command.h"
 #include "cli/cut_answers.h"
 #include "cli/hub_cache.h"
 #include "data/collate.h"
-#include "plugin/host.h"
 #include "session/job.h"
 
 namespace capstan::cli {

@@ -2,7 +2,7 @@
 #include <capstan/base/export.h>
 #include <capstan/monitor/monitor.h>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "setup/configuration.h"
 
 CAPSTAN_BEGIN_NAMESPACE

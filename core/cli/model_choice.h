@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "setup/model_path.h"
 
 CAPSTAN_BEGIN_NAMESPACE

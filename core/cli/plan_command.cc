@@ -11,11 +11,11 @@
 #include <filesystem>
 #include <iomanip>
 
+#include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
 #include "cli/check_command.h"
 #include "cli/hub_cache.h"
 #include "plan/search.h"
-#include "plugin/host.h"
 #include "session/job.h"
 #include "session/variants.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <capstan/plugin/host.h>
 #include "cli/command.h"
-#include "plugin/host.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace cli {

@@ -1,8 +1,8 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <capstan/plugin/host.h>
 #include "launch/start.h"
-#include "plugin/host.h"
 #include "session/job.h"
 
 CAPSTAN_BEGIN_NAMESPACE

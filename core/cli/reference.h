@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace cli {

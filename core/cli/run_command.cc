@@ -18,6 +18,7 @@
 #include <optional>
 #include <utility>
 
+#include <capstan/plugin/host.h>
 #include "cli/check_command.h"
 #include "cli/memory_questions.h"
 #include "cli/preflight_command.h"
@@ -33,7 +34,6 @@
 #include "plan/against_actual.h"
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
-#include "plugin/host.h"
 #include "record/hold_run_folder.h"
 #include "session/session.h"
 #include "setup/unsaved.h"

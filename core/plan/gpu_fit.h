@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <capstan/plugin/host.h>
 #include "assembly/predict.h"
-#include "plugin/host.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {

@@ -1,4 +1,4 @@
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "setup/model_file.h"
 
 CAPSTAN_BEGIN_NAMESPACE

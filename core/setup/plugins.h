@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <capstan/plugin/host.h>
 #include "config/to_toml.h"
-#include "plugin/host.h"
 #include "setup/configuration.h"
 
 CAPSTAN_BEGIN_NAMESPACE

@@ -11,9 +11,9 @@
 #include <limits>
 #include <mutex>
 
+#include <capstan/plugin/host.h>
 #include "inference/evaluate.h"
 #include "inference/feed.h"
-#include "plugin/host.h"
 #include "plugin/loader.h"
 #include "session/session.h"
 #include "testing/tiny.h"

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "session/job.h"
 
 namespace capstan::testing {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "setup/model_file.h"
 
 namespace capstan::testing {

@@ -10,8 +10,8 @@
 #include <map>
 #include <set>
 
+#include <capstan/plugin/host.h>
 #include "nn/init_source.h"
-#include "plugin/host.h"
 #include "support/model.h"
 
 using namespace capstan;

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <set>
 
+#include <capstan/plugin/host.h>
 #include "base/lower.h"
 #include "config/document.h"
 #include "config/plugin_table.h"
 #include "foreign/keys.h"
-#include "plugin/host.h"
 #include "setup/options.h"
 
 using namespace capstan;

@@ -5,9 +5,9 @@
 
 #include <filesystem>
 
+#include <capstan/plugin/host.h>
 #include "fixtures.h"
 #include "plugin/abi.h"
-#include "plugin/host.h"
 #include "plugin/loader.h"
 
 using namespace capstan;

@@ -1,4 +1,4 @@
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 
 #include <capstan_catch.h>
 #include <capstan_places.h>

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <capstan/plugin/host.h>
 #include "plugin/fixtures.h"
-#include "plugin/host.h"
 #include "support/folder.h"
 
 using namespace capstan::plugin;

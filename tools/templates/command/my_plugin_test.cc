@@ -1,5 +1,6 @@
 #include "my_plugin.h"
 
+#include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
 using namespace my_plugin;
@@ -11,5 +12,6 @@ TEST_CASE("steps are the lines with a gradient norm") {
 }
 
 TEST_CASE("a call without a run is refused") {
-  CHECK_THROWS_WITH(MyPlugin().run({"my_plugin", "", {}, {}}), Contains("no run is named"));
+  capstan::plugin::Host plugins;
+  CHECK_THROWS_WITH(MyPlugin().run({"my_plugin", "", {}, {}, plugins}), Contains("no run is named"));
 }

@@ -7,6 +7,9 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace plugin {
+class Host;
+}
 namespace command {
 
 /// How a command was called.
@@ -16,6 +19,7 @@ struct Call {
   std::vector<std::string> arguments;  ///< what follows the name on the command line
   /// A variable of the environment; nothing where it is not set.
   std::function<std::optional<std::string>(const std::string&)> environment;
+  plugin::Host& plugins;  ///< finds and loads others (capstan/plugin/host.h); it has loaded this command
 };
 
 /// What `capstan NAME …` does. The program makes one object and calls it once, on one thread.

@@ -2,7 +2,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "session/job.h"
 #include "support/families.h"
 #include "support/folder.h"

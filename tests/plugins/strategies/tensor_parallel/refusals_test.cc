@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "plugin/host.h"
+#include <capstan/plugin/host.h>
 #include "session/job.h"
 #include "support/families.h"
 #include "support/folder.h"
