@@ -28,7 +28,7 @@ bool tokenizer_is_absent(const config::Resolved& option, const setup::HubCache& 
 
 }  // namespace
 
-std::vector<std::string> absent_files(const setup::Configuration& config, const setup::LoadedPlugins& plugins) {
+std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins) {
   std::vector<std::string> absent;
   if (plugins.stand_in) absent.push_back(cat("model.path (", plugins.stand_in->named, ")"));
   for (const auto& option : plugins.data_options.resolved()) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "assembly/override_points.h"
-#include "setup/precision.h"
+#include "assembly/precision.h"
 
 namespace capstan::assembly {
 namespace {
@@ -52,21 +52,21 @@ void join_balances(const layout::Mesh& mesh, const AssembledModel& model) {
   }
 }
 
-void place(const AssembledModel& model, const setup::Strategies& strategies, const Topology& topology) {
+void place(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   const strategy::Placement placement{topology.mesh, topology.rank,
                                       [groups = model.groups](const auto& axes) { return (*groups)(axes); }};
   for (const auto& unit : model.units) {
-    setup::each_strategy(strategies, "placement of unit " + unit->name(),
-                         [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
+    each_strategy(strategies, "placement of unit " + unit->name(),
+                  [&](strategy::Strategy& strategy) { strategy.place(*unit, placement); });
     for (const auto& adapter : unit->adapters()) nn::place_like_base(adapter);
     nn::refuse_undeclared(*unit);
   }
 }
 
 // What strategies have changed: their notes, then the numbers of the whole model and of this rank.
-std::string changes_text(const AssembledModel& model, const setup::Strategies& strategies, const Topology& topology) {
+std::string changes_text(const AssembledModel& model, const Strategies& strategies, const Topology& topology) {
   std::string text;
-  setup::each_strategy(strategies, "notes", [&](strategy::Strategy& strategy) {
+  each_strategy(strategies, "notes", [&](strategy::Strategy& strategy) {
     for (const auto& line : strategy.notes()) text += line + "\n";
   });
   const auto whole = nn::summarise(model.units);
@@ -98,7 +98,7 @@ void refuse_too_large(const std::vector<std::unique_ptr<nn::Unit>>& units) {
 
 }  // namespace
 
-BuiltModel build_model(const setup::Plugins& plugins) {
+BuiltModel build_model(const Plugins& plugins) {
   BuiltModel built;
   plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
   name_modules(built.units, plugins.model.object->file_map());
@@ -109,11 +109,11 @@ BuiltModel build_model(const setup::Plugins& plugins) {
   return built;
 }
 
-void structure(BuiltModel& model, const setup::Strategies& strategies) {
-  setup::each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
+void structure(BuiltModel& model, const Strategies& strategies) {
+  each_strategy(strategies, "structure", [&](strategy::Strategy& strategy) { strategy.structure(model.units); });
 }
 
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const setup::Strategies& strategies,
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Strategies& strategies,
                                                const Topology& topology, BuiltModel built, c10::Device device) {
   structure(built, strategies);
   auto model = std::make_shared<AssembledModel>();
@@ -169,7 +169,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   shard::EngineOptions options;
   options.mesh = topology.mesh;
   options.rank = topology.rank;
-  options.precision = setup::precision_of(config.train->precision, device);
+  options.precision = precision_of(config.train->precision, device);
   options.policy = policy;
   if (policy.param_dtype) options.precision.compute = *policy.param_dtype;
   if (policy.reduce_dtype) options.precision.reduce = *policy.reduce_dtype;
@@ -184,8 +184,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
   return options;
 }
 
-std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,
-                         const AssembledModel& model) {
+std::string settled_save(const setup::Configuration& config, const Plugins& plugins, const AssembledModel& model) {
   const auto& options = config.checkpoint;
   const bool comes_again = (plugins.model_options->path || plugins.stand_in) && model.has_frozen;
   return comes_again && !options.is_set(&setup::CheckpointOptions::save) ? "trainable" : options->save;

@@ -37,11 +37,11 @@ struct AssembledModel {
 };
 
 /// Asks the plugin for its units: once in a command.
-BuiltModel build_model(const setup::Plugins& plugins);
+BuiltModel build_model(const Plugins& plugins);
 /// Lets strategies change the units. Their structure() is called once: for another model take fresh_strategies().
-void structure(BuiltModel& model, const setup::Strategies& strategies);
+void structure(BuiltModel& model, const Strategies& strategies);
 /// Lets strategies change and place the units.
-std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const setup::Strategies& strategies,
+std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& config, const Strategies& strategies,
                                                const Topology& topology, BuiltModel built, c10::Device device);
 
 std::vector<nn::Unit*> pointers(const std::vector<std::unique_ptr<nn::Unit>>& units);
@@ -58,8 +58,7 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
                                     const Samples& samples, const AssembledModel& model, c10::Device device);
 /// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
 /// otherwise.
-std::string settled_save(const setup::Configuration& config, const setup::Plugins& plugins,
-                         const AssembledModel& model);
+std::string settled_save(const setup::Configuration& config, const Plugins& plugins, const AssembledModel& model);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

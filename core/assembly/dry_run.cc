@@ -156,7 +156,7 @@ class Watched {
     if (memory_) memory_->add(bytes);
   }
 
-  setup::Strategies strategies_;
+  Strategies strategies_;
   std::shared_ptr<const AssembledModel> model_;
   shard::ShardPlan plan_;
   WorkExecutor executor_;

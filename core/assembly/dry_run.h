@@ -30,7 +30,7 @@ struct MicroStepMemory : AtPeak {
 /// What a dry run is of.
 struct DryRunOf {
   const setup::Configuration& config;
-  const setup::Plugins& plugins;
+  const Plugins& plugins;
   const Topology& topology;
   const Samples& samples;
   const shard::EngineOptions& options;  ///< of the engine that is counted

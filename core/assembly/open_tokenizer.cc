@@ -59,7 +59,7 @@ class GuardedTokenizer final : public tokenizer::Tokenizer {
   std::shared_ptr<const Tokenizer> own_;
 };
 
-void open_plugin(const setup::Made<tokenizer::Opener>& made, const std::string& model_folder, ChosenTokenizer& chosen) {
+void open_plugin(const Made<tokenizer::Opener>& made, const std::string& model_folder, ChosenTokenizer& chosen) {
   const tokenizer::OpenRequest request{model_folder};
   auto own = plugin::guard(made.name, "open", [&] { return made.object->open(request); });
   if (!own) throw Error(cat("tokenizer plugin '", made.name, "' opened no tokenizer"), "return one from open()");
@@ -69,7 +69,7 @@ void open_plugin(const setup::Made<tokenizer::Opener>& made, const std::string& 
 
 }  // namespace
 
-std::optional<ChosenTokenizer> open_tokenizer(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+std::optional<ChosenTokenizer> open_tokenizer(const setup::Configuration& config, const LoadedPlugins& plugins,
                                               Diagnostics& faults) {
   const auto before = faults.size();
   ChosenTokenizer chosen;

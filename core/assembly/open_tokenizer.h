@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "setup/plugins.h"
+#include "assembly/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -23,7 +23,7 @@ struct ChosenTokenizer {
 };
 
 /// Opens it, once the model's options are known; nothing where there is a fault.
-std::optional<ChosenTokenizer> open_tokenizer(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+std::optional<ChosenTokenizer> open_tokenizer(const setup::Configuration& config, const LoadedPlugins& plugins,
                                               Diagnostics& faults);
 
 }  // namespace assembly

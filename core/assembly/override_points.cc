@@ -36,13 +36,13 @@ bool claims(const strategy::Strategy& strategy, const std::string& point) {
   return std::find(list.begin(), list.end(), point) != list.end();
 }
 
-void claims_in_vain(const setup::Made<strategy::Strategy>& made, const std::string& point, const std::string& method) {
+void claims_in_vain(const Made<strategy::Strategy>& made, const std::string& point, const std::string& method) {
   throw Error(
       cat("plugin '", made.name, "' claims the override point '", point, "', but its ", method, "() returns nothing"),
       cat("return an object from ", method, "(), or don't claim the override point"), made.where);
 }
 
-std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies) {
+std::vector<layout::Axis> overridden_sums(const Strategies& strategies) {
   std::vector<layout::Axis> axes;
   for (const auto axis : {layout::Axis::dp, layout::Axis::replicate}) {
     const auto has_it = [&](const auto& made) {
@@ -53,7 +53,7 @@ std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies) {
   return axes;
 }
 
-bool has_evaluation_weights(const setup::Strategies& strategies) {
+bool has_evaluation_weights(const Strategies& strategies) {
   return std::any_of(strategies.begin(), strategies.end(),
                      [](const auto& made) { return claims(*made.object, strategy::evaluation_weights_point); });
 }
@@ -62,7 +62,7 @@ strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options) {
   return {{options.betas[0], options.betas[1]}, options.eps, options.weight_decay, options.decay == "all"};
 }
 
-std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const setup::Strategies& strategies,
+std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Strategies& strategies,
                                                         const strategy::AdamWOptions& options) {
   for (const auto& made : strategies) {
     if (!claims(*made.object, strategy::optimizer_rule_point)) continue;

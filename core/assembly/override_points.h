@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "setup/plugins.h"
+#include "assembly/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -14,14 +14,14 @@ namespace assembly {
 bool claims(const strategy::Strategy& strategy, const std::string& point);
 
 /// Throws Error at the plugin: it claims the override point, but its method returned nothing.
-[[noreturn]] void claims_in_vain(const setup::Made<strategy::Strategy>& made, const std::string& point,
+[[noreturn]] void claims_in_vain(const Made<strategy::Strategy>& made, const std::string& point,
                                  const std::string& method);
 
 /// The axes on which a strategy claims the sum of gradients.
-std::vector<layout::Axis> overridden_sums(const setup::Strategies& strategies);
+std::vector<layout::Axis> overridden_sums(const Strategies& strategies);
 
 /// Does a strategy claim what evaluation sees of the parameters?
-bool has_evaluation_weights(const setup::Strategies& strategies);
+bool has_evaluation_weights(const Strategies& strategies);
 
 /// What [optimizer] says of AdamW.
 strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options);
@@ -29,7 +29,7 @@ strategy::AdamWOptions adamw_options(const setup::OptimizerOptions& options);
 /// The rule that parameters are updated by: that of the strategy that claims it, with the plugin's name around its
 /// errors, or else AdamW. Prediction and session ask the same one. Throws Error where a strategy claims it and brings
 /// none.
-std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const setup::Strategies& strategies,
+std::unique_ptr<strategy::OptimizerRule> optimizer_rule(const Strategies& strategies,
                                                         const strategy::AdamWOptions& options);
 
 }  // namespace assembly

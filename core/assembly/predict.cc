@@ -51,7 +51,7 @@ MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Pr
 
 }  // namespace
 
-Prediction predict(const setup::Configuration& config, const setup::Plugins& plugins, const Topology& topology,
+Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model) {
   const auto options = engine_options(config, topology, samples, model, device_of(config));
   const auto plan = shard::make_plan(pointers(model.units), options);
@@ -71,7 +71,7 @@ Prediction predict(const setup::Configuration& config, const setup::Plugins& plu
   }
   auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
   facts.trainable_parameters = shard::trainable_parameters(plan);
-  setup::each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
+  each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });
   if (config.request.activations && config.device == "cuda") {

@@ -24,7 +24,7 @@ struct Prediction {
 /// What this rank will allocate for parameters, gradients, optimizer state (as many tensors as the rule asks for),
 /// collectives and checkpoints, and what strategies say. No rank is asked. Where the request asks for activations, a
 /// second model is assembled for the dry run of a micro-step.
-Prediction predict(const setup::Configuration& config, const setup::Plugins& plugins, const Topology& topology,
+Prediction predict(const setup::Configuration& config, const Plugins& plugins, const Topology& topology,
                    const Samples& samples, const AssembledModel& model);
 
 }  // namespace assembly

@@ -78,7 +78,7 @@ void check_metric(const setup::Configuration& config, const Samples& samples, Di
 }
 
 // What monitors are to watch and the run will not have.
-void check_monitors(const setup::Configuration& config, const setup::LoadedPlugins& plugins, const Samples& samples,
+void check_monitors(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
                     Diagnostics& faults) {
   if (!config.trains() || config.request.sizes_only) return;
   const monitor::PlannedRun run{config.request.world_size, samples.plan.steps};
@@ -125,7 +125,7 @@ class FirstSamples final : public data::DataSource {
 // Opens what can be opened, each thing as far as those before have no fault.
 class SamplesOpener {
  public:
-  SamplesOpener(const setup::Configuration& config, const setup::LoadedPlugins& plugins, const Topology& topology,
+  SamplesOpener(const setup::Configuration& config, const LoadedPlugins& plugins, const Topology& topology,
                 Diagnostics& faults)
       : config_(config), plugins_(plugins), topology_(topology), faults_(faults) {}
 
@@ -171,9 +171,9 @@ class SamplesOpener {
       asked = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
       if (!plugin::guard(data.name, "uses_tokenizer", [&] { return data.object->uses_tokenizer(); }))
         tokenizer = nullptr;
-      where_length = setup::where_of(data, "max_length");
+      where_length = where_of(data, "max_length");
     }
-    data::check_fit(bounds(), tokenizer, asked, setup::where_of(*plugins_.model, "vocab_size"), where_length, faults_);
+    data::check_fit(bounds(), tokenizer, asked, where_of(*plugins_.model, "vocab_size"), where_length, faults_);
     samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
     if (has_data) samples_.length = data::sample_length(bounds(), asked);
     if (samples_.length > 0) samples_.longest_row = longest_row();
@@ -268,7 +268,7 @@ class SamplesOpener {
   }
 
   const setup::Configuration& config_;
-  const setup::LoadedPlugins& plugins_;
+  const LoadedPlugins& plugins_;
   const Topology& topology_;
   Diagnostics& faults_;
   Samples samples_;
@@ -276,7 +276,7 @@ class SamplesOpener {
 
 }  // namespace
 
-std::optional<Samples> open_samples(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, Diagnostics& faults) {
   auto samples = SamplesOpener(config, plugins, topology, faults).open();
   check_checkpoints(config.checkpoint, samples, faults);

@@ -38,7 +38,7 @@ struct Samples {
 };
 
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
-std::optional<Samples> open_samples(const setup::Configuration& config, const setup::LoadedPlugins& plugins,
+std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
                                     const Topology& topology, Diagnostics& faults);
 
 }  // namespace assembly

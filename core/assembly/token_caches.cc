@@ -33,7 +33,7 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const setup::Plugins& plugins, const ChosenTokenizer& tokenizer) {
+std::string tokenizer_text(const Plugins& plugins, const ChosenTokenizer& tokenizer) {
   if (plugins.tokenizer) {
     const auto& made = *plugins.tokenizer;
     auto text = cat(made.name, "\n", state_of(made.file), options_text(made.options));
@@ -49,7 +49,7 @@ std::string tokenizer_text(const setup::Plugins& plugins, const ChosenTokenizer&
 
 }  // namespace
 
-std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const setup::Plugins& plugins,
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const Plugins& plugins,
                                        const Samples& samples) {
   std::vector<CachedSplit> splits;
   auto folder = plugins.data_options->cache;

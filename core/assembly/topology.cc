@@ -12,7 +12,7 @@ struct Asked {
   strategy::ShardPolicy policy;
 };
 
-Asked ask(const setup::Strategies& strategies, int world_size, int ranks_per_node) {
+Asked ask(const Strategies& strategies, int world_size, int ranks_per_node) {
   Asked asked{layout::MeshSpec(world_size, ranks_per_node), {}, {}};
   for (const auto& made : strategies) {
     plugin::guard(made.name, "mesh", [&] { made.object->mesh(asked.mesh); });
@@ -33,13 +33,13 @@ data::BatchShape batch_of(const setup::Configuration& config, std::int64_t data_
                              {t->global_batch, t.where(&setup::TrainOptions::global_batch)}, data_ranks, faults);
 }
 
-void check_strategies(const setup::Strategies& strategies, const strategy::Facts& facts, Diagnostics& faults) {
-  setup::each_strategy(strategies, "check", [&](strategy::Strategy& strategy) { strategy.check(facts, faults); });
+void check_strategies(const Strategies& strategies, const strategy::Facts& facts, Diagnostics& faults) {
+  each_strategy(strategies, "check", [&](strategy::Strategy& strategy) { strategy.check(facts, faults); });
 }
 
 }  // namespace
 
-Topology make_topology(const setup::Configuration& config, const setup::LoadedPlugins& plugins, Diagnostics& faults) {
+Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults) {
   const auto& request = config.request;
   Topology topology;
   topology.rank = request.rank;
@@ -70,7 +70,7 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
   return facts;
 }
 
-setup::Strategies fresh_strategies(const setup::Strategies& originals, const Topology& topology) {
+Strategies fresh_strategies(const Strategies& originals, const Topology& topology) {
   auto strategies = originals;
   for (auto& made : strategies) made.object = made.make_another();
   (void)ask(strategies, topology.mesh.world_size(), topology.ranks_per_node);

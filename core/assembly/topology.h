@@ -4,8 +4,8 @@
 #include <capstan/layout/mesh.h>
 #include <capstan/strategy/strategy.h>
 
+#include "assembly/plugins.h"
 #include "data/batch_shape.h"
-#include "setup/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
@@ -27,7 +27,7 @@ struct Topology {
 };
 
 /// Asks the strategies that there are for the mesh, their claims and the policy. With faults sizes may mean nothing.
-Topology make_topology(const setup::Configuration& config, const setup::LoadedPlugins& plugins, Diagnostics& faults);
+Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults);
 
 /// What strategies are told of the run. `sample_length`: 0 where it is not known yet.
 strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFacts& model, const Topology& topology,
@@ -35,7 +35,7 @@ strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFact
 
 /// Other objects of the same strategies that have gone through the phases that may change them: for another model than
 /// theirs, since a strategy's structure() is called once.
-setup::Strategies fresh_strategies(const setup::Strategies& originals, const Topology& topology);
+Strategies fresh_strategies(const Strategies& originals, const Topology& topology);
 
 /// [train] with the sizes of batches as they are.
 config::Options<setup::TrainOptions> settled(const config::Options<setup::TrainOptions>& train,

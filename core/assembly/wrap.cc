@@ -38,7 +38,7 @@ class NamedHooks : public strategy::UnitHooks {
 
 }  // namespace
 
-void wrap_unit(const setup::Strategies& strategies, std::size_t index, strategy::UnitRunner& runner) {
+void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRunner& runner) {
   auto& unit = *runner.units().at(index);
   for (const auto& made : strategies) {
     plugin::guard(made.name, cat("wrap of unit ", unit.name()), [&] {

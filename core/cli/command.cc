@@ -1,6 +1,8 @@
 #include "cli/command.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
 
 namespace capstan::cli {
 
@@ -15,6 +17,19 @@ void add_config_arguments(CLI::App& command, const ConfigArguments& arguments, c
 
 void choose_with(CLI::App& command, Chosen& chosen, Chosen run) {
   command.callback([&chosen, run = std::move(run)] { chosen = run; });
+}
+
+void add_ranks_arguments(CLI::App& command, Chosen& chosen,
+                         std::function<int(const launch::RunArguments&, const launch::Environment&)> run) {
+  const auto given = std::make_shared<launch::RunArguments>();
+  add_config_arguments(command, {given->config, given->overrides, &given->ranks}, "start this many local ranks");
+  command.add_flag("--spawn-local", given->spawn_local,
+                   "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
+  choose_with(command, chosen, [given, run = std::move(run)](const Process& process) {
+    given->argc = process.argc;
+    given->argv = process.argv;
+    return run(*given, process.env);
+  });
 }
 
 }  // namespace capstan::cli

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "launch/arguments.h"
 #include "launch/launch.h"
 
 namespace CLI {
@@ -34,6 +35,10 @@ struct ConfigArguments {
   int* ranks = nullptr;  ///< null: without -n
 };
 void add_config_arguments(CLI::App& command, const ConfigArguments& arguments, const std::string& ranks_help = {});
+
+/// Declares the arguments of a command that ranks run together, and what it does with them.
+void add_ranks_arguments(CLI::App& command, Chosen& chosen,
+                         std::function<int(const launch::RunArguments&, const launch::Environment&)> run);
 
 /// What a command does when it is the chosen one: `run` is called with its arguments, which the parser has filled.
 void choose_with(CLI::App& command, Chosen& chosen, Chosen run);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "plugin/engine.h"
+
 namespace capstan::cli {
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -39,7 +41,8 @@ int call_command(plugin::Host& host, const std::string& name, const std::vector<
   const auto made = std::static_pointer_cast<command::Command>(about.make({}, faults));
   faults.throw_if_any();
   try {
-    return made->run({name, about.summary, arguments, env, host});
+    const command::Call call{name, about.summary, arguments, env, host};
+    return plugin::engine_is_there() ? plugin::open_engine().call(*made, call) : made->run(call);
   } catch (const Error&) {
     throw;  // words for who called it
   } catch (...) {

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <tuple>
 
-#include "cli/check_command.h"
+#include "cli/plugin_folders.h"
 #include "cli/reference.h"
 #include "setup/options.h"
 

@@ -5,36 +5,31 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cli/check_command.h"
-#include "cli/checkpoint_command.h"
 #include "cli/commands.h"
-#include "cli/data_command.h"
-#include "cli/eval_command.h"
-#include "cli/export_command.h"
-#include "cli/generate_command.h"
 #include "cli/import_deepspeed_command.h"
-#include "cli/plan_command.h"
+#include "cli/own_commands.h"
+#include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
-#include "cli/preflight_command.h"
 #include "cli/report_command.h"
-#include "cli/run_command.h"
 #include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
 #include "cli/top_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
+#include "plugin/engine.h"
 
 namespace capstan::cli {
 namespace {
@@ -94,23 +89,36 @@ void keep_standard_descriptors() {
   }
 }
 
-// In the order in which --help lists them.
-void add_commands(CLI::App& app, Chosen& chosen) {
+// Commands of the engine's, with their lines for --help: it is opened where one of them is called.
+constexpr std::array engine_commands{
+    std::pair{"preflight",
+              "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL"},
+    std::pair{
+        "plan",
+        "find how a configuration fits on these GPUs: tries micro-batches and what installed strategies offer, and "
+        "predicts memory and time; touches no GPU"},
+    std::pair{"export", "write a run's weights as a folder for other programs"},
+    std::pair{"checkpoint", "list, verify or show checkpoints"},
+    std::pair{"data", "print samples as the model sees them, what bears no loss dimmed"},
+    std::pair{"eval", "loss and scores of a base model, a run or a checkpoint, without training"},
+    std::pair{"generate", "answer prompts: arguments, or the lines of standard input"}};
+
+// `called`: the command line's first word.
+void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
   add_run_command(app, chosen);
-  add_preflight_command(app, chosen);
   add_check_command(app, chosen);
-  add_plan_command(app, chosen);
   add_plugins_commands(app, chosen);
-  add_export_command(app, chosen);
   add_import_deepspeed_command(app, chosen);
   add_tokenize_command(app, chosen);
-  add_checkpoint_command(app, chosen);
-  add_data_command(app, chosen);
-  add_eval_command(app, chosen);
-  add_generate_command(app, chosen);
   add_report_command(app, chosen);
   add_sweep_command(app, chosen);
   add_top_command(app, chosen);
+  const auto is_called = [&](const auto& one) { return one.first == called; };
+  if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
+    plugin::open_engine().declare(app, chosen);
+  } else {
+    for (const auto& [name, line] : engine_commands) app.add_subcommand(name, line);
+  }
 }
 
 // A name that a script's variable left empty: it would be the current folder, or be ignored. A prompt may be empty.
@@ -160,9 +168,13 @@ int program(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
   Chosen chosen;
-  add_commands(app, chosen);
-  refuse_empty_names(app);
   const std::vector<std::string> words(argv + 1, argv + argc);
+  try {
+    add_commands(app, chosen, words.empty() ? std::string() : words.front());
+  } catch (const std::exception& error) {
+    return code_of(error, /*is_run=*/false);
+  }
+  refuse_empty_names(app);
   if (const auto code = called_plugin(app, words, env)) return *code;
   try {
     app.parse(argc, argv);

@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/world.h>
+#include <capstan/comm/communicator.h>
 
 #include <chrono>
 #include <functional>

@@ -257,8 +257,6 @@ void gather(store::Store& store, const ConnectOptions& options) {
 
 }  // namespace
 
-std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":", port); }
-
 namespace {
 
 /// What rank 0 has published is removed when all have joined, or when the rendezvous fails.

@@ -6,8 +6,6 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -43,30 +41,19 @@ std::optional<Error> of_system(const std::system_error& refused) {
 
 }  // namespace
 
+Error no_host_memory(const std::string& detail) {
+  return Error(cat("this host has no memory left", detail.empty() ? "" : ": ", detail),
+               cat(limit_text(RLIMIT_AS),
+                   "give the job more memory (#SBATCH --mem, ulimit -v), more ranks to share the model, or a smaller "
+                   "model or batch; `capstan check` says what a configuration needs"));
+}
+
 std::optional<Error> in_words(const std::exception& exception) {
-  constexpr const char* smaller =
-      "give the job more memory (#SBATCH --mem, ulimit -v), more ranks to share the model, or a smaller model or "
-      "batch; "
-      "`capstan check` says what a configuration needs";
   if (dynamic_cast<const Error*>(&exception) != nullptr) return {};
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
     return FileError(file->path1(), "use", file->code().value());
   if (const auto* refused = dynamic_cast<const std::system_error*>(&exception)) return of_system(*refused);
-  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
-    return Error("this host has no memory left", cat(limit_text(RLIMIT_AS), smaller));
-  if (const auto* full = dynamic_cast<const c10::OutOfMemoryError*>(&exception)) {
-    const std::string text = full->what_without_backtrace();
-    return Error(cat("this rank's GPU has no memory left: ", text.substr(0, text.find("If reserved but unallocated"))),
-                 "`capstan check --gpu` says what would make it smaller; [monitor.memory_snapshot] what holds it");
-  }
-  if (const auto* torch = dynamic_cast<const c10::Error*>(&exception)) {
-    const std::string text = torch->what_without_backtrace();
-    const auto at = text.find("you tried to allocate");
-    if (text.find("DefaultCPUAllocator") != std::string::npos && at != std::string::npos) {
-      return Error(cat("this host has no memory left: ", text.substr(at, text.find(". ", at) - at)),
-                   cat(limit_text(RLIMIT_AS), smaller));
-    }
-  }
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return no_host_memory("");
   return {};
 }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "launch/gpu_module_elf.h"
+#include "launch/elf.h"
 
 namespace capstan::launch {
 namespace {

@@ -1,7 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/monitor/nvml.h>
 
-#include "launch/gpu_module.h"
+#include "launch/gpus.h"
 
 namespace capstan::launch {
 

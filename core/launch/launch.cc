@@ -29,7 +29,7 @@ bool from_torchrun(const Reader& env) {
 }
 
 void read_torchrun(const Reader& env, Launch& launch) {
-  comm::World& world = launch.world;
+  World& world = launch.world;
   world.launcher = "torchrun";
   world.rank = env.number("RANK");
   world.size = env.number("WORLD_SIZE");
@@ -49,7 +49,7 @@ void read_torchrun(const Reader& env, Launch& launch) {
 }
 
 void read_mpi(const Reader& env, Launch& launch) {
-  comm::World& world = launch.world;
+  World& world = launch.world;
   world.launcher = "mpi";
   world.rank = env.number("OMPI_COMM_WORLD_RANK");
   world.size = env.number("OMPI_COMM_WORLD_SIZE");
@@ -71,7 +71,7 @@ void read_mpi(const Reader& env, Launch& launch) {
 }
 
 void read_local(const Reader& env, Launch& launch) {
-  comm::World& world = launch.world;
+  World& world = launch.world;
   world.launcher = "local";
   world.rank = world.local_rank = env.number("CAPSTAN_RANK");
   world.size = world.local_size = env.number("CAPSTAN_WORLD_SIZE");
@@ -121,7 +121,7 @@ void read_alone(const Reader& env, Launch& launch) {
 
 }  // namespace
 
-void check_world(const comm::World& world, const std::string& rank_name, const std::string& size_name) {
+void check_world(const World& world, const std::string& rank_name, const std::string& size_name) {
   if (world.size < 1 || world.rank >= world.size) {
     throw Error(cat(rank_name, "=", world.rank, " and ", size_name, "=", world.size, " contradict each other"),
                 "start the program through its launcher");
@@ -186,8 +186,10 @@ Launch read_launch(const Environment& env) {
   return launch;
 }
 
-comm::Rendezvous Launch::rendezvous(const std::filesystem::path& folder) const {
-  comm::Rendezvous where;
+std::string Rendezvous::text() const { return host.empty() ? file : cat(host, ":", port); }
+
+Rendezvous Launch::rendezvous(const std::filesystem::path& folder) const {
+  Rendezvous where;
   where.host = host;
   where.port = port;
   where.store_exists = store_exists;

@@ -1,7 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/connect.h>
-#include <capstan/comm/world.h>
+#include <capstan/launch/world.h>
 
 #include <filesystem>
 #include <functional>
@@ -36,7 +35,7 @@ struct UserFacts {
 
 /// What the environment says about who this process is.
 struct Launch {
-  comm::World world;
+  World world;
   std::string host;                 ///< MASTER_ADDR, if it is used; else empty
   int port = 0;                     ///< MASTER_PORT
   bool store_exists = false;        ///< torchrun's agent or `capstan run -n` runs the store
@@ -54,7 +53,7 @@ struct Launch {
 
   /// The rendezvous of this launch's ranks. `folder`, which all nodes share, is for the file in which rank 0 publishes
   /// the address if there is no MASTER_ADDR.
-  comm::Rendezvous rendezvous(const std::filesystem::path& folder) const;
+  Rendezvous rendezvous(const std::filesystem::path& folder) const;
 };
 
 /// Finds out who started this process. In order: torchrun (known by variables that only it sets, also inside srun),

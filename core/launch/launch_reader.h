@@ -54,7 +54,7 @@ class Reader {
 
 /// MASTER_ADDR and MASTER_PORT, both or none.
 void read_master(const Reader& env, Launch& launch);
-void check_world(const comm::World& world, const std::string& rank_name, const std::string& size_name);
+void check_world(const World& world, const std::string& rank_name, const std::string& size_name);
 /// A rank of an srun step, or with `spawned` one of those that such a rank has started on its node.
 void read_srun(const Reader& env, Launch& launch, bool spawned);
 

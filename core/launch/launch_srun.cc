@@ -71,7 +71,7 @@ void warn_of_stale(const Reader& env, Launch& launch) {
 
 /// Ranks that one srun task per node has started: they are numbered node after node.
 void read_spawned(const Reader& env, Launch& launch) {
-  comm::World& world = launch.world;
+  World& world = launch.world;
   launch.spawned = true;
   if (env.has("CAPSTAN_LOCAL_FAILURE")) launch.failure_note = env.number("CAPSTAN_LOCAL_FAILURE");
   world.local_rank = env.number("CAPSTAN_LOCAL_RANK");
@@ -87,7 +87,7 @@ void read_spawned(const Reader& env, Launch& launch) {
 }  // namespace
 
 void read_srun(const Reader& env, Launch& launch, bool spawned) {
-  comm::World& world = launch.world;
+  World& world = launch.world;
   world.launcher = "srun";
   world.rank = env.number("SLURM_PROCID");
   world.size = env.number("SLURM_STEP_NUM_TASKS", env.number("SLURM_NTASKS", 1));
@@ -130,7 +130,7 @@ void check_tasks(const Launch& launch) {
 }
 
 std::vector<std::string> check_gpus(const Launch& launch, int visible) {
-  const comm::World& world = launch.world;
+  const World& world = launch.world;
   if (world.launcher != "srun" || visible < 1) return {};
   std::vector<std::string> warnings;
   if (world.local_size == 1 && visible > 1) {

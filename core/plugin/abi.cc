@@ -147,13 +147,20 @@ std::string read_abi_tag(const std::filesystem::path& file) {
 
 std::string read_command_line(const std::filesystem::path& file) { return ElfFile(file).note(line_note); }
 
-void check_abi(const std::filesystem::path& file) {
+bool check_abi(const std::filesystem::path& file) {
   const auto tag = read_abi_tag(file);
   const bool needs_host = field(abi_fields(tag), "needs") == "host";
   const auto difference = abi_difference(plugin_abi_tag(needs_host ? "host" : "engine"), tag);
-  if (difference.empty()) return;
+  if (difference.empty()) return !needs_host;
   throw Error("was built for another Capstan and cannot be loaded\n" + difference,
               "rebuild the plugin against this Capstan's SDK, with the compiler and LibTorch named above",
+              file.string());
+}
+
+void check_engine_abi(const std::filesystem::path& file) {
+  const auto difference = abi_difference(cat("revision=" CAPSTAN_REVISION " ", host_abi_tag()), read_abi_tag(file));
+  if (difference.empty()) return;
+  throw Error("is of another Capstan than libcapstan.so\n" + difference, "build and install both files together",
               file.string());
 }
 

@@ -28,8 +28,11 @@ std::string abi_difference(std::string_view host, std::string_view plugin);
 std::string read_abi_tag(const std::filesystem::path& file);
 /// The line that a command's file has for `capstan --help`; empty in a file of another kind. Throws as read_abi_tag.
 std::string read_command_line(const std::filesystem::path& file);
-/// Throws Error, field by field, when the file was built for another Capstan than this one.
-void check_abi(const std::filesystem::path& file);
+/// Throws Error, field by field, when the file was built for another Capstan than this one. Returns whether the plugin
+/// needs the engine.
+bool check_abi(const std::filesystem::path& file);
+/// The same for libcapstan_engine.so, which must be of the very revision that this libcapstan.so is of.
+void check_engine_abi(const std::filesystem::path& file);
 
 /// The file that holds a plugin's kernels: <name>_cuda.so next to <name>.so; for libcapstan.so its own GPU module.
 std::filesystem::path gpu_module_of(const std::filesystem::path& library);

@@ -21,6 +21,7 @@
 
 #include "config/plugin_table.h"
 #include "plugin/abi.h"
+#include "plugin/engine.h"
 
 namespace capstan::plugin {
 namespace {
@@ -33,27 +34,6 @@ std::string between(const std::string& text, const std::string& before, const st
   if (begin == std::string::npos) return {};
   const auto end = text.find(after, begin + before.size());
   return text.substr(begin + before.size(), end == std::string::npos ? end : end - begin - before.size());
-}
-
-// Rewords the dynamic linker's message (dlerror); Boost puts "dlerror system message: " before it and "): " after it.
-// Forms: "libx.so: cannot open shared object file: No such file or directory", "/p/a.so: undefined symbol: _Zfoo", and
-// others, which are passed on.
-Error open_error(const std::string& file, const std::string& message) {
-  const auto dlerror_text = between(message, "dlerror system message: ", "): ");
-  const auto& said = dlerror_text.empty() ? message : dlerror_text;
-  const auto missing_at = said.find(": cannot open shared object file");
-  if (missing_at != std::string::npos) {
-    const auto start = said.rfind(' ', missing_at);
-    const auto library = said.substr(start == std::string::npos ? 0 : start + 1, missing_at - start - 1);
-    return Error(cat("needs the shared library ", library, ", which is not found"),
-                 cat("install it, or add its folder to LD_LIBRARY_PATH; `ldd ", file, "` lists all that it needs"),
-                 file);
-  }
-  if (const auto symbol = between(said, "undefined symbol: ", " "); !symbol.empty()) {
-    return Error(cat("needs ", boost::core::demangle(symbol.c_str()), ", which no loaded library has"),
-                 "rebuild the plugin, with -Wl,-z,defs to see this when it is linked", file);
-  }
-  return Error("cannot be loaded: " + said, "", file);
 }
 
 boost::dll::shared_library open(const std::filesystem::path& file) {
@@ -82,28 +62,53 @@ int note_torch_file(dl_phdr_info* info, std::size_t, void* out) {
   return 0;
 }
 
-// A file that was opened, and the files of LibTorch that it loaded a second time.
+// A file that was opened, and the files of LibTorch that it should not have brought along: a second time, or before the
+// engine brings its own.
 struct Opened {
   std::string file;
   boost::dll::shared_library library;
   std::vector<std::string> doubled;
+  std::vector<std::string> early;
+};
+
+struct OpenedFiles {
+  std::mutex mutex;
+  std::deque<Opened> all;
 };
 
 // A plugin's code is never unloaded: its objects, type names, and LibTorch registrations may be anywhere until
 // the process ends. So the list is never destroyed either; it stays reachable, so leak checkers do not report it. The
 // lock is for in-process ranks, where each thread has its own host.
+OpenedFiles& opened_files() {
+  static auto& files = *new OpenedFiles;
+  return files;
+}
+
+TorchFiles torch_files() {
+  TorchFiles files;
+  dl_iterate_phdr(note_torch_file, &files);
+  return files;
+}
+
+std::vector<std::string> all_torch_files() {
+  std::vector<std::string> out;
+  for (const auto& [name, paths] : torch_files()) out.insert(out.end(), paths.begin(), paths.end());
+  return out;
+}
+
 const Opened& open_once(const std::filesystem::path& file) {
-  static std::mutex mutex;
-  static auto& kept = *new std::deque<Opened>;
+  auto& [mutex, kept] = opened_files();
   const std::lock_guard lock(mutex);
   for (const auto& opened : kept) {
     if (opened.file == file) return opened;
   }
   const auto before = doubled_torch_files();
+  const bool is_early = !engine_is_there() && all_torch_files().empty();
   const auto library = open(file);
   auto after = doubled_torch_files();
   if (after.size() <= before.size()) after.clear();  // only the file that brings a second LibTorch is to blame
-  return kept.emplace_back(Opened{file.string(), library, std::move(after)});
+  auto early = is_early ? all_torch_files() : std::vector<std::string>();
+  return kept.emplace_back(Opened{file.string(), library, std::move(after), std::move(early)});
 }
 
 // While it lives, a crash of this thread is said to be the plugin's: its code runs for the first time, when it is
@@ -137,8 +142,15 @@ class CrashNamed {
   std::array<struct sigaction, signals.size()> before_{};
 };
 
+Error brings_early(const Opened& opened) {
+  return Error(
+      cat("brings LibTorch into the process, though its note says that it needs none: ", join(opened.early, " and ")),
+      "say ENGINE in capstan_add_plugin(), and link no LibTorch but the one that Capstan was built with", opened.file);
+}
+
 const Opened& open_checked(const std::filesystem::path& file) {
   const auto& opened = open_once(file);
+  if (!opened.early.empty()) throw brings_early(opened);
   if (opened.doubled.empty()) return opened;
   throw Error(cat("brings a second LibTorch into the process: ", join(opened.doubled, " and ")),
               "link the plugin with the LibTorch that Capstan was built with, and with no other", file.string());
@@ -235,11 +247,42 @@ Registration registration_of(const CapstanPluginDescriptor& descriptor, const st
   return register_types(descriptor, file);
 }
 
+// Rewords the dynamic linker's message (dlerror); Boost puts "dlerror system message: " before it and "): " after it.
+// Forms: "libx.so: cannot open shared object file: No such file or directory", "/p/a.so: undefined symbol: _Zfoo", and
+// others, which are passed on.
+Error open_error(const std::string& file, const std::string& message) {
+  const auto dlerror_text = between(message, "dlerror system message: ", "): ");
+  const auto& said = dlerror_text.empty() ? message : dlerror_text;
+  const auto missing_at = said.find(": cannot open shared object file");
+  if (missing_at != std::string::npos) {
+    const auto start = said.rfind(' ', missing_at);
+    const auto library = said.substr(start == std::string::npos ? 0 : start + 1, missing_at - start - 1);
+    return Error(cat("needs the shared library ", library, ", which is not found"),
+                 cat("install it, or add its folder to LD_LIBRARY_PATH; `ldd ", file, "` lists all that it needs"),
+                 file);
+  }
+  if (const auto symbol = between(said, "undefined symbol: ", " "); !symbol.empty()) {
+    return Error(cat("needs ", boost::core::demangle(symbol.c_str()), ", which no loaded library has"),
+                 "rebuild the plugin, with -Wl,-z,defs to see this when it is linked", file);
+  }
+  return Error("cannot be loaded: " + said, "", file);
+}
+
+void refuse_torch_before_engine() {
+  const auto files = all_torch_files();
+  if (files.empty()) return;
+  auto& [mutex, kept] = opened_files();
+  const std::lock_guard lock(mutex);
+  for (const auto& opened : kept) {
+    if (!opened.early.empty()) throw brings_early(opened);
+  }
+  throw Error(cat("LibTorch is in the process before Capstan has opened it: ", join(files, " and ")),
+              "unset LD_PRELOAD");
+}
+
 std::vector<std::string> doubled_torch_files() {
-  TorchFiles files;
-  dl_iterate_phdr(note_torch_file, &files);
   std::vector<std::string> out;
-  for (const auto& [name, paths] : files) {
+  for (const auto& [name, paths] : torch_files()) {
     if (paths.size() > 1) out.insert(out.end(), paths.begin(), paths.end());
   }
   return out;
@@ -251,10 +294,11 @@ Registration load_plugin_file(const std::filesystem::path& file, const std::stri
   const auto name = file.string();
   const auto gpu_module = gpu_module_of(file);
   const bool has_gpu_module = is_there(gpu_module);
-  check_abi(file);
+  const bool needs_engine = check_abi(file);
   if (has_gpu_module) check_gpu_module_abi(gpu_module, gpu_module_of(own_library()));
   static std::mutex one_at_a_time;  // in-process ranks load in threads of their own, and signals are the process's
   const std::lock_guard lock(one_at_a_time);
+  if (needs_engine) (void)open_engine();
   const CrashNamed named(name);
   const auto& opened = open_checked(file);
   if (has_gpu_module && uses_gpu) open_checked(gpu_module);

@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/plugin/descriptor.h>
 #include <capstan/plugin/registry.h>
@@ -11,6 +12,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
 /// Opens a plugin's file, never closes it, and returns what it registers. `kind` is the required kind; empty = any.
+/// Where its note says needs=engine, the engine is opened before it.
 /// Checked in this order: ABI note, libraries that it needs, one LibTorch in the process, entry symbol, descriptor
 /// (size, kind, name = stem), registration of exactly one type. Throws Error that names the file. Thread-safe.
 /// If there is a GPU module next to the file, its note is compared too, and with `uses_gpu` it is opened after the
@@ -26,6 +28,13 @@ std::filesystem::path own_library();
 
 /// The files of LibTorch ("libtorch_cpu", "libc10") that this process has mapped, if a name occurs twice.
 std::vector<std::string> doubled_torch_files();
+
+/// Throws Error, which names the plugin that brought it, where LibTorch is in the process: to be called before the
+/// engine is opened.
+void refuse_torch_before_engine();
+
+/// What the dynamic linker says of a file that it cannot open, in words.
+Error open_error(const std::string& file, const std::string& message);
 
 }  // namespace plugin
 CAPSTAN_END_NAMESPACE

@@ -18,12 +18,12 @@ std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units)
   return adapters;
 }
 
-std::string not_peft(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+std::string not_peft(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   return checkpoint::not_peft(checkpoint::peft_contents({units.begin(), units.end()}),
                               plugins.model.object->file_map());
 }
 
-std::string write_adapter_folder(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units,
+std::string write_adapter_folder(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units,
                                  layout::Source& values, const fs::path& folder) {
   const auto contents = checkpoint::peft_contents({units.begin(), units.end()});
   const auto files = plugins.model.object->file_map();

@@ -106,7 +106,8 @@ class Comparison {
 
   // [model] or [data]: the plugin too.
   template <class Interface>
-  void compare_chosen(const std::string& table, const setup::Made<Interface>& made, IsFree is_free, const char* why) {
+  void compare_chosen(const std::string& table, const assembly::Made<Interface>& made, IsFree is_free,
+                      const char* why) {
     const auto section = saved_.section(table);
     if (section.entries.empty()) return;
     Diagnostics ignored;
@@ -118,7 +119,7 @@ class Comparison {
     compare(table, made.options, section, is_free, why);
   }
 
-  void compare_data(const setup::Made<data::Data>& made) {
+  void compare_data(const assembly::Made<data::Data>& made) {
     constexpr const char* why = "other samples would follow than in the run that was saved";
     const auto before = changes_.size();
     compare_chosen("data", made, data::is_of_evaluation, why);
@@ -127,7 +128,7 @@ class Comparison {
     for (const auto& [key, sum] : job_.samples.content->files) {
       const auto was = saved.value("files", Json::object()).value(key, "");
       if (was.empty() || was == sum) continue;
-      add("data." + key, setup::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
+      add("data." + key, assembly::where_of(made, key), cat("a file with XXH64 ", was), cat("one with ", sum), why,
           "name the file that it was, as it was");
     }
     // Where an option or a file is another, samples are others because of it.

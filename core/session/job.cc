@@ -13,8 +13,8 @@
 namespace capstan::session {
 namespace {
 
-setup::Needs needs_of(setup::Purpose purpose) {
-  return purpose == setup::Purpose::generate ? setup::Needs::all_but_data : setup::Needs::all;
+assembly::Needs needs_of(setup::Purpose purpose) {
+  return purpose == setup::Purpose::generate ? assembly::Needs::all_but_data : assembly::Needs::all;
 }
 
 // For all ranks of a node; nothing: nobody knows.
@@ -38,12 +38,12 @@ void judge_start(const Job& job, Diagnostics& faults) {
 
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults);
-  auto loaded = setup::load_plugins(config, needs_of(request.purpose), host, faults);
+  auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
   choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
   auto samples = assembly::open_samples(config, loaded, topology, faults);
   if (!faults.empty()) return {};
-  auto plugins = setup::complete(std::move(loaded));
+  auto plugins = assembly::complete(std::move(loaded));
   const auto host_memory = left_on_host(*config.run);
   std::vector<nn::WeightPtr> own;
   std::shared_ptr<const assembly::AssembledModel> model;
@@ -83,10 +83,10 @@ Job with_samples(Job job, assembly::Samples samples) {
 
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults);
-  auto loaded = setup::load_plugins(config, setup::Needs::model_and_strategies, host, faults);
+  auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
   auto tokenizer = assembly::open_tokenizer(config, loaded, faults);
   if (!faults.empty()) return {};
-  auto plugins = setup::complete(std::move(loaded));
+  auto plugins = assembly::complete(std::move(loaded));
   auto model = assembly::build_model(plugins);
   assembly::structure(model, plugins.strategies);
   return ModelJob{std::move(config), std::move(plugins), std::move(*tokenizer), std::move(model)};

@@ -16,7 +16,7 @@ namespace session {
 /// is complete and stays as it is. `check` and `run` come here by the same way; `run` makes a Session of it.
 struct Job {
   setup::Configuration config;
-  setup::Plugins plugins;
+  assembly::Plugins plugins;
   assembly::Topology topology;
   assembly::Samples samples;
   std::shared_ptr<const assembly::AssembledModel> model;
@@ -53,7 +53,7 @@ Job with_samples(Job job, assembly::Samples samples);
 /// What `export` needs: a model's units without a mesh, and what its folder is written from.
 struct ModelJob {
   setup::Configuration config;
-  setup::Plugins plugins;
+  assembly::Plugins plugins;
   assembly::ChosenTokenizer tokenizer;
   assembly::BuiltModel model;  ///< with what strategies' structure() made of it
 };

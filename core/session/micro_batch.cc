@@ -93,7 +93,7 @@ std::optional<Chosen> largest_that_fits(const setup::JobRequest& request, const 
 
 }  // namespace
 
-void choose_micro_batch(setup::Configuration& config, const setup::LoadedPlugins& plugins, plugin::Host& host,
+void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
                         Diagnostics& faults) {
   if (!config.auto_micro_batch || !config.trains() || !can_choose(config, faults) || !faults.empty()) return;
   const auto data_ranks = assembly::make_topology(config, plugins, faults).mesh.size(layout::data_axes);

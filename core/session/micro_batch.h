@@ -2,7 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
-#include "setup/plugins.h"
+#include "assembly/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -11,7 +11,7 @@ namespace session {
 /// whose predicted memory, with 5 % to spare, is within the request's gpu_room; 1 where none is. A run that resumes
 /// takes the number of the run that it continues. The same on all ranks, which have the same request. Adds a fault
 /// where nothing can be predicted: on CPUs, for an unknown GPU, or without train.global_batch.
-void choose_micro_batch(setup::Configuration& config, const setup::LoadedPlugins& plugins, plugin::Host& host,
+void choose_micro_batch(setup::Configuration& config, const assembly::LoadedPlugins& plugins, plugin::Host& host,
                         Diagnostics& faults);
 
 }  // namespace session

@@ -11,13 +11,13 @@
 #include <array>
 
 #include "assembly/assemble.h"
+#include "assembly/model_file.h"
+#include "assembly/precision.h"
 #include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
 #include "comm/agree.h"
 #include "session/adapter_folder.h"
 #include "session/decoded_source.h"
-#include "setup/model_file.h"
-#include "setup/precision.h"
 
 namespace capstan::session {
 namespace {
@@ -60,8 +60,8 @@ std::string dtype_text(c10::ScalarType dtype) {
   }
 }
 
-setup::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
-  setup::TokenIds ids;
+assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
+  assembly::TokenIds ids;
   if (!tokenizer) return ids;
   const auto prefix = tokenizer->prefix_ids();
   if (!prefix.empty()) ids.begin = prefix.front();
@@ -112,8 +112,9 @@ bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
                         const std::string& quantization, const fs::path& folder) {
   const fs::path original(model.plugins.model_options->path.value_or(""));
   const auto config = original.empty() ? std::string() : read_file(original / "config.json");
-  write_file(folder / "config.json", setup::config_json({model.plugins.model.options, map, config,
-                                                         ids_of(model.tokenizer.object.get()), dtype, quantization}));
+  write_file(folder / "config.json",
+             assembly::config_json({model.plugins.model.options, map, config, ids_of(model.tokenizer.object.get()),
+                                    dtype, quantization}));
   if (!original.empty() && is_there(original / "generation_config.json"))
     copy_over(original / "generation_config.json", folder / "generation_config.json");
   return copy_tokenizer(model, folder);
@@ -129,7 +130,7 @@ checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
   weights.dtype = options.dtype;
-  const auto precision = setup::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
+  const auto precision = assembly::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
   weights.fallback = precision.master;
   weights.compute = precision.compute;
   weights.shard_bytes = options.shard_bytes;
@@ -214,7 +215,7 @@ void together(comm::Communicator& communicator, bool mine, const Step& step) {
 }
 
 // A folder that the model came from has the head's name.
-std::string misnamed_head(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units,
+std::string misnamed_head(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units,
                           const layout::FileMap& map) {
   return plugins.model_options->path ? std::string() : checkpoint::misnamed_head(units, map);
 }
@@ -235,7 +236,7 @@ void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& 
 
 }  // namespace
 
-std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
   if (map.architecture.empty()) return cat("model plugin ", plugins.model.name, " has no Hugging Face architecture");
   const auto names = checkpoint::without_place(assembly::records_of(units), map);

@@ -20,7 +20,7 @@ namespace session {
 
 /// What a folder is written from, besides the values.
 struct ModelToWrite {
-  const setup::Plugins& plugins;
+  const assembly::Plugins& plugins;
   const assembly::ChosenTokenizer& tokenizer;
   const setup::TrainOptions& train;
 };
@@ -55,7 +55,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
                                 comm::Communicator& communicator);
 
 /// Why this model cannot be written as such a folder; empty: it can.
-std::string not_exportable(const setup::Plugins& plugins, const std::vector<nn::Unit*>& units);
+std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

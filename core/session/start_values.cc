@@ -108,7 +108,7 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
     if (alone) refuse_unsaved(job, own, *sources.back());
   }
   if (!is_given(job, added, resumed)) {
-    setup::each_strategy(job.plugins.strategies, "values", [&](strategy::Strategy& strategy) {
+    assembly::each_strategy(job.plugins.strategies, "values", [&](strategy::Strategy& strategy) {
       if (auto source = strategy.values(files)) sources.push_back(std::move(source));
     });
   }
@@ -117,7 +117,8 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
   return std::make_unique<FirstOf>(std::move(sources));
 }
 
-void check_model_files(const setup::Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics) {
+void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own,
+                       Diagnostics& diagnostics) {
   if (!plugins.model_options->path || own.empty()) return;
   const auto map = plugins.model.object->file_map();
   auto records = assembly::records_of(own);
@@ -126,10 +127,10 @@ void check_model_files(const setup::Plugins& plugins, const std::vector<nn::Weig
   checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own)).check(records, diagnostics);
 }
 
-void check_added_files(const setup::Plugins& plugins) {
+void check_added_files(const assembly::Plugins& plugins) {
   const auto files = plugins.model.object->file_map();
-  setup::each_strategy(plugins.strategies, "values",
-                       [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
+  assembly::each_strategy(plugins.strategies, "values",
+                          [&](strategy::Strategy& strategy) { (void)strategy.values(files); });
 }
 
 }  // namespace capstan::session

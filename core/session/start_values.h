@@ -20,9 +20,10 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
 
 /// What is wrong with the files that the model's own weights come from: known before a rank reads them.
 /// `own`: the weights that the model's plugin made.
-void check_model_files(const setup::Plugins& plugins, const std::vector<nn::WeightPtr>& own, Diagnostics& diagnostics);
+void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own,
+                       Diagnostics& diagnostics);
 /// The same of files from which strategies take what they added: throws what they say when they open them.
-void check_added_files(const setup::Plugins& plugins);
+void check_added_files(const assembly::Plugins& plugins);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

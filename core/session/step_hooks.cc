@@ -9,7 +9,7 @@
 
 namespace capstan::session {
 
-void install_step_hooks(const setup::Strategies& strategies, Session& session, shard::EngineOptions& options) {
+void install_step_hooks(const assembly::Strategies& strategies, Session& session, shard::EngineOptions& options) {
   for (const auto& made : strategies) {
     std::unique_ptr<strategy::StepHooks> hooks;
     plugin::guard(made.name, "step", [&] { hooks = made.object->step(); });

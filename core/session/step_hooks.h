@@ -9,7 +9,7 @@ namespace session {
 
 /// Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
 /// claim. Throws Error where a strategy claims one, or what evaluation sees, and brings nothing for it.
-void install_step_hooks(const setup::Strategies& strategies, Session& session, shard::EngineOptions& options);
+void install_step_hooks(const assembly::Strategies& strategies, Session& session, shard::EngineOptions& options);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

@@ -7,7 +7,7 @@ namespace capstan::session {
 namespace {
 
 template <class Interface>
-config::ResolvedTable table_of(const setup::Made<Interface>& made,
+config::ResolvedTable table_of(const assembly::Made<Interface>& made,
                                const std::vector<config::Resolved>& host_options = {}) {
   config::ResolvedTable table{made.table, made.host, host_options};
   table.options.insert(table.options.end(), made.options.begin(), made.options.end());
@@ -32,7 +32,7 @@ std::vector<config::ResolvedTable> Job::tables() const {
   const auto train = config.trains() ? assembly::settled(config.train, topology.batch) : config.train;
   std::vector<config::ResolvedTable> tables;
   tables.push_back({"run", {}, config.run.resolved()});
-  tables.push_back(table_of(plugins.data.value_or(setup::Made<data::Data>{}), data_options.resolved()));
+  tables.push_back(table_of(plugins.data.value_or(assembly::Made<data::Data>{}), data_options.resolved()));
   if (plugins.tokenizer) tables.push_back(table_of(*plugins.tokenizer));
   tables.push_back(table_of(plugins.model, plugins.model_options.resolved()));
   for (const auto& made : plugins.strategies) tables.push_back(table_of(made));

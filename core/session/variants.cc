@@ -11,7 +11,7 @@ std::int64_t global_batch_of(const setup::JobRequest& request, plugin::Host& hos
   const auto config = setup::read_configuration(request, faults);
   faults.throw_if_any();
   if (config.train->global_batch) return *config.train->global_batch;
-  const auto loaded = setup::load_plugins(config, setup::Needs::model_and_strategies, host, faults);
+  const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
   const auto topology = assembly::make_topology(config, loaded, faults);
   faults.throw_if_any();
   return topology.batch.global_batch;
@@ -23,7 +23,7 @@ std::optional<std::int64_t> data_ranks_with(setup::JobRequest request, const std
   try {
     Diagnostics faults;
     auto config = setup::read_configuration(request, faults);
-    const auto loaded = setup::load_plugins(config, setup::Needs::model_and_strategies, host, faults);
+    const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
     Diagnostics of_batch;
     const auto mesh = assembly::make_topology(config, loaded, of_batch).mesh;
     const auto ranks = mesh.size(layout::data_axes);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "setup/plugins.h"
+#include "assembly/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {

@@ -18,16 +18,6 @@ std::optional<double> positive_number(const std::string& text) {
 
 }  // namespace
 
-shard::Precision precision_of(const std::string& name, c10::Device device) {
-  shard::Precision precision;
-  precision.device = device;
-  if (name == "bf16") precision.compute = at::kBFloat16;
-  if (name == "fp16") precision.compute = at::kHalf;
-  if (name == "bf16_pure") precision.compute = precision.master = precision.reduce = at::kBFloat16;
-  if (name == "fp64") precision.compute = precision.master = precision.reduce = at::kDouble;
-  return precision;
-}
-
 std::optional<LossScaling> loss_scaling_of(const TrainOptions& options) {
   const auto& asked = options.loss_scale;
   if (asked == "none" || (asked == "auto" && options.precision != "fp16")) return LossScaling{};

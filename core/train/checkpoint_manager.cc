@@ -79,7 +79,7 @@ checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done) {
 }
 
 std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
-                                               const record::Statistics& statistics, std::int64_t steps_done) {
+                                               const observe::Statistics& statistics, std::int64_t steps_done) {
   auto sections = run.sections;
   sections["updates"] = updates.save();
   sections["cursor"] = run.cursor(steps_done);
@@ -87,7 +87,7 @@ std::map<std::string, std::string> sections_of(const SavedRun& run, const Update
   return sections;
 }
 
-record::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
+observe::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
   auto words = run.restore(reader);
   updates.restore(reader.section("updates"));
   auto changes = schedule_changes(reader.section(schedule_section), run.sections.at(schedule_section));
@@ -100,11 +100,11 @@ record::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, 
   for (const auto& text : words) {
     if (run.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
   }
-  return record::Statistics::restore(reader.section("run"));
+  return observe::Statistics::restore(reader.section("run"));
 }
 
 CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm::Communicator& communicator,
-                                     record::Observers& observers, const SaveSetting& setting)
+                                     observe::Observers& observers, const SaveSetting& setting)
     : run_(std::move(run)), updates_(updates), observers_(observers), attempt_(setting.attempt) {
   if (!run_.options.saves()) return;
   const auto folder = session::checkpoint_folder(run_.folder);
@@ -116,7 +116,7 @@ CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm:
   last_step_ = reader.meta().step;
   if (!run_.options.keep_best || !reader.has_section(best_section)) return;
   const auto best = Json::parse(reader.section(best_section));
-  best_ = record::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
+  best_ = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
   best_->path = checkpoint::step_folder(folder, best_->step).string();
 }
 
@@ -148,8 +148,8 @@ bool CheckpointManager::judge(const Boundary& boundary) {
   const bool better = !best_ || (options.mode == "min" ? value < best_->value : value > best_->value);
   if (better) {
     best_ =
-        record::Best{boundary.steps_done, value,
-                     checkpoint::step_folder(session::checkpoint_folder(run_.folder), boundary.steps_done).string()};
+        observe::Best{boundary.steps_done, value,
+                      checkpoint::step_folder(session::checkpoint_folder(run_.folder), boundary.steps_done).string()};
   }
   return better;
 }
@@ -166,7 +166,7 @@ double CheckpointManager::needs_s() const {
   return on() || run_.saves_weights ? run_.bytes_of_rank / unmeasured_bytes_per_s : 0;
 }
 
-void CheckpointManager::save(const Boundary& boundary, const record::Statistics& statistics) {
+void CheckpointManager::save(const Boundary& boundary, const observe::Statistics& statistics) {
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(run_, steps_done);
@@ -182,9 +182,9 @@ void CheckpointManager::save(const Boundary& boundary, const record::Statistics&
   if (!run_.options.asynchronous) wait();
 }
 
-std::optional<record::CheckpointSummary> CheckpointManager::summary() const {
+std::optional<observe::CheckpointSummary> CheckpointManager::summary() const {
   if (!on()) return {};
-  return record::CheckpointSummary{totals_, best_};
+  return observe::CheckpointSummary{totals_, best_};
 }
 
 void CheckpointManager::before_update() {

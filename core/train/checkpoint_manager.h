@@ -14,9 +14,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/batches.h"
-#include "record/observers.h"
-#include "record/save_totals.h"
-#include "record/statistics.h"
+#include "observe/observers.h"
+#include "observe/save_totals.h"
+#include "observe/statistics.h"
 #include "session/resume.h"
 #include "setup/options.h"
 #include "train/updates.h"
@@ -61,11 +61,11 @@ checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done);
 
 /// Gives the run's state that is no tensor to a checkpoint's sections, and back.
 std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
-                                               const record::Statistics& statistics, std::int64_t steps_done);
+                                               const observe::Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.
-record::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates);
+observe::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates);
 
 /// A run's checkpoints: when they are due, what they hold, which is the best; and the final weights. All ranks call it
 /// alike. Observers are told of a checkpoint once it is committed.
@@ -73,7 +73,7 @@ class CheckpointManager {
  public:
   /// Makes a group over the world where checkpoints are saved. `updates` and `observers` must outlive it.
   CheckpointManager(SavedRun run, const Updates& updates, comm::Communicator& communicator,
-                    record::Observers& observers, const SaveSetting& setting);
+                    observe::Observers& observers, const SaveSetting& setting);
 
   const SavedRun& run() const { return run_; }
 
@@ -87,7 +87,7 @@ class CheckpointManager {
   /// Does something ask for a save here? What is evaluated better than all before is the best from now on.
   bool wants(const Boundary& boundary);
   /// Waits for the save before, and starts this one; without checkpoint.asynchronous waits for this one too.
-  void save(const Boundary& boundary, const record::Statistics& statistics);
+  void save(const Boundary& boundary, const observe::Statistics& statistics);
   /// Before each optimizer update: what is being saved must have been copied.
   void before_update();
   /// Is this the state that was saved last?
@@ -101,8 +101,8 @@ class CheckpointManager {
   std::filesystem::path save_weights(comm::Group& world, std::int64_t steps_done) const;
 
   /// Nothing where none is saved.
-  std::optional<record::CheckpointSummary> summary() const;
-  const std::optional<record::Best>& best() const { return best_; }
+  std::optional<observe::CheckpointSummary> summary() const;
+  const std::optional<observe::Best>& best() const { return best_; }
 
  private:
   bool due(const Boundary& boundary) const;
@@ -112,14 +112,14 @@ class CheckpointManager {
   using Clock = std::chrono::steady_clock;
   SavedRun run_;
   const Updates& updates_;
-  record::Observers& observers_;
+  observe::Observers& observers_;
   std::string attempt_;
   std::unique_ptr<checkpoint::Writer> writer_;
   Clock::time_point last_time_ = Clock::now();
   std::int64_t last_step_ = -1;
   double prepared_s_ = 0;  ///< what the last save took before its copies began
-  record::SaveTotals totals_;
-  std::optional<record::Best> best_;
+  observe::SaveTotals totals_;
+  std::optional<observe::Best> best_;
 };
 
 }  // namespace train

@@ -11,7 +11,7 @@ constexpr std::size_t shown_of_a_split = 5;
 }  // namespace
 
 Evaluations::Evaluations(const EvaluationSetting& setting, const inference::Feed& feed,
-                         inference::StopAgreement agreement, record::Observers& observers, record::RunFolder& folder)
+                         inference::StopAgreement agreement, observe::Observers& observers, observe::RunFolder& folder)
     : setting_(setting),
       agreement_(std::move(agreement)),
       evaluator_(setting.samples, setting.generator, setting.forward, feed),

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "inference/evaluate.h"
-#include "record/observers.h"
-#include "record/run_folder.h"
+#include "observe/observers.h"
+#include "observe/run_folder.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -28,7 +28,7 @@ class Evaluations {
  public:
   /// All references must outlive it.
   Evaluations(const EvaluationSetting& setting, const inference::Feed& feed, inference::StopAgreement agreement,
-              record::Observers& observers, record::RunFolder& folder);
+              observe::Observers& observers, observe::RunFolder& folder);
   /// Is one due when so many steps are done?
   bool due(std::int64_t steps_done) const;
   /// The loss of the evaluation split, which observers are told; then answers, where each evaluation has them.
@@ -48,8 +48,8 @@ class Evaluations {
   EvaluationSetting setting_;
   inference::StopAgreement agreement_;
   inference::Evaluator evaluator_;
-  record::Observers& observers_;
-  record::RunFolder& folder_;
+  observe::Observers& observers_;
+  observe::RunFolder& folder_;
   std::vector<inference::Answer> answers_;
   std::int64_t answered_after_ = -1;  ///< steps done then
 };

@@ -11,7 +11,7 @@ namespace train {
 
 /// What the folders that other libraries load are written from.
 struct FinalModel {
-  const setup::Plugins& plugins;
+  const assembly::Plugins& plugins;
   const assembly::ChosenTokenizer& tokenizer;
   const setup::TrainOptions& train;
   const std::vector<nn::Unit*>& units;

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "comm/agree.h"
-#include "record/memory.h"
-#include "record/run_summary.h"
+#include "observe/memory.h"
+#include "observe/run_summary.h"
 
 namespace capstan::train {
 namespace {
@@ -18,7 +18,7 @@ constexpr double ending_margin_s = 15;
 
 }  // namespace
 
-Loop::Loop(const LoopParts& parts, record::RunFolder& folder, const inference::Stop& stop, const SaveSetting& setting)
+Loop::Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::Stop& stop, const SaveSetting& setting)
     : parts_(parts),
       folder_(folder),
       stop_(stop),
@@ -86,7 +86,7 @@ monitor::RunEnded Loop::run() {
   } catch (const inference::Stopped&) {
     throw;
   } catch (const std::exception& error) {
-    observers_.run_failed({error.what(), record::is_out_of_memory(error)});
+    observers_.run_failed({error.what(), observe::is_out_of_memory(error)});
     throw;
   }
 }
@@ -103,7 +103,7 @@ monitor::RunEnded Loop::run_all() {
   checkpoints_.reserve();
   observers_.run_started(parts_.started);
   trace();
-  const record::MemoryWatch memory(parts_.steps.parts.model.device);
+  const observe::MemoryWatch memory(parts_.steps.parts.model.device);
   const auto steps_done = run_steps();
   auto peak = memory.peak();
   save_at_end(steps_done);
@@ -117,8 +117,8 @@ monitor::RunEnded Loop::run_all() {
   auto ended = ended_after(steps_done);
   // The process' own peak counts until here, as monitors tell it.
   peak.host = monitor::peak_resident_bytes();
-  peaks_ = record::exchange_peaks(peak, parts_.steps.communicator);
-  ended.summary = record::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
+  peaks_ = observe::exchange_peaks(peak, parts_.steps.communicator);
+  ended.summary = observe::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
   folder_.write_summary(parts_.started, ended, statistics_, peaks_, parts_.steps.parts.model.engine.host_update_times(),
                         checkpoints_.summary(), evaluations_.shown_answers());
   observers_.run_ended(ended);
@@ -144,9 +144,9 @@ monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
 // Spans of units cost nothing where no monitor asks for any.
 void Loop::trace() {
   auto tracers = observers_.tracers();
-  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<record::Tracers>(tracers));
+  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<observe::Tracers>(tracers));
   if (parts_.started.world_size > 1) tracers.push_back(pipeline_.clock());
-  if (!tracers.empty()) parts_.steps.communicator.trace(std::make_shared<record::Tracers>(std::move(tracers)));
+  if (!tracers.empty()) parts_.steps.communicator.trace(std::make_shared<observe::Tracers>(std::move(tracers)));
 }
 
 // Returns the number of steps done since the run's beginning.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "record/run_folder.h"
+#include "observe/run_folder.h"
 #include "train/checkpoint_manager.h"
 #include "train/evaluations.h"
 #include "train/final_model.h"
@@ -23,7 +23,7 @@ struct LoopParts {
   FinalModel model;
   ReplicaCheck replicas;
   monitor::RunStarted started;
-  const std::vector<setup::Made<monitor::Monitor>>& monitors;
+  const std::vector<assembly::Made<monitor::Monitor>>& monitors;
 };
 
 /// The training run: steps, evaluations, answers at the end, final weights. One object, one run.
@@ -31,7 +31,8 @@ class Loop {
  public:
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
-  Loop(const LoopParts& parts, record::RunFolder& folder, const inference::Stop& stop, const SaveSetting& setting = {});
+  Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::Stop& stop,
+       const SaveSetting& setting = {});
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
   /// True when the run ended early because a rank was asked to stop, or the job's time is over.
@@ -44,7 +45,7 @@ class Loop {
   /// loaded and memory is first taken. 0 where there are fewer than two steps.
   double usual_step_s() const;
   /// What each rank has used, by rank; empty before the run's end.
-  const std::vector<record::PeakMemory>& peaks() const { return peaks_; }
+  const std::vector<observe::PeakMemory>& peaks() const { return peaks_; }
 
  private:
   void restore(checkpoint::Reader& reader);
@@ -63,10 +64,10 @@ class Loop {
 
   using Clock = std::chrono::steady_clock;
   LoopParts parts_;
-  record::RunFolder& folder_;
+  observe::RunFolder& folder_;
   const inference::Stop& stop_;
-  record::Statistics statistics_;
-  record::Observers observers_;
+  observe::Statistics statistics_;
+  observe::Observers observers_;
   StepPipeline pipeline_;
   Evaluations evaluations_;
   CheckpointManager checkpoints_;
@@ -75,7 +76,7 @@ class Loop {
   bool stopped_ = false;
   std::string weights_;
   std::string model_;
-  std::vector<record::PeakMemory> peaks_;
+  std::vector<observe::PeakMemory> peaks_;
 };
 
 }  // namespace train

@@ -188,7 +188,7 @@ LoopParts loop_parts(const session::Job& job, session::Session& session, const s
   started.gpu_uuid = process.gpu_uuid;
   started.environment = process.environment;
   started.memory = process.memory;
-  started.memory.held = [&engine = *session.engine] { return record::memory_parts(engine.held()); };
+  started.memory.held = [&engine = *session.engine] { return observe::memory_parts(engine.held()); };
   return {{job.samples.plan,
            *job.config.optimizer,
            feed_source(job),

@@ -53,7 +53,7 @@ void report(const session::Resume& resume) {
 
 fs::path shared_run_folder(const setup::Configuration& config, comm::Communicator& communicator) {
   return comm::from_first_rank(communicator, "making the run's folder", [&] {
-    const auto make = config.checkpoint->resume == "auto" ? &record::RunFolder::reuse : &record::RunFolder::make;
+    const auto make = config.checkpoint->resume == "auto" ? &observe::RunFolder::reuse : &observe::RunFolder::make;
     return make(config.run->dir, config.name).string();
   });
 }

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "record/run_folder.h"
+#include "observe/run_folder.h"
 #include "session/resume.h"
 
 CAPSTAN_BEGIN_NAMESPACE

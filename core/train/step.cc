@@ -53,10 +53,10 @@ std::int64_t Step::divisor_of(const inference::StepInput& input, std::int64_t ta
 
 StepResult Step::run(const inference::StepInput& input, std::int64_t target_tokens, double lr) {
   const auto number = std::to_string(input.step);
-  const record::Traced step(tracer_.get(), monitor::Span::step, number);
+  const observe::Traced step(tracer_.get(), monitor::Span::step, number);
   auto result = gradients(input, target_tokens);
   if (before_update_) before_update_();
-  const record::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
+  const observe::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   // Weight decay and moments would move parameters that no sample speaks of: no loss is no update.
   const auto numbers = result.numbers.norm_and_loss();
@@ -70,12 +70,12 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
 
 void Step::trace(std::shared_ptr<monitor::Tracer> tracer) {
   tracer_ = std::move(tracer);
-  if (tracer_->units()) record::trace_units(parts_.model.runner, tracer_);
+  if (tracer_->units()) observe::trace_units(parts_.model.runner, tracer_);
 }
 
 void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {
   if (parts_.hooks.change_evaluation() && before_update_) before_update_();
-  const record::Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
+  const observe::Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
   parts_.hooks.during_evaluation(steps_done, call);
 }
 

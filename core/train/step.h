@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "inference/feed.h"
-#include "record/tracing.h"
+#include "observe/tracing.h"
 #include "setup/options.h"
 #include "train/gradient_check.h"
 #include "train/loaded_model.h"

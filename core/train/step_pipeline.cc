@@ -13,7 +13,7 @@
 
 namespace capstan::train {
 
-StepPipeline::StepPipeline(const PipelineParts& parts, record::Observers& observers,
+StepPipeline::StepPipeline(const PipelineParts& parts, observe::Observers& observers,
                            std::function<inference::Wishes()> wishes)
     : plan_(parts.plan),
       optimizer_(parts.optimizer),
@@ -23,7 +23,7 @@ StepPipeline::StepPipeline(const PipelineParts& parts, record::Observers& observ
       nonfinite_(parts.nonfinite, parts.parts.model, step_.updates().loss_scale()),
       observers_(observers),
       wishes_(std::move(wishes)),
-      clock_(std::make_shared<record::CollectiveClock>(parts.parts.model.device)) {}
+      clock_(std::make_shared<observe::CollectiveClock>(parts.parts.model.device)) {}
 
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
@@ -46,7 +46,7 @@ monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& t
   event.values = totals.monitors;
   if (feed_.skips_no_target())
     event.values.emplace_back("samples_without_target", static_cast<double>(totals.without_target));
-  for (auto& value : record::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
+  for (auto& value : observe::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
   return event;
 }
 

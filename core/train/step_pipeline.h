@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "inference/feed.h"
-#include "record/collective_clock.h"
-#include "record/observers.h"
+#include "observe/collective_clock.h"
+#include "observe/observers.h"
 #include "train/control.h"
 #include "train/nonfinite.h"
 #include "train/step.h"
@@ -34,7 +34,7 @@ struct PipelineParts {
 class StepPipeline {
  public:
   /// `wishes`: of this rank, asked once a step. `observers` must outlive it.
-  StepPipeline(const PipelineParts& parts, record::Observers& observers, std::function<inference::Wishes()> wishes);
+  StepPipeline(const PipelineParts& parts, observe::Observers& observers, std::function<inference::Wishes()> wishes);
   const inference::Feed& feed() const { return feed_; }
   Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
@@ -55,7 +55,7 @@ class StepPipeline {
     clock_->forget();
   }
   /// To be told of this rank's collectives: each step's numbers say who was slowest.
-  const std::shared_ptr<record::CollectiveClock>& clock() const { return clock_; }
+  const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }
 
@@ -79,9 +79,9 @@ class StepPipeline {
   Control control_;
   Step step_;
   NonFiniteSteps nonfinite_;
-  record::Observers& observers_;
+  observe::Observers& observers_;
   std::function<inference::Wishes()> wishes_;
-  std::shared_ptr<record::CollectiveClock> clock_;
+  std::shared_ptr<observe::CollectiveClock> clock_;
   inference::StepInput next_;
   std::deque<UnderWay> under_way_;
   inference::Wishes agreed_;

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assembly/model_file.h"
 #include "checkpoint/manifest.h"
 #include "config/document.h"
 #include "data/token_cache.h"
@@ -18,7 +19,6 @@
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
 #include "setup/configuration.h"
-#include "setup/model_file.h"
 #include "support/folder.h"
 #include "tokenizer/tokenizers.h"
 #include "unit/tokenizer/tokenizer_files.h"
@@ -88,7 +88,7 @@ struct LlamaLike : nn::RotaryOptions {
 void read_config_json(const fs::path& folder) {
   Diagnostics faults;
   const auto section =
-      setup::with_model_file({"model", {}, {}}, {folder.string(), "a.toml:1"}, config::Options<LlamaLike>::schema());
+      assembly::with_model_file({"model", {}, {}}, {folder.string(), "a.toml:1"}, config::Options<LlamaLike>::schema());
   const config::Options<LlamaLike> options(section, faults);
   if (faults.empty()) {
     nn::check_rotary(options, faults);

@@ -44,7 +44,8 @@ Checked check(const std::string& name, int ranks, std::vector<std::string> overr
   out.prepared = session::prepare(request, host, diagnostics);
   Diagnostics again;
   out.model_options =
-      setup::load_plugins(setup::read_configuration(request, again), setup::Needs::all, host, again).model_options;
+      assembly::load_plugins(setup::read_configuration(request, again), assembly::Needs::all, host, again)
+          .model_options;
   for (const auto& diagnostic : diagnostics.list()) out.faults.push_back(diagnostic.text());
   return out;
 }

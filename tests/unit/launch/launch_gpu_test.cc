@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "launch/gpu_module.h"
-#include "launch/gpu_module_elf.h"
+#include "launch/elf.h"
+#include "launch/gpus.h"
 
 namespace {
-using capstan::comm::World;
 using capstan::launch::check_distinct_gpus;
 using capstan::launch::choose_gpu;
 using capstan::launch::GpuFacts;
+using capstan::launch::World;
 
 GpuFacts hopper(std::size_t count) {
   GpuFacts facts;
@@ -84,13 +84,6 @@ TEST_CASE("gpu: the driver can be asked on any machine") {
   const GpuFacts facts = capstan::launch::ask_driver();
   CHECK(facts.driver == facts.driver_problem.empty());
   if (!facts.driver) CHECK(facts.gpus.empty());
-}
-
-TEST_CASE("gpu: a build without the module says so") {
-  if (std::filesystem::exists(std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_cuda.so")) return;
-  CHECK_THROWS_WITH(capstan::launch::open_gpu_module({}, {}), Contains("this build has no GPU module: ") &&
-                                                                  Contains("libcapstan_cuda.so does not exist") &&
-                                                                  Contains("cmake --preset cuda"));
 }
 
 TEST_CASE("gpu: what a library needs is read from its file") {

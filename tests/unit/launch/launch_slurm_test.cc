@@ -3,8 +3,8 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "launch/gpu_module.h"
 #include "launch/launch.h"
+#include "ranks/gpu_module.h"
 
 namespace {
 using namespace capstan::launch;  // NOLINT(google-build-using-namespace)

@@ -4,7 +4,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "cli/check_command.h"
+#include "commands/check_command.h"
 #include "support/errors.h"
 #include "support/folder.h"
 
@@ -174,8 +174,8 @@ TEST_CASE("check --gpu ends with success where the run fits, and as a bad config
                                  "num_heads = 16\nseq_length = 512\nattention_dropout = 0.0\n[data]\nplugin = "
                                  "\"synthetic\"\n[train]\nmax_steps = 1\nmicro_batch = 4\n");
   const auto none = launch::environment({});
-  CHECK(cli::check_command({file, {}, 2, {}, "h200-141g"}, none) == 0);
-  CHECK(cli::check_command({file, {}, 2, {}, "10GiB"}, none) == 2);
+  CHECK(commands::check_command({file, {}, 2, {}, "h200-141g"}, none) == 0);
+  CHECK(commands::check_command({file, {}, 2, {}, "10GiB"}, none) == 2);
 }
 
 TEST_CASE("strategies that are installed offer what makes a run smaller") {

@@ -2,9 +2,9 @@
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
 
+#include "assembly/model_family.h"
+#include "assembly/model_file.h"
 #include "checkpoint/scratch.h"
-#include "setup/model_family.h"
-#include "setup/model_file.h"
 
 using namespace capstan;
 
@@ -39,8 +39,8 @@ TEST_CASE("default, preset, config.json, configuration: each layer wins over the
   config::Section section{"model", {}, {}};
   section.entries.push_back({"width", std::int64_t{1000}, {config::Origin::Layer::file, "a.toml", 7}});
   const auto& schema = config::Options<Sizes>::schema();
-  section = setup::with_model_file(section, {scratch.path().string(), "a.toml:5"}, schema);
-  section = setup::with_preset(section, {"small", "a.toml:6"}, presets, "tiny");
+  section = assembly::with_model_file(section, {scratch.path().string(), "a.toml:5"}, schema);
+  section = assembly::with_preset(section, {"small", "a.toml:6"}, presets, "tiny");
   Diagnostics diagnostics;
   const config::Options<Sizes> sizes(section, diagnostics);
   diagnostics.throw_if_any();
@@ -56,7 +56,7 @@ TEST_CASE("default, preset, config.json, configuration: each layer wins over the
 TEST_CASE("an unknown preset is said with the nearest one") {
   const auto fault = [](const std::string& name, const config::Presets& known) -> std::string {
     try {
-      setup::with_preset({}, {name, "a.toml:6"}, known, "tiny");
+      assembly::with_preset({}, {name, "a.toml:6"}, known, "tiny");
     } catch (const Error& error) {
       return error.what();
     }
@@ -79,7 +79,7 @@ TEST_CASE("a config.json of another family, or of quantized weights, is refused 
   const auto fault = [&](const std::string& json, const config::Section& section = {}) -> std::string {
     write_file(scratch / "config.json", json);
     try {
-      setup::check_family(section, {scratch.path().string(), "a.toml:5"}, tiny, host);
+      assembly::check_family(section, {scratch.path().string(), "a.toml:5"}, tiny, host);
     } catch (const Error& error) {
       return error.what();
     }
@@ -103,8 +103,8 @@ TEST_CASE("a config.json of another family, or of quantized weights, is refused 
 TEST_CASE("a word of a config.json that is not supported is not answered with one like it") {
   const Scratch scratch;
   write_file(scratch / "config.json", R"({"hidden_act": "silu2"})");
-  const auto section = setup::with_model_file({"model", {}, {}}, {scratch.path().string(), "a.toml:5"},
-                                              config::Options<Family>::schema());
+  const auto section = assembly::with_model_file({"model", {}, {}}, {scratch.path().string(), "a.toml:5"},
+                                                 config::Options<Family>::schema());
   Diagnostics diagnostics;
   const config::Options<Family> options(section, diagnostics);
   REQUIRE(diagnostics.size() == 1);

@@ -2,11 +2,12 @@
 
 #include <capstan_catch.h>
 
+#include "assembly/precision.h"
 #include "support/small_run.h"
 
 using namespace capstan;
+using assembly::precision_of;
 using setup::loss_scaling_of;
-using setup::precision_of;
 
 namespace {
 

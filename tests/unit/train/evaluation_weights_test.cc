@@ -110,7 +110,7 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = prepare(file, overrides, 2, rank);
-    record::RunFolder run(train::shared_run_folder(job.config, communicator), rank);
+    observe::RunFolder run(train::shared_run_folder(job.config, communicator), rank);
     auto session = session::materialise(job, communicator);
     train::Loop loop(train::loop_parts(job, session, run.path()), run, stop);
     loop.run();

@@ -8,7 +8,7 @@
 #include <capstan/base/log.h>
 #include <capstan_catch.h>
 
-#include "record/tracing.h"
+#include "observe/tracing.h"
 #include "support/folder.h"
 #include "support/small_run.h"
 #include "train/micro_steps.h"
@@ -195,8 +195,8 @@ TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
   }
   SECTION("units that a monitor follows") {
     prepare = [](session::Session& session) {
-      record::trace_units(*session.runner,
-                          std::make_shared<record::Tracers>(std::vector<std::shared_ptr<monitor::Tracer>>{}));
+      observe::trace_units(*session.runner,
+                           std::make_shared<observe::Tracers>(std::vector<std::shared_ptr<monitor::Tracer>>{}));
     };
     why = "a strategy or a monitor follows the units";
   }

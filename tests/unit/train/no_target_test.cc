@@ -145,7 +145,7 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
     request.world_size = 2;
     request.rank = communicator.world().rank;
     const auto job = testing::job_of(request, host);
-    record::RunFolder run(train::shared_run_folder(job.config, communicator), request.rank);
+    observe::RunFolder run(train::shared_run_folder(job.config, communicator), request.rank);
     auto session = session::materialise(job, communicator);
     train::Loop loop(train::loop_parts(job, session, run.path()), run, stop);
     loop.run();

@@ -36,7 +36,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
   const auto file = testing::small_config("[strategy.fsdp]\nmode = \"full_shard\"\n");
   overrides.insert(overrides.begin(), "train.precision=fp32");
   Outcome outcome;
-  outcome.folder = record::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
+  outcome.folder = observe::RunFolder::make(std::filesystem::path(file).parent_path().string(), "nonfinite");
   const auto log_file = outcome.folder / "test.log";
   log::configure(log_file.string(), log::Level::error, 0);
   const inference::Stop stop;
@@ -45,7 +45,7 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
     const auto job = testing::prepare_small(file, overrides, 2, rank);
     auto session = session::materialise(job, communicator);
     prepare(session, rank);
-    record::RunFolder folder(outcome.folder, rank);
+    observe::RunFolder folder(outcome.folder, rank);
     outcome.inputs[static_cast<std::size_t>(rank)] = train::feed_of(job).draw(input_of_step);
     train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop);
     try {

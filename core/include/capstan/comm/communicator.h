@@ -2,7 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
-#include <capstan/comm/world.h>
+#include <capstan/launch/world.h>
 #include <capstan/monitor/tracer.h>
 
 #include <c10/core/Device.h>
@@ -14,6 +14,8 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
+
+using launch::World;
 
 /// What a waiting rank throws when another one failed first. The message is the first failure of the run.
 class PeerFailed : public Error {

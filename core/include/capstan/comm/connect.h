@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/comm/world.h>
+#include <capstan/launch/world.h>
 
 #include <chrono>
 #include <functional>
@@ -17,21 +17,7 @@ namespace comm {
 
 class NcclFactory;
 
-/// The rendezvous of a run's ranks: a key-value store, usually in rank 0.
-struct Rendezvous {
-  std::string host;         ///< the store's address (MASTER_ADDR); empty: it is read from `file`
-  int port = 0;             ///< its port
-  std::string file;         ///< where rank 0 publishes "address:port", a line each, and the others read it
-  std::vector<int> ports;   ///< with `file`: ports that rank 0 may use; it takes the first free one; empty: any
-  std::string prefix;       ///< prefix of every key: tells the attempts of one job apart
-  std::string secret;       ///< of the run, which every connection proves; empty: what secret_file holds
-  std::string secret_file;  ///< where rank 0 then leaves one that it made, for this user alone; empty: there is none
-  bool is_torch = false;    ///< torchrun's agent runs the store, which knows no secrets
-  bool store_exists =
-      false;  ///< somebody else runs the store (torchrun's agent, the local launcher): all ranks are clients
-
-  std::string text() const;  ///< "node1:29500", or the file's name
-};
+using launch::Rendezvous;
 
 /// Everything that connecting needs to know.
 struct ConnectOptions {
@@ -41,7 +27,7 @@ struct ConnectOptions {
   std::vector<std::string> hosts;     ///< where the launcher put each rank, for messages; may be empty
   bool deterministic = false;         ///< CPU all-reduce in rank order; reduce-scatter on CPU always is
   int failure_note = -1;              ///< FailureNote::fd() of the process that started this rank; -1: none
-  const NcclFactory* nccl = nullptr;  ///< from launch::GpuModule; without it only CPU groups can be made
+  const NcclFactory* nccl = nullptr;  ///< from ranks::GpuModule; without it only CPU groups can be made
 
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   std::chrono::milliseconds news = std::chrono::seconds(10);     ///< how often rank 0 says who is missing

@@ -1,0 +1,23 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+
+#include <capstan/plugin/host.h>
+#include "assembly/model_file.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// The model plugin that reads config.json files of this model_type: whose option model_type has it among its choices.
+/// Empty: none does.
+std::string plugin_of_family(const std::string& model_type, plugin::Host& host);
+
+/// Refuses a folder whose config.json is of a family that this plugin does not read, or whose weights are quantized,
+/// by its name: everything else that its numbers and tensors would be refused for follows from that. A model_type that
+/// `section`, the configuration, has wins over the file's. Throws Error at the file.
+void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,
+                  plugin::Host& host);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,228 @@
+#include "assembly/plugins.h"
+
+#include <capstan/base/text.h>
+
+#include <utility>
+
+#include "assembly/model_family.h"
+#include "assembly/model_file.h"
+#include "config/plugin_table.h"
+#include "setup/collect.h"
+
+namespace capstan::assembly {
+namespace {
+
+// Takes the options of `schema` out of a section: those are the host's, the rest is the plugin's.
+config::Section take(config::Section& section, const config::Schema& schema) {
+  config::Section taken{section.path, section.origin, {}};
+  std::vector<config::Entry> rest;
+  for (auto& entry : section.entries) {
+    bool is_host = false;
+    for (const auto& spec : schema) is_host = is_host || spec.key == entry.key;
+    (is_host ? taken.entries : rest).push_back(std::move(entry));
+  }
+  section.entries = std::move(rest);
+  return taken;
+}
+
+// What the host itself reads from the tables of this kind of plugin.
+std::vector<std::string> host_keys(const std::string& kind) {
+  std::vector<std::string> keys;
+  const auto add = [&](const config::Schema& schema) {
+    for (const auto& spec : schema) keys.push_back(spec.key);
+  };
+  if (kind == "model") add(config::Options<setup::ModelOptions>::schema());
+  if (kind == "data") add(config::Options<setup::DataOptions>::schema());
+  add(config::host_options(kind));
+  return keys;
+}
+
+// Loads plugins and makes their objects from the tables that name them.
+class Loader {
+ public:
+  Loader(plugin::Host& host, Diagnostics& faults) : host_(host), faults_(faults) {}
+
+  template <class Interface>
+  std::optional<Made<Interface>> make(const std::string& kind, const config::PluginTable& table,
+                                      const ModelStart& start = {}) {
+    Made<Interface> made;
+    made.name = table.name;
+    made.where = table.where;
+    made.table = table.section.path;
+    made.host = table.host;
+    setup::collect(
+        faults_, [&] { fill(made, kind, table, start); }, table.where);
+    if (!made.object) return {};
+    return made;
+  }
+
+  // The preset of this plugin that model.path names, by its last part.
+  std::optional<StandIn> stand_in(const config::PluginTable& table,
+                                  const config::Options<setup::ModelOptions>& options) {
+    if (table.name.empty() || !options->path) return {};
+    const auto* entry = options.section().find("path");
+    const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+    const auto& named = written ? *written : *options->path;
+    const auto preset = preset_of_id(named, host_.load("model", table.name, table.path).presets);
+    if (preset.empty()) return {};
+    return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
+  }
+
+  template <class Interface>
+  std::vector<Made<Interface>> make_all(const std::string& kind, const config::Document& document) {
+    std::vector<Made<Interface>> all;
+    for (const auto& section : document.children(kind)) {
+      const auto table = config::keyed_plugin(section, faults_);
+      if (!table.enabled) continue;
+      if (auto made = make<Interface>(kind, table)) all.push_back(std::move(*made));
+    }
+    return all;
+  }
+
+ private:
+  template <class Interface>
+  void fill(Made<Interface>& made, const std::string& kind, const config::PluginTable& table, const ModelStart& start) {
+    const auto& registration = host_.load(kind, table.name, table.path);
+    made.file = registration.file;
+    auto section = table.section;
+    if (start.folder) check_family(section, *start.folder, registration, host_);
+    if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
+    if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
+    Diagnostics own;
+    config::refuse_unknown(section, registration.schema, host_keys(kind), own);
+    made.options = config::resolve(registration.schema, section, own);
+    const bool usable = own.empty();
+    for (const auto& diagnostic : own.list()) faults_.add(diagnostic);
+    if (!usable) return;
+    made.object = std::static_pointer_cast<Interface>(registration.make(section, faults_));
+    made.make_another = [section, make = registration.make] {
+      Diagnostics none;
+      return std::static_pointer_cast<Interface>(make(section, none));
+    };
+  }
+
+  plugin::Host& host_;
+  Diagnostics& faults_;
+};
+
+// The folder that model.path means: a path, or what the hub's cache has under an id.
+std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& options, const setup::HubCache& hub,
+                                       Diagnostics& faults) {
+  if (!options->path) return {};
+  const auto where = options.where(&setup::ModelOptions::path);
+  const auto* entry = options.section().find("path");
+  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+  try {
+    const auto folder =
+        setup::find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
+    options.derive(&setup::ModelOptions::path, folder);
+    return ModelFolder{folder, where};
+  } catch (const Error& error) {
+    for (const auto& diagnostic : error.diagnostics()) faults.add(diagnostic);
+    return {};
+  }
+}
+
+// [model] with the preset where the path was.
+config::Options<setup::ModelOptions> with_stand_in(config::Section section, const StandIn& stand_in) {
+  for (auto& entry : section.entries) {
+    if (entry.key != "path") continue;
+    entry.key = "preset";
+    entry.value = stand_in.preset;
+  }
+  Diagnostics none;
+  return config::Options<setup::ModelOptions>(std::move(section), none);
+}
+
+// A folder and a preset both say what the model is, and would mix: of two the command line's counts.
+void settle_start(config::Section& section, Diagnostics& faults) {
+  const auto* path = section.find("path");
+  const auto* preset = section.find("preset");
+  if (!path || !preset) return;
+  if (path->origin.layer == preset->origin.layer) {
+    faults.add(preset->origin.text(),
+               cat("model.preset and model.path (", path->origin.text(), ") both say what the model is"),
+               "keep one: path for a folder's weights, preset for its sizes with random ones");
+    return;
+  }
+  const std::string weaker = path->origin.layer < preset->origin.layer ? "path" : "preset";
+  std::erase_if(section.entries, [&](const auto& entry) { return entry.key == weaker; });
+}
+
+void load_model(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  auto table = config::chosen_plugin(config.document.section("model"), faults);
+  settle_start(table.section, faults);
+  loaded.model_options =
+      config::Options<setup::ModelOptions>(take(table.section, config::Options<setup::ModelOptions>::schema()), faults);
+  auto& options = loaded.model_options;
+  ModelStart start;
+  Diagnostics absent;
+  start.folder = find_folder(options, config.request.hub, absent);
+  if (!absent.empty() && config.request.may_lack_files) loaded.stand_in = loader.stand_in(table, options);
+  if (loaded.stand_in) {
+    options = with_stand_in(options.section(), *loaded.stand_in);
+  } else {
+    for (const auto& fault : absent.list()) faults.add(fault);
+  }
+  if (options->path && !start.folder) return;  // sizes are not known
+  if (options->preset) start.preset = {*options->preset, options.where(&setup::ModelOptions::preset)};
+  if (!table.name.empty()) loaded.model = loader.make<nn::Model>("model", table, start);
+}
+
+void load_data(const setup::Configuration& config, bool needed, Loader& loader, LoadedPlugins& loaded,
+               Diagnostics& faults) {
+  auto section = config.document.section("data");
+  loaded.data_options =
+      config::Options<setup::DataOptions>(take(section, config::Options<setup::DataOptions>::schema()), faults);
+  if (!needed) return;
+  const auto table = config::chosen_plugin(section, faults);
+  if (!table.name.empty()) loaded.data = loader.make<data::Data>("data", table);
+}
+
+// [tokenizer] and data.tokenizer both say which it is.
+bool settle_tokenizer(const setup::Configuration& config, const LoadedPlugins& loaded, Diagnostics& faults) {
+  const auto section = config.document.section("tokenizer");
+  if (section.entries.empty()) return false;
+  const auto& options = loaded.data_options;
+  if (options->tokenizer == "auto") return true;
+  faults.add(options.where(&setup::DataOptions::tokenizer),
+             cat("data.tokenizer and [tokenizer] (", section.origin.text(), ") both say which tokenizer to use"),
+             "keep one: data.tokenizer for a tokenizer.json, [tokenizer] for a plugin");
+  return false;
+}
+
+void load_tokenizer(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  if (!settle_tokenizer(config, loaded, faults)) return;
+  const auto table = config::chosen_plugin(config.document.section("tokenizer"), faults);
+  if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
+}
+
+}  // namespace
+
+LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
+  LoadedPlugins loaded;
+  Loader loader(host, faults);
+  load_model(config, loader, loaded, faults);
+  load_data(config, needs == Needs::all, loader, loaded, faults);
+  load_tokenizer(config, loader, loaded, faults);
+  loaded.strategies = loader.make_all<strategy::Strategy>("strategy", config.document);
+  if (needs != Needs::model_and_strategies)
+    loaded.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
+  if (!loaded.model) return loaded;
+  const auto& model = *loaded.model;
+  setup::collect(
+      faults, [&] { plugin::guard(model.name, "check", [&] { model.object->check(faults); }); }, model.where);
+  plugin::guard(model.name, "facts", [&] { loaded.model_facts = model.object->facts(); });
+  return loaded;
+}
+
+Plugins complete(LoadedPlugins loaded) {
+  CAPSTAN_ASSERT(loaded.model);
+  return {std::move(loaded.model_options), std::move(loaded.data_options),
+          std::move(*loaded.model),        loaded.model_facts,
+          std::move(loaded.stand_in),      std::move(loaded.data),
+          std::move(loaded.tokenizer),     std::move(loaded.strategies),
+          std::move(loaded.monitors)};
+}
+
+}  // namespace capstan::assembly

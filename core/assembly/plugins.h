@@ -1,0 +1,97 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+#include <capstan/monitor/monitor.h>
+#include <capstan/nn/model.h>
+#include <capstan/plugin/guard.h>
+#include <capstan/strategy/strategy.h>
+#include <capstan/tokenizer/opener.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <capstan/plugin/host.h>
+#include "config/to_toml.h"
+#include "setup/configuration.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// A plugin's object with what messages need to know of it.
+template <class Interface>
+struct Made {
+  std::string name;
+  std::string where;  ///< what in the configuration names it
+  std::string table;  ///< "strategy.fsdp"
+  std::string file;   ///< the shared library
+  std::shared_ptr<Interface> object;
+  std::vector<config::Entry> host;                           ///< the host's own options of its table
+  std::vector<config::Resolved> options;                     ///< the plugin's
+  std::function<std::shared_ptr<Interface>()> make_another;  ///< of the same options; while the plugin host lives
+};
+
+/// Where the user set an option of a plugin, else what names the plugin.
+template <class Interface>
+std::string where_of(const Made<Interface>& made, const std::string& key) {
+  for (const auto& option : made.options) {
+    if (option.spec.key == key && option.origin.layer != config::Origin::Layer::default_value)
+      return option.origin.text();
+  }
+  return made.where;
+}
+
+using Strategies = std::vector<Made<strategy::Strategy>>;
+
+/// Calls one phase of every strategy with its name around errors.
+template <class Phase>
+void each_strategy(const Strategies& strategies, const std::string& name, const Phase& phase) {
+  for (const auto& made : strategies) plugin::guard(made.name, name, [&] { phase(*made.object); });
+}
+
+/// A preset in place of a model whose files are not there.
+struct StandIn {
+  std::string named;   ///< what model.path says
+  std::string preset;  ///< "bloom-560m"
+  std::string where;   ///< what sets model.path
+};
+
+/// The second stage: the plugins that the configuration names, made from their tables.
+struct Plugins {
+  config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
+  config::Options<setup::DataOptions> data_options;
+  Made<nn::Model> model;
+  nn::ModelFacts model_facts;
+  std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
+  std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
+  std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
+  Strategies strategies;
+  std::vector<Made<monitor::Monitor>> monitors;
+};
+
+/// The plugins that could be made, each for itself: the stages after say what they find wrong with those that there
+/// are. What is missing has a fault.
+struct LoadedPlugins {
+  config::Options<setup::ModelOptions> model_options;
+  config::Options<setup::DataOptions> data_options;
+  std::optional<Made<nn::Model>> model;
+  nn::ModelFacts model_facts;
+  std::optional<StandIn> stand_in;  ///< model.path is not set then, and model.preset is
+  std::optional<Made<data::Data>> data;
+  std::optional<Made<tokenizer::Opener>> tokenizer;
+  Strategies strategies;
+  std::vector<Made<monitor::Monitor>> monitors;
+};
+
+/// Which of the plugins a command needs.
+enum class Needs { all, all_but_data, model_and_strategies };
+
+LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults);
+/// The stage itself, where there was no fault.
+Plugins complete(LoadedPlugins loaded);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,40 @@
+#include "cli/own_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "launch/arguments.h"
+#include "plugin/engine.h"
+
+namespace capstan::cli {
+
+void add_run_command(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand(
+      "run", "train; under srun, torchrun or mpirun as one of their ranks, otherwise alone or with -n local ranks");
+  add_ranks_arguments(*command, chosen, [](const launch::RunArguments& arguments, const launch::Environment& env) {
+    return plugin::open_engine().run(arguments, env);
+  });
+}
+
+void add_check_command(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand(
+      "check",
+      "read and judge a configuration, print every option and where it comes from; trains nothing, touches no GPU");
+  const auto given = std::make_shared<launch::CheckArguments>();
+  add_config_arguments(*command, {given->config, given->overrides, &given->ranks},
+                       "number of ranks that the run will have (default 1)");
+  command
+      ->add_option("--nodes", given->nodes, "number of nodes that these ranks will be on, as many on each (default 1)")
+      ->check(CLI::Range(1, 1000000));
+  command->add_option(
+      "--resolved", given->resolved,
+      "also write the configuration here as one file with every option, which means the same in any folder");
+  command->add_option("--gpu", given->gpu,
+                      "say whether each rank fits into this GPU (v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, or "
+                      "a size such as 80GiB), and if not what would help; where files of the model or the data are "
+                      "not there yet, sizes of known models and data.max_length stand in (not with --resolved)");
+  choose_with(*command, chosen,
+              [given](const Process& process) { return plugin::open_engine().check(*given, process.env); });
+}
+
+}  // namespace capstan::cli

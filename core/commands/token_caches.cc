@@ -1,0 +1,99 @@
+#include "commands/token_caches.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "assembly/token_caches.h"
+#include "commands/refused.h"
+#include "data/token_cache.h"
+#include "launch/error_report.h"
+
+namespace capstan::commands {
+namespace {
+
+// What a rank says of its work so far; anything else is a fault, and nothing means that it is done.
+constexpr const char* unfinished = "unfinished";
+constexpr const char* asked = "asked to stop";
+
+void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
+  terminal::print_progress(cat(doing, " ", what, ": ", thousands(done), " of ", thousands(all)), done == all);
+}
+
+// One rank's work at a split's cache.
+class CacheWork {
+ public:
+  CacheWork(const assembly::CachedSplit& split, std::shared_ptr<const data::DataSource> source,
+            const comm::World& world)
+      : split_(split), source_(std::move(source)), begins_(world.local_rank == 0), shows_(world.rank == 0) {}
+
+  /// Works for a while and says how it stands.
+  std::string advance() {
+    try {
+      if (std::exchange(begins_, false)) builder_.emplace(source_, split_.cache);
+      return !builder_ || is_complete() ? "" : unfinished;
+    } catch (const Error& error) {
+      return launch::error_text(error);
+    }
+  }
+
+ private:
+  // A damaged file is named once.
+  bool is_complete() {
+    constexpr std::chrono::milliseconds while_others_wait{5000};
+    const bool knew = !builder_->damage().empty();
+    const bool complete = builder_->advance(while_others_wait);
+    if (!knew && !builder_->damage().empty()) log::warning(builder_->damage());
+    const bool tokenizes = builder_->tokenizes();
+    // A whole one that is soon verified is not worth a line.
+    if (shows_ && (tokenizes || !complete)) {
+      print_progress(tokenizes ? "tokenizing" : "verifying the token cache of", split_.name, builder_->done(),
+                     source_->size());
+    }
+    if (complete) builder_.reset();
+    return complete;
+  }
+
+  const assembly::CachedSplit& split_;
+  std::shared_ptr<const data::DataSource> source_;
+  std::optional<data::TokenCacheBuilder> builder_;
+  bool begins_;
+  bool shows_;
+};
+
+// Tells the others how this rank's work stands; returns whether some rank is not done.
+bool somebody_works(const std::string& state, comm::Communicator& communicator) {
+  bool stopped = false;
+  bool works = false;
+  for (const auto& text : communicator.exchange(state)) {
+    if (!text.empty() && text != unfinished && text != asked) throw ConfigurationRefused(text);
+    stopped = stopped || text == asked;
+    works = works || text == unfinished;
+  }
+  if (stopped) throw inference::Stopped();
+  return works;
+}
+
+}  // namespace
+
+assembly::Samples from_caches(const session::Job& job, const inference::Stop& stop, comm::Communicator& communicator) {
+  auto samples = job.samples;
+  for (const auto& split : assembly::cached_splits(job.config, job.plugins, samples)) {
+    auto& source = samples.*split.source;
+    CacheWork work(split, source, communicator.world());
+    for (bool waiting = true; waiting;) {
+      auto state = work.advance();
+      if (stop.asked() && (state.empty() || state == unfinished)) state = asked;
+      waiting = somebody_works(state, communicator);
+    }
+    source = data::open_cached(source, split.cache);
+  }
+  return samples;
+}
+
+}  // namespace capstan::commands

@@ -1,0 +1,14 @@
+#pragma once
+#include <capstan/comm/communicator.h>
+
+#include "inference/stop.h"
+#include "session/job.h"
+
+namespace capstan::commands {
+
+/// The job's samples, read from the token caches that it asks for. Rank 0 of each node writes them, or verifies those
+/// that are there, and the others hear from it every few seconds, so that nobody waits in a collective for as long as
+/// it takes. Throws inference::Stopped, or ConfigurationRefused, on all ranks at once.
+assembly::Samples from_caches(const session::Job& job, const inference::Stop& stop, comm::Communicator& communicator);
+
+}  // namespace capstan::commands

@@ -1,0 +1,35 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <string>
+#include <vector>
+
+#include "setup/configuration.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace launch {
+
+/// The command line of a command that ranks run together.
+struct RunArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int ranks = 0;             ///< local ranks to start; 0: not given
+  bool spawn_local = false;  ///< a task that srun started alone on its node starts the node's ranks
+  int argc = 0;
+  char** argv = nullptr;  ///< to start local ranks with
+  setup::Purpose purpose = setup::Purpose::train;
+  std::string weights;  ///< folder of a run's weights, see setup::JobRequest
+};
+
+/// The command line of `capstan check`.
+struct CheckArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  int ranks = 0;              ///< 0: not given
+  std::string resolved = {};  ///< a file to write the resolved configuration to; empty: none
+  std::string gpu = {};       ///< a GPU or a size of memory that the run is to fit into; empty: none
+  int nodes = 0;              ///< that the ranks are spread over; 0: not given, all ranks are on one
+};
+
+}  // namespace launch
+CAPSTAN_END_NAMESPACE

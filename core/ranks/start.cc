@@ -1,0 +1,264 @@
+#include "ranks/start.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "comm/failure.h"
+#include "config/document.h"
+#include "launch/error_report.h"
+#include "launch/limits.h"
+#include "launch/lost_file.h"
+#include "preflight/shared_folders.h"
+#include "ranks/local_ranks.h"
+#include "ranks/rank_table.h"
+#include "ranks/stopping.h"
+#include "ranks/torch_words.h"
+
+namespace capstan::ranks {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+/// Reports a missing GPU once, in words, instead of on each rank.
+void check_enough_gpus(const Early& early, int ranks, const char* option) {
+  if (early.run.device == "cpu") return;
+  const auto gpus = static_cast<int>(launch::ask_driver().gpus.size());
+  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks report the error
+  throw Error(cat(option, " ", ranks, " asks for ", counted(ranks, "rank"), ", one GPU each, but this machine shows ",
+                  counted(gpus, "GPU")),
+              cat("use -n ", gpus, ", or set run.device=cpu"));
+}
+
+int ranks_to_spawn(const Early& early, int asked) {
+  if (asked > 0) return asked;
+  const auto gpus = early.run.device == "cpu" ? 0 : static_cast<int>(launch::ask_driver().gpus.size());
+  if (gpus > 0) return gpus;
+  throw Error("--spawn-local starts one rank a GPU, and this machine shows none", "say how many: -n 4");
+}
+
+/// Of this process and of the ranks that it starts, which have its limit: said once, before any is started.
+void check_files_of(int local_ranks, int ranks) {
+  launch::need_open_files(std::max(launch::files_of_starter(local_ranks), launch::files_of_rank(ranks)),
+                          cat("the start of ", local_ranks, " ranks"));
+}
+
+void set_variable(const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
+}
+
+/// "auto" is cuda if the driver shows a GPU.
+Device open_device(const launch::Launch& launch, const Early& early, const std::string& cache,
+                   const launch::Environment& env) {
+  Device device;
+  const bool wants_gpu =
+      early.run.device == "cuda" || (early.run.device == "auto" && !launch::ask_driver().gpus.empty());
+  if (!wants_gpu) {
+    // LibTorch's profiler asks for GPUs even when a CPU rank's trace is written, and calls it an error that there are
+    // none; above its highest level it says nothing. Whether a trace was written is seen by the file.
+    set_variable("KINETO_LOG_LEVEL", "5");
+    return device;
+  }
+  // What cuBLAS needs to be deterministic; read when CUDA starts.
+  if (early.run.deterministic) set_variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+  if (!cache.empty()) set_variable("CUDA_CACHE_PATH", (std::filesystem::path(cache) / "cuda").string());
+  device.name = "cuda";
+  device.gpu = open_gpu_module(launch, {early.precision, env("LD_LIBRARY_PATH").value_or("")});
+  return device;
+}
+
+comm::ConnectOptions connect_options(const launch::Launch& launch, const Early& early,
+                                     const launch::CommSettings& settings) {
+  comm::ConnectOptions options;
+  options.world = launch.world;
+  options.rendezvous = launch.rendezvous(early.run.dir);
+  options.interface = settings.interface;
+  options.hosts = launch.hosts;
+  options.deterministic = early.run.deterministic;
+  options.failure_note = launch.failure_note;
+  options.connect_timeout = milliseconds(early.comm.connect_timeout_s);
+  options.timeout = milliseconds(early.comm.timeout_s);
+  options.silence = milliseconds(early.comm.silence_s);
+  options.on_stuck = [](const std::string&) {  // it is printed already
+    std::_Exit(static_cast<int>(ExitCode::peer_failed));
+  };
+  return options;
+}
+
+void say_warnings(const Rank& rank) {
+  if (!rank.first()) return;
+  for (const auto* list :
+       {&rank.launch.warnings, &rank.device.gpu.warnings, &rank.cpus.warnings, &rank.settings.warnings}) {
+    for (const auto& warning : *list) log::warning(warning);
+  }
+  const preflight::FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache),
+                                       rank.launch.in_slurm};
+  for (const auto& warning : preflight::folder_warnings(folders, rank.launch.user.home)) log::warning(warning);
+}
+
+// What this rank was doing when another failed. comm reports the first error itself.
+void say_where(const comm::PeerFailed& failure, const Rank& rank) {
+  const int own = rank.launch.world.rank;
+  log::debug(failure.what());
+  if (own != (comm::Failure{failure.rank(), {}, {}}.teller())) return;
+  for (const auto& context : failure.context()) log::error(cat("rank ", own, " ended while ", context));
+}
+
+// Ends a rank of a failed run. Its model is not destroyed: freeing memory that a hanging collective still uses can
+// wait for ever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
+[[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
+  static constexpr std::chrono::seconds patience{3};
+  std::thread([code] {
+    std::this_thread::sleep_for(patience);
+    std::_Exit(code);
+  }).detach();
+  communicator.reset();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+void prepare(Rank& rank, const launch::Environment& env) {
+  launch::check_tasks(rank.launch);
+  const int ranks = rank.launch.world.size;
+  launch::need_open_files(launch::files_of_rank(ranks), ranks > 1 ? cat("a rank of ", ranks) : "a run");
+  for (const auto& [name, value] : rank.settings.set) set_variable(name, value);
+  rank.device = open_device(rank.launch, rank.early, rank.early.run.cache.value_or(rank.cache), env);
+  rank.cpus = launch::cpu_share(env, rank.launch, launch::own_cpus(), launch::cpu_quota());
+  at::set_num_threads(rank.cpus.threads);
+}
+
+}  // namespace
+
+int Early::stop_code() const {
+  return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
+}
+
+Early read_early(const launch::RunArguments& arguments) {
+  Early early;
+  try {
+    Diagnostics ignored;
+    const auto document = config::load(arguments.config, arguments.overrides, ignored);
+    early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
+    early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
+    early.preflight = *config::Options<setup::PreflightOptions>(document.section("preflight"), ignored);
+    early.checkpoint = *config::Options<setup::CheckpointOptions>(document.section("checkpoint"), ignored);
+    early.precision = config::Options<setup::TrainOptions>(document.section("train"), ignored)->precision;
+  } catch (const Error&) {
+    log::debug("the configuration cannot be read before connecting");
+  }
+  return early;
+}
+
+std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& early,
+                                     const launch::RunArguments& start) {
+  const comm::World& world = launch.world;
+  const bool started = world.launcher == "local" || launch.spawned;
+  if (started) return std::nullopt;
+  constexpr std::chrono::seconds grace{10};
+  const std::vector<int> orderly{static_cast<int>(ExitCode::interrupted), early.stop_code()};
+  if (world.launcher == "alone" && (start.ranks > 1 || start.spawn_local)) {
+    const int ranks = start.spawn_local ? ranks_to_spawn(early, start.ranks) : start.ranks;
+    check_enough_gpus(early, ranks, "-n");
+    check_files_of(ranks, ranks);
+    return run_local_ranks(ranks, {start.argv, start.argv + start.argc}, grace, orderly);
+  }
+  if (start.spawn_local) {
+    if (world.launcher != "srun" || world.local_size != 1) {
+      throw Error(cat("--spawn-local starts the ranks of a node, but ", world.launcher, " has started ",
+                      world.local_size, " on ", world.host),
+                  "leave --spawn-local away, or write #SBATCH --ntasks-per-node=1");
+    }
+    const int ranks = ranks_to_spawn(early, start.ranks);
+    check_enough_gpus(early, ranks, "-n");
+    check_files_of(ranks, ranks * static_cast<int>(std::max<std::size_t>(1, launch.nodes.size())));
+    return run_ranks_of_step(ranks, world.node * ranks, world.host, {start.argv, start.argv + start.argc}, grace,
+                             orderly);
+  }
+  if (start.ranks > 0 && world.size != start.ranks) {
+    throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",
+                    world.launcher, " started"),
+                world.launcher == "srun" && world.local_size == 1
+                    ? "leave -n away, or add --spawn-local for so many ranks on each node"
+                    : "leave -n away");
+  }
+  return std::nullopt;
+}
+
+Rank start_rank(const launch::Launch& launch, const Early& early, const launch::Environment& env) {
+  Rank rank{launch,
+            early,
+            {},
+            {},
+            launch::comm_settings(early.comm, launch::all_variables()),
+            env("CAPSTAN_CACHE").value_or(""),
+            {},
+            {}};
+  auto options = connect_options(launch, early, rank.settings);
+  try {
+    prepare(rank, env);
+  } catch (const Error& error) {
+    comm::report_early_failure(options, error.what());
+    throw;
+  }
+  say_warnings(rank);
+  options.nccl = rank.device.gpu.nccl;
+  rank.communicator = comm::connect(options);
+  rank.rows = meet_all(rank);
+  return rank;
+}
+
+int run_as_rank(const launch::RunArguments& arguments, const launch::Environment& env,
+                const std::function<int(Rank&)>& body) {
+  // A peer that dies closes its connections; writing to one must be an error to report, not this process's end.
+  std::signal(SIGPIPE, SIG_IGN);
+  // The same for a file that has grown to the limit of ulimit -f.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const auto launch = launch::read_launch(env);
+  const auto early = read_early(arguments);
+  if (const auto code = start_local_ranks(launch, early, arguments)) return *code;
+  catch_signals(early.stop_code());
+  Rank rank;
+  try {
+    rank = start_rank(launch, early, env);
+  } catch (const comm::PeerFailed& failure) {
+    log::error(failure.what());
+    return static_cast<int>(ExitCode::peer_failed);
+  }
+  launch::tell_of_lost_files([&rank](const std::string& error) {
+    if (rank.communicator) rank.communicator->report_failure(error);
+  });
+  try {
+    const int code = body(rank);
+    launch::tell_of_lost_files({});
+    return code;
+  } catch (const comm::PeerFailed& failure) {
+    say_where(failure, rank);
+    end_failed_rank(std::move(rank.communicator), static_cast<int>(ExitCode::peer_failed));
+  } catch (std::exception& thrown) {
+    auto known = in_words(thrown);
+    std::exception& error = known ? *known : thrown;
+    rank.communicator->report_failure(error.what());  // the rank is sent along with it
+    const auto& world = launch.world;
+    auto* own = dynamic_cast<Error*>(&error);
+    if (own && world.size > 1) own->add_context(cat("running as rank ", world.rank, " of ", world.size));
+    const int code = launch::report_exception(error);
+    end_failed_rank(std::move(rank.communicator), code);
+  }
+}
+
+}  // namespace capstan::ranks

@@ -1,0 +1,51 @@
+// What LibTorch throws, in words, and that none of it leaves the engine.
+#include "ranks/torch_words.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <capstan_catch.h>
+
+#include <new>
+#include <stdexcept>
+
+using namespace capstan;
+
+namespace {
+
+template <class F>
+std::string words_of(F&& fn) {
+  try {
+    fn();
+  } catch (const std::exception& error) {
+    const auto known = ranks::in_words(error);
+    return known ? known->what() : "";
+  }
+  return "nothing was thrown";
+}
+
+void allocate_too_much() { (void)at::empty({std::int64_t{1} << 50}, at::kFloat); }
+
+}  // namespace
+
+TEST_CASE("a host and a GPU without memory are no bugs") {
+  CHECK_THAT(
+      words_of(allocate_too_much),
+      Contains("this host has no memory left: you tried to allocate 4503599627370496 bytes") && !Contains("frame #"));
+  CHECK_THAT(words_of([] {
+               TORCH_CHECK_WITH(
+                   OutOfMemoryError, false,
+                   "CUDA out of memory. Tried to allocate 2.00 GiB. If reserved but unallocated memory is");
+             }),
+             Contains("this rank's GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.") &&
+                 Contains("capstan check --gpu") && !Contains("reserved"));
+  CHECK_THAT(words_of([] { throw std::bad_alloc(); }), Contains("this host has no memory left"));
+}
+
+TEST_CASE("what LibTorch throws leaves the engine as an Error, or as a bug with LibTorch's words") {
+  CHECK_THROWS_AS(ranks::without_torch_errors(allocate_too_much), Error);
+  CHECK_THROWS_AS(ranks::without_torch_errors([] { TORCH_CHECK(false, "no such thing"); }), std::logic_error);
+  CHECK_THROWS_WITH(ranks::without_torch_errors([] { TORCH_CHECK(false, "no such thing"); }),
+                    Contains("no such thing"));
+  CHECK_THROWS_AS(ranks::without_torch_errors([] { throw Error("known"); }), Error);
+  CHECK(ranks::without_torch_errors([] { return 7; }) == 7);
+}
