@@ -27,11 +27,8 @@
 #include "cli/plan_command.h"
 #include "cli/plugins_command.h"
 #include "cli/preflight_command.h"
-#include "cli/report_command.h"
 #include "cli/run_command.h"
-#include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
-#include "cli/top_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
@@ -108,9 +105,6 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_data_command(app, chosen);
   add_eval_command(app, chosen);
   add_generate_command(app, chosen);
-  add_report_command(app, chosen);
-  add_sweep_command(app, chosen);
-  add_top_command(app, chosen);
 }
 
 // A name that a script's variable left empty: it would be the current folder, or be ignored. A prompt may be empty.
