@@ -33,7 +33,6 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  bool empty() const { return low > high; }
   void widen() {
     if (high > low) return;
     const double by = low == 0 ? 1 : std::abs(low) * 0.1;
@@ -99,7 +98,7 @@ std::string axes(const Chart& chart, const Scale& scale) {
 }
 
 // Each style has a shape of its own, so that no reader depends on colours.
-std::string marker(int style, double x, double y) {
+std::string marker(std::size_t style, double x, double y) {
   const auto at = [&](double dx, double dy) { return cat(place(x + dx), ",", place(y + dy), " "); };
   switch (style % 4) {
     case 0:
@@ -113,18 +112,18 @@ std::string marker(int style, double x, double y) {
   }
 }
 
-std::string drawn(const Series& series, const Scale& scale) {
+std::string drawn(const Series& series, std::size_t style, const Scale& scale) {
   const auto points = thinned(series.points, most_points);
   std::string path;
   for (const auto& [x, y] : points)
     path += cat(path.empty() ? "" : " ", place(scale.at_x(x)), ",", place(scale.at_y(y)));
   if (path.empty()) return {};
-  auto out = cat("<g class=\"s", series.style % style_count, "\"><title>", html_text(series.name),
+  auto out = cat("<g class=\"s", style % style_count, "\"><title>", html_text(series.name),
                  "</title><polyline points=\"", path, "\"/>");
   const auto every = std::max<std::size_t>(1, points.size() / 6);
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (i % every == 0 || i + 1 == points.size())
-      out += marker(series.style, scale.at_x(points[i].first), scale.at_y(points[i].second));
+      out += marker(style, scale.at_x(points[i].first), scale.at_y(points[i].second));
   }
   return out + "</g>\n";
 }
@@ -153,7 +152,6 @@ std::string svg_of(const Chart& chart) {
       scale.y.take(point.second);
     }
   }
-  if (scale.x.empty()) return {};
   if (chart.from_zero) scale.y.take(0);
   scale.x.widen();
   scale.y.widen();
@@ -162,11 +160,11 @@ std::string svg_of(const Chart& chart) {
   if (!chart.from_zero || scale.y.low < 0) scale.y.low -= margin;
   auto out = cat("<svg viewBox=\"0 0 ", width, " ", height, R"(" role="img" aria-label=")", html_text(chart.title),
                  "\">\n", axes(chart, scale));
-  for (const auto& series : chart.series) out += drawn(series, scale);
+  for (std::size_t i = 0; i < chart.series.size(); ++i) out += drawn(chart.series[i], i, scale);
   return out + "</svg>\n";
 }
 
-std::string svg_key(int style) {
+std::string svg_key(std::size_t style) {
   return cat(R"(<svg class="key" viewBox="0 0 44 12" aria-hidden="true"><g class="s)", style % style_count,
              R"("><polyline points="1,6 43,6"/>)", marker(style, 22, 6), "</g></svg>");
 }

@@ -6,11 +6,10 @@
 
 namespace report {
 
-/// One line of a chart.
+/// One line of a chart. Its place among the others says its colour, dash and marker: a run's is the same everywhere.
 struct Series {
   std::string name;
   std::vector<runs::Point> points;  ///< x ascending; values that are not finite are left out
-  int style = 0;                    ///< which colour, dash and marker: the same one for a run everywhere
 };
 
 struct Chart {
@@ -23,15 +22,15 @@ struct Chart {
 };
 
 /// How many styles there are until they repeat.
-constexpr int style_count = 8;
+constexpr std::size_t style_count = 8;
 
 /// Round numbers that divide a range, at least two, at most about `wanted`.
 std::vector<double> ticks(double low, double high, int wanted);
 
-/// An <svg> that takes its colours from the page's style sheet (page.h); empty if no series has a point.
+/// An <svg> that takes its colours from the page's style sheet (page.h). Some series has a point.
 std::string svg_of(const Chart& chart);
 
-/// What a style looks like, for a legend.
-std::string svg_key(int style);
+/// What the series of this place looks like, for a legend.
+std::string svg_key(std::size_t place);
 
 }  // namespace report

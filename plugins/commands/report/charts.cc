@@ -1,7 +1,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -16,56 +15,45 @@ using namespace runs;
 
 namespace {
 
+using Points = std::vector<Point>;
+
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-using OfStep = std::function<double(const Step&)>;
-
-Chart over_steps(const std::vector<Run>& runs, Chart chart, const OfStep& value) {
-  chart.x = "step";
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Series series{runs[i].name, {}, static_cast<int>(i)};
-    for (const auto& step : runs[i].steps) series.points.emplace_back(static_cast<double>(step.step), value(step));
-    chart.series.push_back(std::move(series));
-  }
+// A series a run.
+Chart of_runs(const std::vector<Run>& runs, Chart chart, const std::function<Points(const Run&)>& points) {
+  for (const auto& run : runs) chart.series.push_back({run.name, points(run)});
   return chart;
 }
 
-Chart evaluation_loss(const std::vector<Run>& runs) {
-  Chart chart{"Evaluation loss", "step", "loss", {}, false};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Series series{runs[i].name, {}, static_cast<int>(i)};
-    for (const auto& evaluation : runs[i].evaluations) {
-      if (evaluation.split == "eval" && evaluation.loss)
-        series.points.emplace_back(static_cast<double>(evaluation.step), *evaluation.loss);
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return chart;
+Chart over_steps(const std::vector<Run>& runs, Chart chart, const std::function<double(const Step&)>& value) {
+  return of_runs(runs, std::move(chart), [&](const Run& run) {
+    Points points;
+    for (const auto& step : run.steps) points.emplace_back(step.step, value(step));
+    return points;
+  });
 }
 
-Chart memory_over_time(const std::vector<Run>& runs) {
-  Chart chart{"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Series series{runs[i].name, {}, static_cast<int>(i)};
-    if (const auto* samples = runs[i].gpu0()) {
-      for (const auto& sample : *samples) series.points.emplace_back(sample.seconds, sample.used_mib);
-    }
-    chart.series.push_back(std::move(series));
+Points evaluation_losses(const Run& run) {
+  Points points;
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.loss) points.emplace_back(evaluation.step, *evaluation.loss);
   }
-  return chart;
+  return points;
 }
 
-Chart host_memory_over_time(const std::vector<Run>& runs) {
-  Chart chart{"Host memory over time, of the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    Series series{runs[i].name, {}, static_cast<int>(i)};
-    if (const auto* log = runs[i].cpu()) {
-      for (std::size_t n = 0; n < log->seconds.size(); ++n)
-        series.points.emplace_back(log->seconds[n], log->real_mb[n]);
-    }
-    chart.series.push_back(std::move(series));
+Points gpu_memory(const Run& run) {
+  Points points;
+  if (const auto* samples = run.gpu0()) {
+    for (const auto& sample : *samples) points.emplace_back(sample.seconds, sample.used_mib);
   }
-  return chart;
+  return points;
+}
+
+Points host_memory(const Run& run) {
+  Points points;
+  const auto* log = run.cpu();
+  for (std::size_t i = 0; log && i < log->seconds.size(); ++i) points.emplace_back(log->seconds[i], log->real_mb[i]);
+  return points;
 }
 
 // What a step computes in a second: not a table's Samples/s, which is of the whole run.
@@ -79,8 +67,8 @@ Chart scaling(const std::vector<Run>& runs, const Run& base) {
     if (const auto rate = training_samples_per_second(run)) rates[run.ranks].push_back(*rate);
   }
   if (rates.size() < 2) return chart;
-  Series best{"the best run of each size", {}, 0};
-  Series ideal{cat("as fast a GPU as ", base.name), {}, 1};
+  Series best{"the best run of each size", {}};
+  Series ideal{cat("as fast a GPU as ", base.name), {}};
   const auto of_base = training_samples_per_second(base);
   for (const auto& [ranks, of_size] : rates) {
     best.points.emplace_back(ranks, *std::max_element(of_size.begin(), of_size.end()));
@@ -91,10 +79,8 @@ Chart scaling(const std::vector<Run>& runs, const Run& base) {
 }
 
 bool has_points(const Chart& chart) {
-  return std::any_of(chart.series.begin(), chart.series.end(), [](const Series& series) {
-    return std::any_of(series.points.begin(), series.points.end(),
-                       [](const auto& point) { return std::isfinite(point.second); });
-  });
+  return std::any_of(chart.series.begin(), chart.series.end(),
+                     [](const Series& series) { return !thinned(series.points, 1).empty(); });
 }
 
 }  // namespace
@@ -104,14 +90,16 @@ std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
     return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
   };
   std::vector<Chart> charts{
-      over_steps(runs, {"Training loss", "", "loss", {}, false}, [](const Step& s) { return s.loss.value_or(none); }),
-      evaluation_loss(runs),
-      over_steps(runs, {"Learning rate", "", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
-      over_steps(runs, {"Gradient norm", "", "norm before clipping", {}, true},
+      over_steps(runs, {"Training loss", "step", "loss", {}}, [](const Step& s) { return s.loss.value_or(none); }),
+      of_runs(runs, {"Evaluation loss", "step", "loss", {}}, evaluation_losses),
+      over_steps(runs, {"Learning rate", "step", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
+      over_steps(runs, {"Gradient norm", "step", "norm before clipping", {}, true},
                  [](const Step& s) { return s.grad_norm.value_or(none); }),
-      over_steps(runs, {"Throughput", "", step_rate, {}, true}, rate),
-      memory_over_time(runs),
-      host_memory_over_time(runs),
+      over_steps(runs, {"Throughput", "step", step_rate, {}, true}, rate),
+      of_runs(runs, {"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false}, gpu_memory),
+      of_runs(runs,
+              {"Host memory over time, of the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},
+              host_memory),
       scaling(runs, base)};
   std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });
   return charts;

@@ -59,8 +59,8 @@ polyline{fill:none;stroke-width:2;stroke-linejoin:round}
 
 std::string legend(const std::vector<Series>& series) {
   std::string out = "<ul class=\"legend\">\n";
-  for (const auto& one : series) {
-    if (!one.points.empty()) out += cat("<li>", svg_key(one.style), " ", html_text(one.name), "</li>\n");
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    if (!series[i].points.empty()) out += cat("<li>", svg_key(i), " ", html_text(series[i].name), "</li>\n");
   }
   return out + "</ul>\n";
 }

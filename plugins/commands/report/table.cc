@@ -46,11 +46,12 @@ std::vector<std::string> all_notes(const Table& table) {
   return all;
 }
 
-std::string footnote_lines(const Table& table, const Footnotes& notes, const char* bullet, Escape escape) {
+std::string footnote_lines(const Table& table, const Footnotes& notes, const char* bullet, Escape escape,
+                           const char* end = "\n") {
   std::string out;
   for (std::size_t i = 0; i < notes.reasons.size(); ++i)
-    out += cat(bullet, "[", i + 1, "] ", escape(notes.reasons[i]), "\n");
-  for (const auto& note : all_notes(table)) out += cat(bullet, escape(note), "\n");
+    out += cat(bullet, "[", i + 1, "] ", escape(notes.reasons[i]), end);
+  for (const auto& note : all_notes(table)) out += cat(bullet, escape(note), end);
   return out;
 }
 
@@ -146,13 +147,9 @@ std::string html_of(const Table& table) {
   Footnotes notes;
   std::string rows;
   for (const auto& row : shown_rows(table, notes, as_it_is)) rows += html_row(row, "td");
-  auto out =
-      cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\"><table><thead>",
-          html_row(table.head, "th"), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n");
-  for (std::size_t i = 0; i < notes.reasons.size(); ++i)
-    out += cat("<li>[", i + 1, "] ", html_text(notes.reasons[i]), "</li>\n");
-  for (const auto& note : all_notes(table)) out += cat("<li>", html_text(note), "</li>\n");
-  return out + "</ul></section>\n";
+  return cat("<section><h2>", html_text(table.title), "</h2>\n<div class=\"wide\"><table><thead>",
+             html_row(table.head, "th"), "</thead><tbody>\n", rows, "</tbody></table></div>\n<ul class=\"notes\">\n",
+             footnote_lines(table, notes, "<li>", html_text, "</li>\n"), "</ul></section>\n");
 }
 
 }  // namespace report

@@ -260,7 +260,11 @@ void declare(CLI::App& app, SweepChoice& choice) {
   app.add_option("--submitter", choice.submitter, "what submits a run (default slurm/submit)");
   app.add_option("--sbatch", choice.sbatch, "an option for sbatch, such as --sbatch=--time=01:00:00")
       ->allow_extra_args(false);
-  app.add_option("--table", choice.tables, "as of capstan report")->type_name("NAME")->allow_extra_args(false);
+  app.add_option("--table", choice.tables, "as of capstan report")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   app.add_option("--base", choice.base, "as of capstan report: one of the sweep's runs");
   app.add_option("--format", choice.format, "as of capstan report")
       ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));

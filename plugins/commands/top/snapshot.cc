@@ -16,7 +16,7 @@ namespace top {
 using namespace capstan;
 using namespace runs;
 
-namespace fs = std::filesystem;
+using State = record::HolderSeen::State;
 
 namespace {
 
@@ -57,9 +57,9 @@ std::optional<double> all_steps(const Run& run) {
 
 // Why it does not continue; empty: it does.
 std::string state_text(const Run& run, const record::HolderSeen& writer) {
-  if (writer.state == record::HolderSeen::State::lives) return {};
+  if (writer.state == State::lives) return {};
   if (run.has_summary) return "ended";
-  if (writer.state == record::HolderSeen::State::gone) return cat("killed: ", printable(writer.name), " is gone");
+  if (writer.state == State::gone) return cat("killed: ", printable(writer.name), " is gone");
   return "ended before its last step: logs/rank-0.log may say why";
 }
 
@@ -125,7 +125,7 @@ std::string gpus_text(const Run& run) {
 
 }  // namespace
 
-RunWatch::RunWatch(const fs::path& folder) : run_(read_run_but_metrics(folder)) {}
+RunWatch::RunWatch(const std::filesystem::path& folder) : run_(read_run_but_metrics(folder)) {}
 
 const Run& RunWatch::now() {
   auto next = read_run_but_metrics(run_.folder);

@@ -73,6 +73,15 @@ double seconds_of(const Json& line, const char* key, const std::string& where) {
   return number;
 }
 
+// All numbers, an inner object's as "outer.inner".
+void flatten(const Json& json, const std::string& path, std::map<std::string, double>& out) {
+  for (const auto& [key, value] : json.items()) {
+    const auto name = path.empty() ? key : cat(path, ".", key);
+    if (value.is_number()) out[name] = value.get<double>();
+    if (value.is_object()) flatten(value, name, out);
+  }
+}
+
 Step step_of(const Json& line, const std::string& where) {
   Step step;
   step.step = whole(line, "step", 0, 0, where);
@@ -82,9 +91,7 @@ Step step_of(const Json& line, const std::string& where) {
   step.grad_norm = finite(line, "grad_norm");
   step.samples = whole(line, "samples", 0, 0, where);
   step.step_time_s = seconds_of(line, "step_time_s", where);
-  for (const auto& [name, value] : line.items()) {
-    if (value.is_number()) step.values[name] = value.get<double>();
-  }
+  flatten(line, "", step.values);
   return step;
 }
 
@@ -96,9 +103,7 @@ Evaluation evaluation_of(const Json& line, const std::string& where) {
   evaluation.loss = finite(line, "loss");
   evaluation.samples = whole(line, "samples", 0, 0, where);
   evaluation.runtime_s = seconds_of(line, "runtime_s", where);
-  for (const auto& [name, value] : line.items()) {
-    if (value.is_number()) evaluation.scores[name] = value.get<double>();
-  }
+  flatten(line, "", evaluation.scores);
   return evaluation;
 }
 
@@ -115,14 +120,6 @@ void add_metrics_line(const std::string& text, const std::string& where, Run& ru
       run.steps.push_back(step_of(line, where));
     }
   });
-}
-
-void flatten(const Json& json, const std::string& path, std::map<std::string, double>& out) {
-  for (const auto& [key, value] : json.items()) {
-    const auto name = path.empty() ? key : cat(path, ".", key);
-    if (value.is_number()) out[name] = value.get<double>();
-    if (value.is_object()) flatten(value, name, out);
-  }
 }
 
 Json read_json_file(const fs::path& file) {

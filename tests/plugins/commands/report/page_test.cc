@@ -81,7 +81,7 @@ TEST_CASE("a run on CPUs has its processes' memory over time; rates of steps are
 }
 
 TEST_CASE("an axis of counts has whole numbers, and neighbouring ticks differ") {
-  const auto svg = svg_of({"", "step", "loss", {{"a", {{1, 5.5471}, {2, 5.5473}}, 0}}});
+  const auto svg = svg_of({"", "step", "loss", {{"a", {{1, 5.5471}, {2, 5.5473}}}}});
   CHECK_THAT(svg, Contains(">1</text>") && Contains(">2</text>") && !Contains(">1.5</text>"));
   CHECK_THAT(svg, Contains(">5.5471</text>") && Contains(">5.5472</text>"));
 }
