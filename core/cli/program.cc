@@ -22,10 +22,7 @@
 #include "cli/own_commands.h"
 #include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
-#include "cli/report_command.h"
-#include "cli/sweep_command.h"
 #include "cli/tokenize_command.h"
-#include "cli/top_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
@@ -110,9 +107,6 @@ void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
   add_plugins_commands(app, chosen);
   add_import_deepspeed_command(app, chosen);
   add_tokenize_command(app, chosen);
-  add_report_command(app, chosen);
-  add_sweep_command(app, chosen);
-  add_top_command(app, chosen);
   const auto is_called = [&](const auto& one) { return one.first == called; };
   if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
     plugin::open_engine().declare(app, chosen);

@@ -1,0 +1,214 @@
+#include "cells.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+namespace report {
+
+using namespace capstan;
+using namespace runs;
+
+namespace {
+
+Cell number_cell(const std::optional<double>& number, int decimals, const char* why) {
+  return number ? cell(fixed(*number, decimals)) : no_cell(why);
+}
+
+const char* not_ended(const Run& run) {
+  return run.has_summary ? "summary.json does not have it" : "the run has not ended: it has no summary.json";
+}
+
+std::optional<double> ratio(const std::optional<double>& number, const std::optional<double>& by) {
+  if (!number || !by || *by <= 0) return {};
+  return *number / *by;
+}
+
+std::optional<double> runtime_s(const Run& run) { return run.number("runtime_s"); }
+
+constexpr const char* no_loss = "the run was not evaluated there";
+
+Cell eval_loss(const Run& run, long epoch) {
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.loss && std::lround(evaluation.epoch) == epoch)
+      return cell(fixed(*evaluation.loss, 4));
+  }
+  return no_cell(no_loss);
+}
+
+const Evaluation* last_with(const Run& run, const std::string& score) {
+  const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), [&](const Evaluation& evaluation) {
+    return evaluation.split == "eval" && evaluation.scores.contains(score);
+  });
+  return found == run.evaluations.rend() ? nullptr : &*found;
+}
+
+constexpr const char* no_answer = "no question was answered: train.generate_samples = -1 answers all at the end";
+
+Cell every_score_cell(const Run& run, const std::string& score) {
+  std::vector<std::string> texts;
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.scores.contains(score))
+      texts.push_back(fixed(evaluation.scores.at(score), 2));
+  }
+  return texts.empty() ? no_cell(no_answer) : cell(join(texts));
+}
+
+Cell score_cell(const Run& run, const std::string& score) {
+  const auto* evaluation = last_with(run, score);
+  if (!evaluation) return no_cell(no_answer);
+  return cell(fixed(evaluation->scores.at(score), 2));
+}
+
+}  // namespace
+
+std::optional<double> samples_per_second(const Run& run) { return ratio(run.number("samples"), runtime_s(run)); }
+
+std::optional<double> training_samples_per_second(const Run& run) {
+  if (const auto mean = run.number("train/samples_per_second_mean")) return mean;
+  const auto warmup = static_cast<std::size_t>(run.option("monitor.train_speed.warmup").value_or(1));
+  double samples = 0;
+  double seconds = 0;
+  for (std::size_t i = warmup; i < run.steps.size(); ++i) {
+    samples += static_cast<double>(run.steps[i].samples);
+    seconds += run.steps[i].step_time_s;
+  }
+  return ratio(samples, seconds);
+}
+
+Cell command_cell(const Run& run, const Run&) {
+  const auto config = (run.folder / "config.toml").string();
+  if (run.nodes > 1)
+    return cell(cat("slurm/submit --nodes=", run.nodes, " --gpus-per-node=", run.ranks / run.nodes, " ", config));
+  return cell(run.ranks > 1 ? cat("capstan run ", config, " -n ", run.ranks) : cat("capstan run ", config));
+}
+
+Cell setup_cell(const Run& run, const Run&) {
+  if (run.nodes > 1) return cell(cat(run.nodes, " Node"));
+  return cell(run.ranks == 1 ? "Single Node, Single GPU" : cat("Single Node, ", run.ranks, " GPUs"));
+}
+
+Cell nodes_cell(const Run& run, const Run&) { return cell(counted(run.nodes, "node")); }
+
+Cell gpus_cell(const Run& run, const Run&) { return cell(std::to_string(run.ranks)); }
+
+Cell stage_cell(const Run& run, const Run&) {
+  const auto stage = run.strategy_text("stage");
+  if (stage.empty()) return cell(run.name);
+  auto text = "ZeRO Stage " + stage;
+  if (run.strategy_text("offload_optimizer") == "cpu") {
+    text += " + Offloading";
+    if (run.strategy_text("pin_memory") == "true") text += " (pinned)";
+  }
+  return cell(text);
+}
+
+Cell layers_cell(const Run& run, const Run&) {
+  return number_cell(run.option("model.num_layers"), 0, "config.toml has no model.num_layers");
+}
+
+Cell micro_batch_cell(const Run& run, const Run&) {
+  return number_cell(run.option("train.micro_batch"), 0, "config.toml has no train.micro_batch");
+}
+
+Cell rank_batch_cell(const Run& run, const Run&) {
+  const auto micro_batch = run.option("train.micro_batch");
+  const auto accumulation = run.option("train.accumulation");
+  if (!micro_batch || !accumulation) return no_cell("config.toml does not say it");
+  return cell(fixed(*micro_batch * *accumulation, 0));
+}
+
+Cell parameters_cell(const Run& run, const Run&) {
+  const auto parameters = run.number("parameters");
+  return parameters ? cell(thousands(std::llround(*parameters))) : no_cell(not_ended(run));
+}
+
+Cell train_loss_cell(const Run& run, const Run&) { return number_cell(run.number("train_loss"), 4, not_ended(run)); }
+
+Cell last_loss_cell(const Run& run, const Run&) {
+  if (run.steps.empty() || !run.steps.back().loss) return no_cell("metrics.jsonl has no last step with a finite loss");
+  return cell(fixed(*run.steps.back().loss, 4));
+}
+
+Cell eval_loss_1_cell(const Run& run, const Run&) { return eval_loss(run, 1); }
+Cell eval_loss_2_cell(const Run& run, const Run&) { return eval_loss(run, 2); }
+Cell eval_loss_3_cell(const Run& run, const Run&) { return eval_loss(run, 3); }
+
+Cell final_eval_loss_cell(const Run& run, const Run&) {
+  const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(), [](const Evaluation& evaluation) {
+    return evaluation.split == "eval" && evaluation.loss;
+  });
+  if (found == run.evaluations.rend()) return no_cell(no_loss);
+  return cell(fixed(*found->loss, 4));
+}
+
+Cell exact_match_cell(const Run& run, const Run&) { return score_cell(run, "exact_match"); }
+Cell f1_cell(const Run& run, const Run&) { return score_cell(run, "f1"); }
+
+Cell every_exact_match_cell(const Run& run, const Run&) { return every_score_cell(run, "exact_match"); }
+Cell every_f1_cell(const Run& run, const Run&) { return every_score_cell(run, "f1"); }
+
+Cell steps_per_epoch_cell(const Run& run, const Run&) {
+  return number_cell(run.number("steps_per_epoch"), 0, not_ended(run));
+}
+
+Cell samples_cell(const Run& run, const Run&) { return number_cell(samples_per_second(run), 3, not_ended(run)); }
+
+Cell samples_scale_cell(const Run& run, const Run& base) {
+  return number_cell(ratio(samples_per_second(run), samples_per_second(base)), 2, not_ended(run));
+}
+
+Cell steps_rate_cell(const Run& run, const Run&) {
+  if (const auto rate = run.number("train_steps_per_second")) return cell(fixed(*rate, 3));
+  return number_cell(ratio(run.number("steps"), runtime_s(run)), 3, not_ended(run));
+}
+
+Cell callback_samples_cell(const Run& run, const Run&) {
+  return number_cell(training_samples_per_second(run), 3, "metrics.jsonl has no step after the warm-up");
+}
+
+Cell eval_samples_cell(const Run& run, const Run&) {
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.loss && evaluation.runtime_s > 0)
+      return cell(fixed(static_cast<double>(evaluation.samples) / evaluation.runtime_s, 3));
+  }
+  return no_cell("the run was not evaluated");
+}
+
+Cell runtime_cell(const Run& run, const Run&) { return number_cell(runtime_s(run), 2, not_ended(run)); }
+
+Cell runtime_scale_cell(const Run& run, const Run& base) {
+  return number_cell(ratio(runtime_s(base), runtime_s(run)), 2, not_ended(run));
+}
+
+Cell workshop_efficiency_cell(const Run& run, const Run& base) {
+  auto share = ratio(runtime_s(run), runtime_s(base));
+  if (share) *share *= 100;
+  return number_cell(share, 1, not_ended(run));
+}
+
+Cell efficiency_cell(const Run& run, const Run& base) {
+  auto share = ratio(runtime_s(base), runtime_s(run));
+  if (share) *share *= 100;
+  return number_cell(share, 1, not_ended(run));
+}
+
+Cell job_time_cell(const Run& run, const Run&) {
+  const auto seconds = runtime_s(run);
+  if (!seconds) return no_cell(not_ended(run));
+  const auto whole = static_cast<int>(std::lround(*seconds));
+  std::array<char, 64> out{};
+  std::snprintf(out.data(), out.size(), "%02d:%02d:%02d", whole / 3600, whole % 3600 / 60, whole % 60);
+  return cell(out.data());
+}
+
+Cell step_time_cell(const Run& run, const Run&) {
+  return run.steps.empty() ? no_cell("metrics.jsonl has no step") : cell(fixed(run.steps.back().step_time_s, 3));
+}
+
+}  // namespace report

@@ -1,0 +1,108 @@
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "cells.h"
+#include "page.h"
+
+namespace report {
+
+using namespace capstan;
+using namespace runs;
+
+namespace {
+
+using Points = std::vector<Point>;
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+// A series a run.
+Chart of_runs(const std::vector<Run>& runs, Chart chart, const std::function<Points(const Run&)>& points) {
+  for (const auto& run : runs) chart.series.push_back({run.name, points(run)});
+  return chart;
+}
+
+Chart over_steps(const std::vector<Run>& runs, Chart chart, const std::function<double(const Step&)>& value) {
+  return of_runs(runs, std::move(chart), [&](const Run& run) {
+    Points points;
+    for (const auto& step : run.steps) points.emplace_back(step.step, value(step));
+    return points;
+  });
+}
+
+Points evaluation_losses(const Run& run) {
+  Points points;
+  for (const auto& evaluation : run.evaluations) {
+    if (evaluation.split == "eval" && evaluation.loss) points.emplace_back(evaluation.step, *evaluation.loss);
+  }
+  return points;
+}
+
+Points gpu_memory(const Run& run) {
+  Points points;
+  if (const auto* samples = run.gpu0()) {
+    for (const auto& sample : *samples) points.emplace_back(sample.seconds, sample.used_mib);
+  }
+  return points;
+}
+
+Points host_memory(const Run& run) {
+  Points points;
+  const auto* log = run.cpu();
+  for (std::size_t i = 0; log && i < log->seconds.size(); ++i) points.emplace_back(log->seconds[i], log->real_mb[i]);
+  return points;
+}
+
+// What a step computes in a second: not a table's Samples/s, which is of the whole run.
+constexpr const char* step_rate = "samples/s (Callback): of steps alone";
+
+// Of steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
+Chart scaling(const std::vector<Run>& runs, const Run& base) {
+  Chart chart{"Scaling", "GPUs", step_rate, {}, true};
+  std::map<double, std::vector<double>> rates;
+  for (const auto& run : runs) {
+    if (const auto rate = training_samples_per_second(run)) rates[run.ranks].push_back(*rate);
+  }
+  if (rates.size() < 2) return chart;
+  Series best{"the best run of each size", {}};
+  Series ideal{cat("as fast a GPU as ", base.name), {}};
+  const auto of_base = training_samples_per_second(base);
+  for (const auto& [ranks, of_size] : rates) {
+    best.points.emplace_back(ranks, *std::max_element(of_size.begin(), of_size.end()));
+    if (of_base) ideal.points.emplace_back(ranks, *of_base * ranks / base.ranks);
+  }
+  chart.series = {best, ideal};
+  return chart;
+}
+
+bool has_points(const Chart& chart) {
+  return std::any_of(chart.series.begin(), chart.series.end(),
+                     [](const Series& series) { return !thinned(series.points, 1).empty(); });
+}
+
+}  // namespace
+
+std::vector<Chart> charts_of(const std::vector<Run>& runs, const Run& base) {
+  const auto rate = [](const Step& step) {
+    return step.step_time_s > 0 ? static_cast<double>(step.samples) / step.step_time_s : none;
+  };
+  std::vector<Chart> charts{
+      over_steps(runs, {"Training loss", "step", "loss", {}}, [](const Step& s) { return s.loss.value_or(none); }),
+      of_runs(runs, {"Evaluation loss", "step", "loss", {}}, evaluation_losses),
+      over_steps(runs, {"Learning rate", "step", "learning rate", {}, true}, [](const Step& s) { return s.lr; }),
+      over_steps(runs, {"Gradient norm", "step", "norm before clipping", {}, true},
+                 [](const Step& s) { return s.grad_norm.value_or(none); }),
+      over_steps(runs, {"Throughput", "step", step_rate, {}, true}, rate),
+      of_runs(runs, {"GPU 0 memory over time", "seconds", "memory used (MiB)", {}, true, false}, gpu_memory),
+      of_runs(runs,
+              {"Host memory over time, of the processes on rank 0's host", "seconds", "memory (MiB)", {}, true, false},
+              host_memory),
+      scaling(runs, base)};
+  std::erase_if(charts, [](const Chart& chart) { return !has_points(chart); });
+  return charts;
+}
+
+}  // namespace report

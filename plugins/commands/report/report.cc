@@ -1,0 +1,111 @@
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
+#include <capstan/command.h>
+#include <capstan/monitor/output_file.h>
+
+#include "arguments/arguments.h"
+#include "page.h"
+#include "tables.h"
+
+namespace report {
+namespace {
+
+using namespace capstan;
+
+struct ReportChoice {
+  std::vector<std::string> runs;
+  std::vector<std::string> tables;
+  std::string format = "text";
+  std::string base;        // the run that the others are compared with; empty: the smallest
+  std::string output;      // empty: standard output
+  bool leave_out = false;  // runs that are not there: said, and no error as long as there is one
+};
+
+std::vector<std::string> folders_of(const ReportChoice& choice) {
+  if (!choice.leave_out) return choice.runs;
+  std::vector<std::string> there;
+  for (const auto& folder : choice.runs) {
+    if (is_there(folder)) {
+      there.push_back(folder);
+    } else {
+      log::warning(cat("there is no run ", folder, ": it is left out"));
+    }
+  }
+  if (there.empty()) throw Error("none of these runs is there", "look at what their jobs printed");
+  return there;
+}
+
+// What the reader of the terminal does not see in the table: CSV has no notes, and a file is elsewhere.
+void warn(const ReportChoice& choice, const std::vector<Table>& tables) {
+  if (choice.format != "csv" && choice.output.empty()) return;
+  for (const auto& table : tables) {
+    for (const auto& warning : table.warnings) log::warning(cat(table.name, ": ", warning));
+  }
+}
+
+std::string report_text(const ReportChoice& choice) {
+  const auto read = runs::read_runs(folders_of(choice));
+  std::vector<Table> tables;
+  for (const auto& name : choice.tables) tables.push_back(fill_table(name, read, choice.base));
+  if (tables.empty()) tables.push_back(fill_table("runs", read, choice.base));
+  warn(choice, tables);
+  if (choice.format == "html") return page_of("Capstan: runs", tables, read, base_of(read, choice.base));
+  std::string out;
+  for (const auto& table : tables) {
+    if (!out.empty()) out += "\n";
+    if (choice.format == "csv") {
+      out += csv_of(table);
+    } else {
+      out += choice.format == "markdown" ? markdown_of(table) : text_of(table);
+    }
+  }
+  return out;
+}
+
+int print_report(const ReportChoice& choice) {
+  monitor::check_output(choice.output);
+  const auto text = report_text(choice);
+  if (choice.output.empty()) {
+    terminal::print(text);
+  } else {
+    monitor::write_output(choice.output, text);
+    terminal::print(cat("written: ", choice.output, "\n"));
+  }
+  return static_cast<int>(ExitCode::success);
+}
+
+/// capstan report RUN…
+class Report : public command::Command {
+ public:
+  int run(const command::Call& call) override {
+    CLI::App app;
+    ReportChoice choice;
+    app.add_option("runs", choice.runs, "folders of runs")->required();
+    // One value each time, so that a folder may follow it.
+    app.add_option("--table", choice.tables,
+                   "which table, once for each or with commas between (default runs): " + join(table_names()))
+        ->type_name("NAME")
+        ->delimiter(',')
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+    app.add_option("--base", choice.base,
+                   "the run that the others are compared with, by its name or folder (default: the smallest)");
+    app.add_option("--format", choice.format, "text, csv, markdown or html (default text)")
+        ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
+    app.add_option("-o,--output", choice.output, "write to this file instead of standard output");
+    app.add_flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
+    if (const auto code = arguments::read(app, call)) return *code;
+    return print_report(choice);
+  }
+};
+
+}  // namespace
+
+CAPSTAN_COMMAND("report", "0.1.0", "fill the workshop's tables from the folders of runs, with plots as HTML", Report)
+
+}  // namespace report
