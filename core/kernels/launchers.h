@@ -257,38 +257,6 @@ struct CombineBackward {
 };
 void combine_rows_backward(const CombineBackward& call, CUstream_st* stream);
 
-/// A stack of matrices x [batch, rows, columns] of bfloat16 or float32 in 8 bits: see quantise.h. Columns are a
-/// multiple of 16, and all pointers begin at whole 16 bytes. Magnitudes are floats, compared as their bits.
-struct QuantiseCall {
-  const void* x;
-  FloatType type;
-  std::int64_t batch, rows, columns;
-  bool whole;               ///< one magnitude and scale for all, or one a row of the result
-  bool e5m2;                ///< the format; else e4m3
-  const float* magnitudes;  ///< what was found before; null: found on the way
-  void* values;
-  float* scales;
-  std::int64_t padded_rows;  ///< of quantise_columns: elements of a row of the result, rounded up to 16
-  std::int64_t* counts;      ///< see Rounding::counts: of rows, by quantise_rows and the two of SwiGLU; null: none
-  float* column_magnitudes;  ///< of column_magnitudes
-};
-/// The largest magnitude of each row to `scales` instead of scales; of nothing else.
-void row_magnitudes(const QuantiseCall& call, CUstream_st* stream);
-/// Of each column, or `whole`, to column_magnitudes: zeros before.
-void column_magnitudes(const QuantiseCall& call, CUstream_st* stream);
-/// values [batch, rows, columns], scales [batch, rows] or one.
-void quantise_rows(const QuantiseCall& call, CUstream_st* stream);
-/// Of SwiGLU's result for x [rows, 2 columns] of bfloat16: values [rows, columns], a scale a row.
-void quantise_swiglu(const QuantiseCall& call, CUstream_st* stream);
-/// Of its gradient for x and a gradient [rows, columns]: values [rows, 2 columns].
-void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CUstream_st* stream);
-/// What both take: a row's halves are kept by a thread block.
-constexpr std::int64_t most_swiglu_columns = 16384;
-/// The transpose: values [batch, columns, padded_rows], scales [batch, columns] or one. Without magnitudes, of which
-/// finds_columns says whether that can be, each column finds its own, and x is read once.
-void quantise_columns(const QuantiseCall& call, CUstream_st* stream);
-bool finds_columns(const QuantiseCall& call);
-
 struct AdamwNumbers {
   float lr, beta1, beta2, decay, eps;
   const float* updates;  ///< on the device, as the next two

@@ -1,5 +1,6 @@
+#include <capstan/kernels/swiglu.cuh>
+
 #include "kernels/floats.cuh"
-#include "kernels/swiglu.cuh"
 
 namespace capstan::kernels {
 namespace {

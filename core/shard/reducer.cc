@@ -49,7 +49,7 @@ void Reducer::visit_held(const VisitHeld& visit) const {
 void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
-  completed_ = completed_ || how.last;
+  reduced_ = true;
   if (plan_.is_only_looked_up()) {
     // Its rows are still to come.
     if (how.accumulates && how.first) full_.zero_();

@@ -34,8 +34,9 @@ class Reducer {
   void free_inputs();
   /// The current stream waits for the sums.
   void finish();
-  /// Backward has left a gradient of this weight at least once, and a step's last reduction took it along.
-  bool has_had_gradient(std::size_t i) const { return completed_ && reached_[i]; }
+  /// Backward has left a gradient of this weight at least once, and a reduction took it along. Any micro-step's: all
+  /// make the same calls, and those that are replayed as graphs do not come by here.
+  bool has_had_gradient(std::size_t i) const { return reduced_ && reached_[i]; }
   /// Nobody need wait for what was queued so far.
   void forget() {
     held_.clear();
@@ -90,7 +91,7 @@ class Reducer {
   std::vector<at::Tensor> autograd_;  ///< Purpose::gradient_autograd, flat
   std::vector<at::Tensor> held_;      ///< autograd's, until the side stream has read them
   std::vector<bool> reached_;         ///< by weight: backward has left a gradient of it
-  bool completed_ = false;            ///< a step's last reduction has been here
+  bool reduced_ = false;              ///< reduce() has been called
   Event read_;
   Event done_;
 };

@@ -1,10 +1,7 @@
 // What tests of products in 8 bits share.
 #pragma once
 #include <ATen/ATen.h>
-#include <capstan_catch.h>
-#include <dlfcn.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "nn/weights.h"
@@ -32,17 +29,6 @@ inline bool same(const at::Tensor& there, const at::Tensor& here) {
   const auto nan = here.to(at::kFloat).isnan();
   return at::equal(copy.to(at::kFloat).isnan(), nan) &&
          at::equal(copy.view(bits).masked_fill(nan, 0), here.view(bits).masked_fill(nan, 0));
-}
-
-// The operator is the plugin's, its kernel that of the plugin's GPU module.
-inline void open_plugin() {
-  const auto folder =
-      std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib/capstan/plugins/strategy";
-  for (const auto* name : {"fp8.so", "fp8_cuda.so"}) {
-    const bool open = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
-    INFO(name << ": " << (open ? "" : dlerror()));
-    REQUIRE(open);
-  }
 }
 
 }  // namespace eight_bits

@@ -1,7 +1,6 @@
 // Products in 8 bits by block: the GPU's against their emulation on CPU. Its plugin's code is in fp8_test.cc.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <capstan/ops/quantise_blocks.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -14,7 +13,6 @@
 #include "plugins/strategies/fp8/layers.h"
 
 using namespace fp8;
-using namespace capstan::ops;
 using eight_bits::awkward;
 using eight_bits::same;
 
@@ -139,7 +137,6 @@ TEST_CASE("products and gradients by block equal their emulation", "[gpu][fp8][b
 }
 
 TEST_CASE("frozen layers by block: kept, and in bytes alone, to the same bits", "[gpu][fp8][blocks][products]") {
-  eight_bits::open_plugin();
   const auto x = of_blocks({150, 256}, 0.2).cuda().set_requires_grad(true);
   const auto w_up = of_blocks({768, 256}, 0.5), w_down = of_blocks({256, 384}, 0.9);
   const auto here = fp8_test::stored(w_up, blocks);

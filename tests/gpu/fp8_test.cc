@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <capstan/ops/quantise.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -19,16 +18,16 @@
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/multiplier.cc"
+#include "plugins/strategies/fp8/quantise.cc"
+#include "plugins/strategies/fp8/quantise_blocks.cc"
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/sent.cc"
 #include "plugins/strategies/fp8/stored.cc"
 #include "plugins/strategies/fp8/stored_tiles.cc"
 
 using namespace fp8;
-using namespace capstan::ops;
 using capstan::testing::numbers;
 using eight_bits::awkward;
-using eight_bits::open_plugin;
 using eight_bits::same;
 using fp8_test::multiplier;
 
@@ -243,7 +242,6 @@ TEST_CASE("a frozen feed-forward layer is its parts in turn", "[gpu][fp8][produc
 
 TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transposed to the same bits",
           "[gpu][fp8][products]") {
-  open_plugin();
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{
            {16, 16}, {48, 96}, {128, 128}, {144, 272}, {1040, 4096}, {4096, 144}, {3, 32, 64}, {2, 400, 208}}) {
     INFO(shape);
@@ -267,7 +265,6 @@ TEST_CASE("a weight that is in 8 bits alone multiplies as on CPU, and is transpo
 }
 
 TEST_CASE("the rate of transposing 8 bits, of Llama 3.1 8B", "[.][fp8rate]") {
-  open_plugin();
   for (const auto& [out, in] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}}) {
     // More of them than the second-level cache holds.

@@ -176,13 +176,15 @@ TEST_CASE("GPU: a graph is replayed with what its tensors hold then, and a faile
 
 TEST_CASE("GPU: losses, norms, gradients and weights are those of eager micro-steps", "[graphs]") {
   const std::string precision = GENERATE("bf16", "fp32", "fp16");
-  const std::string accumulation = GENERATE("4", "1");
-  const std::vector<std::string> overrides{"train.precision=" + precision, "train.accumulation=" + accumulation};
+  const std::string accumulation = GENERATE("4", "1", "6");
+  std::vector<std::string> overrides{"train.precision=" + precision, "train.accumulation=" + accumulation};
+  // One shape: the last micro-step of the first step is replayed already.
+  if (accumulation == "6") overrides.emplace_back("train.pad_to_multiple=200");
   auto off = overrides;
   off.push_back("train.cuda_graphs=off");
   INFO(precision << ", accumulation " << accumulation);
   const auto got = learn(bloom, overrides), expected = learn(bloom, off);
-  check_recorded(got, accumulation == "4" ? 3 : 1);  // of more than one shape
+  check_recorded(got, accumulation == "4" ? 3 : accumulation == "6" ? 2 : 1);  // 4: of more than one shape
   CHECK(expected.graphs == 0);
   check_same(got, expected);
 }

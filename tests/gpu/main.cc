@@ -1,4 +1,5 @@
-// Opens the GPU module before anything asks ATen for a device, as the program does, then runs the tests.
+// Opens the GPU module before anything asks ATen for a device, as the program does, and the plugins whose operators are
+// tested, then runs the tests.
 #define CATCH_CONFIG_RUNNER
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
@@ -9,10 +10,15 @@
 
 int main(int argc, char** argv) {
   const auto program = std::filesystem::canonical("/proc/self/exe");
-  const auto module = program.parent_path().parent_path() / "lib" / "libcapstan_cuda.so";
-  if (dlopen(module.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  const auto lib = program.parent_path().parent_path() / "lib";
+  const auto open = [&](const std::filesystem::path& file, int how) {
+    if (dlopen((lib / file).c_str(), RTLD_NOW | how) != nullptr) return true;
     std::cerr << "test_gpu: " << dlerror() << '\n';
-    return 1;
+    return false;
+  };
+  if (!open("libcapstan_cuda.so", RTLD_GLOBAL)) return 1;
+  for (const auto* file : {"fp8.so", "fp8_cuda.so", "nf4.so", "nf4_cuda.so"}) {
+    if (!open(std::filesystem::path("capstan/plugins/strategy") / file, RTLD_LOCAL)) return 1;
   }
   if (!at::hasCUDA()) {
     std::cerr << "test_gpu: skipped, because no GPU is visible\n";

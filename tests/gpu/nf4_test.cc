@@ -3,11 +3,9 @@
 
 #include <ATen/ATen.h>
 #include <capstan_catch.h>
-#include <dlfcn.h>
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 
 #include "nn/weights.h"
 #include "plugins/strategies/nf4/bnb.cc"
@@ -17,17 +15,6 @@ using capstan::testing::numbers;
 using nf4::Codec;
 
 namespace {
-
-// The operator is the plugin's, its kernel that of the plugin's GPU module.
-void open_plugin() {
-  const auto folder =
-      std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "lib/capstan/plugins/strategy";
-  for (const auto* name : {"nf4.so", "nf4_cuda.so"}) {
-    const bool open = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
-    INFO(name << ": " << (open ? "" : dlerror()));
-    REQUIRE(open);
-  }
-}
 
 at::Tensor encoded(const Codec::Extent& extent, const at::Tensor& values) {
   const Codec codec(0);
@@ -41,7 +28,6 @@ at::Tensor encoded(const Codec::Extent& extent, const at::Tensor& values) {
 }  // namespace
 
 TEST_CASE("nf4: a GPU encodes and decodes what the CPU does", "[gpu][nf4]") {
-  open_plugin();
   const Codec codec(0);
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const auto& extent : {Codec::Extent{1, 3 * 16384 + 64 * 37, false}, Codec::Extent{3, 8192 + 192, false},
@@ -64,7 +50,6 @@ TEST_CASE("nf4: a GPU encodes and decodes what the CPU does", "[gpu][nf4]") {
 }
 
 TEST_CASE("nf4: the rate of decoding, of a block of Llama 3.1 8B", "[.][nf4rate]") {
-  open_plugin();
   const Codec codec(0);
   for (const std::int64_t elements : {4096LL * 4096, 4096LL * 14336, 2LL * 4096 * 14336}) {
     const Codec::Extent extent{1, elements, false};

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <capstan/ops/quantise_blocks.h>
 #include <capstan_catch.h>
 
 #include <cstdio>
@@ -10,7 +9,9 @@
 #include <string>
 #include <vector>
 
-using namespace capstan::ops;
+#include "plugins/strategies/fp8/quantise_blocks.h"
+
+using namespace fp8;
 
 namespace {
 

@@ -27,7 +27,7 @@ if(TARGET capstan_testing)
   add_dependencies(installable capstan_testing)
 endif()
 
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION include FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
 # Before 1.0 a minor version may change the SDK.
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -7,7 +7,7 @@
 
 namespace fp8 {
 
-/// What a rank's products have counted on its device since the last step: see ops::Rounding::counts.
+/// What a rank's products have counted on its device since the last step: see Rounding::counts.
 class Counts {
  public:
   /// [4] int64 on this device. Undefined for meta tensors.

@@ -22,7 +22,7 @@ struct BothHolder : torch::CustomClassHolder {
   FeedForward both;
 };
 
-at::Tensor times(const Multiplier& layer, const std::vector<ops::Quantised>& operands, const Ends& ends,
+at::Tensor times(const Multiplier& layer, const std::vector<Quantised>& operands, const Ends& ends,
                  const at::Tensor& like) {
   const auto dtype = like.scalar_type();
   return ends ? grouped_product(operands[0], operands[1], *ends, dtype, layer.fast)

@@ -34,7 +34,7 @@ Sizes sizes_of(const nn::Weight& weight, bool stacked) {
 // Are tiles of 128 rows in one record each, and their scales as many as are moved?
 bool fit_tiles(const nn::Weight& weight) {
   return std::all_of(weight.records().begin(), weight.records().end(), [](const layout::Param& record) {
-    return record.shape.front() % ops::quantised_block == 0 && record.shape.back() <= StoredTiles::most_columns;
+    return record.shape.front() % quantised_block == 0 && record.shape.back() <= StoredTiles::most_columns;
   });
 }
 
@@ -114,7 +114,7 @@ void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::Weig
   const bool experts = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
   const bool tiles = scaling(experts) == Scaling::block;
   const auto sizes = sizes_of(*weight, experts);
-  const auto of = tiles ? ops::quantised_block : multiple;
+  const auto of = tiles ? quantised_block : multiple;
   if (sizes.out % of != 0 || sizes.in % of != 0 || (tiles && stores() && !fit_tiles(*weight))) {
     ++odd_[cat(role, " [", sizes.out, " x ", sizes.in, "]")];
     return;
@@ -137,7 +137,7 @@ void Fp8::set_codecs(nn::Weight& weight, bool experts) const {
 
 std::string Fp8::sizes_text() const {
   if (options_->recipe != "blockwise") return std::to_string(multiple);
-  auto text = cat(ops::quantised_block, " (experts: ", multiple, ")");
+  auto text = cat(quantised_block, " (experts: ", multiple, ")");
   if (stores())
     text += cat(", each of a layer's parts, and at most ", thousands(StoredTiles::most_columns), " columns");
   return text;

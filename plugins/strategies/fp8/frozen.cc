@@ -6,7 +6,7 @@ namespace fp8 {
 
 using namespace capstan;
 
-const ops::Quantised& Frozen::of(const nn::Weight& weight, const Make& make) {
+const Quantised& Frozen::of(const nn::Weight& weight, const Make& make) {
   const at::Tensor& leaf = weight.value();
   const auto version = static_cast<std::uint32_t>(leaf._version());
   if (made_.values.defined() && leaf_ == leaf.unsafeGetTensorImpl() && version_ == version) return made_;

@@ -1,9 +1,10 @@
 #pragma once
 #include <capstan/nn/weight.h>
-#include <capstan/ops/quantise.h>
 
 #include <cstdint>
 #include <functional>
+
+#include "quantise.h"
 
 namespace fp8 {
 
@@ -11,8 +12,8 @@ namespace fp8 {
 /// leaf's version says so, which moves when somebody writes to it and when the shard engine fills it.
 class Frozen {
  public:
-  using Make = std::function<capstan::ops::Quantised()>;
-  const capstan::ops::Quantised& of(const capstan::nn::Weight& weight, const Make& make);
+  using Make = std::function<Quantised()>;
+  const Quantised& of(const capstan::nn::Weight& weight, const Make& make);
 
   /// Is the weight frozen, and its memory this rank's for the whole run? One that is gathered for each use, or sent up
   /// from host memory, is quantised for each use: to keep it would undo what that saves. Known once the shard engine
@@ -20,7 +21,7 @@ class Frozen {
   static bool keeps(const capstan::nn::Weight& weight);
 
  private:
-  capstan::ops::Quantised made_;
+  Quantised made_;
   const void* leaf_ = nullptr;
   std::uint32_t version_ = 0;
 };

@@ -81,7 +81,7 @@ class ProductFunction : public torch::autograd::Function<ProductFunction> {
     const auto gradient = rows_of(gradients[0]);
     const auto dtype = gradient.scalar_type();
     const bool out = how.cuts_outputs(), of_weight = ctx->needs_input_grad(1), in_8_bits = how.weight_gradient;
-    const auto of_w = [&](const ops::Quantised& columns) {
+    const auto of_w = [&](const Quantised& columns) {
       return how.product_of(columns, {saved[1], saved[2]}, dtype, columns.values.size(0));
     };
     std::vector<Operand> wanted;
@@ -126,7 +126,7 @@ class GroupedProductFunction : public torch::autograd::Function<GroupedProductFu
 };
 
 // As large as the kept ones, without memory: a dry run counts those apart.
-ops::Quantised planned(const at::Tensor& weight, bool transposed) {
+Quantised planned(const at::Tensor& weight, bool transposed) {
   const auto rows = transposed ? weight.transpose(-1, -2) : weight;
   const auto one = [&](at::ScalarType type) { return at::empty({1}, weight.options().dtype(type)); };
   return {one(e4m3).expand(rows.sizes()), one(at::kFloat).expand(rows.sizes()).narrow(-1, 0, 1)};
@@ -146,22 +146,22 @@ bool cuts(const nn::Weight& weight, bool last) {
 bool Multiplier::cuts_inputs() const { return group && cuts(*weight, true); }
 bool Multiplier::cuts_outputs() const { return group && cuts(*weight, false); }
 
-ops::Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
+Rounding Multiplier::rounding(const at::Tensor& of, at::ScalarType format) const {
   return {format, scaling != Scaling::tensor, false, counts ? counts->on(of.device()) : at::Tensor()};
 }
 
-ops::Quantised Multiplier::swiglu(const at::Tensor& x) const {
+Quantised Multiplier::swiglu(const at::Tensor& x) const {
   const auto how = rounding(x, e4m3);
-  return scaling == Scaling::block ? ops::quantise_swiglu_blocks(x, how.counts) : ops::quantise_swiglu(x, how);
+  return scaling == Scaling::block ? quantise_swiglu_blocks(x, how.counts) : quantise_swiglu(x, how);
 }
 
-ops::Quantised Multiplier::swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const {
+Quantised Multiplier::swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const {
   const auto how = rounding(x, gradient);
-  return scaling == Scaling::block ? ops::quantise_swiglu_blocks_backward(of_result, x, how.counts)
-                                   : ops::quantise_swiglu_backward(of_result, x, how);
+  return scaling == Scaling::block ? quantise_swiglu_blocks_backward(of_result, x, how.counts)
+                                   : quantise_swiglu_backward(of_result, x, how);
 }
 
-at::Tensor Multiplier::product_of(const ops::Quantised& a, const ops::Quantised& b, at::ScalarType dtype,
+at::Tensor Multiplier::product_of(const Quantised& a, const Quantised& b, at::ScalarType dtype,
                                   std::int64_t rows) const {
   if (scaling != Scaling::block) return product(a, b, dtype, fast);
   const auto whole = block_product(a, b, dtype);
@@ -169,57 +169,57 @@ at::Tensor Multiplier::product_of(const ops::Quantised& a, const ops::Quantised&
 }
 
 // A pair of a matrix and its transpose is made by one pass over it.
-std::vector<ops::Quantised> Multiplier::in_blocks(const std::vector<Operand>& operands) const {
-  std::vector<ops::Quantised> all;
+std::vector<Quantised> Multiplier::in_blocks(const std::vector<Operand>& operands) const {
+  std::vector<Quantised> all;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto& one = operands[i];
     const auto numbers = one.is_weight ? at::Tensor() : rounding(one.matrix, e4m3).counts;
     const bool pair = i + 1 < operands.size() && operands[i + 1].matrix.is_same(one.matrix);
     if (one.is_weight) {
-      all.push_back(ops::quantise_tiles(one.matrix, one.transposed));
+      all.push_back(quantise_tiles(one.matrix, one.transposed));
     } else if (pair || one.transposed) {
-      auto [rows, columns] = ops::quantise_blocks_both(one.matrix, numbers);
+      auto [rows, columns] = quantise_blocks_both(one.matrix, numbers);
       if (pair) all.push_back(rows);
       all.push_back(columns);
       i += pair ? 1 : 0;
     } else {
-      all.push_back(ops::quantise_blocks(one.matrix, numbers));
+      all.push_back(quantise_blocks(one.matrix, numbers));
     }
   }
   return all;
 }
 
-std::vector<ops::Quantised> Multiplier::quantised(const std::vector<Operand>& operands) const {
+std::vector<Quantised> Multiplier::quantised(const std::vector<Operand>& operands) const {
   if (scaling == Scaling::block) return in_blocks(operands);
   const bool by_row = scaling == Scaling::row;
   const auto how = [&](const Operand& of) {
-    auto rounded = of.is_weight ? ops::Rounding{of.format, by_row} : rounding(of.matrix, of.format);
+    auto rounded = of.is_weight ? Rounding{of.format, by_row} : rounding(of.matrix, of.format);
     rounded.transposed = of.transposed;
     return rounded;
   };
   const auto shared = [&](const Operand& of) { return of.cut || (!by_row && of.rows_cut); };
   std::vector<at::Tensor> largest;
   for (const auto& operand : operands)
-    if (shared(operand)) largest.push_back(ops::magnitudes(operand.matrix, how(operand)));
+    if (shared(operand)) largest.push_back(magnitudes(operand.matrix, how(operand)));
   if (!largest.empty()) take_maximum(largest);
-  std::vector<ops::Quantised> all;
+  std::vector<Quantised> all;
   auto next = largest.begin();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto& one = operands[i];
     const bool both = i + 1 < operands.size() && operands[i + 1].matrix.is_same(one.matrix);
     if (both && !shared(one) && !shared(operands[i + 1])) {  // it, and then its transpose
-      auto [rows, columns] = ops::quantise_both(one.matrix, how(one));
+      auto [rows, columns] = quantise_both(one.matrix, how(one));
       all.insert(all.end(), {rows, columns});
       ++i;
     } else {
-      all.push_back(ops::quantise(one.matrix, how(one), shared(one) ? *next++ : at::Tensor()));
+      all.push_back(quantise(one.matrix, how(one), shared(one) ? *next++ : at::Tensor()));
     }
   }
   return all;
 }
 
-std::vector<ops::Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
-                                                    bool transposed) const {
+std::vector<Quantised> Multiplier::with_weight(std::vector<Operand> operands, const at::Tensor& of,
+                                               bool transposed) const {
   if (sent && sent->arrives()) {
     auto all = quantised(operands);
     all.push_back(transposed ? sent->columns() : sent->rows());

@@ -1,5 +1,4 @@
 #pragma once
-#include <capstan/ops/quantise_blocks.h>
 #include <capstan/strategy.h>
 
 #include <cstdint>
@@ -9,6 +8,7 @@
 
 #include "counts.h"
 #include "frozen.h"
+#include "quantise_blocks.h"
 #include "scaled.h"
 #include "sent.h"
 #include "stored.h"
@@ -16,7 +16,7 @@
 namespace fp8 {
 
 /// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
-constexpr std::int64_t multiple = capstan::ops::quantised_multiple;
+constexpr std::int64_t multiple = quantised_multiple;
 
 /// What shares a scale: a row of an operand, all of it, or 128 neighbours of a row (of weights 128 x 128).
 enum class Scaling { row, tensor, block };
@@ -46,7 +46,7 @@ struct Multiplier {
   std::shared_ptr<const Sent> sent;
 
   /// What the sizes of W and of its pieces are multiples of.
-  std::int64_t sizes_of() const { return scaling == Scaling::block ? capstan::ops::quantised_block : multiple; }
+  std::int64_t sizes_of() const { return scaling == Scaling::block ? quantised_block : multiple; }
   /// x [..., in], W [out, in] -> [..., out], in x's dtype and memory of its own. Throws Error if the pieces of W are no
   /// multiples of sizes_of().
   static at::Tensor multiply(const std::shared_ptr<const Multiplier>& self, const at::Tensor& x,
@@ -68,20 +68,18 @@ struct Multiplier {
     bool is_weight = false;
   };
   /// How an operand is rounded, and where it is counted: x and gradients are.
-  capstan::ops::Rounding rounding(const at::Tensor& of, at::ScalarType format) const;
+  Rounding rounding(const at::Tensor& of, at::ScalarType format) const;
   /// swiglu(x), and its gradient of x, as an operand of this layer.
-  capstan::ops::Quantised swiglu(const at::Tensor& x) const;
-  capstan::ops::Quantised swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const;
+  Quantised swiglu(const at::Tensor& x) const;
+  Quantised swiglu_backward(const at::Tensor& of_result, const at::Tensor& x) const;
   /// One collective at most. A matrix and then its transpose are found in one go.
-  std::vector<capstan::ops::Quantised> quantised(const std::vector<Operand>& operands) const;
+  std::vector<Quantised> quantised(const std::vector<Operand>& operands) const;
   /// These, and then the weight or its transpose, which is kept where it is frozen.
-  std::vector<capstan::ops::Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of,
-                                                   bool transposed) const;
+  std::vector<Quantised> with_weight(std::vector<Operand> operands, const at::Tensor& of, bool transposed) const;
 
-  std::vector<capstan::ops::Quantised> in_blocks(const std::vector<Operand>& operands) const;
+  std::vector<Quantised> in_blocks(const std::vector<Operand>& operands) const;
   /// a b^T of such operands, the first `rows` rows of it: those of blocks have zeros beyond.
-  at::Tensor product_of(const capstan::ops::Quantised& a, const capstan::ops::Quantised& b, at::ScalarType dtype,
-                        std::int64_t rows) const;
+  at::Tensor product_of(const Quantised& a, const Quantised& b, at::ScalarType dtype, std::int64_t rows) const;
 
   /// In place over the group, by one collective.
   void take_maximum(const std::vector<at::Tensor>& magnitudes) const;

@@ -94,9 +94,9 @@ void Fp8::refuse_cut_tiles(const strategy::Facts& facts) const {
     for (const auto& record : weight->records()) {
       for (int rank = 0; rank < facts.mesh.world_size(); ++rank) {
         const auto size = record.param.layout.box(record.shape, facts.mesh, rank).size;
-        if (size.front() % ops::quantised_block == 0 && size.back() % ops::quantised_block == 0) continue;
-        throw Error(cat("strategy.fp8 stores ", record.name, " with a scale for each ", ops::quantised_block, " x ",
-                        ops::quantised_block, ", and a rank has ", size.front(), " x ", size.back(), " of it"),
+        if (size.front() % quantised_block == 0 && size.back() % quantised_block == 0) continue;
+        throw Error(cat("strategy.fp8 stores ", record.name, " with a scale for each ", quantised_block, " x ",
+                        quantised_block, ", and a rank has ", size.front(), " x ", size.back(), " of it"),
                     "let another number of ranks share it, leave its layer out of strategy.fp8.targets, or set "
                     "strategy.fp8.recipe = \"rowwise\" or store = \"bf16\"",
                     place_of(&Fp8Options::store));

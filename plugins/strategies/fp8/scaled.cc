@@ -8,8 +8,6 @@
 namespace fp8 {
 namespace {
 
-using capstan::ops::Quantised;
-
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 at::Tensor unscaled(const Quantised& x, at::ScalarType dtype) { return x.values.to(dtype).mul(x.scales.to(dtype)); }
@@ -35,7 +33,6 @@ at::Tensor block_product(const Quantised& a, const Quantised& b, at::ScalarType 
     const at::Tensor scales = tiles ? b.scales.t() : b.scales;
     return at::_scaled_mm_v2(a.values, b.values.t(), a.scales, blocks, {}, scales, of_b, {}, {}, dtype);
   }
-  using namespace capstan::ops;
   const auto type = wide(dtype);
   return at::mm(numbers_of_blocks(a, type), (tiles ? numbers_of_tiles(b, type) : numbers_of_blocks(b, type)).t())
       .to(dtype);

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/ops/quantise_blocks.h>
+
+#include "quantise_blocks.h"
 
 namespace fp8 {
 
@@ -8,15 +9,15 @@ namespace fp8 {
 /// multiples of 16 and dtype bfloat16. On CPU the same in float32 (float64 for float64): values are multiplied by their
 /// scales first, which is exact, so that both differ in the sums' rounding alone. `fast`: a GPU may keep sums in fewer
 /// digits than float32. Reads no values of meta tensors.
-at::Tensor product(const capstan::ops::Quantised& a, const capstan::ops::Quantised& b, at::ScalarType dtype, bool fast);
+at::Tensor product(const Quantised& a, const Quantised& b, at::ScalarType dtype, bool fast);
 
-/// The same of `a` in blocks and `b` in blocks or tiles, as ops::quantise_blocks and quantise_tiles make them. A GPU's
+/// The same of `a` in blocks and `b` in blocks or tiles, as quantise_blocks and quantise_tiles make them. A GPU's
 /// sums are as precise as float32's.
-at::Tensor block_product(const capstan::ops::Quantised& a, const capstan::ops::Quantised& b, at::ScalarType dtype);
+at::Tensor block_product(const Quantised& a, const Quantised& b, at::ScalarType dtype);
 
 /// Each row of a [T, k] times its group's matrix: b's values [E, n, k] and scales [E, n, 1], `ends` [E] int32 the row
 /// after each group's last. [T, n].
-at::Tensor grouped_product(const capstan::ops::Quantised& a, const capstan::ops::Quantised& b, const at::Tensor& ends,
-                           at::ScalarType dtype, bool fast);
+at::Tensor grouped_product(const Quantised& a, const Quantised& b, const at::Tensor& ends, at::ScalarType dtype,
+                           bool fast);
 
 }  // namespace fp8

@@ -1,10 +1,11 @@
 #include "sent.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
 #include <utility>
+
+#include "stored.h"
 
 namespace fp8 {
 
@@ -16,18 +17,18 @@ namespace {
 constexpr std::int64_t widest = 4096;
 
 std::int64_t row_length(std::int64_t numel) {
-  std::int64_t length = ops::quantised_multiple;
+  std::int64_t length = quantised_multiple;
   while (length < widest && numel % (2 * length) == 0) length *= 2;
   return length;
 }
 
 }  // namespace
 
-at::Tensor Sent::scales_of(const at::Tensor& largest) const { return ops::scales_for(largest, at::kFloat8_e4m3fn); }
+at::Tensor Sent::scales_of(const at::Tensor& largest) const { return scales_for(largest, at::kFloat8_e4m3fn); }
 
 void Sent::encode(const at::Tensor& values, const at::Tensor& largest, const at::Tensor& bytes) const {
   const auto rows = values.view({-1, row_length(values.numel())});
-  const auto made = ops::quantise(rows, {at::kFloat8_e4m3fn, /*by_row=*/false}, largest.view({1, 1}));
+  const auto made = quantise(rows, {at::kFloat8_e4m3fn, /*by_row=*/false}, largest.view({1, 1}));
   bytes.copy_(made.values.view(at::kByte).view({-1}));
 }
 
@@ -38,15 +39,12 @@ void Sent::bind(at::Tensor bytes, at::Tensor scale) {
   column_ones_ = at::ones({bytes_.size(1)}, scale_.options());
 }
 
-ops::Quantised Sent::rows() const { return {bytes_.view(at::kFloat8_e4m3fn), scale_.view({1, 1})}; }
+Quantised Sent::rows() const { return {bytes_.view(at::kFloat8_e4m3fn), scale_.view({1, 1})}; }
 
-ops::Quantised Sent::columns() const {
+Quantised Sent::columns() const {
   const auto own = rows();
   if (bytes_.is_cpu()) return {bytes_.t().contiguous().view(at::kFloat8_e4m3fn), own.scales};
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::fp8_transposed", "")
-                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>();
-  return {op.call(own.values, row_ones_, column_ones_), own.scales};
+  return {transposed({own.values, row_ones_}, column_ones_), own.scales};
 }
 
 }  // namespace fp8

@@ -1,8 +1,9 @@
 #pragma once
 #include <capstan/nn/codec.h>
-#include <capstan/ops/quantise.h>
 
 #include <string>
+
+#include "quantise.h"
 
 namespace fp8 {
 
@@ -13,8 +14,8 @@ class Sent : public capstan::nn::GatherCodec {
   /// Does anybody gather it? Known once the shard engine has planned.
   bool arrives() const { return bytes_.defined(); }
   /// The weight [out, in] as forward multiplies it; its transpose [in, out], of memory of its own, as backward does.
-  capstan::ops::Quantised rows() const;
-  capstan::ops::Quantised columns() const;
+  Quantised rows() const;
+  Quantised columns() const;
 
   std::string name() const override { return "fp8"; }
   at::Tensor scales_of(const at::Tensor& largest) const override;

@@ -1,11 +1,12 @@
 #include "stored.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <capstan/base/error.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "operators.h"
 
 namespace fp8 {
 
@@ -16,30 +17,28 @@ namespace {
 constexpr auto eight = at::kFloat8_e4m3fn;
 constexpr std::int64_t at_once = std::int64_t{1} << 24;  // numbers that are in memory in float32 together
 
-at::Tensor numbers_of(const ops::Quantised& x) { return x.values.to(at::kFloat).mul_(x.scales); }
+at::Tensor numbers_of(const Quantised& x) { return x.values.to(at::kFloat).mul_(x.scales); }
 
-at::Tensor column_magnitudes(const ops::Quantised& rows) {
+at::Tensor column_magnitudes(const Quantised& rows) {
   const auto all = rows.values.size(-2);
   const auto step = std::max<std::int64_t>(1, at_once / std::max<std::int64_t>(1, rows.values.numel() / all));
-  ops::Rounding columns;
+  Rounding columns;
   columns.transposed = true;
   at::Tensor largest;
   for (std::int64_t begin = 0; begin < all; begin += step) {
     const auto count = std::min(step, all - begin);
-    const ops::Quantised some{rows.values.narrow(-2, begin, count), rows.scales.narrow(-2, begin, count)};
-    const auto magnitudes = ops::magnitudes(numbers_of(some), columns);
-    largest = largest.defined() ? at::maximum(largest, magnitudes) : magnitudes;
+    const Quantised some{rows.values.narrow(-2, begin, count), rows.scales.narrow(-2, begin, count)};
+    const auto of_some = magnitudes(numbers_of(some), columns);
+    largest = largest.defined() ? at::maximum(largest, of_some) : of_some;
   }
   return largest;
 }
 
 }  // namespace
 
-at::Tensor transposed(const ops::Quantised& rows, const at::Tensor& columns) {
+at::Tensor transposed(const Quantised& rows, const at::Tensor& columns) {
   if (rows.values.is_cuda() || rows.values.is_meta()) {
-    static const auto op = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("capstan::fp8_transposed", "")
-                               .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>();
+    static const auto op = operation<TransposedOp>("capstan::fp8_transposed");
     return op.call(rows.values, rows.scales, columns);
   }
   return numbers_of(rows).transpose(-1, -2).mul(columns.reciprocal()).to(eight).contiguous();
@@ -49,7 +48,7 @@ at::Tensor unknown_scales(const at::Tensor& values) {
   return at::empty({1}, values.options().dtype(at::kFloat)).expand(values.sizes()).narrow(-1, 0, 1);
 }
 
-ops::Quantised Stored::rows(const at::Tensor& bytes) const {
+Quantised Stored::rows(const at::Tensor& bytes) const {
   const auto values = bytes.view(eight);
   if (bytes.is_meta()) return {values, unknown_scales(values)};
   auto shape = bytes.sizes().vec();
@@ -57,16 +56,16 @@ ops::Quantised Stored::rows(const at::Tensor& bytes) const {
   return {values, kept_->rows.view(shape)};
 }
 
-ops::Quantised Stored::columns(const at::Tensor& bytes) const {
+Quantised Stored::columns(const at::Tensor& bytes) const {
   const auto given = rows(bytes);
   if (bytes.is_meta()) {
     const auto values = transposed(given, given.scales);
     return {values, unknown_scales(values)};
   }
   if (!kept_->columns.defined()) {
-    const auto magnitudes = column_magnitudes(given);
-    if (kept_->agree_on_columns) kept_->agree_on_columns(magnitudes);
-    kept_->columns = ops::scales_for(magnitudes, eight);
+    const auto largest = column_magnitudes(given);
+    if (kept_->agree_on_columns) kept_->agree_on_columns(largest);
+    kept_->columns = scales_for(largest, eight);
   }
   return {transposed(given, kept_->columns), kept_->columns};
 }
@@ -78,7 +77,7 @@ std::int64_t Stored::bytes(const Extent& extent) const {
 
 // For whole rows, as all ranks' together are.
 void Stored::encode(const Extent& extent, const at::Tensor& values, const at::Tensor& bytes, const Sum&) const {
-  const auto made = ops::quantise(values, {});
+  const auto made = quantise(values, {});
   bytes.zero_();
   bytes.narrow(0, 0, extent.numel()).copy_(made.values.view(at::kByte).view({-1}));
   const auto scales = made.scales.view({-1}).view(at::kByte);
@@ -93,10 +92,10 @@ void Stored::decode(const Extent& extent, const at::Tensor& bytes, const at::Ten
 }
 
 at::Tensor Stored::encode_rows(const at::Tensor& values, const at::Tensor& bytes) const {
-  const ops::Rounding how;
-  const auto magnitudes = ops::magnitudes(values, how);
-  if (kept_->agree_on_rows) kept_->agree_on_rows(magnitudes);
-  const auto made = ops::quantise(values, how, magnitudes);
+  const Rounding how;
+  const auto largest = magnitudes(values, how);
+  if (kept_->agree_on_rows) kept_->agree_on_rows(largest);
+  const auto made = quantise(values, how, largest);
   bytes.copy_(made.values.view(at::kByte));
   return made.scales.view({-1});
 }

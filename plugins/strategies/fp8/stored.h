@@ -1,6 +1,5 @@
 #pragma once
 #include <capstan/nn/codec.h>
-#include <capstan/ops/quantise.h>
 
 #include <cstdint>
 #include <functional>
@@ -8,9 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "quantise.h"
+
 namespace fp8 {
 
-/// A frozen weight that is in memory in 8 bits alone: rows of e4m3 and a scale for each, as ops::quantise makes them of
+/// A frozen weight that is in memory in 8 bits alone: rows of e4m3 and a scale for each, as quantise makes them of
 /// its values. It stands for bytes · scales, which bfloat16 has exactly.
 class Stored : public capstan::nn::RowCodec {
  public:
@@ -26,11 +27,11 @@ class Stored : public capstan::nn::RowCodec {
   }
 
   /// The weight's bytes [..., out, in] as forward multiplies them.
-  virtual capstan::ops::Quantised rows(const at::Tensor& bytes) const;
+  virtual Quantised rows(const at::Tensor& bytes) const;
   /// Their transpose as backward does, [..., in, out]: the numbers that they stand for, rounded once more, a scale each
   /// row of the transpose. Memory of its own. The scales are found once; a number is rounded anew only where it is less
   /// than 2^-13 of the largest in its column and its row's scale is smaller than that of the column.
-  virtual capstan::ops::Quantised columns(const at::Tensor& bytes) const;
+  virtual Quantised columns(const at::Tensor& bytes) const;
 
   std::string name() const override { return "fp8"; }
   std::size_t stacked() const override { return dims_ - 1; }
@@ -53,7 +54,7 @@ class Stored : public capstan::nn::RowCodec {
 
 /// Of matrices in 8 bits under scales of their rows, [..., m, k] and [..., m, 1]: their transpose under scales of its
 /// own rows, [..., k, 1]. Both are powers of two.
-at::Tensor transposed(const capstan::ops::Quantised& rows, const at::Tensor& columns);
+at::Tensor transposed(const Quantised& rows, const at::Tensor& columns);
 /// Without memory: a dry run reads none.
 at::Tensor unknown_scales(const at::Tensor& values);
 

@@ -1,13 +1,13 @@
 #pragma once
-#include <capstan/ops/quantise_blocks.h>
 
 #include <memory>
 
+#include "quantise_blocks.h"
 #include "stored.h"
 
 namespace fp8 {
 
-/// A frozen matrix that is in memory in 8 bits alone, with a scale for each tile of 128 x 128, as ops::quantise_tiles
+/// A frozen matrix that is in memory in 8 bits alone, with a scale for each tile of 128 x 128, as quantise_tiles
 /// makes them. The transpose has the same numbers, to the bit.
 ///
 /// The shard engine moves a number for each row. Of a row of tiles these 128 are its scales: two of 16 bits each, which
@@ -15,12 +15,12 @@ namespace fp8 {
 class StoredTiles : public Stored {
  public:
   /// What fits these.
-  static constexpr std::int64_t most_columns = 2 * capstan::ops::quantised_block * capstan::ops::quantised_block;
+  static constexpr std::int64_t most_columns = 2 * quantised_block * quantised_block;
 
   /// Of a matrix whose rows have so many columns on all ranks together.
   explicit StoredTiles(std::int64_t columns) : Stored(2), columns_(columns) {}
-  capstan::ops::Quantised rows(const at::Tensor& bytes) const override;
-  capstan::ops::Quantised columns(const at::Tensor& bytes) const override;
+  Quantised rows(const at::Tensor& bytes) const override;
+  Quantised columns(const at::Tensor& bytes) const override;
 
   std::size_t stacked() const override { return 0; }
   /// Rows, and then the tiles' scales.

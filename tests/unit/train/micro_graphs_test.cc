@@ -133,6 +133,19 @@ TEST_CASE("a shape is replayed from its third micro-step on, and learns the same
   CHECK(recorder->replays == 5 + 15 - 2 * 2);
 }
 
+TEST_CASE("the first micro-steps show which weights have gradients: replays pass the host by") {
+  comm::run_in_process(1, [](comm::Communicator& communicator) {
+    const auto job = testing::prepare_small(testing::small_config(), with(one_shape, "train.precision=bf16"), 1, 0);
+    auto session = session::materialise(job, communicator);
+    auto feed = train::feed_of(job);
+    const train::LossScale scale({}, session.device);
+    train::MicroSteps steps({job.topology.batch.accumulation, 7, {}}, train::loaded_model(session));
+    steps.begin(100, scale);
+    steps.run(feed.draw(0), 0);
+    for (const auto& reached : session.engine->reached()) CHECK(reached.reached);
+  });
+}
+
 TEST_CASE("of how many positions logits are computed is a part of the shape") {
   const auto overrides = with(one_shape, "train.precision=fp32");
   const Change change = [](inference::StepInput& input) {

@@ -91,7 +91,7 @@ class RowCodec : public Codec {
 class GatherCodec {
  public:
   virtual ~GatherCodec();
-  /// For messages: "fp8".
+  /// For messages: a word.
   virtual std::string name() const = 0;
   /// The scales of weights with these largest magnitudes, which are of all ranks' elements in the compute dtype: [n]
   /// float32 both. Not finite for what is not.

@@ -80,7 +80,7 @@ struct Step {
 
 /// A number of each step, for metrics.jsonl and monitors.
 struct Figure {
-  std::string name;  ///< "fp8_underflow"
+  std::string name;  ///< of a column, say "underflow"
   at::Tensor sum;    ///< 0-dim float64 on the run's device: this rank's, of the step. The ranks' are added up …
   at::Tensor count;  ///< … and divided by the sum of these; where that is 0 the figure is
 };

@@ -1,6 +1,5 @@
 // Products with a scale for each block: of rounded operands, each rounded once.
 #include <ATen/ATen.h>
-#include <capstan/ops/quantise_blocks.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,6 +10,7 @@
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
+#include "support/open_plugin.h"
 
 using namespace fp8;
 using namespace capstan;
@@ -43,24 +43,24 @@ void check_same_gradient(const at::Tensor& x, const at::Tensor& y, const at::Ten
 TEST_CASE("blocks and tiles are rounded by scales of their own, and transposes have the same numbers of tiles") {
   at::manual_seed(21);
   const auto x = of_blocks({150, 384});
-  const auto [rows, columns] = ops::quantise_blocks_both(x);
+  const auto [rows, columns] = quantise_blocks_both(x);
   CHECK(rows.values.sizes() == at::IntArrayRef{256, 384});
   CHECK(rows.scales.sizes() == at::IntArrayRef{256, 3});
   CHECK(rows.scales.strides() == at::IntArrayRef{1, 256});
-  const auto numbers = ops::numbers_of_blocks(rows, at::kDouble);
+  const auto numbers = numbers_of_blocks(rows, at::kDouble);
   CHECK(at::equal(numbers.narrow(0, 0, 150), in_blocks(x, row)));
   CHECK(numbers.narrow(0, 150, 106).eq(0).all().item<bool>());
   CHECK(columns.values.sizes() == at::IntArrayRef{384, 256});
   CHECK(columns.scales.strides() == at::IntArrayRef{1, 384});
-  CHECK(at::equal(ops::numbers_of_blocks(columns, at::kDouble).narrow(1, 0, 150), in_blocks(x.t(), row)));
-  CHECK(ops::quantise_blocks(x.narrow(1, 0, 128)).scales.strides() == at::IntArrayRef{1, 256});
-  const auto alone = ops::quantise_blocks(x);
+  CHECK(at::equal(numbers_of_blocks(columns, at::kDouble).narrow(1, 0, 150), in_blocks(x.t(), row)));
+  CHECK(quantise_blocks(x.narrow(1, 0, 128)).scales.strides() == at::IntArrayRef{1, 256});
+  const auto alone = quantise_blocks(x);
   CHECK(at::equal(alone.values.view(at::kByte), rows.values.view(at::kByte)));
   CHECK(at::equal(alone.scales, rows.scales));
 
   const auto w = of_blocks({256, 640});
-  const auto tiles = ops::quantise_tiles(w, false), turned = ops::quantise_tiles(w, true);
-  CHECK(at::equal(ops::numbers_of_tiles(tiles, at::kDouble), in_blocks(w, tile)));
+  const auto tiles = quantise_tiles(w, false), turned = quantise_tiles(w, true);
+  CHECK(at::equal(numbers_of_tiles(tiles, at::kDouble), in_blocks(w, tile)));
   CHECK(at::equal(turned.values.view(at::kByte), tiles.values.view(at::kByte).t()));
   CHECK(tiles.scales.sizes() == at::IntArrayRef{2, 8});  // as products take them
   CHECK(turned.scales.sizes() == at::IntArrayRef{5, 4});
@@ -137,7 +137,7 @@ TEST_CASE("tiles in bytes: what is exported is what is multiplied, and other val
   // As many columns as have scales.
   const auto wide = of_blocks({128, StoredTiles::most_columns});
   CHECK(at::equal(fp8_test::stored(wide.to(at::kFloat), by_block).numbers,
-                  ops::numbers_of_tiles(ops::quantise_tiles(wide.to(at::kFloat), false), at::kFloat)));
+                  numbers_of_tiles(quantise_tiles(wide.to(at::kFloat), false), at::kFloat)));
 }
 
 TEST_CASE("blocks that are not finite and numbers that become zero are counted") {
@@ -149,22 +149,23 @@ TEST_CASE("blocks that are not finite and numbers that become zero are counted")
   x[128].fill_(1);
   x[299][0] = std::nan("");
   const auto counts = at::zeros({4}, at::kLong);
-  const auto made = ops::quantise_blocks(x, counts);
+  const auto made = quantise_blocks(x, counts);
   CHECK(at::equal(counts, at::tensor({1, 259, 1, 600}, at::kLong)));
-  (void)ops::quantise_blocks_both(x, counts);
+  (void)quantise_blocks_both(x, counts);
   CHECK(at::equal(counts, at::tensor({2, 518, 2, 1200}, at::kLong)));
-  const auto y = block_product(made, ops::quantise_tiles(at::ones({128, 256}), false), at::kFloat);
+  const auto y = block_product(made, quantise_tiles(at::ones({128, 256}), false), at::kFloat);
   CHECK(y[299].isnan().all().item<bool>());
   CHECK(y.narrow(0, 0, 299).isfinite().all().item<bool>());
 }
 
 TEST_CASE("a dry run knows the shapes of blocks") {
+  test::open_plugin("strategy/fp8.so");
   const auto x = at::empty({37, 256}, at::TensorOptions().dtype(at::kBFloat16).device(at::kMeta));
   const auto w = at::empty({128, 256}, x.options());
-  const auto [rows, columns] = ops::quantise_blocks_both(x);
+  const auto [rows, columns] = quantise_blocks_both(x);
   CHECK(rows.values.sizes() == at::IntArrayRef{128, 256});
   CHECK(rows.scales.strides() == at::IntArrayRef{1, 128});
   CHECK(columns.values.sizes() == at::IntArrayRef{256, 128});
-  CHECK(ops::quantise_tiles(w, true).scales.sizes() == at::IntArrayRef{2, 4});
+  CHECK(quantise_tiles(w, true).scales.sizes() == at::IntArrayRef{2, 4});
   CHECK(Multiplier::multiply(fp8_test::multiplier(by_block), x, w).sizes() == at::IntArrayRef{37, 128});
 }

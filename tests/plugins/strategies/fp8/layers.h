@@ -51,7 +51,7 @@ inline InBytes stored(const at::Tensor& value, const Recipe& recipe = {}) {
   codec->keep(codec->encode_rows(rows, made.bytes.view(rows.sizes())));
   made.how->stored = codec;
   const auto held = codec->rows(made.bytes);
-  made.numbers = recipe.by_block ? capstan::ops::numbers_of_tiles(held, value.scalar_type())
+  made.numbers = recipe.by_block ? numbers_of_tiles(held, value.scalar_type())
                                  : held.values.to(value.scalar_type()).mul(held.scales.to(value.scalar_type()));
   return made;
 }

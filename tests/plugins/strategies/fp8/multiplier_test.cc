@@ -10,6 +10,7 @@
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"
+#include "support/open_plugin.h"
 
 using namespace fp8;
 using namespace capstan;
@@ -74,6 +75,7 @@ TEST_CASE("frozen weights and inputs without gradient cost none") {
 }
 
 TEST_CASE("where autograd is off an input is not rounded for a gradient") {
+  test::open_plugin("strategy/fp8.so");
   const auto on_meta = at::TensorOptions().device(at::kMeta).dtype(at::kBFloat16);
   const auto x = at::empty({64, 32}, on_meta), w = at::empty({16, 32}, on_meta).set_requires_grad(true);
   const auto bytes = [&] {
@@ -99,7 +101,7 @@ TEST_CASE("a frozen weight is rounded once, and again when its values change") {
   };
   check();
   int made = 0;
-  const auto make = [&] { return ++made, ops::quantise(w, {}); };
+  const auto make = [&] { return ++made, quantise(w, {}); };
   const auto kept = keeping->frozen->of(*keeping->weight, make).values;
   CHECK(made == 0);
   w.mul_(-3);  // its version moves

@@ -3,6 +3,8 @@
 #include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/multiplier.cc"
+#include "plugins/strategies/fp8/quantise.cc"
+#include "plugins/strategies/fp8/quantise_blocks.cc"
 #include "plugins/strategies/fp8/reference.cc"
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/sent.cc"

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "plugins/strategies/fp8/numbers.h"
+#include "support/open_plugin.h"
 
 using namespace fp8;
-using namespace capstan::ops;
 using fp8_test::e4m3;
 using fp8_test::e5m2;
 
@@ -112,6 +112,7 @@ TEST_CASE("what becomes zero and what is not finite is counted") {
 }
 
 TEST_CASE("meta tensors get shapes and dtypes") {
+  test::open_plugin("strategy/fp8.so");
   const auto x = at::empty({5, 32}, at::TensorOptions().dtype(at::kBFloat16).device(at::kMeta));
   const auto scaled = quantise(x, {});
   CHECK(scaled.values.scalar_type() == at::kFloat8_e4m3fn);

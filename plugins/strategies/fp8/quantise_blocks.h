@@ -1,10 +1,9 @@
 #pragma once
-#include <capstan/ops/quantise.h>
-
 #include <utility>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace ops {
+#include "quantise.h"
+
+namespace fp8 {
 
 /// So many neighbours of a row share a scale; of a tile so many rows besides.
 constexpr std::int64_t quantised_block = 128;
@@ -40,5 +39,4 @@ Quantised quantise_swiglu_blocks_backward(const at::Tensor& gradient, const at::
 at::Tensor numbers_of_blocks(const Quantised& x, at::ScalarType dtype);
 at::Tensor numbers_of_tiles(const Quantised& x, at::ScalarType dtype);
 
-}  // namespace ops
-CAPSTAN_END_NAMESPACE
+}  // namespace fp8

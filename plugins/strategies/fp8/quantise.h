@@ -1,12 +1,10 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <capstan/base/export.h>
 
 #include <cstdint>
 #include <utility>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace ops {
+namespace fp8 {
 
 /// Rows [..., k] in 8 bits: values · scales is what they stand for.
 struct Quantised {
@@ -56,5 +54,4 @@ std::pair<Quantised, Quantised> quantise_both(const at::Tensor& x, const Roundin
 Quantised quantise_swiglu(const at::Tensor& x, const Rounding& how);
 Quantised quantise_swiglu_backward(const at::Tensor& gradient, const at::Tensor& x, const Rounding& how);
 
-}  // namespace ops
-CAPSTAN_END_NAMESPACE
+}  // namespace fp8

@@ -1,9 +1,9 @@
 // Columns of matrices in 8 bits, written as rows of the transpose.
 #include <cooperative_groups.h>
 
-#include "kernels/quantise.cuh"
+#include "quantise.cuh"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 namespace {
 
 __device__ void raise(float* magnitude, Word to) {
@@ -188,7 +188,7 @@ template <Magnitude magnitude>
 void launch_strips(const QuantiseCall& call, CUstream_st* stream) {
   const auto grid = strip_grid(call.rows);
   const auto rows = std::int64_t{grid.threads} * strip_rows / strip_packs;
-  const auto packs = call.columns / pack_of(call.type);
+  const auto packs = call.columns / pack_of(call);
   cudaLaunchAttribute together{};
   together.id = cudaLaunchAttributeClusterDimension;
   together.val.clusterDim = {static_cast<unsigned>(grid.blocks), 1, 1};
@@ -214,11 +214,11 @@ unsigned parts(std::int64_t all, std::int64_t part) { return static_cast<unsigne
 
 void column_magnitudes(const QuantiseCall& call, CUstream_st* stream) {
   constexpr int rows_a_thread = 16;
-  const auto packs = call.columns / pack_of(call.type);
+  const auto packs = call.columns / pack_of(call);
   const auto of_rows = parts(call.rows, down * rows_a_thread);
   const dim3 grid(parts(packs, across), of_rows < 65535 ? of_rows : 65535, static_cast<unsigned>(call.batch));
   const dim3 block(across, down);
-  if (call.type == FloatType::bfloat16) {
+  if (call.is_bfloat16) {
     column_kernel<__nv_bfloat16><<<grid, block, 0, stream>>>(call);
   } else {
     column_kernel<float><<<grid, block, 0, stream>>>(call);
@@ -240,4 +240,4 @@ void quantise_columns(const QuantiseCall& call, CUstream_st* stream) {
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels

@@ -1,12 +1,13 @@
 #pragma once
 // Numbers in 8 bits on the device: scales, and what 16 bytes of a matrix become. Bit for bit as quantise.cc.
+#include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
 #include <type_traits>
 
-#include "kernels/floats.cuh"
+#include "kernels.h"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 
 using Word = unsigned;  // 32 bits
 
@@ -159,6 +160,11 @@ __device__ inline Word largest_of_block(Word magnitude, int turn) {
 /// What is done with magnitudes: they alone are found; they are found and used; they were found before.
 enum class Magnitude { only, found, given };
 
+/// Elements of a pack of 16 bytes.
+inline int pack_of(const QuantiseCall& call) {
+  return call.is_bfloat16 ? Pack<__nv_bfloat16>::width : Pack<float>::width;
+}
+
 /// body(T{}, e5m2) for the type of the call's x and the format of its result.
 template <class Body>
 void with_types(const QuantiseCall& call, const Body& body) {
@@ -169,11 +175,11 @@ void with_types(const QuantiseCall& call, const Body& body) {
       body(zero, std::false_type{});
     }
   };
-  if (call.type == FloatType::bfloat16) {
+  if (call.is_bfloat16) {
     with_format(__nv_bfloat16{});
   } else {
     with_format(float{});
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels

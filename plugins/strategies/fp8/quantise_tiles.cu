@@ -1,8 +1,7 @@
 // Tiles of 128 x 128 in e4m3, and their transposes: with a scale for each row and column of a tile, or for all of it.
-#include "kernels/quantise.cuh"
-#include "kernels/quantise_blocks.h"
+#include "quantise.cuh"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 namespace {
 
 constexpr int side = 128;  // of a tile, which is a thread block's
@@ -153,7 +152,7 @@ dim3 grid_of_tiles(const BlocksCall& call) {
 }  // namespace
 
 void quantise_blocks_both(const BlocksCall& call, CUstream_st* stream) {
-  if (call.type == FloatType::bfloat16) {
+  if (call.is_bfloat16) {
     both_kernel<__nv_bfloat16><<<grid_of_tiles(call), TilePart<__nv_bfloat16>::threads, 0, stream>>>(call);
   } else {
     both_kernel<float><<<grid_of_tiles(call), TilePart<float>::threads, 0, stream>>>(call);
@@ -161,11 +160,11 @@ void quantise_blocks_both(const BlocksCall& call, CUstream_st* stream) {
 }
 
 void quantise_tiles(const BlocksCall& call, CUstream_st* stream) {
-  if (call.type == FloatType::bfloat16) {
+  if (call.is_bfloat16) {
     tiles_kernel<__nv_bfloat16><<<grid_of_tiles(call), TilePart<__nv_bfloat16>::threads, 0, stream>>>(call);
   } else {
     tiles_kernel<float><<<grid_of_tiles(call), TilePart<float>::threads, 0, stream>>>(call);
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels

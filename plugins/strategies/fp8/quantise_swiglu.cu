@@ -1,6 +1,6 @@
-#include "kernels/quantise_swiglu.cuh"
+#include "quantise_swiglu.cuh"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 namespace {
 
 constexpr int kept = 4;  // packs of each half that a thread keeps
@@ -102,4 +102,4 @@ void quantise_swiglu_backward(const QuantiseCall& call, const void* gradient, CU
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels

@@ -1,6 +1,6 @@
-#include "kernels/quantise.cuh"
+#include "quantise.cuh"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 namespace {
 
 constexpr int most_threads = 512;  // of rows_kernel: two such thread blocks fit a multiprocessor
@@ -90,7 +90,7 @@ int threads_for(std::int64_t packs, int kept) {
 
 template <Magnitude magnitude>
 void launch_rows(const QuantiseCall& call, CUstream_st* stream) {
-  const auto rows = call.batch * call.rows, packs = call.columns / pack_of(call.type);
+  const auto rows = call.batch * call.rows, packs = call.columns / pack_of(call);
   const auto blocks = static_cast<unsigned>(rows < most_blocks ? rows : most_blocks);
   with_types(call, [&](auto zero, auto e5m2) {
     using T = decltype(zero);
@@ -115,4 +115,4 @@ void quantise_rows(const QuantiseCall& call, CUstream_st* stream) {
   }
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels

@@ -1,8 +1,7 @@
 // Rows in e4m3 by blocks of 128: as they are in memory, and as SwiGLU and its gradient make them.
-#include "kernels/quantise_blocks.h"
-#include "kernels/quantise_swiglu.cuh"
+#include "quantise_swiglu.cuh"
 
-namespace capstan::kernels {
+namespace fp8::kernels {
 namespace {
 
 constexpr int block = 128;                 // numbers that share a scale
@@ -129,7 +128,7 @@ dim3 grid_of_rows(const BlocksCall& call, std::int64_t columns) {
 
 void quantise_blocks(const BlocksCall& call, CUstream_st* stream) {
   const auto grid = grid_of_rows(call, call.columns);
-  if (call.type == FloatType::bfloat16) {
+  if (call.is_bfloat16) {
     blocks_kernel<__nv_bfloat16><<<grid, threads, 0, stream>>>(call);
   } else {
     blocks_kernel<float><<<grid, threads, 0, stream>>>(call);
@@ -144,4 +143,4 @@ void quantise_swiglu_blocks_backward(const BlocksCall& call, const void* gradien
   swiglu_blocks_backward_kernel<<<grid_of_rows(call, call.columns / 2), threads, 0, stream>>>(call, gradient);
 }
 
-}  // namespace capstan::kernels
+}  // namespace fp8::kernels
