@@ -18,10 +18,12 @@
 #include <functional>
 #include <iomanip>
 
+#include "cli/check_command.h"
 #include "cli/run_command.h"
 #include "comm/agree.h"
 #include "config/document.h"
 #include "launch/error_report.h"
+#include "plugin/hints.h"
 #include "preflight/link_measures.h"
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
@@ -180,7 +182,8 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
   try {
     check_tables(arguments);
   } catch (const Error& error) {
-    if (launch::read_launch(env).world.rank == 0) launch::report_exception(error);
+    plugin::Host host(plugin_folders(env), false, trusts_writers(env));
+    if (launch::read_launch(env).world.rank == 0) launch::report_exception(plugin::with_hints(error, host));
     return static_cast<int>(ExitCode::usage);
   }
   ask_nccl_for_its_links(launch::read_early(arguments).run);
