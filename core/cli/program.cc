@@ -38,26 +38,6 @@
 namespace capstan::cli {
 namespace {
 
-// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5", "--nproc-per-node=4"), each with its
-// option here.
-std::string foreign_flags_text(const std::vector<std::string>& arguments, plugin::Host& host) {
-  const auto hints = host.hints();
-  Diagnostics faults;
-  for (const auto& argument : arguments) {
-    if (!argument.starts_with("--")) continue;
-    const auto flag = argument.substr(0, argument.find('='));
-    const auto* whole = plugin::find_hint(hints, flag);
-    auto name = flag.substr(2);
-    std::replace(name.begin(), name.end(), '-', '_');
-    const auto* hint = whole ? whole : plugin::find_hint(hints, name);
-    if (hint) {
-      faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
-                 plugin::hint_text(*hint));
-    }
-  }
-  return faults.empty() ? "" : launch::error_text(Error(faults.list()));
-}
-
 // Says why the arguments could not be read, or the help that they ask for. The exit code.
 int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments,
                   plugin::Host& host) {
@@ -71,7 +51,8 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::
         launch::error_text(Error(cat("there is no command '", first, "'"), fix_of_unknown(first, command_names(app)))));
   }
   if (error.get_exit_code() != 0) {  // not the help
-    if (const auto text = foreign_flags_text(arguments, host); !text.empty()) return say(text);
+    const auto faults = plugin::flag_faults(arguments, host.hints());
+    if (!faults.empty()) return say(launch::error_text(Error(faults.list())));
   }
   terminal::PrintedStream out(terminal::print);
   terminal::PrintedStream err(terminal::print_error);

@@ -82,6 +82,22 @@ std::string hint_text(const Hint& hint) {
   return cat("did you mean '", hint.ours, "'? (", from, hint.why.empty() ? "" : cat("; ", hint.why), ")");
 }
 
+Diagnostics flag_faults(const std::vector<std::string>& arguments, const std::vector<Hint>& hints) {
+  Diagnostics faults;
+  for (const auto& argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const auto flag = argument.substr(0, argument.find('='));
+    auto name = flag.substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const auto* whole = find_hint(hints, flag);
+    const auto* hint = whole ? whole : find_hint(hints, name);
+    if (!hint) continue;
+    faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
+               hint_text(*hint));
+  }
+  return faults;
+}
+
 Error with_hints(const Error& error, Host& host) {
   const auto& faults = error.diagnostics();
   if (std::none_of(faults.begin(), faults.end(), is_of_unknown)) return error;

@@ -112,3 +112,15 @@ TEST_CASE("typed on the command line, with and without a table") {
           "unknown table [optim] in optim.lr | did you mean 'optimizer.lr'? (NeMo's optim.lr)",
           "unknown option train.fp16 | did you mean 'train.precision'? (TrainingArguments' fp16; \"fp16\")"});
 }
+
+TEST_CASE("typed as a flag, with a value or without, with '-' or '_'") {
+  const auto faults = plugin::flag_faults(
+      {"run", "a.toml", "--learning_rate=5e-5", "--nproc-per-node", "4", "--factory", "--surprise", "seed"},
+      import_deepspeed::all_hints());
+  REQUIRE(faults.size() == 3);
+  CHECK(faults.list()[0].text() ==
+        "command line: there is no flag --learning_rate: an option is set as table.option=value\n    fix: did you mean "
+        "'optimizer.lr'? (TrainingArguments' learning_rate)");
+  CHECK_THAT(faults.list()[1].fix, Contains("launchers' nproc_per_node"));
+  CHECK_THAT(faults.list()[2].fix, Contains("NeMo's --factory"));
+}
