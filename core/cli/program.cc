@@ -18,40 +18,21 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/import_deepspeed_command.h"
 #include "cli/own_commands.h"
 #include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
 #include "cli/tokenize_command.h"
-#include "foreign/keys.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
 #include "plugin/engine.h"
+#include "plugin/hints.h"
 
 namespace capstan::cli {
 namespace {
 
-// Flags that other programs have ("--learning_rate", "--learning_rate=5e-5", "--nproc-per-node=4"), each with its
-// option here.
-std::string foreign_flags_text(const std::vector<std::string>& arguments) {
-  Diagnostics faults;
-  for (const auto& argument : arguments) {
-    if (!argument.starts_with("--")) continue;
-    const auto flag = argument.substr(0, argument.find('='));
-    const auto* whole = foreign::find(flag);
-    auto name = flag.substr(2);
-    std::replace(name.begin(), name.end(), '-', '_');
-    const auto* foreign = whole ? whole : foreign::find(name);
-    if (foreign) {
-      faults.add("command line", cat("there is no flag ", flag, ": an option is set as table.option=value"),
-                 foreign::hint(*foreign));
-    }
-  }
-  return faults.empty() ? "" : launch::error_text(Error(faults.list()));
-}
-
 // Says why the arguments could not be read, or the help that they ask for. The exit code.
-int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments,
+                  plugin::Host& host) {
   const auto say = [](const std::string& text) {
     terminal::print_error(text);
     return static_cast<int>(ExitCode::usage);
@@ -61,7 +42,10 @@ int parse_failure(const CLI::App& app, const CLI::ParseError& error, const std::
     return say(
         launch::error_text(Error(cat("there is no command '", first, "'"), fix_of_unknown(first, command_names(app)))));
   }
-  if (const auto text = foreign_flags_text(arguments); !text.empty()) return say(text);
+  if (error.get_exit_code() != 0) {  // not the help
+    const auto faults = plugin::flag_faults(arguments, host.hints());
+    if (!faults.empty()) return say(launch::error_text(Error(faults.list())));
+  }
   terminal::PrintedStream out(terminal::print);
   terminal::PrintedStream err(terminal::print_error);
   const auto code = app.exit(error, out, err);
@@ -105,7 +89,6 @@ void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
   add_run_command(app, chosen);
   add_check_command(app, chosen);
   add_plugins_commands(app, chosen);
-  add_import_deepspeed_command(app, chosen);
   add_tokenize_command(app, chosen);
   const auto is_called = [&](const auto& one) { return one.first == called; };
   if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
@@ -128,25 +111,26 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
-int code_of(const std::exception& error, bool is_run) {
-  const int code = launch::report_exception(error);
+int code_of(const std::exception& error, bool is_run, plugin::Host& host) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const int code = known ? launch::report_exception(plugin::with_hints(*known, host)) : launch::report_exception(error);
   return code == static_cast<int>(ExitCode::failure) && !is_run ? static_cast<int>(ExitCode::usage) : code;
 }
 
 // Calls the plugin that the first word names, and returns its exit code. Nothing: it names none, and the parser, which
 // then knows what plugins there are, has the word.
-std::optional<int> called_plugin(CLI::App& app, const std::vector<std::string>& words, const launch::Environment& env) {
+std::optional<int> called_plugin(CLI::App& app, const std::vector<std::string>& words, const launch::Environment& env,
+                                 plugin::Host& host) {
   const auto name = words.empty() ? std::string() : words.front();
   const auto own = command_names(app);
   if (name == "--version" || std::find(own.begin(), own.end(), name) != own.end()) return {};
-  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   const auto commands = host.commands();
   list_commands(app, commands);
   if (std::none_of(commands.begin(), commands.end(), [&](const auto& one) { return one.name == name; })) return {};
   try {
     return with_output(call_command(host, name, {words.begin() + 1, words.end()}, env), /*is_result=*/true);
   } catch (const std::exception& error) {
-    return code_of(error, /*is_run=*/false);
+    return code_of(error, /*is_run=*/false, host);
   }
 }
 
@@ -163,22 +147,23 @@ int program(int argc, char** argv) {
   app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
   Chosen chosen;
   const std::vector<std::string> words(argv + 1, argv + argc);
+  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   try {
     add_commands(app, chosen, words.empty() ? std::string() : words.front());
   } catch (const std::exception& error) {
-    return code_of(error, /*is_run=*/false);
+    return code_of(error, /*is_run=*/false, host);
   }
   refuse_empty_names(app);
-  if (const auto code = called_plugin(app, words, env)) return *code;
+  if (const auto code = called_plugin(app, words, env, host)) return *code;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return with_output(parse_failure(app, error, words), /*is_result=*/true);
+    return with_output(parse_failure(app, error, words, host), /*is_result=*/true);
   }
   try {
     return with_output(chosen({argc, argv, env}), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
-    return code_of(error, app.got_subcommand("run") || app.got_subcommand("preflight"));
+    return code_of(error, app.got_subcommand("run") || app.got_subcommand("preflight"), host);
   }
 }
 

@@ -19,11 +19,13 @@
 #include <functional>
 #include <iomanip>
 
+#include "cli/plugin_folders.h"
 #include "comm/agree.h"
 #include "commands/run_command.h"
 #include "config/document.h"
 #include "launch/error_report.h"
 #include "observe/run_folder.h"
+#include "plugin/hints.h"
 #include "preflight/link_measures.h"
 #include "preflight/rank_measures.h"
 #include "preflight/report.h"
@@ -180,7 +182,8 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
   try {
     check_tables(arguments);
   } catch (const Error& error) {
-    if (launch::read_launch(env).world.rank == 0) launch::report_exception(error);
+    plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
+    if (launch::read_launch(env).world.rank == 0) launch::report_exception(plugin::with_hints(error, host));
     return static_cast<int>(ExitCode::usage);
   }
   ask_nccl_for_its_links(ranks::read_early(arguments).run);

@@ -12,6 +12,7 @@
 #include "commands/refused.h"
 #include "launch/error_report.h"
 #include "plan/gpu_fit.h"
+#include "plugin/hints.h"
 
 namespace capstan::commands {
 namespace {
@@ -54,7 +55,7 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
     job = session::prepare(request, host, diagnostics);
     diagnostics.throw_if_any();
   } catch (const Error& error) {
-    faults = launch::error_text(error);
+    faults = launch::error_text(plugin::with_hints(error, host));
   }
   const auto all = communicator.exchange(faults);
   for (std::size_t i = 0; i < all.size(); ++i) {

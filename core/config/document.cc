@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "config/layers.h"
-#include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
@@ -24,8 +23,13 @@ bool lies_in(const std::string& key, const std::string& table) {
 // Puts items into sections, later ones over earlier ones.
 class Merger {
  public:
-  explicit Merger(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  Merger(const std::vector<Item>& items, Diagnostics& diagnostics) : items_(items), diagnostics_(diagnostics) {
+    for (const auto& item : items) merge(item);
+  }
 
+  std::vector<Section> sections;
+
+ private:
   void merge(const Item& item) {
     const auto& top = item.path[0];
     const bool is_group = contains(group_names(), top);
@@ -45,38 +49,35 @@ class Merger {
     }
   }
 
-  std::vector<Section> sections;
-
- private:
-  // For another program's key the message names our option.
-  bool refuse_foreign(const Item& item) {
-    const auto name = join(item.path, ".");
-    const auto* key = item.value ? foreign::find(name) : nullptr;
-    if (key) diagnostics_.add(item.origin.text(), "unknown option " + name, foreign::hint(*key));
-    return key != nullptr;
-  }
-
   // Its children are skipped: one diagnostic covers all of them.
   void refuse_top(const Item& item) {
     const auto& top = item.path[0];
     const bool is_override = item.origin.layer == Origin::Layer::command_line;
-    if (refuse_foreign(item) || (item.path.size() > 1 && !is_override)) return;
+    if (item.path.size() > 1 && !is_override) return;
+    const auto option = item.value ? join(item.path, ".") : std::string();
     if (item.value && !is_override) {
-      diagnostics_.add(item.origin.text(), cat(top, " stands outside of any table"),
-                       "put it under its table: [train], [optimizer], …; only extends stands alone");
-      return;
-    }
-    if (const auto program = foreign::program_of_table(top); !program.empty()) {
-      diagnostics_.add(item.origin.text(), cat("unknown table [", top, "]"),
-                       cat("it is ", program, program.ends_with("s") ? "'" : "'s",
-                           "; docs/from-the-workshop.md has what its keys are here"));
+      diagnostics_.add({item.origin.text(), cat(top, " stands outside of any table"),
+                        "put it under its table: [train], [optimizer], …; only extends stands alone", option});
       return;
     }
     auto names = table_names();
     names.insert(names.end(), group_names().begin(), group_names().end());
-    diagnostics_.add(item.origin.text(),
-                     cat("unknown table [", top, "]", is_override ? " in " + join(item.path, ".") : std::string()),
-                     unknown_table_fix(top, names));
+    diagnostics_.add({item.origin.text(),
+                      cat("unknown table [", top, "]", is_override ? " in " + join(item.path, ".") : std::string()),
+                      unknown_table_fix(top, names), option, top, options_in(item)});
+  }
+
+  // A file's options in this table.
+  std::vector<Diagnostic> options_in(const Item& table) const {
+    std::vector<Diagnostic> out;
+    for (const auto& item : items_) {
+      const bool is_inside = item.path.size() > 1 && item.path[0] == table.path[0] &&
+                             item.origin.layer == table.origin.layer && item.origin.file == table.origin.file;
+      if (!is_inside || !item.value || table.path.size() > 1) continue;
+      const auto name = join(item.path, ".");
+      out.push_back({item.origin.text(), "unknown option " + name, {}, name});
+    }
+    return out;
   }
 
   // Core knows no plugin by name: a name that is like no table may be a plugin.
@@ -139,6 +140,7 @@ class Merger {
     entries.push_back({key, *item.value, item.origin, item.text});
   }
 
+  const std::vector<Item>& items_;
   Diagnostics& diagnostics_;
 };
 
@@ -174,8 +176,8 @@ std::vector<Section> Document::children(const std::string& group) const {
 }
 
 Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics) {
-  Merger merger(diagnostics);
-  for (const auto& item : parse_toml(text, name, diagnostics)) merger.merge(item);
+  const auto items = parse_toml(text, name, diagnostics);
+  Merger merger(items, diagnostics);
   return {name, std::move(merger.sections)};
 }
 
@@ -191,8 +193,7 @@ Document load(const std::filesystem::path& file, const std::vector<std::string>&
     auto more = read_override(text, diagnostics);
     items.insert(items.end(), more.begin(), more.end());
   }
-  Merger merger(diagnostics);
-  for (const auto& item : items) merger.merge(item);
+  Merger merger(items, diagnostics);
   return {file.string(), std::move(merger.sections)};
 }
 

@@ -1,10 +1,9 @@
 #include "config/nearest_choice.h"
 
+#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-
-#include "base/lower.h"
 
 namespace capstan::config {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "config/nearest_choice.h"
 #include "config/paths.h"
-#include "foreign/keys.h"
 
 namespace capstan::config {
 namespace {
@@ -48,13 +47,9 @@ void say_unknown(const Schema& schema, const Section& section, const std::vector
     auto keys = more;
     for (const auto& spec : schema) keys.push_back(spec.key);
     const auto name = full_name(section, entry.key);
-    if (const auto* foreign = foreign::find(name); foreign && foreign->ours != name) {
-      diagnostics.add(place(entry.origin), "unknown option " + name, foreign::hint(*foreign));
-      continue;
-    }
     diagnostics.add(
-        place(entry.origin), "unknown option " + name,
-        keys.empty() ? cat("remove it: [", section.path, "] takes no options") : suggestion(entry.key, keys));
+        {place(entry.origin), "unknown option " + name,
+         keys.empty() ? cat("remove it: [", section.path, "] takes no options") : suggestion(entry.key, keys), name});
   }
 }
 

@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "foreign/keys.h"
-
 namespace capstan::config {
 namespace {
 
@@ -221,9 +219,8 @@ std::vector<Item> read_override(const std::string& text, Diagnostics& diagnostic
   }
   const auto empty = std::find(item.path.begin(), item.path.end(), "");
   if (item.path.size() < 2 || empty != item.path.end()) {
-    const auto* foreign = item.path.size() == 1 ? foreign::find(item.path[0]) : nullptr;
-    diagnostics.add("command line", cat("'", text, "' names no option of a table"),
-                    foreign ? foreign::hint(*foreign) : override_form);
+    const auto alone = item.path.size() == 1 ? item.path[0] : std::string();
+    diagnostics.add({"command line", cat("'", text, "' names no option of a table"), override_form, alone});
     return {};
   }
   item.origin.layer = Origin::Layer::command_line;

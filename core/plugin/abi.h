@@ -28,6 +28,8 @@ std::string abi_difference(std::string_view host, std::string_view plugin);
 std::string read_abi_tag(const std::filesystem::path& file);
 /// The line that a command's file has for `capstan --help`; empty in a file of another kind. Throws as read_abi_tag.
 std::string read_command_line(const std::filesystem::path& file);
+/// Does the file's note say that its plugin has hints (CAPSTAN_HINTS)? Throws as read_abi_tag.
+bool has_hints(const std::filesystem::path& file);
 /// Throws Error, field by field, when the file was built for another Capstan than this one. Returns whether the plugin
 /// needs the engine.
 bool check_abi(const std::filesystem::path& file);

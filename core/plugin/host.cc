@@ -160,15 +160,31 @@ std::vector<Noted> Host::commands() const {
   return out;
 }
 
+const Registration* Host::loaded_from(const fs::path& file) const {
+  const auto& all = registry_.all();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.file == file.string(); });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::vector<Hint> Host::hints() {
+  for (const auto& [file, kind] : files()) {
+    try {
+      if (!loaded_from(file) && has_hints(file)) load_file(file, kind);
+    } catch (const Error&) {  // `capstan plugins` says what is wrong with it
+    }
+  }
+  std::vector<Hint> out;
+  for (const auto& one : registry_.all()) out.insert(out.end(), one.hints.begin(), one.hints.end());
+  return out;
+}
+
 std::vector<Found> Host::discover() {
   std::vector<Found> out;
   for (const auto& [file, kind] : files()) {
     Found found{kind, file.stem().string(), file.string(), {}, nullptr};
-    const auto& all = registry_.all();
-    const auto loaded =
-        std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.file == found.file; });
     try {
-      found.registration = loaded != all.end() ? &*loaded : &load_file(file, kind);
+      const auto* loaded = loaded_from(file);
+      found.registration = loaded ? loaded : &load_file(file, kind);
       found.kind = found.registration->kind;
     } catch (const Error& error) {
       found.problem = error.what();

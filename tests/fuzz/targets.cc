@@ -14,8 +14,8 @@
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
-#include "migrate/import_deepspeed.h"
 #include "plugin/abi.h"
+#include "plugins/commands/import-deepspeed/translate.h"
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
 #include "setup/configuration.h"
@@ -258,7 +258,7 @@ const char* const deepspeed = R"({"train_batch_size": 8, "gradient_accumulation_
 
 void read_deepspeed(const fs::path& folder) {
   const auto file = folder / "ds.json";
-  (void)migrate::import_deepspeed(file.string(), read_file(file));
+  (void)import_deepspeed::translate(file.string(), read_file(file));
 }
 
 void read_adapter(const fs::path& folder) { const checkpoint::PeftSource source(folder, {}, {}); }

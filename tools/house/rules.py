@@ -99,10 +99,10 @@ NAMES_PLUGIN = re.compile(r'"(?:[^"\\\n]|\\.)*\bstrategy\.[a-z_]+\.')
 
 
 def plugin_names(tree):
-    """Core knows no plugin by name; `foreign` and `migrate` say what other tools' keys are here, cli gives examples."""
+    """Core knows no plugin by name; cli gives examples."""
     for source in tree.sources:
         room = room_of(source.path)
-        if room in (None, 'foreign', 'migrate', 'cli', 'commands'):
+        if room in (None, 'cli', 'commands'):
             continue
         for number, line in enumerate(source.text.split('\n'), 1):
             if NAMES_PLUGIN.search(line.split('//')[0]):

@@ -9,15 +9,20 @@
 
 namespace capstan::command::detail {
 
-/// Commands read their own arguments and have no table in a configuration.
+/// Commands read their own arguments and have no table in a configuration. They may have hints().
+template <class Class>
 struct NoOptions {
   static void describe(config::OptionTable<NoOptions>&) {}
+  static std::vector<plugin::Hint> hints() {
+    if constexpr (requires { Class::hints(); }) return Class::hints();
+    return {};
+  }
 };
 
 template <class Class>
 class Made : public Command {
  public:
-  explicit Made(const config::Options<NoOptions>&) {}
+  explicit Made(const config::Options<NoOptions<Class>>&) {}
   int run(const Call& call) override { return command_.run(call); }
 
  private:
@@ -29,9 +34,7 @@ class Made : public Command {
 /// The line stands in an ELF note too, so that `capstan --help` opens nothing. It is a literal without quotes,
 /// backslashes and line ends.
 #define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
-  __asm__(                                                                                                     \
-      ".pushsection .note.capstan, \"a\", %note\n.balign 4\n.long 8, 2f - 1f, 2\n.asciz \"Capstan\"\n"         \
-      ".balign 4\n1: .asciz \"" summary "\"\n2: .balign 4\n.popsection\n");                                    \
+  CAPSTAN_NOTE("2", summary)                                                                                   \
   CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
                  (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Made<Class>, \
-                                             capstan::command::detail::NoOptions>))
+                                             capstan::command::detail::NoOptions<Class>>))

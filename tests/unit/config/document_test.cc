@@ -217,6 +217,29 @@ TEST_CASE("an override may switch on a plugin that no file names") {
   CHECK(document.children("strategy")[0].path == "strategy.fsdp");
 }
 
+TEST_CASE("a plugin's table without its group") {
+  const auto said = faults("[lora]\nrank = 8\n");
+  CHECK_THAT(said, Contains("a.toml:1: unknown table [lora]\n    fix: one of: "));
+  CHECK_THAT(said, Contains("; a strategy's table is written [strategy.lora], a monitor's [monitor.lora]\n"));
+}
+
+TEST_CASE("a fault about a name that is unknown carries the name, and a table's those of its options") {
+  const test::WorkingFolder folder;
+  folder.write("a.toml", "lr = 1\n[trainer]\nmax_steps = 250\n[trainer.strategy]\nsize = 2\n[train]\nx = 1\n");
+  Diagnostics diagnostics;
+  load("a.toml", {"steps=3", "optim.lr=1"}, diagnostics);
+  const auto& list = diagnostics.list();
+  REQUIRE(list.size() == 4);
+  CHECK(list[0].unknown_option == "steps");
+  CHECK(list[1].unknown_option == "lr");
+  CHECK((list[1].unknown_table.empty() && list[1].inside.empty()));
+  CHECK((list[2].unknown_option.empty() && list[2].unknown_table == "trainer"));
+  REQUIRE(list[2].inside.size() == 2);
+  CHECK(list[2].inside[0].text() == "a.toml:3: unknown option trainer.max_steps");
+  CHECK(list[2].inside[1].unknown_option == "trainer.strategy.size");
+  CHECK((list[3].unknown_option == "optim.lr" && list[3].unknown_table == "optim" && list[3].inside.empty()));
+}
+
 TEST_CASE("malformed overrides say how to write one") {
   const std::string form = "\n    fix: write it as table.option=value, for example train.max_steps=250\n";
   CHECK(faults("", {"train.max_steps"}) == "command line: 'train.max_steps' is no override: it has no '='" + form);

@@ -196,6 +196,10 @@ TEST_CASE("bounds are inclusive unless said otherwise") {
 }
 
 TEST_CASE("an unknown key is refused with the nearest name, file and line") {
+  Diagnostics carrying;
+  const Options<Sample> unread(section({entry("rnak", std::int64_t{1}, 3)}), carrying);
+  REQUIRE(carrying.size() == 1);
+  CHECK(carrying.list().front().unknown_option == "train.rnak");
   CHECK(fault("rnak", std::int64_t{1}) == "c/a.toml:3: unknown option train.rnak\n    fix: did you mean 'rank'?\n");
   CHECK_THAT(fault("temperature", 1.0), Contains("unknown option train.temperature\n    fix: one of: fast, rank"));
   Diagnostics diagnostics;

@@ -14,6 +14,11 @@ struct Diagnostic {
   std::string what;   ///< what is wrong, with the value
   std::string fix;    ///< what to do; may be empty
 
+  /// A name that was typed and that nothing here has; plugins may know it (capstan/plugin/hint.h). Else empty.
+  std::string unknown_option = {};      ///< "train.batch_size", or without a table
+  std::string unknown_table = {};       ///< "trainer"
+  std::vector<Diagnostic> inside = {};  ///< of the table's options, each said only where a plugin knows its name
+
   /// "where: what (fix)" on one line.
   std::string text() const;
 };

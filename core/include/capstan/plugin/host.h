@@ -52,6 +52,10 @@ class Host {
   /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
   std::vector<Noted> commands() const;
 
+  /// Other programs' words, of the plugins that are loaded and of those whose files say that they have hints, which are
+  /// loaded now. A file that cannot be used has none.
+  std::vector<Hint> hints();
+
   const Registry& registry() const { return registry_; }
 
   /// The folder of Capstan's own plugins: capstan/plugins next to libcapstan.so.
@@ -67,6 +71,7 @@ class Host {
   [[noreturn]] void fail_not_found(const std::string& kind, const std::string& name,
                                    const std::vector<std::filesystem::path>& tried) const;
   const Registration& load_file(const std::filesystem::path& file, const std::string& kind);
+  const Registration* loaded_from(const std::filesystem::path& file) const;
 
   std::vector<std::filesystem::path> folders_;
   bool uses_gpu_;

@@ -2,6 +2,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/config/options.h>
+#include <capstan/plugin/hint.h>
 #include <capstan/plugin/saving.h>
 
 #include <deque>
@@ -25,6 +26,7 @@ struct Registration {
   config::Schema schema;
   config::Presets presets;      ///< of a model: by name, the options that make a published model of it
   std::vector<Saving> savings;  ///< of a strategy
+  std::vector<Hint> hints;      ///< other programs' words
   Factory make;
   std::string version;
   std::string summary;
@@ -50,13 +52,14 @@ class Registry {
 };
 
 /// Registers Implementation (constructed from config::Options<O>) under the loading plugin's own kind and name, with
-/// O::presets() and O::savings() where O has these.
+/// O::presets(), O::savings() and O::hints() where O has these.
 template <class Interface, class Implementation, class O>
 void add_type(Registry& registry) {
   Registration registration;
   registration.schema = config::Options<O>::schema();
   if constexpr (requires { O::presets(); }) registration.presets = O::presets();
   if constexpr (requires { O::savings(); }) registration.savings = O::savings();
+  if constexpr (requires { O::hints(); }) registration.hints = O::hints();
   registration.make = [](const config::Section& section, Diagnostics& diagnostics) -> std::shared_ptr<void> {
     config::Options<O> options(section, diagnostics);
     return std::shared_ptr<Interface>(std::make_shared<Implementation>(std::move(options)));

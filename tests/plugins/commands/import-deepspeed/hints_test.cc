@@ -4,19 +4,20 @@
 
 #include <set>
 
+#include "plugins/commands/import-deepspeed/hints.h"
+
 #include "config/document.h"
 #include "config/files.h"
-#include "foreign/keys.h"
+#include "plugin/hints.h"
 
 using namespace capstan;
-using foreign::find;
-using foreign::hint;
 
 namespace {
 
 std::string hint(const std::string& typed) {
-  const auto* key = foreign::find(typed);
-  return key ? foreign::hint(*key) : "";
+  const auto all = import_deepspeed::all_hints();
+  const auto* found = plugin::find_hint(all, typed);
+  return found ? plugin::hint_text(*found) : "";
 }
 
 struct Train {
@@ -24,13 +25,16 @@ struct Train {
   static void describe(config::OptionTable<Train>& t) { t.add("micro_batch", &Train::micro_batch).doc(""); }
 };
 
+// As the program says them, which opens the plugin's file.
 std::vector<std::string> faults_of(const std::string& toml, const std::vector<std::string>& overrides = {}) {
   const test::WorkingFolder files;
   Diagnostics diagnostics;
   const auto document = config::load(files.write("a.toml", toml), overrides, diagnostics);
   const config::Options<Train> train(document.section("train"), diagnostics);
   std::vector<std::string> out;
-  for (const auto& fault : diagnostics.list()) out.push_back(fault.what + " | " + fault.fix);
+  plugin::Host host;
+  const auto error = plugin::with_hints(Error(diagnostics.list()), host);
+  for (const auto& fault : error.diagnostics()) out.push_back(fault.what + " | " + fault.fix);
   return out;
 }
 
@@ -69,13 +73,12 @@ TEST_CASE("what could be several things, or is nobody's, gets no such hint") {
 
 TEST_CASE("each key has one answer, with a reason where it is none") {
   std::set<std::pair<std::string, std::string>> seen;
-  for (const auto& key : foreign::keys()) {
+  const auto all = import_deepspeed::all_hints();
+  for (const auto& key : all) {
     INFO(key.program << " " << key.key);
     CHECK(seen.emplace(key.program, key.key).second);
     CHECK((!key.ours.empty() || !key.why.empty()));
-    const auto& programs = foreign::programs();
-    CHECK(std::find(programs.begin(), programs.end(), key.program) != programs.end());
-    const auto* found = foreign::find(key.key);
+    const auto* found = plugin::find_hint(all, key.key);
     REQUIRE(found);
     CHECK(found->ours == key.ours);
   }
@@ -86,7 +89,7 @@ TEST_CASE("typed in a file: in a table of ours, in a table of theirs, in none") 
       faults_of("learning_rate = 5e-5\n[train]\ngradient_accumulation_steps = 4\n[trainer]\nmax_steps = 250\n"
                 "surprise = 1\n[trainer.strategy]\nexpert_model_parallel_size = 2\n[zero_optimization]\nstage = 2\n") ==
       std::vector<std::string>{
-          "unknown option learning_rate | did you mean 'optimizer.lr'? (TrainingArguments' learning_rate)",
+          "learning_rate stands outside of any table | did you mean 'optimizer.lr'? (TrainingArguments' learning_rate)",
           "unknown table [trainer] | it is NeMo's; docs/from-the-workshop.md has what its keys are here",
           "unknown option trainer.max_steps | did you mean 'train.max_steps'? (NeMo's trainer.max_steps)",
           ("unknown option trainer.strategy.expert_model_parallel_size | did you mean 'strategy.expert_parallel.size'? "
@@ -98,14 +101,6 @@ TEST_CASE("typed in a file: in a table of ours, in a table of theirs, in none") 
            "gradient_accumulation_steps; or give train.global_batch and leave it away)")});
 }
 
-TEST_CASE("a plugin's table without its group") {
-  const auto faults = faults_of("[train]\n[lora]\nrank = 8\n[trian]\nmicro_batch = 2\n");
-  REQUIRE(faults.size() == 2);
-  CHECK(faults[0].starts_with("unknown table [lora] | one of: "));
-  CHECK(faults[0].ends_with("; a strategy's table is written [strategy.lora], a monitor's [monitor.lora]"));
-  CHECK(faults[1] == "unknown table [trian] | did you mean 'train'?");
-}
-
 TEST_CASE("typed on the command line, with and without a table") {
   CHECK(
       faults_of("[train]\n", {"GRAD_ACC=4", "optim.lr=1e-4", "peft=none", "train.fp16=true", "nonsense=1"}) ==
@@ -114,6 +109,18 @@ TEST_CASE("typed on the command line, with and without a table") {
           ("'peft=none' names no option of a table | did you mean 'strategy.lora'? (NeMo's peft; none: leave the table "
            "away, or set enabled = false)"),
           "'nonsense=1' names no option of a table | write it as table.option=value, for example train.max_steps=250",
-          "unknown option optim.lr | did you mean 'optimizer.lr'? (NeMo's optim.lr)",
+          "unknown table [optim] in optim.lr | did you mean 'optimizer.lr'? (NeMo's optim.lr)",
           "unknown option train.fp16 | did you mean 'train.precision'? (TrainingArguments' fp16; \"fp16\")"});
+}
+
+TEST_CASE("typed as a flag, with a value or without, with '-' or '_'") {
+  const auto faults = plugin::flag_faults(
+      {"run", "a.toml", "--learning_rate=5e-5", "--nproc-per-node", "4", "--factory", "--surprise", "seed"},
+      import_deepspeed::all_hints());
+  REQUIRE(faults.size() == 3);
+  CHECK(faults.list()[0].text() ==
+        "command line: there is no flag --learning_rate: an option is set as table.option=value\n    fix: did you mean "
+        "'optimizer.lr'? (TrainingArguments' learning_rate)");
+  CHECK_THAT(faults.list()[1].fix, Contains("launchers' nproc_per_node"));
+  CHECK_THAT(faults.list()[2].fix, Contains("NeMo's --factory"));
 }

@@ -1,6 +1,6 @@
-#include "foreign/lists.h"
+#include "lists.h"
 
-namespace capstan::foreign {
+namespace import_deepspeed {
 namespace {
 
 constexpr const char* no_python = "there is no Python at run time";
@@ -268,4 +268,4 @@ std::vector<Line> launcher_flags() {
           {"deepspeed_config", "", "`capstan import-deepspeed FILE` prints the TOML"}};
 }
 
-}  // namespace capstan::foreign
+}  // namespace import_deepspeed

@@ -1,7 +1,7 @@
-#include "migrate/import_deepspeed.h"
+#include "plugins/commands/import-deepspeed/translate.h"
 
 #include "config/document.h"
-#include "foreign/deepspeed_keys.h"
+#include "plugins/commands/import-deepspeed/deepspeed_keys.h"
 #include "setup/options.h"
 
 #include <capstan/base/files.h>
@@ -50,14 +50,16 @@ std::string text(const Options& options) {
   return out;
 }
 
-migrate::ImportedConfig import_text(const std::string& json) { return migrate::import_deepspeed("ds.json", json); }
+import_deepspeed::Translated import_text(const std::string& json) {
+  return import_deepspeed::translate("ds.json", json);
+}
 
 std::string workshop_file(const std::string& name) {
-  return CAPSTAN_SOURCE_DIR "/tests/unit/migrate/deepspeed/" + name + ".json";
+  return CAPSTAN_SOURCE_DIR "/tests/plugins/commands/import-deepspeed/deepspeed/" + name + ".json";
 }
 
 Options import_workshop(const std::string& name) {
-  return options_of(migrate::import_deepspeed(name + ".json", read_file(workshop_file(name))).toml);
+  return options_of(import_deepspeed::translate(name + ".json", read_file(workshop_file(name))).toml);
 }
 
 // What every file of the workshop says of the training.
@@ -151,7 +153,7 @@ std::vector<std::string> faults_of(const std::string& json) {
   return out;
 }
 
-bool has_note(const migrate::ImportedConfig& imported, const std::string& note) {
+bool has_note(const import_deepspeed::Translated& imported, const std::string& note) {
   return std::find(imported.notes.begin(), imported.notes.end(), note) != imported.notes.end() &&
          imported.toml.find("\n# " + note + "\n") != std::string::npos;
 }
@@ -169,7 +171,8 @@ TEST_CASE("every DeepSpeed file of the workshop becomes the same training") {
 
 TEST_CASE("no file of the workshop is left out") {
   std::set<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/tests/unit/migrate/deepspeed"))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CAPSTAN_SOURCE_DIR "/tests/plugins/commands/import-deepspeed/deepspeed"))
     files.insert(entry.path().stem().string());
   std::set<std::string> tested;
   for (const auto& [name, zero] : workshop()) tested.insert(name);
@@ -272,7 +275,7 @@ TEST_CASE("a scheduler's absent parameters are DeepSpeed's defaults, and what di
     return import_text(
         cat(R"({"optimizer": {"type": "AdamW", "params": {"lr": 5e-5}}, "scheduler": )", scheduler, "}"));
   };
-  const auto option = [](const migrate::ImportedConfig& imported, const char* name) {
+  const auto option = [](const import_deepspeed::Translated& imported, const char* name) {
     return config::value_text(options_of(imported.toml).at(cat("optimizer.", name)));
   };
   const std::string linear = R"(scheduler.params.warmup_type is absent, "log" for DeepSpeed: the warm-up is linear)";
@@ -389,5 +392,6 @@ TEST_CASE("the table in docs/sharding.md is the one the command uses") {
   const auto first = document.find(begin), last = document.find(end);
   REQUIRE(first != std::string::npos);
   REQUIRE(last != std::string::npos);
-  CHECK(document.substr(first + begin.size(), last - first - begin.size()) == foreign::deepspeed_keys_markdown());
+  CHECK(document.substr(first + begin.size(), last - first - begin.size()) ==
+        import_deepspeed::deepspeed_keys_markdown());
 }

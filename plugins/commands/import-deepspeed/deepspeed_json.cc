@@ -1,4 +1,4 @@
-#include "migrate/deepspeed_json.h"
+#include "deepspeed_json.h"
 
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 #include <set>
 
-namespace capstan::migrate {
+namespace import_deepspeed {
 
+using namespace capstan;
 using config::Value;
-using foreign::JsonType;
 
 namespace {
 
@@ -91,4 +91,4 @@ Json parse_deepspeed(const std::string& file, const std::string& text, Diagnosti
   }
 }
 
-}  // namespace capstan::migrate
+}  // namespace import_deepspeed

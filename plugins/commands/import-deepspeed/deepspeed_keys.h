@@ -1,12 +1,9 @@
 #pragma once
-#include <capstan/base/export.h>
-
 #include <optional>
 #include <string>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace foreign {
+namespace import_deepspeed {
 
 /// How the value of a DeepSpeed key becomes ours.
 enum class Take {
@@ -48,5 +45,4 @@ const std::vector<DeepSpeedKey>& deepspeed_keys();
 /// "DeepSpeed's key -> ours" for docs/sharding.md, a Markdown table.
 std::string deepspeed_keys_markdown();
 
-}  // namespace foreign
-CAPSTAN_END_NAMESPACE
+}  // namespace import_deepspeed

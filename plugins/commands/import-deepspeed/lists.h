@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
-namespace capstan::foreign {
+namespace import_deepspeed {
 
-/// A key of one program; see Key.
+/// A key of one program; see plugin::Hint.
 struct Line {
   std::string key;
   std::string ours;
@@ -22,4 +22,4 @@ std::vector<Line> nemo_overrides();
 /// Flags of torchrun, accelerate launch and deepspeed, without "--" and with '_' where these take '-' too.
 std::vector<Line> launcher_flags();
 
-}  // namespace capstan::foreign
+}  // namespace import_deepspeed

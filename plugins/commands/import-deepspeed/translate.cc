@@ -1,5 +1,6 @@
-#include "migrate/import_deepspeed.h"
+#include "translate.h"
 
+#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 #include <capstan/config/options.h>
 #include <capstan/config/value.h>
@@ -9,18 +10,14 @@
 #include <optional>
 #include <set>
 
-#include "base/lower.h"
-#include "foreign/deepspeed_keys.h"
-#include "migrate/deepspeed_json.h"
+#include "deepspeed_json.h"
+#include "deepspeed_keys.h"
 
-namespace capstan::migrate {
+namespace import_deepspeed {
 namespace {
 
+using namespace capstan;
 using config::Value;
-using foreign::deepspeed_keys;
-using foreign::DeepSpeedKey;
-using foreign::JsonType;
-using foreign::Take;
 
 // "above 0 and at most 1": which numbers a key takes.
 std::string limits_of(const DeepSpeedKey& key) {
@@ -42,7 +39,7 @@ class Import {
   }
   /// DeepSpeed's defaults for absent keys, and contradictions.
   void finish();
-  ImportedConfig result() const;
+  Translated result() const;
   Diagnostics faults;
 
  private:
@@ -353,8 +350,8 @@ std::string Import::table_text(const std::string& table) const {
   return out;
 }
 
-ImportedConfig Import::result() const {
-  ImportedConfig out;
+Translated Import::result() const {
+  Translated out;
   // A comment ends at the line's end and holds no control character; a file name may have any.
   auto name = file_;
   std::replace_if(
@@ -371,7 +368,7 @@ ImportedConfig Import::result() const {
 
 }  // namespace
 
-ImportedConfig import_deepspeed(const std::string& file, const std::string& json) {
+Translated translate(const std::string& file, const std::string& json) {
   Import import(file);
   import.read(parse_deepspeed(file, json, import.faults));
   import.finish();
@@ -379,4 +376,4 @@ ImportedConfig import_deepspeed(const std::string& file, const std::string& json
   return import.result();
 }
 
-}  // namespace capstan::migrate
+}  // namespace import_deepspeed

@@ -3,7 +3,7 @@
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
-#include "migrate/import_deepspeed.h"
+#include "plugins/commands/import-deepspeed/translate.h"
 #include "session/job.h"
 #include "support/folder.h"
 
@@ -104,7 +104,7 @@ void check_pairs(const std::vector<Part>& some, const std::vector<Part>& others)
     for (const auto& other : others) {
       if (!one.refused.empty() || !other.refused.empty()) continue;
       const auto json = cat("{", one.json, ", ", other.json, "}");
-      const auto imported = migrate::import_deepspeed("ds.json", json);
+      const auto imported = import_deepspeed::translate("ds.json", json);
       INFO(json << "\n" << imported.toml);
       CHECK(join(check(imported.toml), "\n") == "");
     }
@@ -134,7 +134,7 @@ TEST_CASE("what check would refuse of an imported file is refused in the JSON's 
       INFO(part.json);
       std::vector<std::string> faults;
       try {
-        migrate::import_deepspeed("ds.json", cat("{", part.json, "}"));
+        import_deepspeed::translate("ds.json", cat("{", part.json, "}"));
       } catch (const Error& error) {
         for (const auto& fault : error.diagnostics())
           faults.push_back(cat(fault.where, ": ", fault.what, " (", fault.fix, ")"));

@@ -1,8 +1,10 @@
 #pragma once
+#include <capstan/base/export.h>
+
 #include <algorithm>
 #include <string>
 
-namespace capstan {
+CAPSTAN_BEGIN_NAMESPACE
 
 /// A to Z as a to z; nothing else changes.
 inline std::string lower(std::string text) {
@@ -11,4 +13,4 @@ inline std::string lower(std::string text) {
   return text;
 }
 
-}  // namespace capstan
+CAPSTAN_END_NAMESPACE

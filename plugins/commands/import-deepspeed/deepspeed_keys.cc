@@ -1,9 +1,11 @@
-#include "foreign/deepspeed_keys.h"
+#include "deepspeed_keys.h"
 
 #include <capstan/base/text.h>
 
-namespace capstan::foreign {
+namespace import_deepspeed {
 namespace {
+
+using capstan::cat;
 
 using Keys = std::vector<DeepSpeedKey>;
 
@@ -204,4 +206,4 @@ std::string deepspeed_keys_markdown() {
   return out;
 }
 
-}  // namespace capstan::foreign
+}  // namespace import_deepspeed
