@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "assembly/plugins.h"
+
 namespace capstan::assembly {
 namespace {
 
@@ -32,6 +34,11 @@ std::string quoted(const std::vector<std::string>& list) {
   return join(out);
 }
 
+// No object where there is none: that is said where it is read.
+Json config_of(const std::filesystem::path& file) {
+  return is_there(file) ? try_parse_json<Json>(read_file(file)) : Json();
+}
+
 }  // namespace
 
 std::string plugin_of_family(const std::string& model_type, plugin::Host& host) {
@@ -46,8 +53,7 @@ std::string plugin_of_family(const std::string& model_type, plugin::Host& host) 
 void check_family(const config::Section& section, const ModelFolder& folder, const plugin::Registration& registration,
                   plugin::Host& host) {
   const auto file = std::filesystem::path(folder.path) / "config.json";
-  if (!is_there(file)) return;  // said where it is read
-  const auto json = try_parse_json<Json>(read_file(file));
+  const auto json = config_of(file);
   if (!json.is_object()) return;
   const auto type = json.value("model_type", Json());
   const auto* families = families_of(registration);
@@ -59,13 +65,32 @@ void check_family(const config::Section& section, const ModelFolder& folder, con
         other.empty() ? "no plugin computes such models: take another one" : cat("set model.plugin = \"", other, "\""),
         file.string());
   }
-  const auto quantized = json.find("quantization_config");
-  if (quantized == json.end() || quantized->is_null()) return;
+}
+
+std::vector<nn::PackedForm> forms_of_folder(const ModelFolder& folder, std::vector<nn::PackedForm> known,
+                                            plugin::Host& host) {
+  const auto file = std::filesystem::path(folder.path) / "config.json";
+  const auto json = config_of(file);
+  const auto quantized = json.is_object() ? json.find("quantization_config") : json.end();
+  if (quantized == json.end() || quantized->is_null()) return known;
   const auto method = quantized->is_object() ? quantized->value("quant_method", Json()) : Json();
-  if (method == "bitsandbytes") return;  // whether its tensors can be taken is judged where they are read
+  const auto is_known = [&] {
+    return std::any_of(known.begin(), known.end(), [&](const auto& form) { return method == form.method; });
+  };
+  if (is_known()) return known;  // whether its tensors can be taken is judged where they are read
+  std::string installed;
+  for (const auto& [table, strategy] : installed_strategies(host)) {
+    for (auto& form : strategy->packed_forms()) {
+      installed += cat(installed.empty() ? "" : ", ", form.method, " (", table, ")");
+      known.push_back(std::move(form));
+    }
+  }
+  if (is_known()) return known;
   throw Error(cat("its weights are quantized", method.is_string() ? " (" + method.get<std::string>() + ")" : "",
                   ", which is not supported"),
-              "take the model that it was quantized from", file.string());
+              cat("take the model that it was quantized from",
+                  installed.empty() ? "" : ", or one that was quantized by " + installed),
+              file.string());
 }
 
 }  // namespace capstan::assembly

@@ -40,7 +40,11 @@ std::vector<std::string> host_keys(const std::string& kind) {
 // Loads plugins and makes their objects from the tables that name them.
 class Loader {
  public:
-  Loader(plugin::Host& host, Diagnostics& faults) : host_(host), faults_(faults) {}
+  Loader(plugin::Host& host, Diagnostics& faults, std::vector<nn::PackedForm> forms = {})
+      : host_(host), faults_(faults), forms_(std::move(forms)) {}
+
+  // Those of the strategies, and what the model's folder made necessary.
+  const std::vector<nn::PackedForm>& forms() const { return forms_; }
 
   template <class Interface>
   std::optional<Made<Interface>> make(const std::string& kind, const config::PluginTable& table,
@@ -85,7 +89,10 @@ class Loader {
     const auto& registration = host_.load(kind, table.name, table.path);
     made.file = registration.file;
     auto section = table.section;
-    if (start.folder) check_family(section, *start.folder, registration, host_);
+    if (start.folder) {
+      check_family(section, *start.folder, registration, host_);
+      forms_ = forms_of_folder(*start.folder, std::move(forms_), host_);
+    }
     if (start.folder) section = with_model_file(section, *start.folder, registration.schema);
     if (start.preset) section = with_preset(section, *start.preset, registration.presets, table.name);
     Diagnostics own;
@@ -103,6 +110,7 @@ class Loader {
 
   plugin::Host& host_;
   Diagnostics& faults_;
+  std::vector<nn::PackedForm> forms_;
 };
 
 // The folder that model.path means: a path, or what the hub's cache has under an id.
@@ -197,15 +205,39 @@ void load_tokenizer(const setup::Configuration& config, Loader& loader, LoadedPl
   if (!table.name.empty()) loaded.tokenizer = loader.make<tokenizer::Opener>("tokenizer", table);
 }
 
+std::vector<nn::PackedForm> forms_of(const Strategies& strategies) {
+  std::vector<nn::PackedForm> all;
+  each_strategy(strategies, "packed_forms", [&](const strategy::Strategy& strategy) {
+    for (auto& form : strategy.packed_forms()) all.push_back(std::move(form));
+  });
+  return all;
+}
+
 }  // namespace
+
+std::vector<InstalledStrategy> installed_strategies(plugin::Host& host) {
+  std::vector<InstalledStrategy> all;
+  for (const auto& found : host.discover()) {
+    if (found.kind != "strategy" || !found.registration) continue;
+    const auto table = "strategy." + found.name;
+    Diagnostics unset;  // options that have no default
+    if (auto object = found.registration->make({table, {}, {}}, unset); object && unset.empty())
+      all.push_back({table, std::static_pointer_cast<strategy::Strategy>(std::move(object))});
+  }
+  return all;
+}
 
 LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
   LoadedPlugins loaded;
-  Loader loader(host, faults);
+  // First made, last blamed: the model's folder may have weights that only a strategy reads.
+  Diagnostics of_strategies;
+  loaded.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
+  Loader loader(host, faults, forms_of(loaded.strategies));
   load_model(config, loader, loaded, faults);
   load_data(config, needs == Needs::all, loader, loaded, faults);
   load_tokenizer(config, loader, loaded, faults);
-  loaded.strategies = loader.make_all<strategy::Strategy>("strategy", config.document);
+  loaded.packed_forms = loader.forms();
+  for (const auto& fault : of_strategies.list()) faults.add(fault);
   if (needs != Needs::model_and_strategies)
     loaded.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
   if (!loaded.model) return loaded;
@@ -222,7 +254,7 @@ Plugins complete(LoadedPlugins loaded) {
           std::move(*loaded.model),        loaded.model_facts,
           std::move(loaded.stand_in),      std::move(loaded.data),
           std::move(loaded.tokenizer),     std::move(loaded.strategies),
-          std::move(loaded.monitors)};
+          std::move(loaded.packed_forms),  std::move(loaded.monitors)};
 }
 
 }  // namespace capstan::assembly

@@ -69,6 +69,7 @@ struct Plugins {
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
   std::optional<Made<tokenizer::Opener>> tokenizer;  ///< none where data.tokenizer says which it is
   Strategies strategies;
+  std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
 };
 
@@ -83,8 +84,17 @@ struct LoadedPlugins {
   std::optional<Made<data::Data>> data;
   std::optional<Made<tokenizer::Opener>> tokenizer;
   Strategies strategies;
+  std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
 };
+
+/// A strategy that is installed, as an empty table makes it.
+struct InstalledStrategy {
+  std::string table;  ///< "strategy.fsdp"
+  std::shared_ptr<strategy::Strategy> object;
+};
+/// For messages that say what could do what a run's own strategies cannot.
+std::vector<InstalledStrategy> installed_strategies(plugin::Host& host);
 
 /// Which of the plugins a command needs.
 enum class Needs { all, all_but_data, model_and_strategies };

@@ -5,7 +5,6 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 namespace capstan::checkpoint {
@@ -13,14 +12,6 @@ namespace {
 
 using layout::Box;
 using layout::Param;
-
-// What bitsandbytes puts next to a tensor that it has packed.
-constexpr std::array packed_ends{".absmax",
-                                 ".quant_map",
-                                 ".nested_absmax",
-                                 ".nested_quant_map",
-                                 ".quant_state.bitsandbytes__nf4",
-                                 ".quant_state.bitsandbytes__fp4"};
 
 const nn::CodecFiles* files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles*>(&codec); }
 
@@ -53,14 +44,6 @@ std::vector<std::string> names_in(const layout::FileTensor& tensor, const Param&
   return names;
 }
 
-// The name of the tensor that a packed one's is put after; its own where it is none.
-std::string base_of(const std::string& name) {
-  for (const std::string_view end : packed_ends) {
-    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
-  }
-  return name;
-}
-
 // All names that the model's tensors may have in files.
 std::set<std::string> known_names(const layout::FileMap& map) {
   std::set<std::string> names;
@@ -86,9 +69,24 @@ Codecs codecs_of(const std::vector<nn::WeightPtr>& weights) {
   return codecs;
 }
 
-CodedFolder::CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs)
-    : path_(std::move(folder)), folder_(path_, faults_), map_(std::move(map)), codecs_(std::move(codecs)) {
+CodedFolder::CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs,
+                         std::vector<nn::PackedForm> forms)
+    : path_(std::move(folder)),
+      folder_(path_, faults_),
+      map_(std::move(map)),
+      codecs_(std::move(codecs)),
+      forms_(std::move(forms)) {
   plain_ = std::make_unique<FolderSource>(path_, map_without_coded(map_));
+}
+
+// The name of the tensor that a packed one's is put after; its own where it is none.
+std::string CodedFolder::base_of(const std::string& name) const {
+  for (const auto& form : forms_) {
+    for (const auto& end : form.ends) {
+      if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+    }
+  }
+  return name;
 }
 
 // FolderSource looks for faults among tensors that it knows; the coded ones of this model are judged here.
@@ -97,7 +95,7 @@ layout::FileMap CodedFolder::map_without_coded(const layout::FileMap& map) const
   const auto known = known_names(map);
   for (const auto& name : folder_.names()) {
     const auto base = base_of(name);
-    if (known.contains(base) && is_coded({folder_.find(base), base})) rest.ignored.push_back(name);
+    if (known.contains(base) && form_of({folder_.find(base), base})) rest.ignored.push_back(name);
   }
   return rest;
 }
@@ -111,9 +109,11 @@ CodedFolder::Found CodedFolder::find(const std::string& name) const {
   return found;
 }
 
-bool CodedFolder::is_coded(const Found& found) const {
-  const auto has = [&](const char* end) { return folder_.find(found.name + end) != nullptr; };
-  return found.file && std::any_of(packed_ends.begin(), packed_ends.end(), has);
+const nn::PackedForm* CodedFolder::form_of(const Found& found) const {
+  const auto has = [&](const std::string& end) { return folder_.find(found.name + end) != nullptr; };
+  const auto is_of = [&](const auto& form) { return std::any_of(form.ends.begin(), form.ends.end(), has); };
+  const auto form = found.file ? std::find_if(forms_.begin(), forms_.end(), is_of) : forms_.end();
+  return form == forms_.end() ? nullptr : &*form;
 }
 
 nn::CodedMatrix CodedFolder::matrix(const Param& param, const Found& found, const nn::CodecFiles& files) const {
@@ -133,7 +133,7 @@ std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& b
   std::vector<nn::CodedMatrix> matrices;
   for (const auto& name : names_in(tensor->second, param, box)) {
     const auto found = find(name);
-    if (!is_coded(found)) return {};
+    if (!form_of(found)) return {};
     matrices.push_back(matrix(param, found, *files_of(*codec->second)));
   }
   return matrices;
@@ -155,15 +155,16 @@ void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out
   }
 }
 
-// A record of which a tensor is in 4 bits: can the codec take it?
-void CodedFolder::judge(const Param& param, std::vector<std::string>& unread, Diagnostics& diagnostics) const {
+// A record of which a tensor is packed: can the codec take it?
+void CodedFolder::judge(const Param& param, Unread& unread, Diagnostics& diagnostics) const {
   const auto& tensor = map_.tensors.at(param.name);
   const auto codec = codecs_.find(param.name);
   for (const auto& name : names_in(tensor, param, Box::whole(param.shape))) {
     const auto found = find(name);
-    if (!is_coded(found)) continue;
+    const auto* form = form_of(found);
+    if (!form) continue;
     if (codec == codecs_.end() || !is_plain_place(tensor)) {
-      unread.push_back(found.name);
+      unread[form].push_back(found.name);
       continue;
     }
     try {
@@ -176,10 +177,10 @@ void CodedFolder::judge(const Param& param, std::vector<std::string>& unread, Di
 
 void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& diagnostics) const {
   std::vector<const Param*> plain;
-  std::vector<std::string> unread;
+  Unread unread;
   for (const auto* param : params) {
     const auto tensor = map_.tensors.find(param->name);
-    const auto is_packed = [&](const std::string& name) { return is_coded(find(name)); };
+    const auto is_packed = [&](const std::string& name) { return form_of(find(name)) != nullptr; };
     const auto names = tensor == map_.tensors.end() ? std::vector<std::string>()
                                                     : names_in(tensor->second, *param, Box::whole(param->shape));
     if (std::any_of(names.begin(), names.end(), is_packed)) {
@@ -188,14 +189,11 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
       plain.push_back(param);
     }
   }
-  if (!unread.empty()) {
-    diagnostics.add(
-        path_.string(),
-        cat(counted(unread.size(), "tensor is", "tensors are"),
-            " in 4 bits (bitsandbytes), and nothing in this run keeps them so: ", unread.front(),
-            unread.size() > 1 ? ", …" : ""),
-        "add [strategy.lora] and [strategy.nf4] with their layers among its targets, or take the model that "
-        "it was quantized from");
+  for (const auto& [form, names] : unread) {
+    diagnostics.add(path_.string(),
+                    cat(counted(names.size(), "tensor is", "tensors are"), " ", form->words,
+                        ", and nothing in this run keeps them so: ", names.front(), names.size() > 1 ? ", …" : ""),
+                    form->fix + ", or take the model that it was quantized from");
   }
   plain_->check(plain, diagnostics);
 }

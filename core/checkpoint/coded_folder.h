@@ -18,13 +18,13 @@ namespace checkpoint {
 using Codecs = std::map<std::string, std::shared_ptr<const nn::Codec>>;
 Codecs codecs_of(const std::vector<nn::WeightPtr>& weights);
 
-/// A Hugging Face model folder of which some matrices may be in their codec's form: bitsandbytes' 4 bits, say. All
-/// others are FolderSource's.
+/// A Hugging Face model folder of which some matrices may be in their codec's form. All others are FolderSource's.
 class CodedFolder : public layout::Source, public nn::CodedSource {
  public:
-  CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs);
+  /// `forms`: how packed matrices are recognised.
+  CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs, std::vector<nn::PackedForm> forms);
 
-  /// FolderSource's, and: a matrix in 4 bits that no codec takes, or not as it is.
+  /// FolderSource's, and: a packed matrix that no codec takes, or not as it is.
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
 
   bool concurrent() const override { return true; }
@@ -40,9 +40,11 @@ class CodedFolder : public layout::Source, public nn::CodedSource {
     std::string name;
   };
   Found find(const std::string& name) const;
-  bool is_coded(const Found& found) const;
+  const nn::PackedForm* form_of(const Found& found) const;  // null: numbers
   nn::CodedMatrix matrix(const layout::Param& param, const Found& found, const nn::CodecFiles& files) const;
-  void judge(const layout::Param& param, std::vector<std::string>& unread, Diagnostics& diagnostics) const;
+  using Unread = std::map<const nn::PackedForm*, std::vector<std::string>>;
+  void judge(const layout::Param& param, Unread& unread, Diagnostics& diagnostics) const;
+  std::string base_of(const std::string& name) const;
   layout::FileMap map_without_coded(const layout::FileMap& map) const;
 
   std::filesystem::path path_;
@@ -50,6 +52,7 @@ class CodedFolder : public layout::Source, public nn::CodedSource {
   SafetensorsFolder folder_;
   layout::FileMap map_;
   Codecs codecs_;
+  std::vector<nn::PackedForm> forms_;
   std::unique_ptr<FolderSource> plain_;
 };
 

@@ -99,7 +99,7 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
   if (const auto names = without_place(weights_.records, weights_.map); !names.empty()) {
     throw Error(cat(counted(names.size(), "record has", "records have"),
                     " no place in a Hugging Face model folder: ", join(names, "; ")),
-                "adapters are exported as such: --to peft");
+                "what a strategy added is in its own files: --to NAME");
   }
   for (const auto* record : weights_.records) {
     const auto& place = weights_.map.tensors.at(record->name);
@@ -254,6 +254,16 @@ std::vector<NamedTensor> HfWriter::values() const {
   std::vector<NamedTensor> values;
   for (const auto& tensor : tensors_) values.push_back({tensor.head.name, read(tensor)});
   return values;
+}
+
+std::vector<NamedTensor> folder_tensors(const std::vector<const Param*>& records, const layout::FileMap& map,
+                                        layout::Source& values, c10::ScalarType dtype) {
+  HfWeights weights;
+  weights.records = records;
+  weights.map = map;
+  weights.values = &values;
+  weights.dtype = dtype;
+  return HfWriter(weights).values();
 }
 
 void HfWriter::write_index(const std::filesystem::path& folder) const {

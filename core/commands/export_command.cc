@@ -7,12 +7,13 @@
 #include <capstan/base/text.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
-#include "commands/check_command.h"
-#include "session/adapter_folder.h"
+#include "session/adapter_state.h"
+#include "session/exports.h"
 #include "session/job.h"
 #include "session/model_folder.h"
 #include "session/weights.h"
@@ -40,22 +41,76 @@ fs::path run_of(const fs::path& folder) {
               folder.string());
 }
 
-fs::path out_folder(const ExportArguments& arguments, const fs::path& run) {
-  auto out = arguments.out.empty() ? run / (arguments.to == "peft" ? "adapter" : "model") : fs::path(arguments.out);
+// `usual`: its name in the run's folder.
+fs::path out_folder(const ExportArguments& arguments, const fs::path& run, const std::string& usual) {
+  auto out = arguments.out.empty() ? run / usual : fs::path(arguments.out);
   if (is_there(out) && !(is_folder(out) && entries_of(out).empty())) {
     throw Error("it is there already, and nothing is written over it",
                 "name another folder: --out FOLDER" +
-                    std::string(arguments.out.empty() ? "; transformers loads this one as it is" : ""),
+                    (arguments.out.empty()
+                         ? cat("; ", arguments.to == "hf" ? "transformers" : arguments.to, " loads this one as it is")
+                         : ""),
                 out.string());
   }
   return out;
+}
+
+// "it is strategy.fsdp that DOES so: ", of the first installed strategy that has what the run's own have not.
+template <class Has>
+std::string who(plugin::Host& host, const std::string& does, const Has& has) {
+  for (const auto& [table, strategy] : assembly::installed_strategies(host)) {
+    if (has(*strategy)) return cat("it is ", table, " that ", does, " so: ");
+  }
+  return {};
+}
+
+int export_as(const ExportArguments& arguments, const fs::path& run, const session::ModelJob& job, plugin::Host& host) {
+  const auto exports = session::exports_of(job.plugins.strategies);
+  const auto is_meant = [&](const auto& one) { return one.exporter->name() == arguments.to; };
+  const auto found = std::find_if(exports.begin(), exports.end(), is_meant);
+  if (found == exports.end()) {
+    const auto writes = [&](const strategy::Strategy& other) {
+      const auto all = other.exporters();
+      return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one->name() == arguments.to; });
+    };
+    const auto options = session::export_options(job.plugins.strategies);
+    throw Error(cat("this run cannot be written as \"", arguments.to, "\""),
+                cat(who(host, "writes runs", writes), "choose --to hf", options.empty() ? "" : " or " + options));
+  }
+  if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
+  if (!arguments.quantization.empty())
+    throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
+  const auto out = out_folder(arguments, run, found->exporter->folder());
+  terminal::print(session::write_export(*found, job.plugins, *session::open_boxes(arguments.run), out) + "\n");
+  return static_cast<int>(ExitCode::success);
+}
+
+// Throws Error for what does not go with the run, or together.
+void check_hf(const ExportArguments& arguments, const session::ModelJob& job, const std::vector<nn::Unit*>& units,
+              plugin::Host& host) {
+  const auto& form = arguments.quantization;
+  if (arguments.merge && !form.empty()) {
+    const auto options = session::export_options(job.plugins.strategies);
+    throw Error("--merge adds adapters into numbers, which --quantization would round again",
+                cat("give one of the two", options.empty() ? "" : "; adapters go beside a quantized base: " + options));
+  }
+  if (arguments.merge && session::adapters_of(units).empty())
+    throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
+  const auto forms = session::forms_of(units);
+  if (form.empty() || std::find(forms.begin(), forms.end(), form) != forms.end()) return;
+  const auto keeps = [&](const strategy::Strategy& other) {
+    const auto all = other.packed_forms();
+    return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.name == form; });
+  };
+  throw Error(cat("nothing that this run trained with is kept as \"", form, "\""),
+              cat(who(host, "keeps weights", keeps), "leave --quantization away",
+                  forms.empty() ? "" : cat(", or choose ", join(forms, " or "))));
 }
 
 }  // namespace
 
 int export_command(const ExportArguments& arguments, const launch::Environment& env) {
   const auto run = run_of(arguments.run);
-  const auto out = out_folder(arguments, run);
   plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
   setup::JobRequest request;
   request.file = (run / "config.toml").string();
@@ -64,20 +119,10 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   const auto job = session::prepare_model(request, host, diagnostics);
   diagnostics.throw_if_any();
   const auto units = assembly::pointers(job->model.units);
+  if (arguments.to != "hf") return export_as(arguments, run, *job, host);
+  check_hf(arguments, *job, units, host);
+  const auto out = out_folder(arguments, run, "model");
   const auto values = session::open_boxes(arguments.run);
-  if (arguments.to == "peft") {
-    if (arguments.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
-    if (!arguments.quantization.empty())
-      throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
-    terminal::print(session::write_adapter_folder(job->plugins, units, *values, out) + "\n");
-    return static_cast<int>(ExitCode::success);
-  }
-  if (arguments.merge && !arguments.quantization.empty()) {
-    throw Error("--merge adds adapters into numbers, which --quantization would round again",
-                "give one of the two; adapters go beside a quantized base: --to peft");
-  }
-  if (arguments.merge && session::adapters_of(units).empty())
-    throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
   session::ModelFolderOptions options;
   options.dtype = dtype_of(arguments.dtype);
   options.merged = arguments.merge;
@@ -96,15 +141,14 @@ void add_export_command(CLI::App& app, cli::Chosen& chosen) {
   auto* command = app.add_subcommand("export", "write a run's weights as a folder for other programs");
   const auto given = std::make_shared<ExportArguments>();
   command->add_option("run", given->run, "folder of a run, or of one of its checkpoints")->required();
-  command->add_option("--to", given->to, "hf: a folder that transformers loads; peft: its adapters, as peft does")
-      ->check(CLI::IsMember({"hf", "peft"}));
+  command->add_option("--to", given->to,
+                      "hf: a folder that transformers loads; or what a strategy of the run writes for another program");
   command->add_flag("--merge", given->merge, "with hf: add a run's adapters into the model that they were trained for");
-  command
-      ->add_option("--quantization", given->quantization,
-                   "with hf: bnb-nf4 writes the frozen model that strategy.nf4 kept in 4 bits, without adapters, as "
-                   "transformers and bitsandbytes load it")
-      ->check(CLI::IsMember({"bnb-nf4"}));
-  command->add_option("--out", given->out, "folder to write; model, or adapter, in the run's folder when not given");
+  command->add_option("--quantization", given->quantization,
+                      "with hf: the form in which a strategy of the run kept the frozen model, which is written so, "
+                      "without adapters");
+  command->add_option("--out", given->out,
+                      "folder to write; model, or the format's own, in the run's folder when not given");
   command->add_option("--dtype", given->dtype, "auto: that of the model the run started from, else of its weights")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   const auto above_0 = [](const std::string& text) {

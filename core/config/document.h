@@ -26,7 +26,7 @@ class Document {
   const std::string& file() const { return file_; }
   /// One of table_names(); empty, with the file as its origin, when the configuration does not have it.
   Section section(const std::string& table) const;
-  /// The tables of one of group_names(), by name, empty ones too: "strategy.fsdp", "strategy.lora".
+  /// The tables of one of group_names(), by name, empty ones too: "strategy.fsdp", "strategy.zero".
   std::vector<Section> children(const std::string& group) const;
 
  private:

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "session/adapter_folder.h"
 #include "session/resume.h"
 
 namespace capstan::session {
@@ -27,7 +26,7 @@ Json scale_of(const nn::Adapter& adapter) {
   return {{"alpha", adapter.alpha}, {"rank_stabilised", adapter.rank_stabilised}};
 }
 
-// "strategy.lora.alpha = 8.0 and strategy.lora.rank_stabilised = true": what is another in `from`.
+// "TABLE.alpha = 8.0 and TABLE.rank_stabilised = true": what is another in `from`.
 std::string settings(const std::string& table, const Json& from, const Json& other) {
   std::vector<std::string> list;
   for (const auto& [key, value] : from.items()) {
@@ -37,6 +36,14 @@ std::string settings(const std::string& table, const Json& from, const Json& oth
 }
 
 }  // namespace
+
+std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units) {
+  std::vector<const nn::Adapter*> adapters;
+  for (const auto* unit : units) {
+    for (const auto& adapter : unit->adapters()) adapters.push_back(&adapter);
+  }
+  return adapters;
+}
 
 std::string adapters_section(const std::vector<nn::Unit*>& units) {
   Json json;

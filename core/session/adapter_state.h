@@ -12,6 +12,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
+/// Adapters of all units, in order.
+std::vector<const nn::Adapter*> adapters_of(const std::vector<nn::Unit*>& units);
+
 /// The section "adapters" of a checkpoint: what each adapter's product is multiplied with, which no tensor says. Empty
 /// without adapters.
 std::string adapters_section(const std::vector<nn::Unit*>& units);

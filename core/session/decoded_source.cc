@@ -7,8 +7,9 @@
 
 namespace capstan::session {
 
-DecodedSource::DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute)
-    : values_(values), compute_(compute) {
+DecodedSource::DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute,
+                             std::string fix)
+    : values_(values), compute_(compute), fix_(std::move(fix)) {
   for (const auto* unit : units) {
     for (const auto& weight : unit->weights()) {
       if (!weight->codec() || weight->trainable()) continue;
@@ -24,7 +25,7 @@ void DecodedSource::fill(const layout::Param& param, const layout::Box& box, con
   if (!values_.has(param)) {
     throw Error(cat(param.name, " is kept by strategy '", codec.name(),
                     "', whose run began with random values: no file has them"),
-                "export the adapters alone (--to peft), or train from a model's folder (model.path)");
+                fix_);
   }
   nn::Codec::Extent extent;
   for (std::size_t d = 0; d < box.size.size(); ++d) {

@@ -15,8 +15,9 @@ namespace session {
 /// dtype, encoded and decoded.
 class DecodedSource : public layout::Source {
  public:
-  /// `values` and the units outlive it.
-  DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute);
+  /// `values` and the units outlive it. `fix`: what to do where `values` lacks a record.
+  DecodedSource(layout::Source& values, const std::vector<nn::Unit*>& units, c10::ScalarType compute,
+                std::string fix = {});
 
   bool has(const layout::Param& param) const override { return values_.has(param); }
   /// Of what a codec keeps only whole matrices can be asked for. Throws Error for such a record that `values` lacks.
@@ -25,6 +26,7 @@ class DecodedSource : public layout::Source {
  private:
   layout::Source& values_;
   c10::ScalarType compute_;
+  std::string fix_;
   std::map<std::string, const nn::Codec*> codecs_;  // by record
 };
 

@@ -5,19 +5,21 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/folder_source.h>
-#include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "assembly/assemble.h"
 #include "assembly/model_file.h"
 #include "assembly/precision.h"
 #include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
+#include "checkpoint/merged_source.h"
 #include "comm/agree.h"
-#include "session/adapter_folder.h"
+#include "session/adapter_state.h"
 #include "session/decoded_source.h"
+#include "session/exports.h"
 
 namespace capstan::session {
 namespace {
@@ -149,15 +151,13 @@ std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
   return all;
 }
 
+const nn::CodecFiles& files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles&>(codec); }
+
 // Those of the codecs that write this form of files.
 checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
   if (form.empty()) return {};
-  std::erase_if(codecs,
-                [&](const auto& item) { return dynamic_cast<const nn::CodecFiles&>(*item.second).form() != form; });
-  if (codecs.empty()) {
-    throw Error(cat("nothing that this run trained with is kept as \"", form, "\""),
-                "it is strategy.nf4 that keeps weights so: leave --quantization away");
-  }
+  std::erase_if(codecs, [&](const auto& item) { return files_of(*item.second).form() != form; });
+  CAPSTAN_ASSERT(!codecs.empty());
   return codecs;
 }
 
@@ -165,7 +165,14 @@ checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs
 std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint::Codecs& codecs,
                             c10::ScalarType compute) {
   if (codecs.empty()) return {};
-  return dynamic_cast<const nn::CodecFiles&>(*codecs.begin()->second).config(writer.plain_modules(), compute);
+  return files_of(*codecs.begin()->second).config(writer.plain_modules(), compute);
+}
+
+// What to do where no file has the numbers of frozen weights.
+std::string without_numbers(const assembly::Plugins& plugins) {
+  const auto options = export_options(plugins.strategies);
+  return cat(options.empty() ? "" : cat("export the adapters alone (", options, "), or "),
+             "train from a model's folder (model.path)");
 }
 
 struct Original {
@@ -180,12 +187,12 @@ Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights
   weights.codecs = codecs_for(form, codecs);
   const auto& path = model.plugins.model_options->path;
   if (!path && !weights.codecs.empty()) {
-    throw Error("this run began with random values, and no file has those that it kept in 4 bits",
-                "export the adapters alone (--to peft), or train from a model's folder (model.path)");
+    throw Error(cat("this run began with random values, and no file has those that it kept as \"", form, "\""),
+                without_numbers(model.plugins));
   }
   if (!path) return original;
   original.names = std::make_unique<checkpoint::FolderSource>(*path, weights.map);
-  original.frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs);
+  original.frozen = std::make_unique<checkpoint::CodedFolder>(*path, weights.map, codecs, model.plugins.packed_forms);
   weights.original = original.names.get();
   weights.frozen = original.frozen.get();
   return original;
@@ -220,6 +227,14 @@ std::string misnamed_head(const assembly::Plugins& plugins, const std::vector<nn
   return plugins.model_options->path ? std::string() : checkpoint::misnamed_head(units, map);
 }
 
+// How else a run is written whose records have no place in the model's files.
+std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
+  const auto options = export_options(plugins.strategies);
+  if (adapters_of(units).empty()) return options.empty() ? "" : cat("write it with ", options);
+  return options.empty() ? "add its adapters into it with --merge"
+                         : cat("write its adapters with ", options, ", or add them into it with --merge");
+}
+
 // Throws Error where the folder would not be this model.
 void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
                        const ModelFolderOptions& options) {
@@ -228,13 +243,17 @@ void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& 
     const auto reason = misnamed_head(model.plugins, units, model.plugins.model.object->file_map());
     if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
   } else if (const auto reason = not_exportable(model.plugins, units); !reason.empty()) {
-    throw Error(what + reason, adapters_of(units).empty()
-                                   ? ""
-                                   : "write its adapters with --to peft, or add them into it with --merge");
+    throw Error(what + reason, otherwise(model.plugins, units));
   }
 }
 
 }  // namespace
+
+std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units) {
+  std::set<std::string> forms;
+  for (const auto& [record, codec] : checkpoint::codecs_of(weights_in(units))) forms.insert(files_of(*codec).form());
+  return {forms.begin(), forms.end()};
+}
 
 std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units) {
   const auto map = plugins.model.object->file_map();
@@ -255,7 +274,7 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
   auto weights = weights_of(model, units, options, world.size);
   const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);
   weights.values = &values;
-  DecodedSource base(weights.frozen ? *weights.frozen : values, units, weights.compute);
+  DecodedSource base(weights.frozen ? *weights.frozen : values, units, weights.compute, without_numbers(model.plugins));
   checkpoint::MergedSource merged(base, values, adapters_of(units));
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);

@@ -29,8 +29,8 @@ struct ModelToWrite {
 struct ModelFolderOptions {
   std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
   std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
-  std::string form;                      ///< of frozen weights that a codec keeps ("bnb-nf4"); empty: numbers
-  bool merged = false;                   ///< adapters are added into what they stand beside, instead of refused
+  std::string form;     ///< nn::CodecFiles::form() of frozen weights that a codec keeps; empty: numbers
+  bool merged = false;  ///< adapters are added into what they stand beside, instead of refused
 };
 
 /// What is said of a folder that was written.
@@ -53,6 +53,9 @@ std::string written_text(const WrittenModel& written);
 WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
                                 const std::filesystem::path& folder, const ModelFolderOptions& options,
                                 comm::Communicator& communicator);
+
+/// The forms in which frozen weights of these units can be written.
+std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units);
 
 /// Why this model cannot be written as such a folder; empty: it can.
 std::string not_exportable(const assembly::Plugins& plugins, const std::vector<nn::Unit*>& units);

@@ -59,8 +59,9 @@ std::pair<Records, Records> own_and_added(const assembly::AssembledModel& model)
 }
 
 std::shared_ptr<layout::Source> folder(const Job& job, const Records& records) {
-  auto source = std::make_shared<checkpoint::CodedFolder>(
-      *job.plugins.model_options->path, job.plugins.model.object->file_map(), checkpoint::codecs_of(job.model->own));
+  auto source =
+      std::make_shared<checkpoint::CodedFolder>(*job.plugins.model_options->path, job.plugins.model.object->file_map(),
+                                                checkpoint::codecs_of(job.model->own), job.plugins.packed_forms);
   Diagnostics diagnostics;
   source->check(records, diagnostics);
   diagnostics.throw_if_any();
@@ -124,7 +125,8 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
   auto records = assembly::records_of(own);
   // What a strategy finds wrong has been said.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
-  checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own)).check(records, diagnostics);
+  checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own), plugins.packed_forms)
+      .check(records, diagnostics);
 }
 
 void check_added_files(const assembly::Plugins& plugins) {

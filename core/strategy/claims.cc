@@ -20,6 +20,7 @@ bool claims_it(const Claims& claims, const std::string& resource) {
 }  // namespace
 
 Strategy::~Strategy() = default;
+Exporter::~Exporter() = default;
 OptimizerRule::~OptimizerRule() = default;
 std::string OptimizerRule::state_name(std::size_t i) const { return cat("state_", i); }
 StepHooks::~StepHooks() = default;

@@ -17,8 +17,9 @@ struct FinalModel {
   const std::vector<nn::Unit*>& units;
 };
 
-/// Writes `run`/model for transformers, or for a model with adapters `run`/adapter for peft, from the run's `weights`
-/// folder; returns a line on it, or on why there is none. Collective over the world.
+/// Writes, from the run's `weights` folder, what its strategies' exporters write at a run's end, and `run`/model for
+/// transformers where its files have a place for all records; returns a line on each, or on why there is none.
+/// Collective over the world.
 std::string write_final_model(const FinalModel& model, const std::filesystem::path& weights,
                               const std::filesystem::path& run, comm::Communicator& communicator);
 

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/peft.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/nn/rotary_options.h>
 #include <capstan_places.h>
@@ -18,6 +17,7 @@
 #include "plugins/commands/import-deepspeed/translate.h"
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
+#include "plugins/strategies/lora/peft.h"
 #include "setup/configuration.h"
 #include "support/folder.h"
 #include "tokenizer/tokenizers.h"
@@ -261,7 +261,7 @@ void read_deepspeed(const fs::path& folder) {
   (void)import_deepspeed::translate(file.string(), read_file(file));
 }
 
-void read_adapter(const fs::path& folder) { const checkpoint::PeftSource source(folder, {}, {}); }
+void read_adapter(const fs::path& folder) { const lora::PeftSource source(folder, {}, {}); }
 
 }  // namespace
 

@@ -2,13 +2,13 @@
 #include "lora.h"
 
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
 #include <numeric>
 #include <set>
 
 #include "forward.h"
+#include "peft.h"
 
 namespace lora {
 
@@ -236,9 +236,9 @@ void Lora::place_beside(nn::Experts& experts, nn::Unit& unit, const strategy::Pl
 
 std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
   if (!options_->adapter) return nullptr;
-  const auto contents = checkpoint::peft_contents(adapted_units_);
+  const auto contents = peft_contents(adapted_units_);
   try {
-    return std::make_shared<checkpoint::PeftSource>(*options_->adapter, contents, files);
+    return std::make_shared<PeftSource>(*options_->adapter, contents, files);
   } catch (const Error& error) {
     auto faults = error.diagnostics();
     for (auto& fault : faults) {
@@ -247,6 +247,10 @@ std::shared_ptr<layout::Source> Lora::values(const layout::FileMap& files) {
     }
     throw Error(std::move(faults));
   }
+}
+
+std::vector<std::shared_ptr<const strategy::Exporter>> Lora::exporters() const {
+  return {std::make_shared<const PeftExporter>(adapted_units_)};
 }
 
 }  // namespace lora

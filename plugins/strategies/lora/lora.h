@@ -22,6 +22,7 @@ class Lora : public capstan::strategy::Strategy {
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
   std::shared_ptr<capstan::layout::Source> values(const capstan::layout::FileMap& files) override;
+  std::vector<std::shared_ptr<const capstan::strategy::Exporter>> exporters() const override;
 
  private:
   void adapt_linears(capstan::nn::Unit& unit);

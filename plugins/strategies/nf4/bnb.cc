@@ -73,6 +73,14 @@ bool is_float(const Json& number) {
 
 }  // namespace
 
+nn::PackedForm bnb_form() {
+  return {"bnb-nf4",
+          "bitsandbytes",
+          {".absmax", ".quant_map", nested_end, ".nested_quant_map", state_end, ".quant_state.bitsandbytes__fp4"},
+          "in 4 bits (bitsandbytes)",
+          "add [strategy.lora] and [strategy.nf4] with their layers among its targets"};
+}
+
 std::vector<nn::CodecFiles::Part> Codec::parts(const layout::Shape& shape) const {
   const auto elements = layout::numel(shape);
   return {{"", c10::kByte, {elements / 2, 1}},

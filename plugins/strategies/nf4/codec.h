@@ -12,6 +12,9 @@
 
 namespace nf4 {
 
+/// bitsandbytes' tensors of four bits, those of its other maps too, which are refused by name.
+capstan::nn::PackedForm bnb_form();
+
 /// [256] float32 on CPU, ascending: the numbers of a magnitude's 8 bits, bitsandbytes' create_dynamic_map().
 at::Tensor magnitude_map();
 
@@ -43,7 +46,7 @@ class Codec : public capstan::nn::Codec, public capstan::nn::CodecFiles {
   /// On CPU the plain definition, on CUDA a kernel with equal results.
   void decode(const Extent& extent, const at::Tensor& bytes, const at::Tensor& values) const override;
 
-  std::string form() const override { return "bnb-nf4"; }
+  std::string form() const override { return bnb_form().name; }
   std::vector<Part> parts(const capstan::layout::Shape& shape) const override;
   void check(const capstan::nn::CodedMatrix& matrix) const override;
   void read(const Extent& extent, std::int64_t first, const std::vector<capstan::nn::CodedMatrix>& matrices,

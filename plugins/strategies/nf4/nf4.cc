@@ -91,6 +91,8 @@ void Nf4::say_what_was_taken() {
                 "again, from model.path or run.seed")};
 }
 
+std::vector<nn::PackedForm> Nf4::packed_forms() const { return {bnb_form()}; }
+
 void Nf4::place(nn::Unit& unit, const strategy::Placement& /*placement*/) {
   for (const auto& weight : unit.weights()) {
     if (!weight->codec() || !weight->trainable()) continue;

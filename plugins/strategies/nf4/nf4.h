@@ -22,6 +22,7 @@ class Nf4 : public capstan::strategy::Strategy {
   /// Throws Error for a weight that is trained: other strategies' structure() has said by now.
   void place(capstan::nn::Unit& unit, const capstan::strategy::Placement& placement) override;
   std::vector<std::string> notes() const override { return notes_; }
+  std::vector<capstan::nn::PackedForm> packed_forms() const override;
 
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;

@@ -45,6 +45,14 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
 
   CHECK_THAT(work.run({"export", "runs/adapted", "--out", "model"}).err,
              Contains("fix: write its adapters with --to peft, or add them into it with --merge"));
+  const auto other = work.run({"export", "runs/adapted", "--to", "nonsense"});
+  CHECK(other.code == 2);
+  CHECK_THAT(other.err,
+             Contains("cannot be written as \"nonsense\"\n") && Contains("fix: choose --to hf or --to peft\n"));
+  CHECK_THAT(work.run({"export", "runs/small", "--to", "peft"}).err,
+             Contains("fix: it is strategy.lora that writes runs so: choose --to hf\n"));
+  CHECK_THAT(work.run({"export", "runs/adapted", "--quantization", "bnb-nf4", "--out", "packed"}).err,
+             Contains("fix: it is strategy.nf4 that keeps weights so: leave --quantization away"));
   const auto merged = work.run({"export", "runs/adapted", "--merge", "--out", "merged"});
   INFO(merged.all());
   REQUIRE(merged.code == 0);

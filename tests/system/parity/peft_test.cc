@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/files.h>
 #include <capstan/checkpoint/folder_source.h>
-#include <capstan/checkpoint/peft.h>
+#include <capstan/checkpoint/safetensors.h>
 #include <capstan_catch.h>
 
 #include <fstream>
@@ -13,6 +13,7 @@
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
 #include "parity/python.h"
+#include "session/exports.h"
 #include "session/session.h"
 #include "support/job.h"
 
@@ -143,17 +144,12 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
     const auto job = prepare(one.plugin, std::string(one.ours) + "init = \"random\"\n");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
-      const auto files = job.plugins.model.object->file_map();
-      Trained trained(folders() / one.plugin, files);
+      Trained trained(folders() / one.plugin, job.plugins.model.object->file_map());
       session.engine->fill(trained);
       ours[one.plugin] = logits_of(session, reference(one.plugin, "adapter").at("ids"));
-      std::vector<const nn::Unit*> units;
-      units.assign(session.units.begin(), session.units.end());
-      const auto contents = checkpoint::peft_contents(units);
-      CHECK(checkpoint::not_peft(contents, files) == "");
-      fs::create_directory(folders() / one.plugin / "ours");
-      checkpoint::write_peft(folders() / one.plugin / "ours", contents, files, trained,
-                             (folders() / one.plugin).string());
+      const auto peft = session::exports_of(job.plugins.strategies).front();
+      CHECK(session::refusal_of(peft, job.plugins) == "");
+      session::write_export(peft, job.plugins, trained, folders() / one.plugin / "ours");
     });
     // And starting from that folder is where this run was.
     const auto again = prepare(one.plugin, cat(one.ours, "adapter = \"", one.plugin, "/ours\"\n"));
@@ -172,14 +168,7 @@ TEST_CASE("peft loads adapters that Capstan writes, to the same logits") {
 TEST_CASE("what peft's files cannot hold is said, with what can be done") {
   const auto reason = [](const std::string& plugin, const std::string& lora) {
     const auto job = prepare(plugin, lora);
-    std::string text;
-    comm::run_in_process(1, [&](comm::Communicator& communicator) {
-      auto session = session::materialise(job, communicator);
-      std::vector<const nn::Unit*> units;
-      units.assign(session.units.begin(), session.units.end());
-      text = checkpoint::not_peft(checkpoint::peft_contents(units), job.plugins.model.object->file_map());
-    });
-    return text;
+    return session::refusal_of(session::exports_of(job.plugins.strategies).front(), job.plugins);
   };
   CHECK(reason("gpt", "targets = [\"c_attn\"]\nmodules_to_save = [\"wte\"]\n") ==
         "wte.weight was trained beside the adapters and is used twice (the head is the embedding), which peft parts: "

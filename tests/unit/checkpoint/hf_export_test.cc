@@ -191,8 +191,8 @@ TEST_CASE("what fp16 cannot hold, and what has no place, is refused") {
   records.front().name = "q.adapter";
   records.back().name = "k.adapter";
   CHECK(fault_of([&] { HfWriter{weights}; }) ==
-        "2 records have no place in a Hugging Face model folder: q.adapter; k.adapter\n    fix: adapters are exported "
-        "as such: --to peft");
+        "2 records have no place in a Hugging Face model folder: q.adapter; k.adapter\n    fix: what a strategy "
+        "added is in its own files: --to NAME");
 }
 
 namespace {

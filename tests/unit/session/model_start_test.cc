@@ -75,11 +75,13 @@ TEST_CASE("a config.json of another family, or of quantized weights, is refused 
   tiny.kind = "model";
   tiny.name = "tinies";
   tiny.schema = config::Options<Family>::schema();
+  std::size_t forms = 0;
   const auto where = (scratch / "config.json").string() + ": ";
   const auto fault = [&](const std::string& json, const config::Section& section = {}) -> std::string {
     write_file(scratch / "config.json", json);
     try {
       assembly::check_family(section, {scratch.path().string(), "a.toml:5"}, tiny, host);
+      forms = assembly::forms_of_folder({scratch.path().string(), "a.toml:5"}, {}, host).size();
     } catch (const Error& error) {
       return error.what();
     }
@@ -97,7 +99,10 @@ TEST_CASE("a config.json of another family, or of quantized weights, is refused 
   CHECK(fault(R"({"quantization_config": {"quant_method": "gptq"}})") ==
         where +
             "its weights are quantized (gptq), which is not supported\n    fix: take the model that it was quantized "
-            "from");
+            "from, or one that was quantized by bitsandbytes (strategy.nf4)");
+  CHECK(forms == 0);
+  CHECK(fault(R"({"quantization_config": {"quant_method": "bitsandbytes"}})").empty());
+  CHECK(forms == 1);
 }
 
 TEST_CASE("a word of a config.json that is not supported is not answered with one like it") {

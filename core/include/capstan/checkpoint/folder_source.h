@@ -57,5 +57,10 @@ class FolderSource : public layout::Source {
   layout::FileMap map_;
 };
 
+/// The way back: the tensors that `map` makes of these records, under their published names, in memory. Throws Error
+/// for a record that it has no place for.
+std::vector<NamedTensor> folder_tensors(const std::vector<const layout::Param*>& records, const layout::FileMap& map,
+                                        layout::Source& values, c10::ScalarType dtype);
+
 }  // namespace checkpoint
 CAPSTAN_END_NAMESPACE

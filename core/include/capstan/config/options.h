@@ -133,10 +133,10 @@ struct Unwrap<std::optional<M>> {
 /// Declares the options of the struct T: one add() per member, defaults taken from a default-made T.
 /// Members: bool, std::int64_t, double, std::string, vectors of these (not bool), std::optional of any.
 ///
-///     struct LoraOptions {
+///     struct LowRankOptions {
 ///       std::int64_t rank = 8;
-///       static void describe(config::OptionTable<LoraOptions>& t) {
-///         t.add("rank", &LoraOptions::rank).min(1).doc("rank of each adapter");
+///       static void describe(config::OptionTable<LowRankOptions>& t) {
+///         t.add("rank", &LowRankOptions::rank).min(1).doc("rank of each adapter");
 ///       }
 ///     };
 template <class T>

@@ -10,12 +10,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
-/// Two thin matrices beside a frozen one: y = x W^T + scale · (x A^T) B^T (Hu et al. 2021, "LoRA", equation 3). What a
+/// Two thin matrices beside a frozen one: y = x W^T + scale · (x A^T) B^T (Hu et al. 2021, equation 3). What a
 /// strategy adds to a unit in structure(), and what placement, export and the model summary read; the strategy itself
 /// fills the layer's adapter port.
 struct Adapter {
   std::string module;  ///< for messages: "blocks.0.linear_qkv"
-  std::string table;   ///< for messages: the configuration's table whose options made it, "strategy.lora"
+  std::string table;   ///< for messages: the configuration's table whose options made it
   WeightPtr base;
   std::vector<std::size_t> parts;  ///< of base's records: those beside which it stands, ascending
   WeightPtr down;                  ///< A: one record [stacked …, rank, in]

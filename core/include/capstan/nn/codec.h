@@ -45,7 +45,7 @@ class Codec {
     Add columns;  ///< over those that have columns of the same rows
   };
 
-  /// For messages: "nf4".
+  /// For messages: its strategy.
   virtual std::string name() const = 0;
   /// Leading dimensions of the record that count matrices (experts), each of which is encoded on its own.
   virtual std::size_t stacked() const = 0;

@@ -15,6 +15,17 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace nn {
 
+/// Matrices of a model's folder that another program packed: how they are recognised, for a CodecFiles or to say which
+/// strategy has one.
+struct PackedForm {
+  std::string name;    ///< CodecFiles::form(): of `capstan export --quantization`
+  std::string method;  ///< quant_method of such a folder's config.json
+  /// Of names of tensors that only stand beside a packed matrix, after its own name: ".absmax".
+  std::vector<std::string> ends;
+  std::string words;  ///< "in 4 bits (of that method)"
+  std::string fix;    ///< what makes a run read them: "add [strategy.mine]"
+};
+
 /// A matrix that a file holds in a codec's own form.
 struct CodedMatrix {
   std::string name;     ///< of the tensor that bears its name
@@ -34,7 +45,7 @@ class CodecFiles {
     c10::ScalarType dtype = c10::ScalarType::Byte;
     layout::Shape shape;
   };
-  /// As `capstan export --quantization` names it: "bnb-nf4".
+  /// As `capstan export --quantization` names it.
   virtual std::string form() const = 0;
   /// The tensors of a matrix [rows, columns]; the first has no end.
   virtual std::vector<Part> parts(const layout::Shape& shape) const = 0;

@@ -6,9 +6,11 @@
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/mesh.h>
 #include <capstan/layout/source.h>
+#include <capstan/nn/codec_files.h>
 #include <capstan/nn/model.h>
 #include <capstan/strategy/adamw.h>
 #include <capstan/strategy/claims.h>
+#include <capstan/strategy/exporter.h>
 #include <capstan/strategy/optimizer_rule.h>
 #include <capstan/strategy/shard_policy.h>
 #include <capstan/strategy/step_hooks.h>
@@ -75,6 +77,12 @@ class Strategy {
   /// initialised. `files` says where the model's own records are in its published files. Called after structure(), by
   /// `check` too: faults of the source are thrown here as Error, not only when it is read.
   virtual std::shared_ptr<layout::Source> values(const layout::FileMap& /*files*/) { return nullptr; }
+  /// What writes the run as files of another program; asked after structure(). An object that never had a model may be
+  /// asked too, for names: what is installed and could write what a user wants.
+  virtual std::vector<std::shared_ptr<const Exporter>> exporters() const { return {}; }
+  /// Packed weights of a model's folder that the strategy's codecs (nn::CodecFiles) take as they are. Asked before
+  /// structure(), and of an object that never has a model, to name the strategy that a folder needs.
+  virtual std::vector<nn::PackedForm> packed_forms() const { return {}; }
   virtual void place(nn::Unit&, const Placement&) {}
   virtual void shard(ShardPolicy&) {}
   virtual std::unique_ptr<UnitHooks> wrap(nn::Unit&) { return nullptr; }

@@ -1,14 +1,16 @@
 // Adapters learn the same on every layout, are what their formula says, and count as they should.
 #include <ATen/ATen.h>
-#include <capstan/checkpoint/peft.h>
+#include <capstan/checkpoint/safetensors.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
 #include <algorithm>
 
 #include "assembly/assemble.h"
+#include "checkpoint/merged_source.h"
 #include "checkpoint/scratch.h"
 #include "nn/init_source.h"
+#include "session/exports.h"
 #include "support/small_run.h"
 
 using namespace capstan;
@@ -70,11 +72,8 @@ session::Job planned(const std::string& model_and_lora, int world = 1) {
 /// An adapter as a run of this configuration writes it, with drawn values.
 void write_drawn_adapter(const std::string& config, const fs::path& folder) {
   const auto job = planned(config);
-  std::vector<const nn::Unit*> units;
-  for (const auto& unit : job.model->units) units.push_back(unit.get());
   nn::InitSource drawn(5);
-  fs::create_directories(folder);
-  checkpoint::write_peft(folder, checkpoint::peft_contents(units), job.plugins.model.object->file_map(), drawn, "");
+  session::write_export(session::exports_of(job.plugins.strategies).front(), job.plugins, drawn, folder);
 }
 
 std::vector<checkpoint::NamedTensor> read_all(const fs::path& path) {

@@ -1,12 +1,11 @@
 #pragma once
-#include <capstan/base/export.h>
-#include <capstan/checkpoint/peft.h>
 
 #include <string>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace checkpoint {
+#include "peft.h"
+
+namespace lora {
 
 inline constexpr const char* peft_tensors_file = "adapter_model.safetensors";
 inline constexpr const char* peft_config_file = "adapter_config.json";
@@ -28,5 +27,4 @@ std::string module_of(const layout::FileMap& files, const std::string& tensor);
 /// The modules that have an adapter.
 std::vector<std::string> adapted_modules(const std::vector<PeftTensor>& tensors);
 
-}  // namespace checkpoint
-CAPSTAN_END_NAMESPACE
+}  // namespace lora

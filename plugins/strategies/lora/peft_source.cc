@@ -2,15 +2,18 @@
 #include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "checkpoint/peft_whole.h"
+#include "peft.h"
+#include "peft_whole.h"
 
-namespace capstan::checkpoint {
+namespace lora {
+
+using namespace capstan;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,7 +126,7 @@ PeftSource::PeftSource(fs::path folder, const PeftContents& contents, const layo
   Diagnostics diagnostics;
   const bool known = check_config(folder_, contents.adapters, diagnostics);
   if (!known) diagnostics.throw_if_any();
-  file_ = std::make_unique<const SafetensorsFile>(folder_ / peft_tensors_file);
+  file_ = std::make_unique<const checkpoint::SafetensorsFile>(folder_ / peft_tensors_file);
   std::set<std::string> used;
   for (const auto& tensor : peft_tensors(contents.adapters, files)) {
     used.insert(tensor.key);
@@ -219,7 +222,7 @@ void PeftSource::open_whole(const PeftContents& contents, const layout::FileMap&
     if (tensor.stack.empty()) judge(tensor.name, expected);
     for (auto& name : tensor.stack) judge(name, expected);
   }
-  whole_ = std::make_unique<FolderSource>(folder_, std::move(map), peft_tensors_file);
+  whole_ = std::make_unique<checkpoint::FolderSource>(folder_, std::move(map), peft_tensors_file);
 }
 
 void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
@@ -230,4 +233,4 @@ void PeftSource::fill(const layout::Param& param, const Box& box, const at::Tens
   out.view(box.size).copy_(narrowed(whole, box));
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace lora

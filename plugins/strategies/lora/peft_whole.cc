@@ -1,4 +1,4 @@
-#include "checkpoint/peft_whole.h"
+#include "peft_whole.h"
 
 #include <capstan/base/text.h>
 
@@ -6,7 +6,10 @@
 #include <map>
 #include <set>
 
-namespace capstan::checkpoint {
+namespace lora {
+
+using namespace capstan;
+
 namespace {
 
 using layout::FileTensor;
@@ -138,4 +141,4 @@ std::string not_peft(const PeftContents& contents, const layout::FileMap& files)
   return {};
 }
 
-}  // namespace capstan::checkpoint
+}  // namespace lora

@@ -1,21 +1,26 @@
 #pragma once
-#include <capstan/base/export.h>
+#include <capstan/base/error.h>
 #include <capstan/checkpoint/folder_source.h>
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan/layout/file_tensor.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/adapter.h>
 #include <capstan/nn/model.h>
+#include <capstan/strategy/exporter.h>
 
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace checkpoint {
+namespace lora {
+
+namespace checkpoint = capstan::checkpoint;
+namespace layout = capstan::layout;
+namespace nn = capstan::nn;
 
 /// A tensor of a PEFT adapter file, and the elements of records that it consists of.
 ///
@@ -45,11 +50,21 @@ PeftContents peft_contents(const std::vector<const nn::Unit*>& units);
 /// Why a PEFT folder cannot hold what is trained; empty: it can.
 std::string not_peft(const PeftContents& contents, const layout::FileMap& files);
 
-/// Writes adapter_model.safetensors (float32) and adapter_config.json, which peft loads, into an existing folder.
-/// `source` has the contents' records; `base` is the base model that the file names, a folder or a hub id. The
-/// adapters' rank, alpha, scale and dropout are the same. Throws Error.
-void write_peft(const std::filesystem::path& folder, const PeftContents& contents, const layout::FileMap& files,
-                layout::Source& source, const std::string& base);
+/// adapter_model.safetensors (float32) and adapter_config.json, which peft loads. The adapters' rank, alpha, scale and
+/// dropout are the same.
+class PeftExporter : public capstan::strategy::Exporter {
+ public:
+  /// Of these units, which outlive it.
+  explicit PeftExporter(std::vector<const nn::Unit*> units) : units_(std::move(units)) {}
+  std::string name() const override { return "peft"; }
+  std::string folder() const override { return "adapter"; }
+  bool at_end() const override { return !peft_contents(units_).adapters.empty(); }
+  std::string refusal(const layout::FileMap& files) const override { return not_peft(peft_contents(units_), files); }
+  std::string write(const std::filesystem::path& folder, const capstan::strategy::Exported& run) const override;
+
+ private:
+  std::vector<const nn::Unit*> units_;
+};
 
 /// Values of adapters, and of other trained records, from a PEFT folder.
 class PeftSource : public layout::Source {
@@ -76,36 +91,16 @@ class PeftSource : public layout::Source {
     std::vector<Piece> pieces;
     std::vector<Piece> repeated;  // those of other modules that share the record
   };
-  void find(const PeftTensor& tensor, Diagnostics& diagnostics);
+  void find(const PeftTensor& tensor, capstan::Diagnostics& diagnostics);
   void open_whole(const PeftContents& contents, const layout::FileMap& files, std::set<std::string>& used,
-                  Diagnostics& diagnostics);
-  void check_shared(Diagnostics& diagnostics) const;
+                  capstan::Diagnostics& diagnostics);
+  void check_shared(capstan::Diagnostics& diagnostics) const;
   at::Tensor read(const Piece& piece) const;
   std::filesystem::path folder_;
   std::string table_;  // whose options made the adapters
-  std::unique_ptr<const SafetensorsFile> file_;
+  std::unique_ptr<const checkpoint::SafetensorsFile> file_;
   std::map<std::string, Record> adapters_;
-  std::unique_ptr<FolderSource> whole_;  // of the model's own records
+  std::unique_ptr<checkpoint::FolderSource> whole_;  // of the model's own records
 };
 
-/// Base values with adapters merged in: W + scale · B A, computed in float32 (float64 for float64).
-class MergedSource : public layout::Source {
- public:
-  /// Both sources and the adapters outlive it.
-  MergedSource(layout::Source& base, layout::Source& trained, const std::vector<const nn::Adapter*>& adapters);
-  bool has(const layout::Param& param) const override;
-  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
-
- private:
-  struct Beside {
-    const nn::Adapter* adapter;
-    std::size_t part;  // of the adapter
-  };
-  at::Tensor added(const Beside& beside, const layout::Box& box, at::ScalarType type) const;
-  layout::Source& base_;
-  layout::Source& trained_;
-  std::map<std::string, std::vector<Beside>> adapted_;
-};
-
-}  // namespace checkpoint
-CAPSTAN_END_NAMESPACE
+}  // namespace lora

@@ -1,15 +1,18 @@
+#include "peft.h"
+
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
-#include <capstan/checkpoint/peft.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "checkpoint/hf_export.h"
-#include "checkpoint/peft_whole.h"
+#include "peft_whole.h"
 
-namespace capstan::checkpoint {
+namespace lora {
+
+using namespace capstan;
+
 namespace {
 
 using layout::Box;
@@ -152,75 +155,28 @@ std::vector<PeftTensor> peft_tensors(const std::vector<const nn::Adapter*>& adap
   return tensors;
 }
 
-void write_peft(const std::filesystem::path& folder, const PeftContents& contents, const layout::FileMap& files,
-                layout::Source& source, const std::string& base) {
-  CAPSTAN_ASSERT(!contents.adapters.empty());
-  const auto tensors = peft_tensors(contents.adapters, files);
-  const auto whole = peft_whole(contents, files);
-  std::vector<NamedTensor> values;
+std::string PeftExporter::write(const std::filesystem::path& folder, const strategy::Exported& run) const {
+  const auto contents = peft_contents(units_);
+  const auto tensors = peft_tensors(contents.adapters, run.files);
+  const auto whole = peft_whole(contents, run.files);
+  std::vector<checkpoint::NamedTensor> values;
   for (const auto& tensor : tensors) {
     auto value = at::empty(tensor.shape, at::kFloat);
     for (const auto& part : tensor.parts) {
       const auto rows = part.box.numel() / tensor.shape.back();
-      source.fill(*part.record, part.box, value.narrow(0, part.first_row, rows));
+      run.values.fill(*part.record, part.box, value.narrow(0, part.first_row, rows));
     }
     values.push_back({tensor.key, value});
   }
-  HfWeights weights;
-  weights.records = contents.trained;
-  weights.map = whole.map;
-  weights.values = &source;
-  weights.dtype = at::kFloat;
-  for (auto& value : HfWriter(weights).values()) values.push_back(std::move(value));
-  write_safetensors(folder / peft_tensors_file, values);
-  write_file(folder / peft_config_file, config_text(*contents.adapters.front(), tensors, whole, files, base));
+  for (auto& value : checkpoint::folder_tensors(contents.trained, whole.map, run.values, at::kFloat))
+    values.push_back(std::move(value));
+  const auto& first = *contents.adapters.front();
+  checkpoint::write_safetensors(folder / peft_tensors_file, values);
+  write_file(folder / peft_config_file, config_text(first, tensors, whole, run.files, run.base));
+  std::int64_t parameters = 0;
+  for (const auto* adapter : contents.adapters) parameters += adapter->down->numel() + adapter->up->numel();
+  for (const auto* record : contents.trained) parameters += layout::numel(record->shape);
+  return cat("rank ", first.rank, ", ", thousands(parameters), " parameters");
 }
 
-MergedSource::MergedSource(layout::Source& base, layout::Source& trained,
-                           const std::vector<const nn::Adapter*>& adapters)
-    : base_(base), trained_(trained) {
-  for (const auto* adapter : adapters) {
-    for (std::size_t i = 0; i < adapter->parts.size(); ++i)
-      adapted_[adapter->base->records()[adapter->parts[i]].name].push_back({adapter, i});
-  }
-}
-
-bool MergedSource::has(const layout::Param& param) const { return trained_.has(param) || base_.has(param); }
-
-void MergedSource::fill(const layout::Param& param, const Box& box, const at::Tensor& out) {
-  auto& source = trained_.has(param) ? trained_ : base_;
-  const auto found = adapted_.find(param.name);
-  if (found == adapted_.end()) return source.fill(param, box, out);
-  const auto type = out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto value = at::empty(box.size, out.options().dtype(type));
-  source.fill(param, box, value);
-  for (const auto& beside : found->second) value.add_(added(beside, box, type).to(value.device()));
-  out.view(box.size).copy_(value);
-}
-
-// scale · B A of a box: dimensions that count matrices are the batch of the product.
-at::Tensor MergedSource::added(const Beside& beside, const Box& box, at::ScalarType type) const {
-  const auto& adapter = *beside.adapter;
-  const auto& down = adapter.down->records().front();
-  const auto& up = adapter.up->records()[beside.part];
-  const auto last = box.size.size() - 1;
-  const auto stacked = static_cast<std::ptrdiff_t>(adapter.stacked);
-  Box of_up = box;
-  of_up.offset[last] = 0;
-  of_up.size[last] = adapter.rank;
-  Box of_down{{box.offset.begin(), box.offset.begin() + stacked}, {box.size.begin(), box.size.begin() + stacked}};
-  of_down.offset.insert(of_down.offset.end(), {0, box.offset[last]});
-  of_down.size.insert(of_down.size.end(), {adapter.rank, box.size[last]});
-  const auto read = [&](const layout::Param& record, const Box& part) {
-    auto value = at::empty(part.size, type);
-    trained_.fill(record, part, value);
-    return value;
-  };
-  std::int64_t matrices = 1;
-  for (std::ptrdiff_t d = 0; d < stacked; ++d) matrices *= box.size[static_cast<std::size_t>(d)];
-  const auto a = read(down, of_down).view({matrices, adapter.rank, box.size[last]});
-  const auto b = read(up, of_up).view({matrices, -1, adapter.rank});
-  return (at::bmm(b, a) * adapter.scale()).view(box.size);
-}
-
-}  // namespace capstan::checkpoint
+}  // namespace lora

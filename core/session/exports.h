@@ -1,0 +1,36 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/layout/source.h>
+#include <capstan/strategy/exporter.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assembly/plugins.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// What a strategy writes a run as.
+struct Export {
+  std::string strategy;  ///< the plugin's name
+  std::shared_ptr<const strategy::Exporter> exporter;
+};
+/// Of all strategies, in their order.
+std::vector<Export> exports_of(const assembly::Strategies& strategies);
+
+/// "--to NAME": how `capstan export` calls them; empty: there are none.
+std::string export_options(const assembly::Strategies& strategies);
+
+/// Why it cannot hold what was trained; empty: it can.
+std::string refusal_of(const Export& chosen, const assembly::Plugins& plugins);
+
+/// Writes it by this rank alone: the folder appears at its name when it is complete, and one that stands there is
+/// replaced. Returns "FOLDER for NAME: runs/a/FOLDER (…)". Throws Error where it is refused.
+std::string write_export(const Export& chosen, const assembly::Plugins& plugins, layout::Source& values,
+                         const std::filesystem::path& folder);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE
