@@ -5,12 +5,12 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
-#include <capstan/monitor/memory_use.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "arguments/arguments.h"
+#include "runs/memory_use.h"
 
 namespace memory {
 namespace {
@@ -44,19 +44,19 @@ std::vector<fs::path> memory_logs(const std::string& path) {
 // One log's block; empty if it is not of a kind that is asked for. `named`: there are others of its kind.
 std::string memory_block(const fs::path& file, const MemoryChoice& choice, bool named) {
   const auto text = read_file(file);
-  const bool cpu = monitor::is_cpu_memory_log(text);
+  const bool cpu = runs::is_cpu_memory_log(text);
   if (cpu ? choice.gpu_only : choice.cpu_only) return {};
   auto block = cat(cpu ? "CPU" : "GPU", " Memory Usage", named ? cat(" (", file.string(), ")") : "", "\n");
   if (cpu) {
-    const auto samples = monitor::read_cpu_memory_log(text, file.string());
-    return block + (samples.empty() ? "   no sample" : monitor::cpu_memory_lines(monitor::memory_use(samples))) + "\n";
+    const auto samples = runs::read_cpu_memory_log(text, file.string());
+    return block + (samples.empty() ? "   no sample" : runs::cpu_memory_lines(runs::memory_use(samples))) + "\n";
   }
-  const auto samples = monitor::read_gpu_memory_log(text, file.string());
+  const auto samples = runs::read_gpu_memory_log(text, file.string());
   if (samples.empty() && text.find("memory.used") == std::string::npos) {
     throw Error("it holds no sample of memory, and no line that says which columns it has",
                 "give a run's folder, or a log of nvidia-smi or psrecord", file.string());
   }
-  for (const auto& [gpu, of_gpu] : samples) block += monitor::gpu_memory_line(gpu, monitor::memory_use(of_gpu)) + "\n";
+  for (const auto& [gpu, of_gpu] : samples) block += runs::gpu_memory_line(gpu, runs::memory_use(of_gpu)) + "\n";
   return samples.empty() ? block + "   no sample\n" : block;
 }
 

@@ -1,1 +1,1 @@
-list(APPEND libraries plugin_arguments)
+list(APPEND libraries plugin_arguments plugin_runs)

@@ -1,6 +1,4 @@
 // The cells about memory and utilisation.
-#include <capstan/base/text.h>
-
 #include <algorithm>
 
 #include "cells.h"
@@ -11,8 +9,6 @@ using namespace capstan;
 using namespace runs;
 
 namespace {
-
-using monitor::MemoryUse;
 
 constexpr double mib_of_gib = 1024;
 constexpr double bytes_of_gib = 1024.0 * 1024 * 1024;
@@ -33,13 +29,7 @@ std::string no_utilisation(const Run& run) {
 std::optional<MemoryUse> gpu_use(const Run& run) {
   const auto* samples = run.gpu0();
   if (!samples || samples->empty()) return {};
-  return monitor::memory_use(*samples);
-}
-
-std::string modes_text(const MemoryUse& use) {
-  std::vector<std::string> texts;
-  for (const auto mode : use.modes) texts.push_back(std::to_string(mode));
-  return join(texts);
+  return memory_use(*samples);
 }
 
 Cell gpu_cell(const Run& run, double MemoryUse::*member, double per, int decimals) {
@@ -49,7 +39,7 @@ Cell gpu_cell(const Run& run, double MemoryUse::*member, double per, int decimal
 
 Cell cpu_cell(const Run& run, double MemoryUse::*member, int decimals) {
   const auto* log = run.cpu();
-  return log ? cell(fixed(monitor::memory_use(log->real_mb).*member, decimals)) : no_cell(no_cpu_log);
+  return log ? cell(fixed(memory_use(log->real_mb).*member, decimals)) : no_cell(no_cpu_log);
 }
 
 Cell mean_cell(const Run& run, const char* name, double per, int decimals) {
@@ -98,7 +88,7 @@ Cell cpu_average_cell(const Run& run, const Run&) { return cpu_cell(run, &Memory
 
 Cell cpu_mode_cell(const Run& run, const Run&) {
   const auto* log = run.cpu();
-  return log ? cell(modes_text(monitor::memory_use(log->real_mb))) : no_cell(no_cpu_log);
+  return log ? cell(modes_text(memory_use(log->real_mb))) : no_cell(no_cpu_log);
 }
 
 }  // namespace report

@@ -14,12 +14,12 @@ using namespace capstan;
 namespace fs = std::filesystem;
 
 GpuLog read_gpu_log(const fs::path& file) {
-  return {file.stem().string(), monitor::read_gpu_memory_log(read_file(file), file.string())};
+  return {file.stem().string(), read_gpu_memory_log(read_file(file), file.string())};
 }
 
 CpuLog read_cpu_log(const fs::path& file) {
   const auto text = read_file(file);
-  CpuLog log{file.stem().string(), monitor::read_cpu_memory_log(text, file.string()), {}};
+  CpuLog log{file.stem().string(), read_cpu_memory_log(text, file.string()), {}};
   // Whole lines of samples begin with the seconds, in both kinds of log; they have been judged above.
   for (const auto& line : split(text, '\n')) {
     const auto sample = trim(line);

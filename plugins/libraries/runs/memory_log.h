@@ -1,17 +1,17 @@
 #pragma once
-#include <capstan/monitor/memory_use.h>
-
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "runs/memory_use.h"
 
 namespace runs {
 
 /// A host's gpu_memory/….csv, by the GPUs' indices.
 struct GpuLog {
   std::string name;  ///< the file's, without its ending
-  std::map<int, std::vector<capstan::monitor::GpuMemorySample>> gpus;
+  std::map<int, std::vector<GpuMemorySample>> gpus;
 };
 
 /// A host's process tree, as psrecord writes it: resident memory over time.
@@ -21,7 +21,7 @@ struct CpuLog {
   std::vector<double> seconds;  ///< of each sample, since the log's beginning
 };
 
-/// Errors are those of monitor::read_gpu_memory_log and read_cpu_memory_log.
+/// Errors are those of read_gpu_memory_log and read_cpu_memory_log.
 GpuLog read_gpu_log(const std::filesystem::path& file);
 CpuLog read_cpu_log(const std::filesystem::path& file);
 

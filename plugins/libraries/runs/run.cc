@@ -200,7 +200,7 @@ bool Run::on_cpus() const {
   return option_text("run.device") == "cpu" || (!device_peaks.empty() && device_peaks.front() <= 0);
 }
 
-const std::vector<monitor::GpuMemorySample>* Run::gpu0() const {
+const std::vector<GpuMemorySample>* Run::gpu0() const {
   const auto* log = of_first_host(gpu_logs, hosts);
   if (!log || log->gpus.empty()) return nullptr;
   return &log->gpus.begin()->second;

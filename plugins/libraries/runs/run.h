@@ -63,7 +63,7 @@ struct Run {
   /// Did it compute on CPUs?
   bool on_cpus() const;
   /// GPU 0 of rank 0's host; null: no log.
-  const std::vector<capstan::monitor::GpuMemorySample>* gpu0() const;
+  const std::vector<GpuMemorySample>* gpu0() const;
   /// The log of rank 0's host; null: none.
   const CpuLog* cpu() const;
 };

@@ -4,13 +4,14 @@
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/memory_use.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+
+#include "runs/memory_use.h"
 
 namespace memory_log {
 
@@ -140,15 +141,15 @@ void HostLog::sample() {
 std::string HostLog::gpu_text() const {
   std::string text;
   if (gpu_file_.empty()) return text;
-  for (const auto& [gpu, samples] : monitor::read_gpu_memory_log(read_file(gpu_file_), gpu_file_.string()))
-    text += monitor::gpu_memory_line(gpu, monitor::memory_use(samples)) + "\n";
+  for (const auto& [gpu, samples] : runs::read_gpu_memory_log(read_file(gpu_file_), gpu_file_.string()))
+    text += runs::gpu_memory_line(gpu, runs::memory_use(samples)) + "\n";
   return text;
 }
 
 std::string HostLog::cpu_text() const {
-  const auto samples = monitor::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string());
+  const auto samples = runs::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string());
   if (samples.empty()) return {};
-  return cat(monitor::cpu_memory_lines(monitor::memory_use(samples)), "\n   (", counted(samples.size(), "sample"),
+  return cat(runs::cpu_memory_lines(runs::memory_use(samples)), "\n   (", counted(samples.size(), "sample"),
              " of all processes of the run on this host; between two of them it may have been more)\n");
 }
 

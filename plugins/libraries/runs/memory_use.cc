@@ -1,9 +1,9 @@
+#include "runs/memory_use.h"
+
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/memory_use.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -12,7 +12,12 @@
 #include <optional>
 #include <sstream>
 
-namespace capstan::monitor {
+#include "runs/numbers.h"
+
+namespace runs {
+
+using namespace capstan;
+
 namespace {
 
 // Of a size in MiB: an exabyte. More, less than nothing and what is no number are of a damaged file.
@@ -94,18 +99,6 @@ struct Lines {
   bool ends;
 };
 
-std::string modes_text(const MemoryUse& use) {
-  std::vector<std::string> modes;
-  for (const auto mode : use.modes) modes.push_back(std::to_string(mode));
-  return join(modes);
-}
-
-std::string two_digits(double number) {
-  std::array<char, 64> out{};
-  std::snprintf(out.data(), out.size(), "%.2f", number);
-  return out.data();
-}
-
 }  // namespace
 
 MemoryUse memory_use(const std::vector<double>& samples) {
@@ -180,14 +173,20 @@ std::vector<double> read_cpu_memory_log(const std::string& text, const std::stri
   return samples;
 }
 
+std::string modes_text(const MemoryUse& use) {
+  std::vector<std::string> modes;
+  for (const auto mode : use.modes) modes.push_back(std::to_string(mode));
+  return join(modes);
+}
+
 std::string gpu_memory_line(int gpu, const MemoryUse& use) {
-  return cat("[gpu_memory_log - GPU ", gpu, "] Peak = ", std::llround(use.peak), " MiB, Avg = ", two_digits(use.mean),
+  return cat("[gpu_memory_log - GPU ", gpu, "] Peak = ", std::llround(use.peak), " MiB, Avg = ", fixed(use.mean, 2),
              " MiB, Mode = ", modes_text(use), " MiB");
 }
 
 std::string cpu_memory_lines(const MemoryUse& use) {
-  return cat("   Peak =    ", std::llround(use.peak), " MB\n   Average = ", two_digits(use.mean),
+  return cat("   Peak =    ", std::llround(use.peak), " MB\n   Average = ", fixed(use.mean, 2),
              " MB\n   Mode =    ", modes_text(use), " MB");
 }
 
-}  // namespace capstan::monitor
+}  // namespace runs

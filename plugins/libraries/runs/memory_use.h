@@ -1,14 +1,11 @@
 #pragma once
-#include <capstan/base/export.h>
-
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace monitor {
+namespace runs {
 
 /// What a log of memory says, in the log's own unit (MiB, which psrecord calls MB).
 struct MemoryUse {
@@ -39,10 +36,11 @@ std::vector<double> read_cpu_memory_log(const std::string& text, const std::stri
 /// Is it the second kind of log?
 bool is_cpu_memory_log(const std::string& text);
 
+/// "1000, 3000".
+std::string modes_text(const MemoryUse& use);
 /// "[gpu_memory_log - GPU 0] Peak = 16273 MiB, Avg = 1924.11 MiB, Mode = 1 MiB".
 std::string gpu_memory_line(int gpu, const MemoryUse& use);
 /// Three lines after "CPU Memory Usage": Peak, Average, Mode.
 std::string cpu_memory_lines(const MemoryUse& use);
 
-}  // namespace monitor
-CAPSTAN_END_NAMESPACE
+}  // namespace runs

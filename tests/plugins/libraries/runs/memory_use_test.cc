@@ -1,9 +1,10 @@
+#include "runs/memory_use.h"
+
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/monitor/memory_use.h>
 #include <capstan_catch.h>
 
-using namespace capstan::monitor;
+using namespace runs;
 using Samples = std::vector<double>;
 
 namespace {
