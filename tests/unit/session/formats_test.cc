@@ -13,6 +13,7 @@
 #include "session/model_folder.h"
 #include "session/start_values.h"
 #include "support/job.h"
+#include "train/final_model.h"
 
 using namespace capstan;
 namespace fs = std::filesystem;
@@ -66,13 +67,15 @@ class Table : public strategy::Exporter {
 };
 
 struct HalvesOptions {
-  static void describe(config::OptionTable<HalvesOptions>&) {}
+  bool keep = true;
+  static void describe(config::OptionTable<HalvesOptions>& t) { t.add("keep", &HalvesOptions::keep).doc("in halves"); }
 };
 
 class HalvesStrategy : public strategy::Strategy {
  public:
-  explicit HalvesStrategy(config::Options<HalvesOptions>) {}
+  explicit HalvesStrategy(config::Options<HalvesOptions> options) : options_(std::move(options)) {}
   void structure(std::vector<std::unique_ptr<nn::Unit>>& units) override {
+    if (!options_->keep) return;
     for (const auto& unit : units) {
       unit->each<nn::Linear>([](const nn::Linear& linear) {
         for (auto& record : linear.weight()->records()) record.trainable = false;
@@ -86,6 +89,9 @@ class HalvesStrategy : public strategy::Strategy {
   std::vector<nn::PackedForm> packed_forms() const override {
     return {{"halves", "halving", {".halves"}, "in halves", "add [strategy.halves]"}};
   }
+
+ private:
+  config::Options<HalvesOptions> options_;
 };
 
 session::Job job_with(const std::string& tables, const fs::path& model = {}) {
@@ -138,18 +144,20 @@ TEST_CASE("a folder in a form of a strategy's own is written, recognised and rea
   }
   CHECK(coded == 14);
 
-  const auto fault_of = [&](const std::string& config_json) -> std::string {
-    write_file(scratch / "packed/config.json", config_json);
+  const auto fault_of = [&](const std::string& tables) -> std::string {
     try {
-      (void)job_with("[strategy.nf4]\n[strategy.lora]\n", scratch / "packed");
+      (void)job_with(tables, scratch / "packed");
     } catch (const Error& error) {
       return error.what();
     }
     return {};
   };
-  auto json = read_file(scratch / "packed/config.json");
-  CHECK_THAT(fault_of(json), Contains("its weights are quantized (halving), which is not supported") &&
-                                 Contains("or one that was quantized by bitsandbytes (strategy.nf4)"));
+  // A strategy that would keep them so may be there, and leave them out.
+  CHECK_THAT(fault_of(halves + "keep = false\n"),
+             Contains("14 tensors are in halves, and nothing in this run keeps them so: ") &&
+                 Contains("fix: add [strategy.halves], or take the model that it was quantized from"));
+  CHECK_THAT(fault_of(""), Contains("its weights are quantized (halving), which is not supported") &&
+                               Contains("or one that was quantized by bitsandbytes (strategy.nf4)"));
 }
 
 TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
@@ -163,5 +171,21 @@ TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
   CHECK(session::write_export(csv, job.plugins, values, to) == cat("table for csv: ", to.string(), " (a line)"));
   CHECK(read_file(to / "a.csv") ==
         cat(job.plugins.model.object->file_map().tensors.size(), ",", (scratch / "plain").string()));
-  CHECK(fs::exists(scratch / "there.tmp") == false);
+  CHECK_FALSE(fs::exists(scratch / "there.tmp"));
+
+  // At its end the run writes that, and its model's folder, since all records have a place there.
+  comm::run_in_process(1, [&](comm::Communicator& communicator) {
+    std::vector<checkpoint::TensorBox> boxes;
+    const auto units = assembly::pointers(job.model->units);
+    for (const auto* record : assembly::records_of(units)) {
+      const auto whole = layout::Box::whole(record->shape);
+      boxes.push_back({"model/" + record->name, record->shape, whole, at::zeros(record->shape)});
+    }
+    checkpoint::save(scratch / "weights", *communicator.group("weights", {0}, at::kCPU), {}, boxes);
+    const auto lines = train::write_final_model({job.plugins, job.samples.tokenizer, *job.config.train, units},
+                                                scratch / "weights", scratch.path(), communicator);
+    CHECK_THAT(lines, Contains("table for csv: ") && Contains("(a line)\nmodel for transformers: "));
+  });
+  CHECK(fs::exists(scratch / "table/a.csv"));
+  CHECK(fs::exists(scratch / "model/model.safetensors"));
 }
