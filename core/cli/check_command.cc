@@ -13,7 +13,6 @@
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
 #include "cli/cut_answers.h"
-#include "cli/hub_cache.h"
 #include "launch/gpu_module.h"
 #include "plan/gpu_fit.h"
 #include "report/output_file.h"
@@ -122,7 +121,7 @@ int check_command(const CheckArguments& arguments, const launch::Environment& en
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = hub_cache(env);
+  request.hub = config::hub_cache(env);
   const plan::Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
   request.world_size = ranks.all;
   request.ranks_per_node = ranks_per_node(ranks);

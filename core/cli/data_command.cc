@@ -15,7 +15,6 @@
 #include <capstan/plugin/host.h>
 #include "cli/check_command.h"
 #include "cli/cut_answers.h"
-#include "cli/hub_cache.h"
 #include "data/collate.h"
 #include "session/job.h"
 
@@ -89,7 +88,7 @@ session::Job prepare(const DataArguments& arguments, const launch::Environment& 
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = hub_cache(env);
+  request.hub = config::hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
   auto job = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();

@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/check_command.h"
-#include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
 #include "comm/agree.h"
@@ -107,7 +106,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
   }
   if (is_folder(arguments.config)) {
     plugin::Host host(plugin_folders(env), false, trusts_writers(env));
-    auto choice = choose_model(arguments.config, hub_cache(env), host);
+    auto choice = choose_model(arguments.config, config::hub_cache(env), host);
     run.config = choice.config;
     run.overrides = std::move(choice.overrides);
     run.weights = choice.weights;

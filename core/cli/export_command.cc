@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "cli/check_command.h"
-#include "cli/hub_cache.h"
 #include "session/adapter_folder.h"
 #include "session/job.h"
 #include "session/model_folder.h"
@@ -58,7 +57,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   setup::JobRequest request;
   request.file = (run / "config.toml").string();
-  request.hub = hub_cache(env);
+  request.hub = config::hub_cache(env);
   Diagnostics diagnostics;
   const auto job = session::prepare_model(request, host, diagnostics);
   diagnostics.throw_if_any();

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/check_command.h"
-#include "cli/hub_cache.h"
 #include "cli/model_choice.h"
 #include "cli/run_command.h"
 #include "comm/agree.h"
@@ -100,7 +99,7 @@ std::vector<PromptLine> read_prompts(std::istream& in, bool json) {
 
 int generate_command(const GenerateArguments& arguments, const launch::Environment& env) {
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
-  auto choice = choose_model(arguments.model, hub_cache(env), host);
+  auto choice = choose_model(arguments.model, config::hub_cache(env), host);
   launch::RunArguments run;
   run.config = choice.config;
   run.overrides = std::move(choice.overrides);

@@ -13,7 +13,6 @@
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
 #include "cli/check_command.h"
-#include "cli/hub_cache.h"
 #include "plan/search.h"
 #include "report/output_file.h"
 #include "session/job.h"
@@ -46,7 +45,7 @@ setup::JobRequest request_of(const PlanArguments& arguments, const launch::Envir
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = hub_cache(env);
+  request.hub = config::hub_cache(env);
   request.world_size = arguments.gpus;
   request.ranks_per_node = arguments.gpus / arguments.nodes;
   request.device = "cuda";

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "cli/hub_cache.h"
 #include "cli/refused.h"
 #include "launch/error_report.h"
 #include "plan/gpu_fit.h"
@@ -42,7 +41,7 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
     request.overrides = arguments.overrides;
     request.world_size = world.size;
     request.rank = world.rank;
-    request.hub = hub_cache(env);
+    request.hub = config::hub_cache(env);
     request.device = rank.device.name;
     request.gpu = rank.device.gpu.device;
     request.gpu_capability = rank.device.gpu.capability;

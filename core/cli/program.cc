@@ -30,7 +30,6 @@
 #include "cli/report_command.h"
 #include "cli/run_command.h"
 #include "cli/sweep_command.h"
-#include "cli/tokenize_command.h"
 #include "cli/top_command.h"
 #include "foreign/keys.h"
 #include "launch/error_report.h"
@@ -103,7 +102,6 @@ void add_commands(CLI::App& app, Chosen& chosen) {
   add_plugins_commands(app, chosen);
   add_export_command(app, chosen);
   add_import_deepspeed_command(app, chosen);
-  add_tokenize_command(app, chosen);
   add_checkpoint_command(app, chosen);
   add_data_command(app, chosen);
   add_eval_command(app, chosen);

@@ -105,7 +105,7 @@ class Loader {
 };
 
 // The folder that model.path means: a path, or what the hub's cache has under an id.
-std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, const HubCache& hub,
+std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, const config::HubCache& hub,
                                        Diagnostics& faults) {
   if (!options->path) return {};
   const auto where = options.where(&ModelOptions::path);
@@ -113,7 +113,7 @@ std::optional<ModelFolder> find_folder(config::Options<ModelOptions>& options, c
   const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
   try {
     const auto folder =
-        find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
+        config::find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
     options.derive(&ModelOptions::path, folder);
     return ModelFolder{folder, where};
   } catch (const Error& error) {

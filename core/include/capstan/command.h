@@ -26,12 +26,9 @@ class Made : public Command {
 
 }  // namespace capstan::command::detail
 
-/// The line stands in an ELF note too, so that `capstan --help` opens nothing. It is a literal without quotes,
-/// backslashes and line ends.
+/// The line is a literal without quotes, backslashes and line ends, since it stands in an ELF note too.
 #define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
-  __asm__(                                                                                                     \
-      ".pushsection .note.capstan, \"a\", %note\n.balign 4\n.long 8, 2f - 1f, 2\n.asciz \"Capstan\"\n"         \
-      ".balign 4\n1: .asciz \"" summary "\"\n2: .balign 4\n.popsection\n");                                    \
+  CAPSTAN_NOTE(2, summary)                                                                                     \
   CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
                  (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Made<Class>, \
                                              capstan::command::detail::NoOptions>))

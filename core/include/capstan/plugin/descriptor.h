@@ -27,3 +27,11 @@ extern "C" struct CapstanPluginDescriptor {
         sizeof(CapstanPluginDescriptor), kind, name, version, summary, register_types};       \
     return &descriptor;                                                                       \
   }
+
+/// A text that the host reads from the file's ELF notes, so that it opens nothing: of a command its line for
+/// `capstan --help` (type 2), of a tokenizer the names of the files that it opens (type 3). A literal without quotes,
+/// backslashes and line ends.
+#define CAPSTAN_NOTE(type, text)                                                          \
+  __asm__(".pushsection .note.capstan, \"a\", %note\n.balign 4\n.long 8, 2f - 1f, " #type \
+          "\n.asciz \"Capstan\"\n"                                                        \
+          ".balign 4\n1: .asciz \"" text "\"\n2: .balign 4\n.popsection\n");
