@@ -21,7 +21,6 @@
 #include "cli/own_commands.h"
 #include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
-#include "cli/tokenize_command.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
 #include "plugin/engine.h"
@@ -89,7 +88,6 @@ void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
   add_run_command(app, chosen);
   add_check_command(app, chosen);
   add_plugins_commands(app, chosen);
-  add_tokenize_command(app, chosen);
   const auto is_called = [&](const auto& one) { return one.first == called; };
   if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
     plugin::open_engine().declare(app, chosen);

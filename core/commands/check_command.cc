@@ -5,6 +5,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 #include <capstan/monitor/output_file.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "commands/cut_answers.h"
 #include "plan/gpu_fit.h"
@@ -112,7 +112,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   const plan::Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
   request.world_size = ranks.all;
   request.ranks_per_node = ranks_per_node(ranks);

@@ -5,6 +5,7 @@
 #include <capstan/base/printable.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 
 #include <unistd.h>
 
@@ -13,7 +14,6 @@
 #include <utility>
 
 #include <capstan/plugin/host.h>
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "commands/check_command.h"
 #include "commands/cut_answers.h"
@@ -90,7 +90,7 @@ session::Job prepare(const DataArguments& arguments, const launch::Environment& 
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   request.purpose = setup::Purpose::evaluate;
   auto job = session::prepare(request, host, diagnostics);
   diagnostics.throw_if_any();

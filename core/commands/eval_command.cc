@@ -7,13 +7,13 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "comm/agree.h"
 #include "commands/check_command.h"
@@ -108,7 +108,7 @@ int eval_command(const EvalArguments& arguments, const launch::Environment& env)
   }
   if (is_folder(arguments.config)) {
     plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
-    auto choice = choose_model(arguments.config, cli::hub_cache(env), host);
+    auto choice = choose_model(arguments.config, config::hub_cache(env), host);
     run.config = choice.config;
     run.overrides = std::move(choice.overrides);
     run.weights = choice.weights;

@@ -5,12 +5,12 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "session/adapter_state.h"
 #include "session/exports.h"
@@ -114,7 +114,7 @@ int export_command(const ExportArguments& arguments, const launch::Environment& 
   plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
   setup::JobRequest request;
   request.file = (run / "config.toml").string();
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   Diagnostics diagnostics;
   const auto job = session::prepare_model(request, host, diagnostics);
   diagnostics.throw_if_any();

@@ -5,13 +5,13 @@
 #include <capstan/base/json.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "comm/agree.h"
 #include "commands/check_command.h"
@@ -101,7 +101,7 @@ std::vector<PromptLine> read_prompts(std::istream& in, bool json) {
 
 int generate_command(const GenerateArguments& arguments, const launch::Environment& env) {
   plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
-  auto choice = choose_model(arguments.model, cli::hub_cache(env), host);
+  auto choice = choose_model(arguments.model, config::hub_cache(env), host);
   launch::RunArguments run;
   run.config = choice.config;
   run.overrides = std::move(choice.overrides);

@@ -36,10 +36,10 @@ std::string plugin_for(const std::string& type, const fs::path& file, plugin::Ho
 }
 
 // What a name on the command line means: a path, or else a model of the hub that is in its cache.
-fs::path find_place(const std::string& name, const setup::HubCache& hub) {
+fs::path find_place(const std::string& name, const config::HubCache& hub) {
   auto path = fs::absolute(name).lexically_normal();
   if (is_there(path)) return path;
-  return setup::find_model({name, path.string(), {}}, hub);
+  return config::find_model({name, path.string(), {}}, hub);
 }
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
@@ -49,7 +49,7 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
 
 }  // namespace
 
-ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, plugin::Host& host) {
+ModelChoice choose_model(const std::string& name, const config::HubCache& hub, plugin::Host& host) {
   const auto path = find_place(name, hub);
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {

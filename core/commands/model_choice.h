@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <capstan/config/model_path.h>
 #include <capstan/plugin/host.h>
-#include "setup/model_path.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace commands {
@@ -20,7 +20,7 @@ struct ModelChoice {
 /// A run's folder (config.toml and weights), a folder of weights inside of one (a checkpoint), or a Hugging Face model
 /// folder or an id of the hub that is in its cache, for which the plugin is the one that knows its model_type. Throws
 /// Error for anything else.
-ModelChoice choose_model(const std::string& name, const setup::HubCache& hub, plugin::Host& host);
+ModelChoice choose_model(const std::string& name, const config::HubCache& hub, plugin::Host& host);
 
 }  // namespace commands
 CAPSTAN_END_NAMESPACE

@@ -4,6 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 #include <capstan/monitor/output_file.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,6 @@
 
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
 #include "commands/check_command.h"
 #include "plan/search.h"
@@ -47,7 +47,7 @@ setup::JobRequest request_of(const PlanArguments& arguments, const launch::Envir
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   request.world_size = arguments.gpus;
   request.ranks_per_node = arguments.gpus / arguments.nodes;
   request.device = "cuda";

@@ -2,13 +2,13 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "cli/hub_cache.h"
 #include "commands/refused.h"
 #include "launch/error_report.h"
 #include "plan/gpu_fit.h"
@@ -43,7 +43,7 @@ session::Job prepare_together(const launch::RunArguments& arguments, const launc
     request.overrides = arguments.overrides;
     request.world_size = world.size;
     request.rank = world.rank;
-    request.hub = cli::hub_cache(env);
+    request.hub = config::hub_cache(env);
     request.device = rank.device.name;
     request.gpu = rank.device.gpu.device;
     request.gpu_capability = rank.device.gpu.capability;

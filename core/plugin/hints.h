@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 

@@ -20,8 +20,7 @@
 #include "plugins/strategies/lora/peft.h"
 #include "setup/configuration.h"
 #include "support/folder.h"
-#include "tokenizer/tokenizers.h"
-#include "unit/tokenizer/tokenizer_files.h"
+#include "support/tokenizer_files.h"
 
 namespace fuzz {
 namespace {
@@ -98,7 +97,7 @@ void read_config_json(const fs::path& folder) {
 }
 
 void read_tokenizer(const fs::path& folder) {
-  const auto made = tokenizer::make_tokenizer((folder / "tokenizer.json").string());
+  const auto made = open_tokenizer((folder / "tokenizer.json").string());
   const auto ids = made->encode("ab abc d\xff\n  \xe4\xb8\x96");
   (void)made->decode(ids);
 }

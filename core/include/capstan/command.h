@@ -31,8 +31,7 @@ class Made : public Command {
 
 }  // namespace capstan::command::detail
 
-/// The line stands in an ELF note too, so that `capstan --help` opens nothing. It is a literal without quotes,
-/// backslashes and line ends.
+/// The line is a literal without quotes, backslashes and line ends, since it stands in an ELF note too.
 #define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
   CAPSTAN_NOTE("2", summary)                                                                                   \
   CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
