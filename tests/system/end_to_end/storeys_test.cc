@@ -44,3 +44,15 @@ TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
   CHECK_THAT(opened_by(work, {"check", "absent.toml"}),
              Contains("libcapstan_engine.so") && Contains("libtorch_cpu.so"));
 }
+
+TEST_CASE("a plugin that brings a LibTorch of its own is named, also when it is opened before the engine") {
+  const Workspace work;
+  fs::create_directories(work.folder() / "mine/monitor");
+  const auto file = work.folder() / "mine/monitor/second_torch.so";
+  fs::copy_file(broken_plugin("second_torch"), file);
+  const auto list = work.run({"plugins"}, {{"CAPSTAN_PLUGIN_PATH", (work.folder() / "mine").string()}});
+  CHECK(list.code == 0);
+  CHECK_THAT(list.out,
+             Contains(file.string() + ": brings LibTorch into the process, though its note says that it needs none") &&
+                 Contains("libtorch_cpu-second.so"));
+}

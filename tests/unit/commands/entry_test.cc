@@ -8,8 +8,6 @@
 #include <stdexcept>
 
 #include "plugin/engine.h"
-#include "plugin/fixtures.h"
-#include "plugin/loader.h"
 
 using namespace capstan;
 
@@ -43,15 +41,4 @@ TEST_CASE("a program that is linked with the engine has one, and nothing of LibT
   CHECK_THROWS_WITH(called<Asks>(), Contains("this host has no memory left: you tried to allocate"));
   CHECK_THROWS_AS(called<Asks>(), Error);
   CHECK_THROWS_AS(called<Asserts>(), std::logic_error);
-}
-
-TEST_CASE("a second LibTorch is named with both files, and later plugins are not blamed for it") {
-  const auto error_of = [](const char* name) {
-    return test::error_of([&] { plugin::load_plugin_file(test::fixture(name), "monitor"); });
-  };
-  CHECK_THAT(error_of("second_torch"), Contains("brings a second LibTorch into the process: "));
-  const auto files = plugin::doubled_torch_files();
-  REQUIRE(files.size() == 2);
-  CHECK_THAT(files[0] + files[1], Contains("libtorch_cpu.so") && Contains("libtorch_cpu-second.so"));
-  CHECK(error_of("good").empty());
 }
