@@ -6,7 +6,6 @@
 
 #include "cli/command.h"
 #include "commands/check_command.h"
-#include "commands/checkpoint_command.h"
 #include "commands/data_command.h"
 #include "commands/eval_command.h"
 #include "commands/export_command.h"
@@ -36,7 +35,6 @@ class OwnEngine final : public plugin::Engine {
     add_preflight_command(app, *own);
     add_plan_command(app, *own);
     add_export_command(app, *own);
-    add_checkpoint_command(app, *own);
     add_data_command(app, *own);
     add_eval_command(app, *own);
     add_generate_command(app, *own);

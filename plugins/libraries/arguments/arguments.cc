@@ -2,6 +2,8 @@
 
 #include <capstan/base/exit_code.h>
 #include <capstan/base/terminal.h>
+#include <capstan/plugin/hint.h>
+#include <capstan/plugin/host.h>
 
 #include <algorithm>
 
@@ -15,6 +17,7 @@ void refuse_empty(CLI::App& app) {
   for (auto* option : app.get_options()) {
     if (option->get_type_size() != 0) option->check(fault);
   }
+  for (auto* action : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty(*action);
 }
 
 }  // namespace
@@ -29,6 +32,8 @@ std::optional<int> read(CLI::App& app, const capstan::command::Call& call) {
     app.parse(words);
     return {};
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0)  // not the help
+      capstan::plugin::flag_faults(call.arguments, call.plugins.hints()).throw_if_any();
     capstan::terminal::PrintedStream out(capstan::terminal::print);
     capstan::terminal::PrintedStream err(capstan::terminal::print_error);
     return app.exit(error, out, err) == 0 ? 0 : static_cast<int>(capstan::ExitCode::usage);

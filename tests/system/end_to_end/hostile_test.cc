@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "checkpoint/manifest.h"
 #include "end_to_end/program.h"
+#include "record/manifest.h"
 #include "support/ordinary_user.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/tokenizer_files.h"

@@ -1,30 +1,25 @@
-#include "commands/checkpoint_command.h"
+#include "answers.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
-#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/record/checkpoints.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_place.h"
-#include "checkpoint/dtype.h"
-#include "checkpoint/manifest.h"
-
-namespace capstan::commands {
+namespace checkpoints {
 namespace {
 
+using namespace capstan;
+
 namespace fs = std::filesystem;
-using checkpoint::Depth;
+using checkpoint::Checkpoint;
 using checkpoint::is_checkpoint;
-using checkpoint::Reader;
 
 /// What a path leads to: checkpoints, the newest first, and the folder that holds them.
 struct Place {
@@ -68,9 +63,9 @@ std::string layout_text(const checkpoint::Meta& meta) {
 std::optional<std::int64_t> best_step(const std::vector<fs::path>& newest_first) {
   for (const auto& path : newest_first) {
     try {
-      const Reader reader(path);
-      if (!reader.has_section("best")) continue;
-      const auto best = nlohmann::json::parse(reader.section("best"), nullptr, false);
+      const Checkpoint one(path);
+      if (!one.has_section("best")) continue;
+      const auto best = nlohmann::json::parse(one.section("best"), nullptr, false);
       if (best.is_object() && best.contains("step") && best["step"].is_number_integer())
         return best["step"].get<std::int64_t>();
     } catch (const Error&) {  // its own row says why
@@ -83,8 +78,8 @@ std::vector<std::string> row_of(const fs::path& path, const std::optional<std::i
   const auto name = path.filename().string();
   const auto size = bytes_text(bytes_in(path));
   try {
-    const Reader reader(path);
-    const auto& meta = reader.meta();
+    const Checkpoint one(path);
+    const auto& meta = one.meta();
     return {name,
             std::to_string(meta.step),
             size,
@@ -157,8 +152,8 @@ class Teller {
 int verify(const Place& place, std::ostream& out, std::ostream& progress) {
   bool all_intact = true;
   for (const auto& path : place.checkpoints) {
-    Diagnostics faults;
-    checkpoint::verify(path, Depth::hashes, faults, nullptr, Teller(progress, path.string()));
+    const auto faults =
+        checkpoint::verify_share(path, checkpoint::Depth::hashes, Teller(progress, path.string())).faults;
     out << path.string() << ": " << (faults.empty() ? "intact" : counted(faults.size(), "fault")) << '\n';
     for (const auto& fault : faults.list()) out << "  " << fault.text() << '\n';
     all_intact = all_intact && faults.empty();
@@ -166,23 +161,23 @@ int verify(const Place& place, std::ostream& out, std::ostream& progress) {
   return static_cast<int>(all_intact ? ExitCode::success : ExitCode::failure);
 }
 
-void show_tensors(const Reader& reader, std::ostream& out) {
+void show_tensors(const Checkpoint& one, std::ostream& out) {
   std::vector<std::vector<std::string>> rows{{"tensor", "shape", "dtype"}};
-  for (const auto& name : reader.tensors()) {
-    rows.push_back({name, layout::shape_text(reader.shape(name)), checkpoint::dtype_name(reader.dtype(name))});
+  for (const auto& name : one.tensors()) {
+    rows.push_back({name, layout::shape_text(one.shape(name)), checkpoint::dtype_name(one.dtype(name))});
   }
   out << table_text(rows);
 }
 
 // How many tensors and elements begin with each "model/", "optimizer/adamw.m/", …
-std::vector<std::vector<std::string>> summary_rows(const Reader& reader) {
+std::vector<std::vector<std::string>> summary_rows(const Checkpoint& one) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> groups;
-  for (const auto& name : reader.tensors()) {
+  for (const auto& name : one.tensors()) {
     const auto first = name.find('/');
     const bool has_state = name.starts_with("optimizer/") || name.starts_with("strategy/");
     auto& group = groups[name.substr(0, has_state ? name.find('/', first + 1) : first)];
     ++group.first;
-    group.second += layout::numel(reader.shape(name));
+    group.second += layout::numel(one.shape(name));
   }
   std::vector<std::vector<std::string>> rows{{"part", "tensors", "elements"}};
   for (const auto& [name, group] : groups) {
@@ -191,29 +186,29 @@ std::vector<std::vector<std::string>> summary_rows(const Reader& reader) {
   return rows;
 }
 
-int show(const Place& place, const CheckpointArguments& arguments, std::ostream& out) {
-  const Reader reader(place.checkpoints.front());
-  const auto& meta = reader.meta();
+int show(const Place& place, const Arguments& arguments, std::ostream& out) {
+  const Checkpoint one(place.checkpoints.front());
+  const auto& meta = one.meta();
   const auto pretty = [](const std::string& json) { return nlohmann::ordered_json::parse(json).dump(2); };
   if (!arguments.section.empty()) {
-    out << pretty(reader.section(arguments.section)) << '\n';
+    out << pretty(one.section(arguments.section)) << '\n';
   } else if (arguments.config) {
     out << meta.config;
   } else if (arguments.tensors) {
-    show_tensors(reader, out);
+    show_tensors(one, out);
   } else {
     std::vector<std::string> sections;
     for (const auto& item : meta.sections) sections.push_back(item.first);
-    out << table_text({{"checkpoint", reader.path().string()},
+    out << table_text({{"checkpoint", one.path().string()},
                        {"step", std::to_string(meta.step)},
                        {"date", meta.date},
                        {"written by", "capstan " + meta.version},
                        {"layout", layout_text(meta)},
                        {"metrics", metrics_text(meta.metrics)},
-                       {"size", bytes_text(bytes_in(reader.path()))},
+                       {"size", bytes_text(bytes_in(one.path()))},
                        {"sections", sections.empty() ? "-" : join(sections)}})
         << '\n'
-        << table_text(summary_rows(reader));
+        << table_text(summary_rows(one));
     for (const auto& [name, section] : meta.sections) out << '\n' << name << ' ' << pretty(section) << '\n';
   }
   return static_cast<int>(ExitCode::success);
@@ -221,14 +216,14 @@ int show(const Place& place, const CheckpointArguments& arguments, std::ostream&
 
 }  // namespace
 
-int checkpoint_command(const CheckpointArguments& arguments, std::ostream& out, std::ostream& progress) {
+int answer(const Arguments& arguments, std::ostream& out, std::ostream& progress) {
   const auto place = place_of(arguments.path);
   if (arguments.action == "ls") return list(place, out);
   if (arguments.action == "verify") return verify(place, out, progress);
   return show(place, arguments, out);
 }
 
-void add_checkpoint_arguments(CLI::App& command, CheckpointArguments& arguments) {
+void declare(CLI::App& command, Arguments& arguments) {
   command.require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& help) {
     auto* action = command.add_subcommand(name, help);
@@ -238,21 +233,10 @@ void add_checkpoint_arguments(CLI::App& command, CheckpointArguments& arguments)
   };
   add("ls", "a table of all: step, size, date, metrics, which is the best, layout, whether their files are whole");
   add("verify", "compare every byte with its hash; exit status 1 when something is damaged");
-  auto* one = add("show", "what a checkpoint (of several the newest) says of itself");
-  one->add_option("--section", arguments.section, "only this section, as JSON");
-  one->add_flag("--config", arguments.config, "only the resolved configuration");
-  one->add_flag("--tensors", arguments.tensors, "only its tensors, with shape and dtype");
+  auto* show = add("show", "what a checkpoint (of several the newest) says of itself");
+  show->add_option("--section", arguments.section, "only this section, as JSON");
+  show->add_flag("--config", arguments.config, "only the resolved configuration");
+  show->add_flag("--tensors", arguments.tensors, "only its tensors, with shape and dtype");
 }
 
-void add_checkpoint_command(CLI::App& app, cli::Chosen& chosen) {
-  auto* command = app.add_subcommand("checkpoint", "list, verify or show checkpoints");
-  const auto given = std::make_shared<CheckpointArguments>();
-  add_checkpoint_arguments(*command, *given);
-  cli::choose_with(*command, chosen, [given](const cli::Process&) {
-    terminal::PrintedStream out(terminal::print);
-    terminal::PrintedStream progress(terminal::print_error);
-    return checkpoint_command(*given, out, progress);
-  });
-}
-
-}  // namespace capstan::commands
+}  // namespace checkpoints

@@ -1,6 +1,6 @@
+#include <capstan/base/box.h>
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/layout/box.h>
 
 #include <algorithm>
 #include <ostream>

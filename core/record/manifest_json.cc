@@ -1,10 +1,10 @@
-#include "checkpoint/manifest_json.h"
+#include "record/manifest_json.h"
 
 #include <capstan/base/text.h>
 
 #include <algorithm>
 
-#include "checkpoint/dtype.h"
+#include "record/dtype.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -42,10 +42,10 @@ TensorEntry tensor_from(const std::string& name, const Json& json) {
   if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; })) {
     throw Error(cat("tensor '", name, "' has shape ", layout::shape_text(tensor.shape)));
   }
-  const auto dtype = dtype_of(json.at("dtype").get<std::string>());
+  const auto dtype = dtype_named(json.at("dtype").get<std::string>());
   if (!dtype) throw Error(cat("tensor '", name, "' has dtype ", json.at("dtype").dump(), ", none of ", dtype_names()));
   tensor.dtype = *dtype;
-  auto bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype));
+  auto bytes = dtype_bytes(tensor.dtype);
   for (const auto size : tensor.shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) {
       throw Error(

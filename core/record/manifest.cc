@@ -1,4 +1,4 @@
-#include "checkpoint/manifest.h"
+#include "record/manifest.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/xxh64.h"
-#include "checkpoint/manifest_json.h"
+#include "record/manifest_json.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -107,9 +107,7 @@ Meta parse_meta(const Json& json) {
 
 }  // namespace
 
-std::int64_t TensorEntry::bytes(const BoxEntry& entry) const {
-  return entry.box.numel() * static_cast<std::int64_t>(c10::elementSize(dtype));
-}
+std::int64_t TensorEntry::bytes(const BoxEntry& entry) const { return entry.box.numel() * dtype_bytes(dtype); }
 
 std::string key_of(const std::string& tensor, const layout::Box& box) { return tensor + box.text(); }
 

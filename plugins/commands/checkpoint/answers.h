@@ -1,15 +1,11 @@
 #pragma once
-#include <capstan/base/export.h>
-
+#include <CLI/CLI.hpp>
 #include <iosfwd>
 #include <string>
 
-#include "cli/command.h"
+namespace checkpoints {
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace commands {
-
-struct CheckpointArguments {
+struct Arguments {
   std::string action;  ///< "ls", "verify" or "show"
   std::string path;    ///< a run's folder, its folder of checkpoints, one of them, or the file `latest`
   std::string section;
@@ -17,17 +13,14 @@ struct CheckpointArguments {
   bool tensors = false;
 };
 
-/// Declares `capstan checkpoint ls|verify|show`.
-void add_checkpoint_command(CLI::App& app, cli::Chosen& chosen);
-/// Its arguments alone.
-void add_checkpoint_arguments(CLI::App& command, CheckpointArguments& arguments);
+/// Declares them to the parser: ls|verify|show.
+void declare(CLI::App& command, Arguments& arguments);
 
 /// ls: a table of the checkpoints (and final weights) of a run: step, size, date, metrics, which is the best, layout,
 /// whether their files are whole; then what a crash left there. verify: compares every byte with its hash, says every
 /// few seconds in `progress` how far it is, names all faults, and returns ExitCode::failure for any. show: what a
 /// checkpoint says of itself, one of its sections, its configuration or its tensors. Throws Error for a path that leads
 /// to none.
-int checkpoint_command(const CheckpointArguments& arguments, std::ostream& out, std::ostream& progress);
+int answer(const Arguments& arguments, std::ostream& out, std::ostream& progress);
 
-}  // namespace commands
-CAPSTAN_END_NAMESPACE
+}  // namespace checkpoints

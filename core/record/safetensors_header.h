@@ -1,5 +1,5 @@
 #pragma once
-#include <capstan/checkpoint/safetensors.h>
+#include <capstan/record/safetensors.h>
 
 #include <cstddef>
 #include <map>

@@ -1,14 +1,12 @@
 #pragma once
-#include <capstan/base/error.h>
 #include <capstan/base/export.h>
-#include <capstan/checkpoint/safetensors.h>
+#include <capstan/record/checkpoints.h>
 
 #include <cstddef>
 #include <filesystem>
 #include <string>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/manifest.h"
+#include "record/manifest.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
@@ -19,12 +17,11 @@ Manifest open_manifest(const std::filesystem::path& folder);
 /// one that cannot be read, as open_manifest() does: that says nothing about the checkpoint.
 void check_files(const std::filesystem::path& folder, const Manifest& manifest, Diagnostics& faults);
 /// Throws Error when the file's header and the manifest differ about the box.
-void check_header(const SafetensorsFile& file, const std::string& name, const TensorEntry& tensor,
-                  const BoxEntry& entry);
+void check_header(const MappedTensors& file, const std::string& name, const TensorEntry& tensor, const BoxEntry& entry);
 /// Does this piece of a box's data (see hashed_bytes) match its hash?
-bool is_intact(const SafetensorsFile& file, const std::string& name, const BoxEntry& entry, std::size_t piece);
+bool is_intact(const MappedTensors& file, const std::string& name, const BoxEntry& entry, std::size_t piece);
 /// The fault of a box that does not.
-Error damaged(const SafetensorsFile& file, const std::string& key);
+Error damaged(const MappedTensors& file, const std::string& key);
 
 }  // namespace checkpoint
 CAPSTAN_END_NAMESPACE

@@ -1,13 +1,11 @@
-#include "checkpoint/checkpoint_names.h"
+#include "record/checkpoint_names.h"
 
 #include <capstan/base/paths.h>
+#include <capstan/record/checkpoints.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <set>
-
-#include "checkpoint/checkpoint.h"
 
 namespace capstan::checkpoint {
 

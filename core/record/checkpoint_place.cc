@@ -1,6 +1,5 @@
-#include "checkpoint/checkpoint_place.h"
-
 #include <capstan/base/paths.h>
+#include <capstan/record/checkpoints.h>
 
 namespace capstan::checkpoint {
 

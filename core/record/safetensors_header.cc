@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors_header.h"
+#include "record/safetensors_header.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "checkpoint/dtype.h"
+#include "record/dtype.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -79,14 +79,14 @@ TensorInfo parse_tensor(const std::string& where, const std::string& name, const
   if (!entry.is_object()) throw wrong("is not described by an object");
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string()) throw wrong("has no 'dtype'");
-  const auto scalar = dtype_of(dtype->get<std::string>());
+  const auto scalar = dtype_named(dtype->get<std::string>());
   if (!scalar) throw wrong(cat("has dtype ", dtype->dump(), ", none of ", dtype_names()));
   TensorInfo info{*scalar, unsigned_list("shape"), 0, 0};
   const auto offsets = unsigned_list("data_offsets");
   if (offsets.size() != 2 || offsets[0] > offsets[1]) throw wrong("has no valid 'data_offsets' ([begin, end])");
   info.begin = static_cast<std::uint64_t>(offsets[0]);
   info.end = static_cast<std::uint64_t>(offsets[1]);
-  const auto bytes = byte_count(info.shape, c10::elementSize(info.dtype), name, where);
+  const auto bytes = byte_count(info.shape, static_cast<std::size_t>(dtype_bytes(info.dtype)), name, where);
   if (bytes != info.end - info.begin) {
     throw wrong(cat("of shape ", layout::shape_text(info.shape), " and dtype ", dtype->get<std::string>(), " needs ",
                     bytes, " bytes, but its offsets span ", info.end - info.begin));

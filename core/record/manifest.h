@@ -1,17 +1,13 @@
 #pragma once
-#include <capstan/base/error.h>
+#include <capstan/base/box.h>
 #include <capstan/base/export.h>
-#include <capstan/layout/box.h>
-
-#include <c10/core/ScalarType.h>
+#include <capstan/record/checkpoints.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
-
-#include "checkpoint/checkpoint.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
@@ -28,7 +24,7 @@ struct BoxEntry {
 
 struct TensorEntry {
   layout::Shape shape;
-  c10::ScalarType dtype = c10::ScalarType::Float;
+  Dtype dtype = Dtype::f32;
   std::vector<BoxEntry> boxes;
 
   /// Of a box, in the file.
@@ -53,12 +49,6 @@ struct Manifest {
 std::string piece_text(const Contents& contents);
 /// All ranks' pieces in one. Boxes that overlap, or leave elements out, are a bug of the code that saved them.
 Contents merge_pieces(const std::vector<std::string>& pieces);
-
-/// A whole manifest of a version that this program does not read: a newer Capstan's. Its checkpoint is not damaged.
-class OtherVersion : public Error {
- public:
-  using Error::Error;
-};
 
 /// The text of manifest.json; its last line is a hash of all the others.
 std::string manifest_text(const Manifest& manifest);

@@ -1,7 +1,7 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/manifest.h"
+#include "record/manifest.h"
 
 namespace capstan::checkpoint {
 
