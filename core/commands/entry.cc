@@ -10,7 +10,6 @@
 #include "commands/eval_command.h"
 #include "commands/export_command.h"
 #include "commands/generate_command.h"
-#include "commands/plan_command.h"
 #include "commands/preflight_command.h"
 #include "commands/run_command.h"
 #include "plugin/engine.h"
@@ -33,7 +32,6 @@ class OwnEngine final : public plugin::Engine {
   void declare(CLI::App& app, cli::Chosen& chosen) const override {
     const auto own = std::make_shared<cli::Chosen>();
     add_preflight_command(app, *own);
-    add_plan_command(app, *own);
     add_export_command(app, *own);
     add_data_command(app, *own);
     add_eval_command(app, *own);

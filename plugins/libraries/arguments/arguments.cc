@@ -40,4 +40,12 @@ std::optional<int> read(CLI::App& app, const capstan::command::Call& call) {
   }
 }
 
+void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides) {
+  app.add_option("config", config, "configuration file (TOML)")->required();
+  app.add_option("overrides", overrides,
+                 "options that win over the file: train.max_steps=250 strategy.fsdp.mode=no_shard; train.accumulation= "
+                 "unsets what the file says");
+  app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
+}
+
 }  // namespace arguments

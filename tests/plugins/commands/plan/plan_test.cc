@@ -1,8 +1,9 @@
 // `plan` end to end: what it writes is a configuration that `check` accepts for these GPUs.
-#include "commands/plan_command.h"
+#include "plugins/commands/plan/plan.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
+#include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
 #include "commands/check_command.h"
@@ -21,6 +22,11 @@ std::string config_file(const test::Folder& folder) {
                       "\"bf16\"\n[strategy.recompute]\nenabled = false\n");
 }
 
+int planned(const planning::PlanArguments& arguments) {
+  plugin::Host host;
+  return planning::plan(arguments, {"plan", "", {}, launch::environment({}), host});
+}
+
 }  // namespace
 
 TEST_CASE("plan writes a configuration that fits, of the same global batch") {
@@ -28,25 +34,23 @@ TEST_CASE("plan writes a configuration that fits, of the same global batch") {
   const auto none = launch::environment({});
   const auto file = config_file(folder);
   const auto written = (folder / "best.toml").string();
-  commands::PlanArguments arguments{file, {"optimizer.lr=3e-4"}, 4, 1, "h200-141g", 0, written};
-  CHECK(commands::plan_command(arguments, none) == 0);
+  planning::PlanArguments arguments{file, {"optimizer.lr=3e-4"}, 4, 1, "h200-141g", 0, written};
+  CHECK(planned(arguments) == 0);
   const auto text = read_file(written);
   CHECK_THAT(text, Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 3e-04"));
   CHECK(commands::check_command({written, {}, 4, {}, "h200-141g"}, none) == 0);
   // A GPU of unknown speed that is just large enough for a part.
   arguments.gpu = "4GiB";
-  CHECK(commands::plan_command(arguments, none) == 0);
+  CHECK(planned(arguments) == 0);
   CHECK(commands::check_command({written, {}, 4, {}, "4GiB"}, none) == 0);
 }
 
 TEST_CASE("plan says when nothing fits, and refuses what cannot be") {
   const test::Folder folder;
-  const auto none = launch::environment({});
   const auto file = config_file(folder);
-  const auto plan = [&](const commands::PlanArguments& arguments) { return commands::plan_command(arguments, none); };
-  CHECK(plan({file, {"model.hidden_size=8192"}, 1, 1, "3GiB"}) == 2);
-  CHECK_THROWS_WITH(plan({file, {}, 4, 3, "h100-80g"}), Contains("4 GPUs do not spread evenly"));
-  CHECK_THROWS_WITH(plan({file, {}, 4, 1, "h100-80g", 0, file}), Contains("--write names the configuration itself"));
-  CHECK_THROWS_WITH(plan({file, {"model.num_head=3"}, 4, 1, "h100-80g"}), Contains("num_head"));
-  CHECK_THROWS_WITH(plan({file, {}, 3, 1, "h100-80g"}), Contains("no layout") || Contains("global_batch"));
+  CHECK(planned({file, {"model.hidden_size=8192"}, 1, 1, "3GiB"}) == 2);
+  CHECK_THROWS_WITH(planned({file, {}, 4, 3, "h100-80g"}), Contains("4 GPUs do not spread evenly"));
+  CHECK_THROWS_WITH(planned({file, {}, 4, 1, "h100-80g", 0, file}), Contains("--write names the configuration itself"));
+  CHECK_THROWS_WITH(planned({file, {"model.num_head=3"}, 4, 1, "h100-80g"}), Contains("num_head"));
+  CHECK_THROWS_WITH(planned({file, {}, 3, 1, "h100-80g"}), Contains("no layout") || Contains("global_batch"));
 }

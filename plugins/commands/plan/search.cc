@@ -1,4 +1,4 @@
-#include "plan/search.h"
+#include "search.h"
 
 #include <capstan/base/text.h>
 
@@ -7,21 +7,12 @@
 #include <map>
 #include <utility>
 
-namespace capstan::plan {
+namespace planning {
 namespace {
 
-using By = plugin::Saving::By;
+using namespace capstan;
 
-// Is there such a table, and is it not switched off?
-std::map<std::string, bool> strategies_in(const config::Document& document) {
-  std::map<std::string, bool> enabled;
-  for (const auto& section : document.children("strategy")) {
-    const auto* entry = section.find("enabled");
-    const auto* flag = entry ? std::get_if<bool>(&entry->value) : nullptr;
-    enabled[section.path.substr(section.path.find('.') + 1)] = !flag || *flag;
-  }
-  return enabled;
-}
+using By = plugin::Saving::By;
 
 std::vector<Choice> choices_of_one(const plugin::Registration& plugin, bool has_table, bool is_used) {
   const auto table = cat("strategy.", plugin.name, ".");
@@ -52,10 +43,11 @@ std::optional<Tried> largest(const LayoutChoice& layout, std::int64_t global_bat
   std::optional<Tried> best;
   std::size_t begin = 0, end = sizes.size();
   for (auto at = end - 1; begin < end; at = begin + (end - begin) / 2) {
-    auto tried = ask.predict(layout, {sizes[at], global_batch / ranks / sizes[at], global_batch, ranks});
-    if (!tried) return best;
-    const bool fits = tried->fits;
-    if (fits || at == 0) best = std::move(tried);
+    const Batch batch{sizes[at], global_batch / ranks / sizes[at], global_batch, ranks};
+    auto estimate = ask.predict(layout, batch);
+    if (!estimate) return best;
+    const bool fits = estimate->fits;
+    if (fits || at == 0) best = Tried{layout, batch, std::move(*estimate)};
     (fits ? begin : end) = fits ? at + 1 : at;
   }
   return best;
@@ -64,15 +56,16 @@ std::optional<Tried> largest(const LayoutChoice& layout, std::int64_t global_bat
 // Nearer than any prediction is.
 bool is_equal(const Tried& a, const Tried& b) {
   const auto near = [](double x, double y) { return std::abs(x - y) <= 1e-3 * std::max(x, y); };
-  return a.batch.micro_batch == b.batch.micro_batch && near(a.time.total(), b.time.total()) &&
-         near(static_cast<double>(a.peak), static_cast<double>(b.peak));
+  return a.batch.micro_batch == b.batch.micro_batch && near(a.estimate.seconds, b.estimate.seconds) &&
+         near(static_cast<double>(a.estimate.gpu_bytes), static_cast<double>(b.estimate.gpu_bytes));
 }
 
-bool is_better(const Tried& a, const Tried& b) {
+bool is_better(const Tried& one, const Tried& other) {
+  const auto &a = one.estimate, &b = other.estimate;
   if (a.fits != b.fits) return a.fits;
-  if (!a.fits || a.time.total() == b.time.total()) return a.peak < b.peak;
-  if (a.time.total() == 0 || b.time.total() == 0) return a.time.total() > 0;  // what has no time comes last
-  return a.time.total() < b.time.total();
+  if (!a.fits || a.seconds == b.seconds) return a.gpu_bytes < b.gpu_bytes;
+  if (a.seconds == 0 || b.seconds == 0) return a.seconds > 0;  // what has no time comes last
+  return a.seconds < b.seconds;
 }
 
 // Tries the layouts of one kind.
@@ -90,7 +83,7 @@ class Search {
     }
   }
   bool has_fit() const {
-    return std::any_of(found_.begin(), found_.end(), [](const auto& tried) { return tried.fits; });
+    return std::any_of(found_.begin(), found_.end(), [](const auto& tried) { return tried.estimate.fits; });
   }
   std::vector<Tried> take() {
     std::stable_sort(found_.begin(), found_.end(), is_better);
@@ -101,8 +94,8 @@ class Search {
   // Recomputing helps only where a layout that keeps activations takes less than all of a rank's samples at once.
   bool is_tight(const LayoutChoice& layout, std::int64_t ranks) const {
     const auto found = std::find_if(found_.begin(), found_.end(), [&](const auto& tried) {
-      return !tried.layout.recomputes && tried.layout.offloads == layout.offloads && tried.fits &&
-             tried.batch.data_parallel_size == ranks && tried.batch.accumulation == 1 &&
+      return !tried.layout.recomputes && tried.layout.offloads == layout.offloads && tried.estimate.fits &&
+             tried.batch.data_ranks == ranks && tried.batch.accumulation == 1 &&
              std::includes(layout.overrides.begin(), layout.overrides.end(), tried.layout.overrides.begin(),
                            tried.layout.overrides.end());
     });
@@ -121,8 +114,7 @@ class Search {
 
 }  // namespace
 
-std::vector<std::vector<Choice>> choices_of(plugin::Host& host, const config::Document& document) {
-  const auto in_file = strategies_in(document);
+std::vector<std::vector<Choice>> choices_of(plugin::Host& host, const std::map<std::string, bool>& in_file) {
   std::vector<std::vector<Choice>> choices;
   for (const auto& found : host.discover()) {
     if (found.kind != "strategy" || !found.registration || found.registration->savings.empty()) continue;
@@ -164,9 +156,12 @@ std::vector<Tried> search(const std::vector<LayoutChoice>& layouts, std::int64_t
   return search.take();
 }
 
-std::vector<std::string> batch_overrides(const data::BatchShape& batch) {
-  return {cat("train.global_batch=", batch.global_batch), cat("train.micro_batch=", batch.micro_batch),
-          cat("train.accumulation=", batch.accumulation)};
+std::vector<std::string> overrides_of(const LayoutChoice& layout, const Batch& batch) {
+  auto all = layout.overrides;
+  all.push_back(cat("train.global_batch=", batch.global_batch));
+  all.push_back(cat("train.micro_batch=", batch.micro_batch));
+  all.push_back(cat("train.accumulation=", batch.accumulation));
+  return all;
 }
 
-}  // namespace capstan::plan
+}  // namespace planning

@@ -1,5 +1,5 @@
 // How `plan` searches: what it tries, in which order, and what it puts first.
-#include "plan/search.h"
+#include "plugins/commands/plan/search.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -7,17 +7,17 @@
 #include <algorithm>
 
 using namespace capstan;
-using plan::Choice;
-using plan::LayoutChoice;
-using plan::Tried;
+using planning::Choice;
+using planning::LayoutChoice;
+using planning::Tried;
 
 namespace {
 
 using By = plugin::Saving::By;
 
 std::vector<LayoutChoice> layouts() {
-  return plan::layouts_of({{{"", {}, {}}, {"recompute", {"r=1"}, By::recomputing}},
-                           {{"", {}, {}}, {"shard", {"s=1"}, By::sharding}, {"offload", {"o=1"}, By::offloading}}});
+  return planning::layouts_of({{{"", {}, {}}, {"recompute", {"r=1"}, By::recomputing}},
+                               {{"", {}, {}}, {"shard", {"s=1"}, By::sharding}, {"offload", {"o=1"}, By::offloading}}});
 }
 
 bool has(const LayoutChoice& layout, const char* override_) {
@@ -31,23 +31,22 @@ struct Imagined {
   std::vector<std::string> tried = {};
 
   std::vector<Tried> search(std::int64_t global_batch) {
-    return plan::search(layouts(), global_batch,
-                        {[](const LayoutChoice&) { return std::optional<std::int64_t>(2); },
-                         [&](const LayoutChoice& layout, const data::BatchShape& batch) {
-                           tried.push_back(cat(layout.words, " ", batch.micro_batch));
-                           return std::optional(of(layout, batch));
-                         }});
+    return planning::search(layouts(), global_batch,
+                            {[](const LayoutChoice&) { return std::optional<std::int64_t>(2); },
+                             [&](const LayoutChoice& layout, const planning::Batch& batch) {
+                               tried.push_back(cat(layout.words, " ", batch.micro_batch));
+                               return std::optional(of(layout, batch));
+                             }});
   }
 
-  Tried of(const LayoutChoice& layout, const data::BatchShape& batch) const {
-    Tried made{layout, batch, {}};
+  plan::Estimate of(const LayoutChoice& layout, const planning::Batch& batch) const {
+    plan::Estimate made;
     const std::int64_t states = has(layout, "o=1") ? 10 : has(layout, "s=1") ? 20 : 60;
-    made.peak = states + batch.micro_batch * (has(layout, "r=1") ? 8 : 20);
-    made.fits = made.peak <= room;
+    made.gpu_bytes = states + batch.micro_batch * (has(layout, "r=1") ? 8 : 20);
+    made.fits = made.gpu_bytes <= room;
     if (!with_times) return made;
-    made.time.products = has(layout, "r=1") ? 1.3 : 1.0;
-    made.time.host_wait = 0.1 * static_cast<double>(batch.accumulation);
-    made.time.offload = has(layout, "o=1") ? 5 : 0;
+    made.seconds = (has(layout, "r=1") ? 1.3 : 1.0) + 0.1 * static_cast<double>(batch.accumulation);
+    if (has(layout, "o=1")) made.seconds += 5;
     return made;
   }
 };
@@ -74,7 +73,7 @@ TEST_CASE("the fastest that fits comes first, with the largest micro-batch that 
   CHECK(found[1].batch.micro_batch == 2);
   CHECK(found[2].layout.words == "recompute, shard");
   CHECK(found[2].batch.micro_batch == 8);
-  CHECK(std::all_of(found.begin(), found.end(), [](const auto& one) { return one.fits; }));
+  CHECK(std::all_of(found.begin(), found.end(), [](const auto& one) { return one.estimate.fits; }));
   // What fits without offloading is not offloaded.
   CHECK(std::none_of(gpu.tried.begin(), gpu.tried.end(),
                      [](const auto& one) { return one.find("offload") != std::string::npos; }));
@@ -92,27 +91,25 @@ TEST_CASE("offloading is tried where nothing else fits") {
   const auto found = gpu.search(2);
   REQUIRE(!found.empty());
   CHECK(found[0].layout.words == "recompute, offload");
-  CHECK(found[0].fits);
-  CHECK(!found[1].fits);
+  CHECK(found[0].estimate.fits);
+  CHECK(!found[1].estimate.fits);
 }
 
 TEST_CASE("without times the least memory comes first, and what does not fit comes last") {
   Imagined gpu{50, false};
   const auto found = gpu.search(2);
   REQUIRE(found.size() == 3);
-  CHECK((found[0].fits && found[0].layout.words == "shard"));
-  CHECK((!found[1].fits && !found[2].fits));
-  CHECK(found[1].peak < found[2].peak);
+  CHECK((found[0].estimate.fits && found[0].layout.words == "shard"));
+  CHECK((!found[1].estimate.fits && !found[2].estimate.fits));
+  CHECK(found[1].estimate.gpu_bytes < found[2].estimate.gpu_bytes);
 }
 
 TEST_CASE("strategies that the configuration has can stay, go, or be as a saving says") {
   plugin::Host host(std::vector<std::filesystem::path>{});
-  Diagnostics faults;
-  const auto document = config::load({}, {"strategy.fsdp.mode=no_shard", "strategy.recompute.enabled=false"}, faults);
-  REQUIRE(faults.empty());
+  const std::map<std::string, bool> in_file{{"fsdp", true}, {"recompute", false}};
   std::vector<std::string> words;
   std::vector<std::vector<std::string>> overrides;
-  for (const auto& of_one : plan::choices_of(host, document)) {
+  for (const auto& of_one : planning::choices_of(host, in_file)) {
     for (const auto& choice : of_one) {
       words.push_back(choice.words);
       overrides.push_back(choice.overrides);

@@ -1,30 +1,25 @@
 #pragma once
-#include <capstan/base/export.h>
+#include <capstan/plan/predictor.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "assembly/predict.h"
-#include "config/document.h"
-#include "plan/gpu_fit.h"
-#include "plan/step_time.h"
-
-CAPSTAN_BEGIN_NAMESPACE
-namespace plan {
+namespace planning {
 
 /// One of the things that a strategy's plugin can do in a run.
 struct Choice {
   std::string words;                   ///< "fsdp mode=full_shard"; empty: it is not used
   std::vector<std::string> overrides;  ///< that make it so
-  std::optional<plugin::Saving::By> by;
+  std::optional<capstan::plugin::Saving::By> by;
 };
 
 /// Each installed strategy that offers savings, with its choices: as the configuration has it (or without it), without
-/// it, and each saving. Strategies that offer none stay as they are.
-std::vector<std::vector<Choice>> choices_of(plugin::Host& host, const config::Document& document);
+/// it, and each saving. Strategies that offer none stay as they are. `in_file`: Predictor::strategies().
+std::vector<std::vector<Choice>> choices_of(capstan::plugin::Host& host, const std::map<std::string, bool>& in_file);
 
 /// A choice for each plugin.
 struct LayoutChoice {
@@ -35,21 +30,29 @@ struct LayoutChoice {
 };
 std::vector<LayoutChoice> layouts_of(const std::vector<std::vector<Choice>>& choices);
 
+/// How a step's samples are divided: global_batch = micro_batch x accumulation x data_ranks.
+struct Batch {
+  std::int64_t micro_batch = 1;
+  std::int64_t accumulation = 1;
+  std::int64_t global_batch = 1;
+  std::int64_t data_ranks = 1;
+};
+
 /// What one layout with one micro-batch would take.
 struct Tried {
   LayoutChoice layout;
-  data::BatchShape batch;
-  assembly::Prediction prediction;
-  std::int64_t peak = 0;  ///< bytes of the GPU
-  StepTime time = {};
-  bool fits = false;  ///< peak and 5 % within the GPU's room, host memory within what is told
+  Batch batch;
+  capstan::plan::Estimate estimate = {};
 };
+/// What makes it so: "strategy.fsdp.mode=full_shard", …, then "train.global_batch=8", ….
+std::vector<std::string> overrides_of(const LayoutChoice& layout, const Batch& batch);
 
 /// How the search asks.
 struct Questions {
   /// Ranks with samples of their own; nothing where the layout is impossible.
   std::function<std::optional<std::int64_t>(const LayoutChoice&)> data_ranks;
-  std::function<std::optional<Tried>(const LayoutChoice&, const data::BatchShape&)> predict;
+  /// Nothing where it cannot be made.
+  std::function<std::optional<capstan::plan::Estimate>(const LayoutChoice&, const Batch&)> predict;
 };
 
 /// Tries each possible layout with the largest micro-batch that fits: first those without recomputing and offloading,
@@ -57,8 +60,4 @@ struct Questions {
 /// comes first, the shortest predicted time first (without times the least memory); equal predictions appear once.
 std::vector<Tried> search(const std::vector<LayoutChoice>& layouts, std::int64_t global_batch, const Questions& ask);
 
-/// "train.global_batch=8", … of a batch.
-std::vector<std::string> batch_overrides(const data::BatchShape& batch);
-
-}  // namespace plan
-CAPSTAN_END_NAMESPACE
+}  // namespace planning
