@@ -6,7 +6,6 @@
 
 #include "cli/command.h"
 #include "commands/check_command.h"
-#include "commands/data_command.h"
 #include "commands/eval_command.h"
 #include "commands/export_command.h"
 #include "commands/generate_command.h"
@@ -33,7 +32,6 @@ class OwnEngine final : public plugin::Engine {
     const auto own = std::make_shared<cli::Chosen>();
     add_preflight_command(app, *own);
     add_export_command(app, *own);
-    add_data_command(app, *own);
     add_eval_command(app, *own);
     add_generate_command(app, *own);
     chosen = [own](const cli::Process& process) {

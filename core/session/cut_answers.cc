@@ -1,4 +1,4 @@
-#include "commands/cut_answers.h"
+#include "session/cut_answers.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
@@ -8,7 +8,7 @@
 
 #include "setup/collect.h"
 
-namespace capstan::commands {
+namespace capstan::session {
 namespace {
 
 constexpr std::int64_t most_looked_at = 500;
@@ -21,7 +21,7 @@ bool holds_answer(const data::Sample& sample, const tokenizer::Tokenizer& tokeni
 }
 
 // A fault that names no place of its own is in what [data] names.
-data::Sample sample_of(const session::Job& job, data::Split split, const data::DataSource& source, std::int64_t index) {
+data::Sample sample_of(const Job& job, data::Split split, const data::DataSource& source, std::int64_t index) {
   const auto& data = *job.plugins.data;
   Diagnostics faults;
   data::Sample sample;
@@ -38,7 +38,7 @@ data::Sample sample_of(const session::Job& job, data::Split split, const data::D
 
 }  // namespace
 
-std::string cut_answers_text(const session::Job& job, data::Split split) {
+std::string cut_answers_text(const Job& job, data::Split split) {
   const auto source = split == data::Split::train ? job.samples.train : job.samples.eval;
   if (!source || !job.plugins.data || !job.plugins.data->object->uses_tokenizer()) return {};
   const auto& data = *job.plugins.data;
@@ -61,4 +61,4 @@ std::string cut_answers_text(const session::Job& job, data::Split split) {
              " tokens of this tokenizer; raise data.max_length, or take a tokenizer that needs fewer tokens\n");
 }
 
-}  // namespace capstan::commands
+}  // namespace capstan::session
