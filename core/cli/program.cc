@@ -74,7 +74,6 @@ void keep_standard_descriptors() {
 constexpr std::array engine_commands{
     std::pair{"preflight",
               "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL"},
-    std::pair{"export", "write a run's weights as a folder for other programs"},
     std::pair{"eval", "loss and scores of a base model, a run or a checkpoint, without training"},
     std::pair{"generate", "answer prompts: arguments, or the lines of standard input"}};
 

@@ -7,7 +7,6 @@
 #include "cli/command.h"
 #include "commands/check_command.h"
 #include "commands/eval_command.h"
-#include "commands/export_command.h"
 #include "commands/generate_command.h"
 #include "commands/preflight_command.h"
 #include "commands/run_command.h"
@@ -31,7 +30,6 @@ class OwnEngine final : public plugin::Engine {
   void declare(CLI::App& app, cli::Chosen& chosen) const override {
     const auto own = std::make_shared<cli::Chosen>();
     add_preflight_command(app, *own);
-    add_export_command(app, *own);
     add_eval_command(app, *own);
     add_generate_command(app, *own);
     chosen = [own](const cli::Process& process) {
