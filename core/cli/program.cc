@@ -73,13 +73,6 @@ void keep_standard_descriptors() {
 constexpr std::array engine_commands{
     std::pair{"preflight",
               "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL"},
-    std::pair{
-        "plan",
-        "find how a configuration fits on these GPUs: tries micro-batches and what installed strategies offer, and "
-        "predicts memory and time; touches no GPU"},
-    std::pair{"export", "write a run's weights as a folder for other programs"},
-    std::pair{"checkpoint", "list, verify or show checkpoints"},
-    std::pair{"data", "print samples as the model sees them, what bears no loss dimmed"},
     std::pair{"eval", "loss and scores of a base model, a run or a checkpoint, without training"},
     std::pair{"generate", "answer prompts: arguments, or the lines of standard input"}};
 

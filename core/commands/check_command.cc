@@ -14,9 +14,9 @@
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
 #include "cli/plugin_folders.h"
-#include "commands/cut_answers.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"
+#include "session/cut_answers.h"
 #include "session/job.h"
 #include "setup/unsaved.h"
 
@@ -96,8 +96,8 @@ void print_checked(const session::Job& job, const launch::CheckArguments& argume
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
-  terminal::print(cut_answers_text(job, data::Split::train));
-  terminal::print(cut_answers_text(job, data::Split::eval));
+  terminal::print(session::cut_answers_text(job, data::Split::train));
+  terminal::print(session::cut_answers_text(job, data::Split::eval));
   const auto lacking = job.lacking();
   terminal::print(lacking);
   terminal::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));

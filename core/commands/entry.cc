@@ -6,12 +6,8 @@
 
 #include "cli/command.h"
 #include "commands/check_command.h"
-#include "commands/checkpoint_command.h"
-#include "commands/data_command.h"
 #include "commands/eval_command.h"
-#include "commands/export_command.h"
 #include "commands/generate_command.h"
-#include "commands/plan_command.h"
 #include "commands/preflight_command.h"
 #include "commands/run_command.h"
 #include "plugin/engine.h"
@@ -34,10 +30,6 @@ class OwnEngine final : public plugin::Engine {
   void declare(CLI::App& app, cli::Chosen& chosen) const override {
     const auto own = std::make_shared<cli::Chosen>();
     add_preflight_command(app, *own);
-    add_plan_command(app, *own);
-    add_export_command(app, *own);
-    add_checkpoint_command(app, *own);
-    add_data_command(app, *own);
     add_eval_command(app, *own);
     add_generate_command(app, *own);
     chosen = [own](const cli::Process& process) {

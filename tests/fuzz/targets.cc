@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/model_file.h"
-#include "checkpoint/manifest.h"
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
@@ -18,6 +17,7 @@
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
 #include "plugins/strategies/lora/peft.h"
+#include "record/manifest.h"
 #include "setup/configuration.h"
 #include "support/folder.h"
 #include "support/tokenizer_files.h"
@@ -71,7 +71,7 @@ std::string tensor_file(const std::string& first = "a.weight", const std::string
 void read_tensors(const checkpoint::SafetensorsFolder& folder) {
   for (const auto& name : folder.names()) {
     const auto& info = folder.find(name)->info(name);
-    const auto out = at::empty(info.shape, info.dtype);
+    const auto out = at::empty(info.shape, checkpoint::torch_dtype(info.dtype));
     folder.find(name)->read(name, {layout::Shape(info.shape.size(), 0), info.shape}, out);
   }
 }

@@ -7,9 +7,9 @@
 
 #include <cstdlib>
 
-#include "checkpoint/manifest.h"
 #include "end_to_end/program.h"
 #include "plugins/tokenizers/hf/byte_level.h"
+#include "record/manifest.h"
 #include "support/ordinary_user.h"
 #include "support/tokenizer_files.h"
 
