@@ -2,8 +2,8 @@
 #include <capstan/base/text.h>
 #include <capstan/plan/predictor.h>
 
-#include "assembly/host_memory.h"
 #include <capstan/config/model_path.h>
+#include "assembly/host_memory.h"
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
 #include "session/job.h"

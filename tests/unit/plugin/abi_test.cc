@@ -28,6 +28,8 @@ TEST_CASE("a command's line is read without opening it; files of other kinds hav
   CHECK(read_note(folder / "command/echo.so", Note::command_line) == "says what it is told");
   CHECK(read_abi_tag(folder / "command/echo.so") == plugin_abi_tag("host"));
   CHECK(read_note(test::fixture("good"), Note::command_line).empty());
+  CHECK_FALSE(read_note(folder / "command/gate.so", Note::table).empty());
+  CHECK(read_note(folder / "command/echo.so", Note::table).empty());
 }
 
 TEST_CASE("a difference shows every field, those marked that differ") {

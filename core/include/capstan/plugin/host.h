@@ -54,6 +54,10 @@ class Host {
   /// In the same way the tokenizers that open files by their names.
   std::vector<Noted> tokenizers() const { return noted("tokenizer"); }
 
+  /// Does a command of this name have a table in configurations? Opens nothing. True too for a file whose notes cannot
+  /// be read: load() says why.
+  bool has_table(const std::string& command) const;
+
   /// Other programs' words, of the plugins that are loaded and of those whose files say that they have hints, which are
   /// loaded now. A file that cannot be used has none.
   std::vector<Hint> hints();

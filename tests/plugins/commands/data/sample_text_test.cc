@@ -3,9 +3,8 @@
 
 #include <capstan_catch.h>
 
+#include "support/tokenizer_files.h"
 #include "tokenizer/byte_tokenizer.h"
-#include "tokenizer/tokenizer_files.h"
-#include "tokenizer/tokenizers.h"
 
 using namespace capstan;
 
@@ -54,7 +53,7 @@ TEST_CASE("what bears no loss is marked") {
 TEST_CASE("a tokenizer whose texts lose their first space keeps those inside of a sample") {
   const Scratch scratch;
   write_file(scratch / "tokenizer.json", sentencepiece_file().dump());
-  const auto tokenizer = tokenizer::make_tokenizer(scratch.path().string());
+  const auto tokenizer = open_tokenizer(scratch.path().string());
   auto one = sample(*tokenizer, "ab", "");
   const auto more = tokenizer->encode("ab");  // with its space
   one.tokens.insert(one.tokens.end(), more.begin(), more.end());
