@@ -45,6 +45,8 @@ struct Stored {
 Stored stored(const Family& family, int world, const std::string& strategy, layout::Source* source, int steps) {
   Stored result;
   std::mutex mutex;
+  testing::Run run;
+  testing::Collected collected(run);
   on_ranks(family, world, strategy, [&](const session::Job& job, session::Session& session) {
     if (source) {
       const std::lock_guard lock(mutex);  // a source is for one thread
@@ -53,13 +55,13 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
     auto feed = train::feed_of(job);
     auto step = train::step_of(job, session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), 500, 1e-2);
-    const auto boxes = session.engine->stored_boxes();
+    collected.weights(session);
     const std::lock_guard lock(mutex);
-    testing::merge_boxes(result.weights, boxes);
-    for (const auto& box : boxes) {
+    for (const auto& box : session.engine->stored_boxes()) {
       if (box.writes_to_checkpoint) result.counted[box.record->name] += box.box.numel();
     }
   });
+  result.weights = run.weights;
   return result;
 }
 
