@@ -149,7 +149,10 @@ Opened open_by(const std::string& plugin, const std::string& library, std::share
   auto own = call(plugin, by_file, "open", [&] { return opener->open(request); });
   if (!own) throw Error(cat("tokenizer plugin '", plugin, "' opened no tokenizer"), "return one from open()");
   auto object = std::make_shared<const GuardedTokenizer>(plugin, by_file, std::move(own));
-  return {"auto", std::move(object), std::move(opener), std::move(request), plugin, library};
+  Opened opened{"auto", std::move(object), std::move(opener), std::move(request), plugin, library};
+  // One that a configuration names is asked for its files now: what it throws is said before anything is allocated.
+  if (!by_file) (void)opened.files();
+  return opened;
 }
 
 Opened open_named(const std::string& name, const std::string& model_folder, plugin::Host& host) {
