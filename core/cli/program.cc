@@ -80,9 +80,7 @@ constexpr std::array engine_commands{
         "predicts memory and time; touches no GPU"},
     std::pair{"export", "write a run's weights as a folder for other programs"},
     std::pair{"checkpoint", "list, verify or show checkpoints"},
-    std::pair{"data", "print samples as the model sees them, what bears no loss dimmed"},
-    std::pair{"eval", "loss and scores of a base model, a run or a checkpoint, without training"},
-    std::pair{"generate", "answer prompts: arguments, or the lines of standard input"}};
+    std::pair{"data", "print samples as the model sees them, what bears no loss dimmed"}};
 
 // `called`: the command line's first word.
 void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
@@ -98,7 +96,7 @@ void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
   }
 }
 
-// A name that a script's variable left empty: it would be the current folder, or be ignored. A prompt may be empty.
+// A name that a script's variable left empty: it would be the current folder, or be ignored.
 void refuse_empty_names(CLI::App& app) {
   const auto fault = [](const std::string& text) {
     return text.empty() ? std::string("it is empty: name something, or leave it out") : std::string();
@@ -106,7 +104,7 @@ void refuse_empty_names(CLI::App& app) {
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) {
     refuse_empty_names(*command);
     for (auto* option : command->get_options()) {
-      if (option->get_type_size() != 0 && option->get_name() != "prompts") option->check(fault);
+      if (option->get_type_size() != 0) option->check(fault);
     }
   }
 }

@@ -8,9 +8,7 @@
 #include "commands/check_command.h"
 #include "commands/checkpoint_command.h"
 #include "commands/data_command.h"
-#include "commands/eval_command.h"
 #include "commands/export_command.h"
-#include "commands/generate_command.h"
 #include "commands/plan_command.h"
 #include "commands/preflight_command.h"
 #include "commands/run_command.h"
@@ -38,8 +36,6 @@ class OwnEngine final : public plugin::Engine {
     add_export_command(app, *own);
     add_checkpoint_command(app, *own);
     add_data_command(app, *own);
-    add_eval_command(app, *own);
-    add_generate_command(app, *own);
     chosen = [own](const cli::Process& process) {
       return ranks::without_torch_errors([&] { return (*own)(process); });
     };

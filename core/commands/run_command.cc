@@ -242,27 +242,15 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
   return ending.exit_code;
 }
 
-// The same for work that has no run folder.
-int work_rank(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
-              RankState& state, const RankWork& work) {
-  state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
-  state.job.emplace(prepare_together(arguments, env, rank, *state.host));
-  auto samples = from_caches(*state.job, inference::Stop(), *rank.communicator);
-  state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
-  log::configure({}, log::Level::warning, rank.launch.world.rank);
-  state.session = session::materialise(*state.job, *rank.communicator);
-  return work(*state.job, *state.session);
-}
+}  // namespace
 
-using RankMain = std::function<int(const ranks::Rank&, RankState&)>;
-
-int run_rank(const launch::RunArguments& arguments, const launch::Environment& env, const RankMain& rank_main) {
+int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
   // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<RankState>();
   return ranks::run_as_rank(arguments, env, [&](ranks::Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);
     try {
-      code = rank_main(rank, *state);
+      code = train_rank(arguments, env, rank, *state);
     } catch (const ConfigurationRefused& refused) {
       if (rank.first()) terminal::print_error(refused.what());
     } catch (...) {
@@ -274,19 +262,6 @@ int run_rank(const launch::RunArguments& arguments, const launch::Environment& e
     }
     state.reset();  // before the communicator goes
     return code;
-  });
-}
-
-}  // namespace
-
-int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
-  return run_rank(arguments, env,
-                  [&](const ranks::Rank& rank, RankState& state) { return train_rank(arguments, env, rank, state); });
-}
-
-int run_ranks(const launch::RunArguments& arguments, const launch::Environment& env, const RankWork& work) {
-  return run_rank(arguments, env, [&](const ranks::Rank& rank, RankState& state) {
-    return work_rank(arguments, env, rank, state, work);
   });
 }
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
@@ -15,7 +14,7 @@ namespace plugin {
 /// "trainer.max_steps"); a table before it may be ours. Null when no program has it, or it could be several things.
 const Hint* find_hint(const std::vector<Hint>& hints, const std::string& typed);
 
-/// For a fault's fix: "did you mean 'train.max_steps'? (NeMo's trainer.max_steps)".
+/// For a fault's fix: "did you mean 'train.max_steps'? (TOOL's trainer.max_steps)".
 std::string hint_text(const Hint& hint);
 
 /// The error with what plugins say of names that are unknown; it is asked for where an error is to be printed.

@@ -175,7 +175,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     const int ranks = start.spawn_local ? ranks_to_spawn(early, start.ranks) : start.ranks;
     check_enough_gpus(early, ranks, "-n");
     check_files_of(ranks, ranks);
-    return run_local_ranks(ranks, {start.argv, start.argv + start.argc}, grace, orderly);
+    return run_local_ranks(ranks, start.command_line, grace, orderly);
   }
   if (start.spawn_local) {
     if (world.launcher != "srun" || world.local_size != 1) {
@@ -186,8 +186,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     const int ranks = ranks_to_spawn(early, start.ranks);
     check_enough_gpus(early, ranks, "-n");
     check_files_of(ranks, ranks * static_cast<int>(std::max<std::size_t>(1, launch.nodes.size())));
-    return run_ranks_of_step(ranks, world.node * ranks, world.host, {start.argv, start.argv + start.argc}, grace,
-                             orderly);
+    return run_ranks_of_step(ranks, world.node * ranks, world.host, start.command_line, grace, orderly);
   }
   if (start.ranks > 0 && world.size != start.ranks) {
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",

@@ -8,21 +8,21 @@
 namespace arguments {
 namespace {
 
-void refuse_empty(CLI::App& app) {
+void refuse_empty(CLI::App& app, const CLI::Option* texts) {
   const auto fault = [](const std::string& text) {
     return text.empty() ? std::string("it is empty: name something, or leave it out") : std::string();
   };
   for (auto* option : app.get_options()) {
-    if (option->get_type_size() != 0) option->check(fault);
+    if (option->get_type_size() != 0 && option != texts) option->check(fault);
   }
 }
 
 }  // namespace
 
-std::optional<int> read(CLI::App& app, const capstan::command::Call& call) {
+std::optional<int> read(CLI::App& app, const capstan::command::Call& call, const CLI::Option* texts) {
   app.name("capstan " + call.name);
   app.description(call.summary);
-  refuse_empty(app);
+  refuse_empty(app, texts);
   auto words = call.arguments;
   std::reverse(words.begin(), words.end());  // as the parser wants them
   try {

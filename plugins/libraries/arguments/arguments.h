@@ -8,7 +8,7 @@ namespace arguments {
 
 /// Reads a command's arguments by what was declared to `app`. Returns an exit code if that is all there is to do: the
 /// help was asked for and printed, or the arguments are wrong, which was said. Of options and positional arguments that
-/// have a value none may be empty, since a script's unset variable leaves such a one.
-std::optional<int> read(CLI::App& app, const capstan::command::Call& call);
+/// have a value none may be empty, since a script's unset variable leaves such a one, but for `texts`.
+std::optional<int> read(CLI::App& app, const capstan::command::Call& call, const CLI::Option* texts = nullptr);
 
 }  // namespace arguments
