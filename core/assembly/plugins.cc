@@ -113,6 +113,23 @@ class Loader {
   std::vector<nn::PackedForm> forms_;
 };
 
+// Commands that have a table.
+void load_extensions(const setup::Configuration& config, Loader& loader, LoadedPlugins& loaded, Diagnostics& faults) {
+  for (const auto& section : config.document.of_commands()) {
+    const config::PluginTable table{section.path, {}, true, section.origin.text(), section, {}};
+    auto made = loader.make<command::Command>("command", table);
+    if (!made) continue;
+    auto object = std::dynamic_pointer_cast<command::RunExtension>(made->object);
+    if (!object) {
+      faults.add(made->file, cat("the command '", made->name, "' has a table, but is no command::RunExtension"),
+                 "derive its class from command::RunExtension too (capstan/command/run_extension.h)");
+      continue;
+    }
+    plugin::guard(made->name, "check", [&] { object->check(faults); });
+    loaded.extensions.push_back({made->name, made->where, made->table, made->file, object, {}, made->options, {}});
+  }
+}
+
 // The folder that model.path means: a path, or what the hub's cache has under an id.
 std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& options, const setup::HubCache& hub,
                                        Diagnostics& faults) {
@@ -238,8 +255,10 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
   load_tokenizer(config, loader, loaded, faults);
   loaded.packed_forms = loader.forms();
   for (const auto& fault : of_strategies.list()) faults.add(fault);
-  if (needs != Needs::model_and_strategies)
+  if (needs != Needs::model_and_strategies) {
+    load_extensions(config, loader, loaded, faults);
     loaded.monitors = loader.make_all<monitor::Monitor>("monitor", config.document);
+  }
   if (!loaded.model) return loaded;
   const auto& model = *loaded.model;
   setup::collect(
@@ -254,7 +273,8 @@ Plugins complete(LoadedPlugins loaded) {
           std::move(*loaded.model),        loaded.model_facts,
           std::move(loaded.stand_in),      std::move(loaded.data),
           std::move(loaded.tokenizer),     std::move(loaded.strategies),
-          std::move(loaded.packed_forms),  std::move(loaded.monitors)};
+          std::move(loaded.packed_forms),  std::move(loaded.monitors),
+          std::move(loaded.extensions)};
 }
 
 }  // namespace capstan::assembly

@@ -1,6 +1,8 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/command/command.h>
+#include <capstan/command/run_extension.h>
 #include <capstan/data/source.h>
 #include <capstan/monitor/monitor.h>
 #include <capstan/nn/model.h>
@@ -71,6 +73,7 @@ struct Plugins {
   Strategies strategies;
   std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
+  std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name
 };
 
 /// The plugins that could be made, each for itself: the stages after say what they find wrong with those that there
@@ -86,6 +89,7 @@ struct LoadedPlugins {
   Strategies strategies;
   std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
   std::vector<Made<monitor::Monitor>> monitors;
+  std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name
 };
 
 /// A strategy that is installed, as an empty table makes it.

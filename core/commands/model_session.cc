@@ -10,13 +10,14 @@
 #include <utility>
 
 #include "cli/plugin_folders.h"
-#include "commands/prepare_together.h"
-#include "commands/refused.h"
-#include "commands/token_caches.h"
+#include "commands/rank_request.h"
 #include "config/to_toml.h"
 #include "ranks/start.h"
 #include "session/session.h"
+#include "train/from_caches.h"
 #include "train/of_job.h"
+#include "train/prepare_together.h"
+#include "train/refused.h"
 
 namespace capstan::commands {
 
@@ -64,8 +65,8 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
                 ModelSession::State& state) {
   state.rank.emplace(rank);
   state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
-  state.job.emplace(prepare_together(arguments, env, rank, *state.host));
-  auto samples = from_caches(*state.job, inference::Stop(), *rank.communicator);
+  state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
+  auto samples = train::from_caches(*state.job, inference::Stop(), *rank.communicator, terminal::print_progress);
   state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
   log::configure({}, log::Level::warning, rank.launch.world.rank);
   state.session = session::materialise(*state.job, *rank.communicator);
@@ -113,7 +114,7 @@ int with_model(const ranks::RanksCall& ranks_call, const ModelChoice& choice, Mo
       load_model(arguments, env, rank, *state);
       ModelSession session(*state);
       code = work(session);
-    } catch (const ConfigurationRefused& refused) {
+    } catch (const train::ConfigurationRefused& refused) {
       if (rank.first()) terminal::print_error(refused.what());
     }
     state.reset();  // before the communicator goes

@@ -180,7 +180,7 @@ int plan_command(const PlanArguments& arguments, const launch::Environment& env)
   Plan plan{request_of(arguments, env, gpu), gpu, plan::figures_of(gpu.name), {arguments.node_bandwidth * 1e9}};
   plan.global_batch = session::global_batch_of(plan.request, host);
   Diagnostics faults;
-  const auto config = setup::read_configuration(plan.request, faults);
+  const auto config = setup::read_configuration(plan.request, faults, &host);
   faults.throw_if_any();
   check_device(config);
   std::string lacking;

@@ -200,11 +200,11 @@ int preflight_command(const launch::RunArguments& arguments, const launch::Envir
   });
 }
 
-int preflight_of_run(const ranks::Rank& rank, const fs::path& folder, const inference::StopAgreement& stop) {
+int preflight_of_run(const ranks::Rank& rank, const fs::path& folder, const std::function<void()>& end_if_asked) {
   const auto& options = rank.early.preflight;
   if (!options.measures_before_run()) return 0;
   const bool everything = options.before_run == "full";
-  const auto report = measure_all(rank, options, everything, [&] { stop.check(); });
+  const auto report = measure_all(rank, options, everything, end_if_asked);
   return conclude(rank, options, report, everything, folder);
 }
 

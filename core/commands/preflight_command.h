@@ -1,8 +1,8 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 
 #include "cli/command.h"
-#include "inference/stop.h"
 #include "ranks/start.h"
 
 namespace capstan::commands {
@@ -12,10 +12,10 @@ namespace capstan::commands {
 int preflight_command(const launch::RunArguments& arguments, const launch::Environment& env);
 
 /// What preflight.before_run asks for, as a step of `run`: leaves preflight.json in the run's folder. Returns the exit
-/// code that the run is to end with, the same on all ranks; 0 to continue. Throws inference::Stopped on all ranks when
-/// one is asked to stop meanwhile. Collective.
+/// code that the run is to end with, the same on all ranks; 0 to continue. `end_if_asked`: command::RankOfRun's.
+/// Collective.
 int preflight_of_run(const ranks::Rank& rank, const std::filesystem::path& folder,
-                     const inference::StopAgreement& stop);
+                     const std::function<void()>& end_if_asked);
 
 /// Declares `capstan preflight`.
 void add_preflight_command(CLI::App& app, cli::Chosen& chosen);

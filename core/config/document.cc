@@ -3,6 +3,7 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "config/layers.h"
 
@@ -23,7 +24,8 @@ bool lies_in(const std::string& key, const std::string& table) {
 // Puts items into sections, later ones over earlier ones.
 class Merger {
  public:
-  Merger(const std::vector<Item>& items, Diagnostics& diagnostics) : items_(items), diagnostics_(diagnostics) {
+  Merger(const std::vector<Item>& items, Diagnostics& diagnostics, IsCommand is_command = {})
+      : items_(items), diagnostics_(diagnostics), is_command_(std::move(is_command)) {
     for (const auto& item : items) merge(item);
   }
 
@@ -33,7 +35,7 @@ class Merger {
   void merge(const Item& item) {
     const auto& top = item.path[0];
     const bool is_group = contains(group_names(), top);
-    if (!is_group && !contains(table_names(), top)) return refuse_top(item);
+    if (!is_group && !is_table(top)) return refuse_top(item);
     const std::size_t depth = is_group ? 2 : 1;  // keys that name the section
     if (item.path.size() <= depth && item.value) return refuse_value(item, depth);
     if (item.path.size() < depth) return;
@@ -47,6 +49,10 @@ class Merger {
       diagnostics_.add(item.origin.text(), cat("[", join(item.path, "."), "] is empty"),
                        "remove it, or set an option in it");
     }
+  }
+
+  bool is_table(const std::string& name) const {
+    return contains(table_names(), name) || (is_command_ && is_command_(name));
   }
 
   // Its children are skipped: one diagnostic covers all of them.
@@ -142,6 +148,7 @@ class Merger {
 
   const std::vector<Item>& items_;
   Diagnostics& diagnostics_;
+  IsCommand is_command_;
 };
 
 }  // namespace
@@ -175,13 +182,24 @@ std::vector<Section> Document::children(const std::string& group) const {
   return out;
 }
 
+std::vector<Section> Document::of_commands() const {
+  std::vector<Section> out;
+  for (const auto& section : sections_) {
+    const bool is_grouped = section.path.find('.') != std::string::npos;
+    if (!is_grouped && !contains(table_names(), section.path)) out.push_back(section);
+  }
+  std::sort(out.begin(), out.end(), [](const Section& a, const Section& b) { return a.path < b.path; });
+  return out;
+}
+
 Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics) {
   const auto items = parse_toml(text, name, diagnostics);
   Merger merger(items, diagnostics);
   return {name, std::move(merger.sections)};
 }
 
-Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics) {
+Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics,
+              const IsCommand& is_command) {
   std::vector<Item> items;
   try {
     if (!file.empty()) items = read_layers(file.string(), diagnostics);
@@ -193,7 +211,7 @@ Document load(const std::filesystem::path& file, const std::vector<std::string>&
     auto more = read_override(text, diagnostics);
     items.insert(items.end(), more.begin(), more.end());
   }
-  Merger merger(items, diagnostics);
+  Merger merger(items, diagnostics, is_command);
   return {file.string(), std::move(merger.sections)};
 }
 

@@ -3,6 +3,7 @@
 #include <capstan/config/options.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,17 +29,24 @@ class Document {
   Section section(const std::string& table) const;
   /// The tables of one of group_names(), by name, empty ones too: "strategy.fsdp", "strategy.zero".
   std::vector<Section> children(const std::string& group) const;
+  /// The tables of commands, by name.
+  std::vector<Section> of_commands() const;
 
  private:
   std::string file_;
   std::vector<Section> sections_;
 };
 
+/// Is this the table of a command, which core knows nothing of?
+using IsCommand = std::function<bool(const std::string& table)>;
+
 /// Reads a configuration: what `extends` names first, then the file, then `overrides` ("train.max_steps=250");
 /// later layers win, table by table, and each value keeps its own origin. Without a file (an empty path) there are only
-/// overrides. Faults are added to `diagnostics`.
-/// Throws Error (with those found so far) when a file is missing or is no TOML: checks of the rest would mislead.
-Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics);
+/// overrides. A table that is none of table_names() is refused unless `is_command` says that it is one's. Faults are
+/// added to `diagnostics`. Throws Error (with those found so far) when a file is missing or is no TOML: checks of the
+/// rest would mislead.
+Document load(const std::filesystem::path& file, const std::vector<std::string>& overrides, Diagnostics& diagnostics,
+              const IsCommand& is_command = {});
 
 /// The same of a text of TOML that a program wrote, as a checkpoint's manifest has one; `name` is its file in messages.
 Document parse(const std::string& text, const std::string& name, Diagnostics& diagnostics);

@@ -30,6 +30,8 @@ std::string read_abi_tag(const std::filesystem::path& file);
 std::string read_command_line(const std::filesystem::path& file);
 /// Does the file's note say that its plugin has hints (CAPSTAN_HINTS)? Throws as read_abi_tag.
 bool has_hints(const std::filesystem::path& file);
+/// Does the note say that this command has a table in configurations (CAPSTAN_RUN_COMMAND)? Throws as read_abi_tag.
+bool has_table(const std::filesystem::path& file);
 /// Throws Error, field by field, when the file was built for another Capstan than this one. Returns whether the plugin
 /// needs the engine.
 bool check_abi(const std::filesystem::path& file);

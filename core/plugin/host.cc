@@ -160,6 +160,19 @@ std::vector<Noted> Host::commands() const {
   return out;
 }
 
+bool Host::has_table(const std::string& command) const {
+  if (!is_name(command)) return false;
+  if (const auto* loaded = registry_.find("command", command)) return !loaded->schema.empty();
+  try {
+    for (const auto& file : candidates("command", command)) {
+      if (is_there(file)) return plugin::has_table(file);
+    }
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 const Registration* Host::loaded_from(const fs::path& file) const {
   const auto& all = registry_.all();
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.file == file.string(); });

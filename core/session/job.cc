@@ -37,7 +37,7 @@ void judge_start(const Job& job, Diagnostics& faults) {
 }  // namespace
 
 std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
-  auto config = setup::read_configuration(request, faults);
+  auto config = setup::read_configuration(request, faults, &host);
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
   choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
@@ -82,7 +82,7 @@ Job with_samples(Job job, assembly::Samples samples) {
 }
 
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
-  auto config = setup::read_configuration(request, faults);
+  auto config = setup::read_configuration(request, faults, &host);
   auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
   auto tokenizer = assembly::open_tokenizer(config, loaded, faults);
   if (!faults.empty()) return {};

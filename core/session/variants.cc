@@ -8,7 +8,7 @@ using setup::TrainOptions;
 
 std::int64_t global_batch_of(const setup::JobRequest& request, plugin::Host& host) {
   Diagnostics faults;
-  const auto config = setup::read_configuration(request, faults);
+  const auto config = setup::read_configuration(request, faults, &host);
   faults.throw_if_any();
   if (config.train->global_batch) return *config.train->global_batch;
   const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
@@ -22,7 +22,7 @@ std::optional<std::int64_t> data_ranks_with(setup::JobRequest request, const std
   request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
   try {
     Diagnostics faults;
-    auto config = setup::read_configuration(request, faults);
+    auto config = setup::read_configuration(request, faults, &host);
     const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
     Diagnostics of_batch;
     const auto mesh = assembly::make_topology(config, loaded, of_batch).mesh;

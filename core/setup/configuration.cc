@@ -79,8 +79,9 @@ std::string device_for(const JobRequest& request, const RunOptions& run, const T
 
 }  // namespace
 
-Configuration read_configuration(const JobRequest& request, Diagnostics& faults) {
-  auto document = config::load(request.file, request.overrides, faults);
+Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host) {
+  auto document = config::load(request.file, request.overrides, faults,
+                               [host](const std::string& table) { return host && host->has_table(table); });
   auto run = host_options<RunOptions>(document, "run", faults);
   bool auto_micro_batch = false;
   auto train = train_options(document, auto_micro_batch, faults);

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/plugin/host.h>
 
 #include <string>
 #include <vector>
@@ -63,8 +64,9 @@ struct Configuration {
   bool trains() const { return request.purpose == Purpose::train; }
 };
 
-/// Throws Error where the rest would only give misleading faults: a missing or broken file.
-Configuration read_configuration(const JobRequest& request, Diagnostics& faults);
+/// `host`: knows whose tables are commands' (none: no table is). Throws Error where the rest would only give misleading
+/// faults: a missing or broken file.
+Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host = nullptr);
 
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

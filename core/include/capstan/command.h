@@ -4,6 +4,7 @@
 ///     class Mine : public capstan::command::Command { … };
 ///     CAPSTAN_COMMAND("mine", "1.0", "what it does, in a line of capstan --help", Mine)
 #include <capstan/command/command.h>
+#include <capstan/command/run_extension.h>
 #include <capstan/config/options.h>
 #include <capstan/plugin/descriptor.h>
 
@@ -38,3 +39,11 @@ class Made : public Command {
   CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
                  (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Made<Class>, \
                                              capstan::command::detail::NoOptions<Class>>))
+
+/// The same for a command that extends runs too: Class is a command::RunExtension as well, and its constructor takes
+/// the config::Options<Options> of the table that has the command's name.
+#define CAPSTAN_RUN_COMMAND(name, version, summary, Class, Options) \
+  CAPSTAN_NOTE("2", summary)                                        \
+  CAPSTAN_NOTE("4", "table")                                        \
+  CAPSTAN_PLUGIN("command", name, version, summary,                 \
+                 (&capstan::plugin::add_type<capstan::command::Command, Class, Options>))

@@ -1,5 +1,6 @@
 // What the commands say of themselves, of plugins and of options.
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
@@ -110,6 +111,32 @@ TEST_CASE("a command that is a plugin: its arguments, exit code, help and errors
   CHECK_THAT(work.run({"memory", "--help"}).out, Contains("peak, average and mode") && Contains("--gpu-only"));
   CHECK_THAT(work.run({"memry"}).err, Contains("there is no command 'memry'") && Contains("did you mean 'memory'?"));
   CHECK_THAT(work.run({"memory", "x", "--cpu"}).err, Contains("--cpu"));
+}
+
+TEST_CASE("a command with a table extends the runs whose configuration has it") {
+  const Workspace work;
+  const Variables with{{"CAPSTAN_PLUGIN_PATH", (binary_dir() / "tests/run_fixtures").string()}};
+  const auto file = work.write("a.toml", small_config({{"max_steps", "max_steps = 1"}, {"name", "name = \"a\""}}));
+  const auto ran = work.run({"run", file, "gate.code=0"}, with);
+  INFO(ran.all());
+  CHECK(ran.code == 0);
+  const auto before = ran.out.find("gate: before training on cpu, in a\n");
+  const auto questions = ran.out.find("gate: questions\n");
+  const auto after = ran.out.find("gate: trained, memory was predicted\n");
+  REQUIRE(after != std::string::npos);
+  CHECK((before < questions && questions < after));
+  CHECK_THAT(capstan::read_file(work.folder() / "runs/a/config.toml"), Contains("[gate]\ncode = 0"));
+  const auto ended = work.run({"run", file, "gate.code=7"}, with);
+  CHECK(ended.code == 7);
+  CHECK_THAT(ended.out, !Contains("gate: questions"));
+  // Without its table nobody opens it; `check` makes it and asks it for faults.
+  CHECK_THAT(work.run({"run", file}, with).out, !Contains("gate"));
+  CHECK_THAT(work.run({"check", file, "gate.faulty=true"}, with).err,
+             Contains("command line: gate.faulty is true\n    fix: leave it out"));
+  CHECK_THAT(work.run({"check", file, "gate.cod=3"}, with).err,
+             Contains("unknown option gate.cod") && Contains("did you mean 'code'?"));
+  CHECK_THAT(work.run({"check", file, "echo.code=3"}, with).err, Contains("unknown table [echo]"));
+  CHECK_THAT(work.run({"check", file, "gate.code=3"}).err, Contains("unknown table [gate]"));
 }
 
 TEST_CASE(

@@ -28,6 +28,8 @@ TEST_CASE("a command's line is read without opening it; files of other kinds hav
   CHECK(read_command_line(folder / "command/echo.so") == "says what it is told");
   CHECK(read_abi_tag(folder / "command/echo.so") == plugin_abi_tag("host"));
   CHECK(read_command_line(test::fixture("good")).empty());
+  CHECK(has_table(folder / "command/gate.so"));
+  CHECK_FALSE(has_table(folder / "command/echo.so"));
 }
 
 TEST_CASE("a difference shows every field, those marked that differ") {

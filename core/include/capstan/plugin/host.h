@@ -52,6 +52,10 @@ class Host {
   /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
   std::vector<Noted> commands() const;
 
+  /// Does a command of this name have a table in configurations? Opens nothing. True too for a file whose notes cannot
+  /// be read: load() says why.
+  bool has_table(const std::string& command) const;
+
   /// Other programs' words, of the plugins that are loaded and of those whose files say that they have hints, which are
   /// loaded now. A file that cannot be used has none.
   std::vector<Hint> hints();

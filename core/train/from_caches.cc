@@ -1,8 +1,7 @@
-#include "commands/token_caches.h"
+#include "train/from_caches.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
-#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
 #include <chrono>
@@ -10,27 +9,26 @@
 #include <utility>
 
 #include "assembly/token_caches.h"
-#include "commands/refused.h"
 #include "data/token_cache.h"
 #include "launch/error_report.h"
+#include "train/refused.h"
 
-namespace capstan::commands {
+namespace capstan::train {
 namespace {
 
 // What a rank says of its work so far; anything else is a fault, and nothing means that it is done.
 constexpr const char* unfinished = "unfinished";
 constexpr const char* asked = "asked to stop";
 
-void print_progress(const char* doing, const std::string& what, std::int64_t done, std::int64_t all) {
-  terminal::print_progress(cat(doing, " ", what, ": ", thousands(done), " of ", thousands(all)), done == all);
-}
-
 // One rank's work at a split's cache.
 class CacheWork {
  public:
   CacheWork(const assembly::CachedSplit& split, std::shared_ptr<const data::DataSource> source,
-            const comm::World& world)
-      : split_(split), source_(std::move(source)), begins_(world.local_rank == 0), shows_(world.rank == 0) {}
+            const comm::World& world, const ShowProgress& show)
+      : split_(split),
+        source_(std::move(source)),
+        begins_(world.local_rank == 0),
+        show_(world.rank == 0 ? show : ShowProgress()) {}
 
   /// Works for a while and says how it stands.
   std::string advance() {
@@ -51,9 +49,12 @@ class CacheWork {
     if (!knew && !builder_->damage().empty()) log::warning(builder_->damage());
     const bool tokenizes = builder_->tokenizes();
     // A whole one that is soon verified is not worth a line.
-    if (shows_ && (tokenizes || !complete)) {
-      print_progress(tokenizes ? "tokenizing" : "verifying the token cache of", split_.name, builder_->done(),
-                     source_->size());
+    if (show_ && (tokenizes || !complete)) {
+      const auto done = builder_->done();
+      const auto all = source_->size();
+      show_(cat(tokenizes ? "tokenizing " : "verifying the token cache of ", split_.name, ": ", thousands(done), " of ",
+                thousands(all)),
+            done == all);
     }
     if (complete) builder_.reset();
     return complete;
@@ -63,7 +64,7 @@ class CacheWork {
   std::shared_ptr<const data::DataSource> source_;
   std::optional<data::TokenCacheBuilder> builder_;
   bool begins_;
-  bool shows_;
+  ShowProgress show_;
 };
 
 // Tells the others how this rank's work stands; returns whether some rank is not done.
@@ -81,11 +82,12 @@ bool somebody_works(const std::string& state, comm::Communicator& communicator) 
 
 }  // namespace
 
-assembly::Samples from_caches(const session::Job& job, const inference::Stop& stop, comm::Communicator& communicator) {
+assembly::Samples from_caches(const session::Job& job, const inference::Stop& stop, comm::Communicator& communicator,
+                              const ShowProgress& show) {
   auto samples = job.samples;
   for (const auto& split : assembly::cached_splits(job.config, job.plugins, samples)) {
     auto& source = samples.*split.source;
-    CacheWork work(split, source, communicator.world());
+    CacheWork work(split, source, communicator.world(), show);
     for (bool waiting = true; waiting;) {
       auto state = work.advance();
       if (stop.asked() && (state.empty() || state == unfinished)) state = asked;
@@ -96,4 +98,4 @@ assembly::Samples from_caches(const session::Job& job, const inference::Stop& st
   return samples;
 }
 
-}  // namespace capstan::commands
+}  // namespace capstan::train

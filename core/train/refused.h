@@ -1,7 +1,7 @@
 #pragma once
 #include <stdexcept>
 
-namespace capstan::commands {
+namespace capstan::train {
 
 /// Faults of the configuration that some rank found and all ranks know, as they are printed.
 class ConfigurationRefused : public std::runtime_error {
@@ -9,4 +9,4 @@ class ConfigurationRefused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-}  // namespace capstan::commands
+}  // namespace capstan::train
