@@ -72,8 +72,6 @@ void keep_standard_descriptors() {
 
 // Commands of the engine's, with their lines for --help: it is opened where one of them is called.
 constexpr std::array engine_commands{
-    std::pair{"preflight",
-              "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL"},
     std::pair{
         "plan",
         "find how a configuration fits on these GPUs: tries micro-batches and what installed strategies offer, and "
@@ -161,7 +159,7 @@ int program(int argc, char** argv) {
   try {
     return with_output(chosen({argc, argv, env}), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
-    return code_of(error, app.got_subcommand("run") || app.got_subcommand("preflight"), host);
+    return code_of(error, app.got_subcommand("run"), host);
   }
 }
 

@@ -10,7 +10,6 @@
 #include "commands/data_command.h"
 #include "commands/export_command.h"
 #include "commands/plan_command.h"
-#include "commands/preflight_command.h"
 #include "commands/run_command.h"
 #include "plugin/engine.h"
 #include "ranks/torch_words.h"
@@ -31,7 +30,6 @@ class OwnEngine final : public plugin::Engine {
   }
   void declare(CLI::App& app, cli::Chosen& chosen) const override {
     const auto own = std::make_shared<cli::Chosen>();
-    add_preflight_command(app, *own);
     add_plan_command(app, *own);
     add_export_command(app, *own);
     add_checkpoint_command(app, *own);

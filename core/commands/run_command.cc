@@ -72,11 +72,6 @@ std::string offload_warning(const ranks::Rank& rank) {
   return rank.device.name == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads);
 }
 
-command::RankDevice rank_device(const ranks::Rank& rank) {
-  const auto& gpu = rank.device.gpu;
-  return {rank.device.name, gpu.device, gpu.description, gpu.uuid, gpu.bytes, gpu.driver_version};
-}
-
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env,
                               const ranks::Rank& rank, plugin::Host& host, const inference::Stop& stop) {
   const auto print = [](const std::string& text) {
@@ -91,7 +86,7 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
   return {.communicator = *rank.communicator,
           .plugins = host,
           .stop = stop,
-          .device = rank_device(rank),
+          .device = ranks::ConnectedRank(rank).device(),
           .environment = env,
           .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
           .job = start_of_job(env),

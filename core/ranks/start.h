@@ -26,7 +26,6 @@ namespace ranks {
 struct Early {
   setup::RunOptions run;
   setup::CommOptions comm;
-  setup::PreflightOptions preflight;
   setup::CheckpointOptions checkpoint;
   std::string precision;  ///< train.precision
 
