@@ -2,9 +2,10 @@
 
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
+#include <capstan/tokenizer/open.h>
 
 #include "config/paths.h"
-#include "setup/model_path.h"
 
 namespace capstan::assembly {
 namespace {
@@ -15,12 +16,13 @@ bool names_what_is_absent(const config::Resolved& option) {
          !is_there(*path);
 }
 
-bool tokenizer_is_absent(const config::Resolved& option, const setup::HubCache& hub) {
+bool tokenizer_is_absent(const config::Resolved& option, const config::HubCache& hub, const plugin::Host& host) {
   const auto& name = std::get<std::string>(option.value);
   if (name.find('/') == std::string::npos) return false;  // a word
   const auto path = config::absolute_path(name, option.origin);
   try {
-    return !setup::find_tokenizer({name, path, option.origin.text(), "data.tokenizer"}, hub) && !is_there(path);
+    const auto files = tokenizer::file_names(host);
+    return !config::find_tokenizer({name, path, option.origin.text(), "data.tokenizer"}, hub, files) && !is_there(path);
   } catch (const Error&) {
     return true;
   }
@@ -28,11 +30,12 @@ bool tokenizer_is_absent(const config::Resolved& option, const setup::HubCache& 
 
 }  // namespace
 
-std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins) {
+std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,
+                                      const plugin::Host& host) {
   std::vector<std::string> absent;
   if (plugins.stand_in) absent.push_back(cat("model.path (", plugins.stand_in->named, ")"));
   for (const auto& option : plugins.data_options.resolved()) {
-    if (option.spec.key == "tokenizer" && tokenizer_is_absent(option, config.request.hub))
+    if (option.spec.key == "tokenizer" && tokenizer_is_absent(option, config.request.hub, host))
       absent.push_back(cat("data.tokenizer (", config::value_text(option.value), ")"));
   }
   if (!plugins.data) return absent;

@@ -11,7 +11,8 @@ namespace assembly {
 
 /// What the configuration names and is not there yet: the model for which a preset stands in, the tokenizer, files of
 /// the data. For people: "model.path (bigscience/bloom-560m)". Says nothing of files that are there and wrong.
-std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins);
+std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,
+                                      const plugin::Host& host);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -131,7 +131,7 @@ void load_extensions(const setup::Configuration& config, Loader& loader, LoadedP
 }
 
 // The folder that model.path means: a path, or what the hub's cache has under an id.
-std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& options, const setup::HubCache& hub,
+std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& options, const config::HubCache& hub,
                                        Diagnostics& faults) {
   if (!options->path) return {};
   const auto where = options.where(&setup::ModelOptions::path);
@@ -139,7 +139,7 @@ std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& opt
   const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
   try {
     const auto folder =
-        setup::find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
+        config::find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
     options.derive(&setup::ModelOptions::path, folder);
     return ModelFolder{folder, where};
   } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "assembly/absent_files.h"
+#include "assembly/open_tokenizer.h"
 #include "data/collate.h"
 #include "data/content.h"
 #include "data/fit.h"
@@ -126,13 +127,13 @@ class FirstSamples final : public data::DataSource {
 class SamplesOpener {
  public:
   SamplesOpener(const setup::Configuration& config, const LoadedPlugins& plugins, const Topology& topology,
-                Diagnostics& faults)
-      : config_(config), plugins_(plugins), topology_(topology), faults_(faults) {}
+                plugin::Host& host, Diagnostics& faults)
+      : config_(config), plugins_(plugins), topology_(topology), host_(host), faults_(faults) {}
 
   Samples open() {
     const auto has_data = config_.request.purpose != setup::Purpose::generate;
     if (has_data && !plugins_.data) return samples_;
-    if (config_.request.may_lack_files) samples_.lacking = absent_files(config_, plugins_);
+    if (config_.request.may_lack_files) samples_.lacking = absent_files(config_, plugins_, host_);
     if (!config_.request.sizes_only && samples_.lacking.empty()) {
       open_all(has_data);
     } else if (plugins_.model) {
@@ -145,7 +146,7 @@ class SamplesOpener {
   void open_all(bool has_data) {
     const auto before = faults_.size();
     if (has_data) check_data();
-    if (auto tokenizer = open_tokenizer(config_, plugins_, faults_)) samples_.tokenizer = std::move(*tokenizer);
+    if (auto tokenizer = open_tokenizer(config_, plugins_, host_, faults_)) samples_.tokenizer = std::move(*tokenizer);
     if (faults_.size() != before || !plugins_.model || !samples_.tokenizer.object) return;
     const auto fits = judge_fit(has_data);
     if (fits && has_data) open_splits();
@@ -270,6 +271,7 @@ class SamplesOpener {
   const setup::Configuration& config_;
   const LoadedPlugins& plugins_;
   const Topology& topology_;
+  plugin::Host& host_;
   Diagnostics& faults_;
   Samples samples_;
 };
@@ -277,8 +279,8 @@ class SamplesOpener {
 }  // namespace
 
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
-                                    const Topology& topology, Diagnostics& faults) {
-  auto samples = SamplesOpener(config, plugins, topology, faults).open();
+                                    const Topology& topology, plugin::Host& host, Diagnostics& faults) {
+  auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
   check_checkpoints(config.checkpoint, samples, faults);
   setup::collect(faults, [&] { check_metric(config, samples, faults); });
   check_monitors(config, plugins, samples, faults);

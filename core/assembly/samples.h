@@ -2,13 +2,13 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 #include <capstan/data/source.h>
+#include <capstan/tokenizer/open.h>
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "assembly/open_tokenizer.h"
 #include "assembly/topology.h"
 #include "data/batches.h"
 #include "data/content.h"
@@ -19,7 +19,7 @@ namespace assembly {
 /// What a run learns and answers: its tokenizer, its splits, and the order of samples. Beside the mesh, before the
 /// model is assembled.
 struct Samples {
-  ChosenTokenizer tokenizer;
+  tokenizer::Opened tokenizer;
   std::string plugin;               ///< the data plugin, for messages
   std::int64_t length = 0;          ///< longest sequence that the data gives; 0 without data
   std::int64_t longest_row = 0;     ///< columns of a batch with such a one, padded; packed rows have no more
@@ -39,7 +39,7 @@ struct Samples {
 
 /// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
 std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
-                                    const Topology& topology, Diagnostics& faults);
+                                    const Topology& topology, plugin::Host& host, Diagnostics& faults);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

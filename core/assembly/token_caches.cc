@@ -33,17 +33,11 @@ std::string options_text(const std::vector<config::Resolved>& options) {
   return text;
 }
 
-std::string tokenizer_text(const Plugins& plugins, const ChosenTokenizer& tokenizer) {
-  if (plugins.tokenizer) {
-    const auto& made = *plugins.tokenizer;
-    auto text = cat(made.name, "\n", state_of(made.file), options_text(made.options));
-    for (const auto& file : tokenizer.files.value()) text += state_of(file);
-    return text;
-  }
-  const std::filesystem::path file = tokenizer.object->name();  // a file's path, or a word that names no file
-  auto text = state_of(file);
-  for (const auto* beside : {"tokenizer_config.json", "generation_config.json", "config.json"})
-    text += state_of(file.parent_path() / beside);
+std::string tokenizer_text(const Plugins& plugins, const tokenizer::Opened& tokenizer) {
+  if (!tokenizer.opener) return tokenizer.object->name() + "\n";
+  auto text = cat(tokenizer.plugin, "\n", state_of(tokenizer.library));
+  if (plugins.tokenizer) text += options_text(plugins.tokenizer->options);
+  for (const auto& file : tokenizer.files()) text += state_of(file);
   return text;
 }
 

@@ -20,8 +20,8 @@ struct CachedSplit {
 };
 
 /// What data.cache, or else the configuration's cache folder, asks for; nothing when neither is set. A cache is for the
-/// data plugin (its file too), its options and the files that these name, the tokenizer with the files beside it or,
-/// of a plugin, with its file, options and files, and the length of samples; files count by size and time of change.
+/// data plugin (its file too), its options and the files that these name, the tokenizer's plugin with its file, options
+/// and files, and the length of samples; files count by their bytes.
 std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const Plugins& plugins,
                                        const Samples& samples);
 

@@ -1,13 +1,12 @@
 #pragma once
-#include <capstan/base/error.h>
 #include <capstan/base/export.h>
+#include <capstan/checkpoint/safetensors.h>
 #include <capstan/comm/group.h>
-#include <capstan/layout/box.h>
 #include <capstan/layout/footprint.h>
 #include <capstan/layout/source.h>
+#include <capstan/record/checkpoints.h>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -21,14 +20,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
-/// A checkpoint is a folder: each rank's boxes of logical tensors in one safetensors file, and manifest.json. That has
-/// for every tensor its shape, its dtype, the place and the hashes of each of its boxes, and for the checkpoint the
-/// step, the sections, the configuration, the mesh and the versions. Any layout reads what any layout wrote. It gets
-/// its name only when all of it is on disk:
-///
-///     <run>/checkpoints/step-00000100/manifest.json, weights-00000-of-00004.safetensors, …
-///     <run>/checkpoints/latest                         the newest one's name: a hint for people and scripts
-///     <run>/checkpoints/step-00000200.tmp-4711.0/      being written, or left by a crash
+struct BoxEntry;
 
 /// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for
 /// strategies' own state, "shared/<plugin>/<name>/<record>" and "strategy/<plugin>/<…>/rank-<r>". If several ranks hold
@@ -40,18 +32,6 @@ struct TensorBox {
   layout::Box box;
   at::Tensor data;            ///< the box's elements in row-major order, any shape, any device
   bool until_update = false;  ///< nothing writes to the data before the next optimizer update
-};
-
-/// The manifest's entries about the checkpoint. The same on all ranks; rank 0's is written.
-struct Meta {
-  std::int64_t step = 0;                        ///< optimizer steps done
-  std::map<std::string, std::string> sections;  ///< JSON text by owner: "schedule", "scaler", "cursor", "run", …
-  std::string config;                           ///< the resolved configuration, as TOML
-  std::map<std::string, double> metrics;        ///< the last values ("eval_loss"), for retention and `checkpoint ls`
-  std::string mesh;                             ///< "dp 4", for people
-  int world_size = 1;
-  std::string version;  ///< of the Capstan that wrote it; filled in by the writer
-  std::string date;     ///< UTC, "2026-11-21T00:10:00Z"; filled in by the writer
 };
 
 /// Where a crash test may end the process. Points of rank 0 only are marked so.
@@ -151,35 +131,22 @@ class Writer {
 
 /// Reads a checkpoint, with any layout. Each part of a box's data is compared with its hash when it is first used, and
 /// only parts that are used are read. One thread at a time.
-class Reader {
+class Reader : public Checkpoint {
  public:
-  /// Reads the manifest and checks the files: throws Error naming the folder or manifest.json if it is no checkpoint,
-  /// or naming all files that are missing, truncated or of another length.
-  explicit Reader(std::filesystem::path path);
-  ~Reader();
+  using Checkpoint::Checkpoint;
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  const std::filesystem::path& path() const;
-  const Meta& meta() const;
-  /// JSON text of a section. Throws Error when there is none of this name.
-  const std::string& section(const std::string& name) const;
-  bool has_section(const std::string& name) const;
-
-  /// Names of all tensors with this prefix, sorted.
-  std::vector<std::string> tensors(const std::string& prefix = {}) const;
-  bool has(const std::string& tensor) const;
-  /// Throw Error for a tensor that does not exist.
-  const layout::Shape& shape(const std::string& tensor) const;
-  c10::ScalarType dtype(const std::string& tensor) const;
   /// Writes a box of the tensor to `out`: contiguous, box.numel() elements in row-major order (any shape), of any
   /// dtype and on any device; values are converted. Throws Error for a tensor that does not exist and for data that is
   /// damaged; the box is a caller's bug when it does not fit.
   void read(const std::string& tensor, const layout::Box& box, const at::Tensor& out);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void check(const std::string& tensor, const BoxEntry& saved, const layout::Box& inside);
+
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, std::vector<bool>> checked_;  // by key: pieces whose hash is verified
 };
 
 /// A model's parameters from a checkpoint: record "x" is its tensor "model/x".
@@ -197,24 +164,9 @@ class RecordSource : public layout::Source {
   std::string prefix_;
 };
 
-/// How thoroughly a checkpoint is checked: manifest, files and their headers; or also every byte.
-enum class Depth { structure, hashes };
-
-/// Called while verifying, with bytes done and bytes in all (of this rank's share).
-using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
-
-/// Adds a fault for everything that is wrong with a checkpoint: each file that is missing, truncated or of another
-/// save, each box whose data does not match its hash. With a group its ranks share the work, and each gets all faults.
-/// Returns false if the file system failed to read something that exists (or may exist): these faults say nothing about
-/// the checkpoint, which may be valid.
-bool verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr,
-            const Progress& progress = {});
-
-/// Committed checkpoints ("step-…"), the newest step first; their content is not read. None if the folder does not
-/// exist; throws FileError if it cannot be read.
-std::vector<std::filesystem::path> committed(const std::filesystem::path& folder);
-/// "<folder>/step-00000100".
-std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
+/// verify_share() of all ranks of a group, which is called by all and gives each all faults. Returns
+/// Verdict::is_readable.
+bool verify(const std::filesystem::path& path, Depth depth, Diagnostics& faults, comm::Group* group = nullptr);
 
 /// The outcome of a search.
 struct Newest {

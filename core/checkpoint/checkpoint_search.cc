@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_names.h"
 #include "comm/agree.h"
+#include "record/checkpoint_names.h"
 
 namespace capstan::checkpoint {
 namespace {

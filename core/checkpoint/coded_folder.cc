@@ -18,11 +18,11 @@ const nn::CodecFiles* files_of(const nn::Codec& codec) { return dynamic_cast<con
 // A tensor as it is in the file: bytes as a view of them, numbers as a copy, which need not lie at whole numbers there.
 at::Tensor as_it_is(const SafetensorsFile& file, const std::string& name) {
   const auto& info = file.info(name);
-  if (info.dtype == c10::kByte && info.end - info.begin == static_cast<std::uint64_t>(layout::numel(info.shape))) {
+  if (info.dtype == Dtype::u8 && info.end - info.begin == static_cast<std::uint64_t>(layout::numel(info.shape))) {
     auto* bytes = const_cast<std::byte*>(file.bytes(name));  // a mapped file; only read
     return at::from_blob(bytes, info.shape, at::TensorOptions(at::kByte));
   }
-  auto copy = at::empty(info.shape, at::TensorOptions(info.dtype));
+  auto copy = at::empty(info.shape, at::TensorOptions(torch_dtype(info.dtype)));
   file.read(name, Box::whole(info.shape), copy);
   return copy;
 }

@@ -14,6 +14,7 @@
 
 #include "base/xxh64.h"
 #include "checkpoint/commit_folder.h"
+#include "checkpoint/dtype.h"
 #include "checkpoint/durable_file.h"
 #include "comm/agree.h"
 
@@ -215,7 +216,7 @@ Contents write_file_of_rank(const fs::path& folder, int rank, int world_size, co
   Contents contents;
   for (const auto& saved : boxes) {
     CAPSTAN_ASSERT(saved.box.fits(saved.shape) && saved.data.numel() == saved.box.numel());
-    const auto dtype = saved.data.scalar_type();
+    const auto dtype = dtype_of(saved.data.scalar_type());
     auto& tensor = contents.tensors[saved.tensor];
     CAPSTAN_ASSERT(tensor.boxes.empty() || (tensor.dtype == dtype && tensor.shape == saved.shape));
     tensor.shape = saved.shape;

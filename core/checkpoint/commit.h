@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/manifest.h"
+#include "record/manifest.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "checkpoint/checkpoint_names.h"
 #include "checkpoint/durable_file.h"
+#include "record/checkpoint_names.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -67,8 +67,8 @@ std::vector<Committed> whole_ones(const fs::path& folder, const std::string& met
   std::vector<Committed> out;
   for (const auto& path : committed(folder)) {
     try {
-      const Reader reader(path);
-      const auto& metrics = reader.meta().metrics;
+      const Checkpoint one(path);
+      const auto& metrics = one.meta().metrics;
       const auto found = metrics.find(metric);
       out.push_back({path, found == metrics.end() ? std::nullopt : std::optional(found->second)});
     } catch (const Error& error) {

@@ -2,7 +2,9 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/checkpoint/safetensors.h>
 
+#include <algorithm>
 #include <array>
 
 namespace capstan::checkpoint {
@@ -10,50 +12,20 @@ namespace {
 
 using c10::ScalarType;
 
-struct Entry {
-  const char* name;
-  ScalarType dtype;
-};
-
-// In safetensors' own order (the enumeration of its reference implementation), which its writer sorts by.
-constexpr std::array<Entry, 15> table{{{"BOOL", ScalarType::Bool},
-                                       {"U8", ScalarType::Byte},
-                                       {"I8", ScalarType::Char},
-                                       {"F8_E5M2", ScalarType::Float8_e5m2},
-                                       {"F8_E4M3", ScalarType::Float8_e4m3fn},
-                                       {"I16", ScalarType::Short},
-                                       {"U16", ScalarType::UInt16},
-                                       {"F16", ScalarType::Half},
-                                       {"BF16", ScalarType::BFloat16},
-                                       {"I32", ScalarType::Int},
-                                       {"U32", ScalarType::UInt32},
-                                       {"F32", ScalarType::Float},
-                                       {"F64", ScalarType::Double},
-                                       {"I64", ScalarType::Long},
-                                       {"U64", ScalarType::UInt64}}};
+// In the order of Dtype.
+constexpr std::array<ScalarType, 15> torch_dtypes{
+    ScalarType::Bool,   ScalarType::Byte,   ScalarType::Char,   ScalarType::Float8_e5m2, ScalarType::Float8_e4m3fn,
+    ScalarType::Short,  ScalarType::UInt16, ScalarType::Half,   ScalarType::BFloat16,    ScalarType::Int,
+    ScalarType::UInt32, ScalarType::Float,  ScalarType::Double, ScalarType::Long,        ScalarType::UInt64};
 
 }  // namespace
 
-std::optional<ScalarType> dtype_of(const std::string& name) {
-  for (const auto& entry : table) {
-    if (name == entry.name) return entry.dtype;
-  }
-  return {};
-}
+ScalarType torch_dtype(Dtype dtype) { return torch_dtypes.at(static_cast<std::size_t>(dtype)); }
 
-int dtype_rank(ScalarType dtype) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].dtype == dtype) return static_cast<int>(i);
-  }
+Dtype dtype_of(ScalarType dtype) {
+  const auto* const found = std::find(torch_dtypes.begin(), torch_dtypes.end(), dtype);
+  if (found != torch_dtypes.end()) return static_cast<Dtype>(found - torch_dtypes.begin());
   throw Error(cat("safetensors has no dtype ", c10::toString(dtype)));
-}
-
-std::string dtype_name(ScalarType dtype) { return table[static_cast<std::size_t>(dtype_rank(dtype))].name; }
-
-std::string dtype_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : table) names.emplace_back(entry.name);
-  return join(names);
 }
 
 }  // namespace capstan::checkpoint

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "checkpoint/dtype.h"
-
 namespace capstan::checkpoint {
 namespace {
 
@@ -82,7 +80,7 @@ FolderSource::Place FolderSource::find(const std::string& name) const {
 std::optional<FolderSource::InFile> FolderSource::in_file(const std::string& name) const {
   const auto place = find(name);
   if (!place.file) return {};
-  return InFile{place.name, place.file->info(place.name).dtype};
+  return InFile{place.name, torch_dtype(place.file->info(place.name).dtype)};
 }
 
 bool FolderSource::is_ignored(const std::string& name) const {
@@ -115,7 +113,7 @@ void FolderSource::check(const std::vector<const Param*>& params, Diagnostics& d
     if (info.shape != expected) {
       wrong.push_back(
           cat(place.name, " is ", layout::shape_text(info.shape), ", the model needs ", layout::shape_text(expected)));
-    } else if (!c10::isFloatingType(info.dtype)) {
+    } else if (!c10::isFloatingType(torch_dtype(info.dtype))) {
       wrong.push_back(cat(place.name, " holds ", dtype_name(info.dtype), ", not floating-point numbers"));
     }
   };

@@ -13,8 +13,8 @@ namespace {
 
 void sort_as_python(std::vector<TensorHead>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorHead& a, const TensorHead& b) {
-    const int left = dtype_rank(a.dtype);
-    const int right = dtype_rank(b.dtype);
+    const auto left = dtype_of(a.dtype);
+    const auto right = dtype_of(b.dtype);
     return left != right ? left > right : a.name < b.name;
   });
 }
@@ -27,7 +27,7 @@ std::string header_of(const std::vector<TensorHead>& order, const std::map<std::
     CAPSTAN_ASSERT(!header.contains(item.name));
     const auto end = offset + static_cast<std::uint64_t>(layout::numel(item.shape)) * c10::elementSize(item.dtype);
     auto& entry = header[item.name];
-    entry["dtype"] = dtype_name(item.dtype);
+    entry["dtype"] = dtype_name(dtype_of(item.dtype));
     entry["shape"] = item.shape;
     entry["data_offsets"] = {offset, end};
     offset = end;

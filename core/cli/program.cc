@@ -10,21 +10,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/own_commands.h"
 #include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
-#include "cli/tokenize_command.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
-#include "plugin/engine.h"
 #include "plugin/hints.h"
 
 namespace capstan::cli {
@@ -67,30 +63,6 @@ int with_output(int code, bool is_result) {
 void keep_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(number, F_GETFD) < 0 && errno == EBADF) (void)::open("/dev/null", O_RDONLY);
-  }
-}
-
-// Commands of the engine's, with their lines for --help: it is opened where one of them is called.
-constexpr std::array engine_commands{
-    std::pair{
-        "plan",
-        "find how a configuration fits on these GPUs: tries micro-batches and what installed strategies offer, and "
-        "predicts memory and time; touches no GPU"},
-    std::pair{"export", "write a run's weights as a folder for other programs"},
-    std::pair{"checkpoint", "list, verify or show checkpoints"},
-    std::pair{"data", "print samples as the model sees them, what bears no loss dimmed"}};
-
-// `called`: the command line's first word.
-void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
-  add_run_command(app, chosen);
-  add_check_command(app, chosen);
-  add_plugins_commands(app, chosen);
-  add_tokenize_command(app, chosen);
-  const auto is_called = [&](const auto& one) { return one.first == called; };
-  if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
-    plugin::open_engine().declare(app, chosen);
-  } else {
-    for (const auto& [name, line] : engine_commands) app.add_subcommand(name, line);
   }
 }
 
@@ -144,11 +116,9 @@ int program(int argc, char** argv) {
   Chosen chosen;
   const std::vector<std::string> words(argv + 1, argv + argc);
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
-  try {
-    add_commands(app, chosen, words.empty() ? std::string() : words.front());
-  } catch (const std::exception& error) {
-    return code_of(error, /*is_run=*/false, host);
-  }
+  add_run_command(app, chosen);
+  add_check_command(app, chosen);
+  add_plugins_commands(app, chosen);
   refuse_empty_names(app);
   if (const auto code = called_plugin(app, words, env, host)) return *code;
   try {

@@ -5,6 +5,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 #include <capstan/monitor/output_file.h>
 
 #include <algorithm>
@@ -12,11 +13,10 @@
 
 #include <capstan/plugin/host.h>
 #include "assembly/host_memory.h"
-#include "cli/hub_cache.h"
 #include "cli/plugin_folders.h"
-#include "commands/cut_answers.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"
+#include "session/cut_answers.h"
 #include "session/job.h"
 #include "setup/unsaved.h"
 
@@ -96,8 +96,8 @@ void print_checked(const session::Job& job, const launch::CheckArguments& argume
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");
-  terminal::print(cut_answers_text(job, data::Split::train));
-  terminal::print(cut_answers_text(job, data::Split::eval));
+  terminal::print(session::cut_answers_text(job, data::Split::train));
+  terminal::print(session::cut_answers_text(job, data::Split::eval));
   const auto lacking = job.lacking();
   terminal::print(lacking);
   terminal::print(cat(arguments.config, ": no faults found", lacking.empty() ? "" : " in what is there", "\n"));
@@ -112,7 +112,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   const plan::Placement ranks{arguments.ranks > 0 ? arguments.ranks : 1, arguments.nodes};
   request.world_size = ranks.all;
   request.ranks_per_node = ranks_per_node(ranks);

@@ -1,17 +1,15 @@
-#include <capstan/commands/model_session.h>
-
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-
+#include <capstan/commands/model_session.h>
+#include <capstan/config/model_path.h>
 #include <capstan/plugin/host.h>
 
 #include <nlohmann/json.hpp>
 
 #include "assembly/model_family.h"
-#include "cli/hub_cache.h"
 #include "session/weights.h"
 
 namespace capstan::commands {
@@ -39,10 +37,10 @@ std::string plugin_for(const std::string& type, const fs::path& file, plugin::Ho
 }
 
 // What a name on the command line means: a path, or else a model of the hub that is in its cache.
-fs::path find_place(const std::string& name, const setup::HubCache& hub) {
+fs::path find_place(const std::string& name, const config::HubCache& hub) {
   auto path = fs::absolute(name).lexically_normal();
   if (is_there(path)) return path;
-  return setup::find_model({name, path.string(), {}}, hub);
+  return config::find_model({name, path.string(), {}}, hub);
 }
 
 ModelChoice of_run(const fs::path& run, const fs::path& weights) {
@@ -53,7 +51,7 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
 }  // namespace
 
 ModelChoice choose_model(const std::string& name, const command::Call& call) {
-  const auto path = find_place(name, cli::hub_cache(call.environment));
+  const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
     const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", call.plugins);

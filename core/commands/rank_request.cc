@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "cli/hub_cache.h"
+#include <capstan/config/model_path.h>
 #include "plan/gpu_fit.h"
 
 namespace capstan::commands {
@@ -30,7 +30,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
   request.overrides = arguments.overrides;
   request.world_size = world.size;
   request.rank = world.rank;
-  request.hub = cli::hub_cache(env);
+  request.hub = config::hub_cache(env);
   request.device = rank.device.name;
   request.gpu = rank.device.gpu.device;
   request.gpu_capability = rank.device.gpu.capability;

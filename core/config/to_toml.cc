@@ -2,8 +2,11 @@
 
 #include <capstan/base/text.h>
 
+#include <capstan/config/toml_values.h>
+
 #include <algorithm>
 
+#include "config/document.h"
 #include "config/paths.h"
 
 namespace capstan::config {
@@ -55,6 +58,22 @@ std::string to_toml(const std::vector<ResolvedTable>& tables) {
       if (std::holds_alternative<std::monostate>(option.value)) continue;
       out += line(option.spec.key, absolute_value(option), option.origin);
     }
+  }
+  return out;
+}
+
+std::string toml_of_overrides(const std::vector<std::string>& overrides) {
+  Diagnostics none;
+  const auto document = load({}, overrides, none);
+  std::string out;
+  const auto add = [&](const Section& section) {
+    if (section.entries.empty()) return;
+    out += cat("\n[", key_text(section.path), "]\n");
+    for (const auto& entry : section.entries) out += cat(key_text(entry.key), " = ", value_text(entry.value), "\n");
+  };
+  for (const auto& table : table_names()) add(document.section(table));
+  for (const auto& group : group_names()) {
+    for (const auto& section : document.children(group)) add(section);
   }
   return out;
 }

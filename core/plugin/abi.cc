@@ -15,9 +15,6 @@ namespace {
 
 constexpr std::string_view note_owner = "Capstan";
 constexpr GElf_Word tag_note = 1;
-constexpr GElf_Word line_note = 2;
-constexpr GElf_Word hints_note = 3;
-constexpr GElf_Word table_note = 4;
 constexpr const char* rebuild = "build the plugin with capstan_add_plugin() of this Capstan's SDK";
 
 [[noreturn]] void fail_truncated(const std::filesystem::path& file) {
@@ -147,11 +144,9 @@ std::string read_abi_tag(const std::filesystem::path& file) {
   return tag;
 }
 
-std::string read_command_line(const std::filesystem::path& file) { return ElfFile(file).note(line_note); }
-
-bool has_hints(const std::filesystem::path& file) { return !ElfFile(file).note(hints_note).empty(); }
-
-bool has_table(const std::filesystem::path& file) { return !ElfFile(file).note(table_note).empty(); }
+std::string read_note(const std::filesystem::path& file, Note note) {
+  return ElfFile(file).note(static_cast<GElf_Word>(note));
+}
 
 bool check_abi(const std::filesystem::path& file) {
   const auto tag = read_abi_tag(file);

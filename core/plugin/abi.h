@@ -26,12 +26,11 @@ std::string abi_difference(std::string_view host, std::string_view plugin);
 /// The tag in a file's ELF note, read without running anything of it; works on stripped files. Throws Error that
 /// names the file when it is no ELF file, is cut short, or has no note.
 std::string read_abi_tag(const std::filesystem::path& file);
-/// The line that a command's file has for `capstan --help`; empty in a file of another kind. Throws as read_abi_tag.
-std::string read_command_line(const std::filesystem::path& file);
-/// Does the file's note say that its plugin has hints (CAPSTAN_HINTS)? Throws as read_abi_tag.
-bool has_hints(const std::filesystem::path& file);
-/// Does the note say that this command has a table in configurations (CAPSTAN_RUN_COMMAND)? Throws as read_abi_tag.
-bool has_table(const std::filesystem::path& file);
+/// What else a file's notes say (CAPSTAN_NOTE): a command's line for `capstan --help`, that its plugin has hints
+/// (CAPSTAN_HINTS), what files a tokenizer opens, that a command has a table in configurations (CAPSTAN_RUN_COMMAND).
+enum class Note { command_line = 2, hints = 3, tokenizer_files = 4, table = 5 };
+/// Empty in a file without such a note. Throws as read_abi_tag.
+std::string read_note(const std::filesystem::path& file, Note note);
 /// Throws Error, field by field, when the file was built for another Capstan than this one. Returns whether the plugin
 /// needs the engine.
 bool check_abi(const std::filesystem::path& file);

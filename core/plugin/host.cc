@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "plugin/abi.h"
 #include "plugin/loader.h"
@@ -52,6 +53,23 @@ std::vector<fs::path> readable_subfolders(const fs::path& folder) {
   } catch (const FileError&) {
     return {};  // its own libraries cannot be listed either, which is said
   }
+}
+
+// What a file's notes say; nothing where it has none that is asked for. `is_of_kind`: it lies where this kind does.
+std::optional<Noted> noted_file(const fs::path& file, const std::string& kind, bool is_of_kind, bool trusts_writers) {
+  const bool is_command = kind == "command";
+  Noted noted{file.stem().string(), file.string(), {}, {}};
+  try {
+    noted.line = read_note(file, is_command ? Note::command_line : Note::tokenizer_files);
+    if (noted.line.empty() && !(is_command && is_of_kind)) return {};
+    if (!trusts_writers) refuse_writable(file);
+    check_abi(file);
+    if (noted.line.empty()) noted.problem = noted.file + ": is no command: it has no line for --help";
+  } catch (const Error& error) {
+    if (!is_of_kind) return {};  // nothing says that it is one
+    noted.problem = error.what();
+  }
+  return noted;
 }
 
 }  // namespace
@@ -137,22 +155,11 @@ const Registration& Host::load(const std::string& kind, const std::string& name,
   fail_not_found(kind, name, tried);
 }
 
-std::vector<Noted> Host::commands() const {
+std::vector<Noted> Host::noted(const std::string& kind) const {
   std::map<std::string, Noted> found;
-  for (const auto& [file, kind] : files()) {
-    if (kind != "command" && !kind.empty()) continue;
-    Noted noted{file.stem().string(), file.string(), {}, {}};
-    try {
-      noted.line = read_command_line(file);
-      if (noted.line.empty() && kind.empty()) continue;  // of another kind
-      if (!trusts_writers_) refuse_writable(file);
-      check_abi(file);
-      if (noted.line.empty()) noted.problem = noted.file + ": is no command: it has no line for --help";
-    } catch (const Error& error) {
-      if (kind.empty()) continue;  // nothing says that it is a command
-      noted.problem = error.what();
-    }
-    found.try_emplace(noted.name, noted);
+  for (const auto& [file, folder] : files()) {
+    if (folder != kind && !folder.empty()) continue;
+    if (auto noted = noted_file(file, kind, !folder.empty(), trusts_writers_)) found.try_emplace(noted->name, *noted);
   }
   std::vector<Noted> out;
   out.reserve(found.size());
@@ -165,7 +172,7 @@ bool Host::has_table(const std::string& command) const {
   if (const auto* loaded = registry_.find("command", command)) return !loaded->schema.empty();
   try {
     for (const auto& file : candidates("command", command)) {
-      if (is_there(file)) return plugin::has_table(file);
+      if (is_there(file)) return !read_note(file, Note::table).empty();
     }
     return false;
   } catch (const Error&) {
@@ -182,7 +189,7 @@ const Registration* Host::loaded_from(const fs::path& file) const {
 std::vector<Hint> Host::hints() {
   for (const auto& [file, kind] : files()) {
     try {
-      if (!loaded_from(file) && has_hints(file)) load_file(file, kind);
+      if (!loaded_from(file) && !read_note(file, Note::hints).empty()) load_file(file, kind);
     } catch (const Error&) {  // `capstan plugins` says what is wrong with it
     }
   }

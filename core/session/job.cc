@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "assembly/host_memory.h"
+#include "assembly/open_tokenizer.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
 #include "session/start_values.h"
@@ -41,7 +42,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   auto loaded = assembly::load_plugins(config, needs_of(request.purpose), host, faults);
   choose_micro_batch(config, loaded, host, faults);
   auto topology = assembly::make_topology(config, loaded, faults);
-  auto samples = assembly::open_samples(config, loaded, topology, faults);
+  auto samples = assembly::open_samples(config, loaded, topology, host, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
   const auto host_memory = left_on_host(*config.run);
@@ -84,7 +85,7 @@ Job with_samples(Job job, assembly::Samples samples) {
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {
   auto config = setup::read_configuration(request, faults, &host);
   auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
-  auto tokenizer = assembly::open_tokenizer(config, loaded, faults);
+  auto tokenizer = assembly::open_tokenizer(config, loaded, host, faults);
   if (!faults.empty()) return {};
   auto plugins = assembly::complete(std::move(loaded));
   auto model = assembly::build_model(plugins);

@@ -54,7 +54,7 @@ Job with_samples(Job job, assembly::Samples samples);
 struct ModelJob {
   setup::Configuration config;
   assembly::Plugins plugins;
-  assembly::ChosenTokenizer tokenizer;
+  tokenizer::Opened tokenizer;
   assembly::BuiltModel model;  ///< with what strategies' structure() made of it
 };
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);

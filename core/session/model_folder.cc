@@ -1,5 +1,6 @@
 #include "session/model_folder.h"
 
+#include <capstan/base/copy_over.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
@@ -29,26 +30,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t largest_file = 5'000'000'000;
 constexpr std::int64_t smallest_share = 1'000'000'000;  // below this, sharing out is not worth more files
 
-// What tokenizers of the `tokenizers` and transformers packages are saved as.
-constexpr std::array tokenizer_files{"tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "special_tokens_map.json",
-                                     "added_tokens.json",
-                                     "vocab.json",
-                                     "merges.txt",
-                                     "tokenizer.model",
-                                     "chat_template.jinja",
-                                     "chat_template.json",
-                                     "additional_chat_templates"};
-
-// What makes transformers read a tokenizer.json as it stands, instead of as its model's family has it. Without the
-// names it also gives token_type_ids, which generate() refuses.
-constexpr auto plain_tokenizer = R"({
-  "tokenizer_class": "PreTrainedTokenizerFast",
-  "model_input_names": ["input_ids", "attention_mask"]
-}
-)";
-
 std::string dtype_text(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::kBFloat16:
@@ -74,41 +55,6 @@ assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
-// As a file that is made anew: with the rights that this process gives files, not with the original's.
-void copy_over(const fs::path& from, const fs::path& to) {
-  if (!is_folder(from)) return write_file(to, read_file(from));
-  std::error_code error;
-  fs::create_directories(to, error);
-  if (error) throw FileError(to, "make", error.value());
-  for (const auto& entry : entries_of(from)) copy_over(entry, to / entry.filename());
-}
-
-// The folder that holds the run's tokenizer; empty: it is the built-in one.
-fs::path tokenizer_folder(const ModelToWrite& model) {
-  const auto& name = model.tokenizer.name;
-  if (name == "byte") return {};
-  if (name == "auto") return model.plugins.model_options->path.value_or("");
-  return is_folder(name) ? fs::path(name) : fs::path(name).parent_path();
-}
-
-void copy_files(const std::vector<fs::path>& files, const fs::path& folder) {
-  for (const auto& file : files) copy_over(file, folder / file.filename());
-}
-
-bool copy_tokenizer(const ModelToWrite& model, const fs::path& folder) {
-  if (const auto& files = model.tokenizer.files) return copy_files(*files, folder), !files->empty();
-  const auto from = tokenizer_folder(model);
-  if (from.empty()) return false;
-  for (const auto* name : tokenizer_files) {
-    if (is_there(from / name)) copy_over(from / name, folder / name);
-  }
-  const auto& option = model.tokenizer.name;
-  if (is_file(option)) copy_over(option, folder / "tokenizer.json");
-  if (is_there(folder / "tokenizer.json") && !is_there(folder / "tokenizer_config.json"))
-    write_file(folder / "tokenizer_config.json", plain_tokenizer);
-  return is_there(folder / "tokenizer.json");
-}
-
 // All that is not weights; true: with a tokenizer.
 bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
                         const std::string& quantization, const fs::path& folder) {
@@ -119,7 +65,7 @@ bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
                                     dtype, quantization}));
   if (!original.empty() && is_there(original / "generation_config.json"))
     copy_over(original / "generation_config.json", folder / "generation_config.json");
-  return copy_tokenizer(model, folder);
+  return model.tokenizer.save(folder);
 }
 
 checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn::Unit*>& units,

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "assembly/open_tokenizer.h"
+#include <capstan/tokenizer/open.h>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -21,7 +21,7 @@ namespace session {
 /// What a folder is written from, besides the values.
 struct ModelToWrite {
   const assembly::Plugins& plugins;
-  const assembly::ChosenTokenizer& tokenizer;
+  const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
 };
 

@@ -13,9 +13,8 @@
 #include <utility>
 
 #include "assembly/assemble.h"
-#include "checkpoint/checkpoint_names.h"
-#include "checkpoint/checkpoint_place.h"
 #include "comm/agree.h"
+#include "record/checkpoint_names.h"
 #include "session/adapter_state.h"
 #include "session/changes.h"
 

@@ -145,7 +145,8 @@ void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, c
   const auto begin = std::string(own_kind).size();
   for (const auto& tensor : all) {
     if (!tensor.ends_with(ending)) continue;
-    auto value = at::empty(reader.shape(tensor), at::TensorOptions().dtype(reader.dtype(tensor)));
+    auto value =
+        at::empty(reader.shape(tensor), at::TensorOptions().dtype(checkpoint::torch_dtype(reader.dtype(tensor))));
     reader.read(tensor, layout::Box::whole(reader.shape(tensor)), value);
     session.state->put_own(tensor.substr(begin, tensor.size() - begin - ending.size()), value);
   }
@@ -165,7 +166,8 @@ void restore_shared(Session& session, checkpoint::Reader& reader, const std::vec
     for (const auto& name : names) {
       const auto tensor = cat(shared_kind, name, "/", stored.record->name);
       if (!stored.record->trainable || !reader.has(tensor)) continue;
-      auto value = at::empty({stored.box.numel()}, at::TensorOptions().dtype(reader.dtype(tensor)));
+      auto value =
+          at::empty({stored.box.numel()}, at::TensorOptions().dtype(checkpoint::torch_dtype(reader.dtype(tensor))));
       reader.read(tensor, stored.box, value);
       session.state->put_of_record(name, stored.record->name, value);
     }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <capstan/config/model_path.h>
 #include "config/document.h"
-#include "setup/model_path.h"
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -33,7 +33,7 @@ struct JobRequest {
   int ranks_per_node = 0;      ///< 0: all ranks are on one node
   Purpose purpose = Purpose::train;
   std::string weights;           ///< folder of a run's weights, which win over what [model] starts from; empty: none
-  HubCache hub;                  ///< where models that model.path names by a hub id are looked for
+  config::HubCache hub;          ///< where models that model.path names by a hub id are looked for
   bool activations = false;      ///< predict the memory of a micro-step on a GPU too; see assembly/dry_run.h
   bool any_host_memory = false;  ///< skip the check of host memory: the run will be on another machine
   /// Where files of the model, its tokenizer or the data are not there yet, sizes that are known stand in for them: a

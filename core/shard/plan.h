@@ -3,7 +3,7 @@
 //
 // This room's terms. Part of a tensor has one name for each idea:
 //
-//   Box           the part of a logical tensor that a layout gives to a rank (layout/box.h)
+//   Box           the part of a logical tensor that a layout gives to a rank (base/box.h)
 //   full          all elements that this rank computes with: of a record, a weight (its records in order), a bucket
 //   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
 //   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks

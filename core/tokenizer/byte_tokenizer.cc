@@ -1,6 +1,6 @@
 #include "tokenizer/byte_tokenizer.h"
 
-#include "tokenizer/utf8.h"
+#include <capstan/tokenizer/utf8.h>
 
 namespace capstan::tokenizer {
 

@@ -12,7 +12,7 @@ namespace train {
 /// What the folders that other libraries load are written from.
 struct FinalModel {
   const assembly::Plugins& plugins;
-  const assembly::ChosenTokenizer& tokenizer;
+  const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
   const std::vector<nn::Unit*>& units;
 };

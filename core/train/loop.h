@@ -2,7 +2,9 @@
 #include <capstan/base/export.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "observe/run_folder.h"
@@ -33,8 +35,17 @@ class Loop {
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
   Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::Stop& stop,
        const SaveSetting& setting = {});
+  /// Tells one more whoever is told what the run does; before it begins.
+  void observe(monitor::Monitor& observer) { observers_.add("", observer); }
+  /// Calls it on each rank with every step's number when that step's gradients, times the loss scale, are in the engine
+  /// and nothing is updated yet.
+  void watch_gradients(std::function<void(std::int64_t)> call) { pipeline_.step().watch_gradients(std::move(call)); }
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
+  /// Calls it with the parameters that an evaluation after so many steps sees. Collective over the world.
+  void as_evaluated(std::int64_t steps_done, const std::function<void()>& call) {
+    pipeline_.step().during_evaluation(steps_done, call);
+  }
   /// True when the run ended early because a rank was asked to stop, or the job's time is over.
   bool stopped() const { return stopped_; }
   /// What all ranks agreed on when they stopped.

@@ -55,6 +55,7 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   const auto number = std::to_string(input.step);
   const observe::Traced step(tracer_.get(), monitor::Span::step, number);
   auto result = gradients(input, target_tokens);
+  if (watch_gradients_) watch_gradients_(input.step);
   if (before_update_) before_update_();
   const observe::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it

@@ -59,6 +59,8 @@ class Step {
   /// Is called before parameters change: when a step's gradients are there and nothing is updated yet, and before
   /// evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
+  /// Is called with the step's number when its gradients are there and nothing is updated yet.
+  void watch_gradients(std::function<void(std::int64_t)> call) { watch_gradients_ = std::move(call); }
   StrategyHooks& hooks() { return parts_.hooks; }
   /// Steps, units and updates are spans of this tracer from now on.
   void trace(std::shared_ptr<monitor::Tracer> tracer);
@@ -77,6 +79,7 @@ class Step {
   Updates updates_;
   MicroSteps micro_steps_;
   std::function<void()> before_update_;
+  std::function<void(std::int64_t)> watch_gradients_;
   std::shared_ptr<monitor::Tracer> tracer_;
 };
 

@@ -43,10 +43,10 @@ SmallRun run(const Family& family, int world, const std::string& more = {}) {
   at::set_num_threads(1);
   const auto file = config_of(family, more);
   SmallRun result;
-  std::mutex mutex;
+  testing::Collected collected(result);
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, world, communicator.world().rank);
-    testing::run_rank(job, communicator, 5, result, mutex);
+    testing::run_rank(job, communicator, 5, collected);
   });
   std::filesystem::remove(file);
   return result;
@@ -78,7 +78,7 @@ TEST_CASE("float64: every family learns the same on every layout", "[matrix][tra
 TEST_CASE("recomputing every unit gives the same gradients, those of the routers' loss too") {
   for (const auto& family : families()) {
     INFO(family.plugin);
-    std::map<std::string, at::Tensor> gradients[2];
+    SmallRun runs[2];
     const auto file = config_of(family, "");
     for (const bool recompute : {false, true}) {
       comm::run_in_process(1, [&](comm::Communicator& communicator) {
@@ -88,15 +88,15 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
         auto feed = train::feed_of(job);
         const auto input = feed.draw(0);
         train::step_of(job, session).gradients(input, input.target_tokens);
-        testing::merge_boxes(gradients[recompute ? 1 : 0], session.engine->gradient_boxes());
+        testing::Collected(runs[recompute ? 1 : 0]).gradients(session);
       });
     }
     std::filesystem::remove(file);
-    CHECK(gradients[0].size() == gradients[1].size());
+    CHECK(runs[0].gradients.size() == runs[1].gradients.size());
     // The same operations on the same numbers.
-    for (const auto& [name, gradient] : gradients[0]) {
+    for (const auto& [name, gradient] : runs[0].gradients) {
       INFO(name);
-      CHECK(at::equal(gradients[1].at(name), gradient));
+      CHECK(at::equal(runs[1].gradients.at(name), gradient));
     }
   }
 }

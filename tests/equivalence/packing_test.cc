@@ -35,10 +35,10 @@ SmallRun run(const Family& family, bool packing, int world = 1, const std::strin
   const std::vector<std::string> overrides{std::string("data.packing=") + (packing ? "true" : "false"),
                                            "train.precision=" + precision};
   SmallRun result;
-  std::mutex mutex;
+  testing::Collected collected(result);
   comm::run_in_process(world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, overrides, world, communicator.world().rank);
-    testing::run_rank(job, communicator, 3, result, mutex);
+    testing::run_rank(job, communicator, 3, collected);
   });
   return result;
 }

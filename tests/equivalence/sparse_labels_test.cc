@@ -49,6 +49,7 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
   if (family.plugin == "mixtral") overrides.emplace_back("model.router_aux_loss=false");
   Learnt result;
   std::mutex mutex;
+  testing::Collected collected(result);
   comm::run_in_process(layout.world, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, overrides, layout.world, communicator.world().rank);
     for (const auto& micro : train::feed_of(job).draw(1).micro) {
@@ -56,7 +57,7 @@ Learnt run(const Family& family, const Layout& layout, bool picks) {
       CHECK((data::loss_rows(micro) < micro.padded_tokens()) == picks);
       if (micro.target_tokens == 0) ++result.idle;
     }
-    testing::run_rank(job, communicator, 2, result, mutex);
+    testing::run_rank(job, communicator, 2, collected);
   });
   return result;
 }

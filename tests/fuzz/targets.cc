@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/model_file.h"
-#include "checkpoint/manifest.h"
 #include "config/document.h"
 #include "data/token_cache.h"
 #include "fuzz/judge.h"
@@ -18,10 +17,10 @@
 #include "plugins/data/jsonl/record.h"
 #include "plugins/data/squad/squad_file.h"
 #include "plugins/strategies/lora/peft.h"
+#include "record/manifest.h"
 #include "setup/configuration.h"
 #include "support/folder.h"
-#include "tokenizer/tokenizers.h"
-#include "unit/tokenizer/tokenizer_files.h"
+#include "support/tokenizer_files.h"
 
 namespace fuzz {
 namespace {
@@ -72,7 +71,7 @@ std::string tensor_file(const std::string& first = "a.weight", const std::string
 void read_tensors(const checkpoint::SafetensorsFolder& folder) {
   for (const auto& name : folder.names()) {
     const auto& info = folder.find(name)->info(name);
-    const auto out = at::empty(info.shape, info.dtype);
+    const auto out = at::empty(info.shape, checkpoint::torch_dtype(info.dtype));
     folder.find(name)->read(name, {layout::Shape(info.shape.size(), 0), info.shape}, out);
   }
 }
@@ -98,7 +97,7 @@ void read_config_json(const fs::path& folder) {
 }
 
 void read_tokenizer(const fs::path& folder) {
-  const auto made = tokenizer::make_tokenizer((folder / "tokenizer.json").string());
+  const auto made = open_tokenizer((folder / "tokenizer.json").string());
   const auto ids = made->encode("ab abc d\xff\n  \xe4\xb8\x96");
   (void)made->decode(ids);
 }

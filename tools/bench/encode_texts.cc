@@ -1,6 +1,7 @@
 // Times a tokenizer on one thread: encode_texts FOLDER TEXTS, where TEXTS is a file with a u32 length before each text.
 // Prints seconds to load, seconds to encode them all (the fastest of five passes), and how many ids that gave.
 #include <capstan/base/files.h>
+#include <capstan/tokenizer/open.h>
 
 #include <chrono>
 #include <cstdint>
@@ -8,8 +9,6 @@
 #include <cstring>
 #include <string>
 #include <vector>
-
-#include "tokenizer/tokenizers.h"
 
 namespace {
 
@@ -35,7 +34,8 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const auto texts = read_texts(argv[2]);
   const auto start = std::chrono::steady_clock::now();
-  const auto tokenizer = capstan::tokenizer::make_tokenizer(argv[1]);
+  capstan::plugin::Host host;
+  const auto tokenizer = capstan::tokenizer::open_named(argv[1], {}, host).object;
   const auto load = seconds_since(start);
   double best = 1e9;
   std::size_t ids = 0;

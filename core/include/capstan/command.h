@@ -32,8 +32,7 @@ class Made : public Command {
 
 }  // namespace capstan::command::detail
 
-/// The line stands in an ELF note too, so that `capstan --help` opens nothing. It is a literal without quotes,
-/// backslashes and line ends.
+/// The line is a literal without quotes, backslashes and line ends, since it stands in an ELF note too.
 #define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
   CAPSTAN_NOTE("2", summary)                                                                                   \
   CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
@@ -44,6 +43,6 @@ class Made : public Command {
 /// the config::Options<Options> of the table that has the command's name.
 #define CAPSTAN_RUN_COMMAND(name, version, summary, Class, Options) \
   CAPSTAN_NOTE("2", summary)                                        \
-  CAPSTAN_NOTE("4", "table")                                        \
+  CAPSTAN_NOTE("5", "table")                                        \
   CAPSTAN_PLUGIN("command", name, version, summary,                 \
                  (&capstan::plugin::add_type<capstan::command::Command, Class, Options>))

@@ -77,9 +77,9 @@ struct Run {
   std::map<std::string, double> disagreements;
 };
 
-/// Trains. The gradients come from a separate run, so that a plugin that keeps state sees each step once. Throws what
-/// the first failing rank threw: Error with all faults if the setting is refused. Sets ATen's threads
-/// to one, since each rank is a thread. Call it from one thread at a time.
+/// Trains, with the loop of `capstan run`, in a temporary folder. Throws what the first failing rank threw: Error with
+/// all faults if the setting is refused. Sets ATen's threads to one, since each rank is a thread. Call it from one
+/// thread at a time.
 Run train(const Setting& setting);
 
 /// Trains `steps` steps as `first` says, saves a checkpoint, and resumes from it to the end as `then` says, possibly

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments/arguments.h"
-#include "arguments/config_arguments.h"
 
 namespace eval {
 namespace {
@@ -24,9 +23,11 @@ using commands::ModelSession;
 namespace fs = std::filesystem;
 
 struct EvalArguments {
-  arguments::ConfigArguments configuration;  // or a run's folder or checkpoint
-  std::string split = "eval";                // or "train"
-  long long samples = -1;                    // questions to answer, the first ones; -1: all
+  std::string config;  // or a run's folder or checkpoint
+  std::vector<std::string> overrides;
+  std::string split = "eval";  // or "train"
+  long long samples = -1;      // questions to answer, the first ones; -1: all
+  int ranks = 0;
 };
 
 // A new one for each evaluation: of a run, named as the weights are, in the run's folder, whose own files stay as the
@@ -83,20 +84,20 @@ class Eval {
   int run(const command::Call& call) {
     CLI::App app;
     EvalArguments given;
-    auto& configuration = given.configuration;
-    arguments::add_config(app, configuration, "configuration file (TOML), or a run's folder or checkpoint");
-    arguments::add_ranks(app, configuration.ranks);
+    arguments::add_config(app, given.config, given.overrides);
+    app.get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
+    arguments::add_ranks(app, given.ranks);
     app.add_option("--split", given.split, "eval or train (default eval)")->check(CLI::IsMember({"train", "eval"}));
     app.add_option("--samples", given.samples, "questions to answer, the first ones; -1 (default): all")
         ->check(CLI::Range(-1LL, 1LL << 40));
     if (const auto code = arguments::read(app, call)) return *code;
-    if (!is_there(configuration.config)) {
-      throw Error(cat("there is no ", configuration.config),
+    if (!is_there(given.config)) {
+      throw Error(cat("there is no ", given.config),
                   "name a configuration (TOML), a run's folder or one of its checkpoints");
     }
-    commands::ModelChoice choice{configuration.config, {}, {}, {}};
-    if (is_folder(configuration.config)) choice = commands::choose_model(configuration.config, call);
-    return commands::with_model({call, choice.config, configuration.overrides, configuration.ranks}, choice,
+    commands::ModelChoice choice{given.config, {}, {}, {}};
+    if (is_folder(given.config)) choice = commands::choose_model(given.config, call);
+    return commands::with_model({call, choice.config, given.overrides, given.ranks}, choice,
                                 commands::ModelUse::evaluate,
                                 [&](ModelSession& session) { return evaluate(session, given, choice); });
   }

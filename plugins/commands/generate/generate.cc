@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments/arguments.h"
-#include "arguments/config_arguments.h"
 #include "prompts.h"
 
 namespace generate {

@@ -14,10 +14,11 @@
 #include <filesystem>
 #include <functional>
 #include <iomanip>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "arguments/arguments.h"
-#include "arguments/config_arguments.h"
 #include "link_measures.h"
 #include "options.h"
 #include "rank_measures.h"
@@ -178,10 +179,14 @@ class Preflight : public command::Command, public command::RunExtension {
 
   int run(const command::Call& call) override {
     CLI::App app;
-    arguments::ConfigArguments given;
-    arguments::add_config(app, given);
-    arguments::add_ranks(app, given.ranks);
-    arguments::add_spawn_local(app, given.spawn_local);
+    std::string config;
+    std::vector<std::string> overrides;
+    int ranks = 0;
+    bool spawn_local = false;
+    arguments::add_config(app, config, overrides);
+    arguments::add_ranks(app, ranks);
+    app.add_flag("--spawn-local", spawn_local,
+                 "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
     if (const auto code = arguments::read(app, call)) return *code;
     ranks::StartTables tables;
     const auto prepare = [&](const ranks::StartTables& read, Diagnostics& faults) {
@@ -190,7 +195,7 @@ class Preflight : public command::Command, public command::RunExtension {
       check_options(options_, faults);
       if (tables.on_gpus) ask_nccl_for_its_links(call);
     };
-    return ranks::with_ranks({call, given.config, given.overrides, given.ranks, given.spawn_local}, prepare,
+    return ranks::with_ranks({call, config, overrides, ranks, spawn_local}, prepare,
                              [&](const ranks::ConnectedRank& rank) { return measure(rank, tables, call); });
   }
 

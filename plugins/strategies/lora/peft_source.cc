@@ -158,9 +158,9 @@ void PeftSource::find(const PeftTensor& tensor, Diagnostics& diagnostics) {
                                layout::shape_text(tensor.shape)));
     return;
   }
-  if (!c10::isFloatingType(info.dtype)) {
-    diagnostics.add(where,
-                    cat(tensor.key, " is of ", c10::toString(info.dtype), ", and weights are floating-point numbers"),
+  const auto dtype = checkpoint::torch_dtype(info.dtype);
+  if (!c10::isFloatingType(dtype)) {
+    diagnostics.add(where, cat(tensor.key, " is of ", c10::toString(dtype), ", and weights are floating-point numbers"),
                     "copy or download the adapter again");
     return;
   }

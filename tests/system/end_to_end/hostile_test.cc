@@ -7,11 +7,11 @@
 
 #include <cstdlib>
 
-#include "checkpoint/manifest.h"
 #include "end_to_end/program.h"
+#include "plugins/tokenizers/hf/byte_level.h"
+#include "record/manifest.h"
 #include "support/ordinary_user.h"
-#include "tokenizer/byte_level.h"
-#include "tokenizer/tokenizer_files.h"
+#include "support/tokenizer_files.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -61,7 +61,7 @@ TEST_CASE("files of a run have the rights that the umask leaves, copied ones too
   tokenizer["model"]["merges"] = nlohmann::json::array();
   tokenizer["model"]["vocab"] = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte)
-    tokenizer["model"]["vocab"][capstan::tokenizer::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+    tokenizer["model"]["vocab"][hf::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
   work.write("tokenizer.json", tokenizer.dump());
   std::filesystem::permissions(work.folder() / "tokenizer.json", std::filesystem::perms(0644));
   work.write("a.toml", small_config({{"max_steps", "max_steps = 2"},

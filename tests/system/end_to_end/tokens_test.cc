@@ -5,8 +5,8 @@
 
 #include "end_to_end/program.h"
 #include "end_to_end/results.h"
-#include "tokenizer/byte_level.h"
-#include "tokenizer/tokenizer_files.h"
+#include "plugins/tokenizers/hf/byte_level.h"
+#include "support/tokenizer_files.h"
 
 using namespace end_to_end;
 using capstan::cat;
@@ -19,7 +19,7 @@ void write_tokenizer(const Workspace& work) {
   file["model"]["merges"] = nlohmann::json::array();
   file["model"]["vocab"] = nlohmann::json::object();
   for (int byte = 0; byte < 256; ++byte)
-    file["model"]["vocab"][capstan::tokenizer::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
+    file["model"]["vocab"][hf::byte_level_text(std::string(1, static_cast<char>(byte)))] = byte;
   file["added_tokens"] = nlohmann::json::array({added_token(256, "<end>", {{"special", true}})});
   work.write("bpe/tokenizer.json", file.dump());
   work.write("bpe/config.json", R"({"eos_token_id": 256})");

@@ -59,7 +59,7 @@ std::map<std::string, at::Tensor> reference(const std::string& plugin, const std
   const checkpoint::SafetensorsFile file(folders() / plugin / (name + "-reference.safetensors"));
   std::map<std::string, at::Tensor> out;
   for (const auto& [key, info] : file.tensors()) {
-    out[key] = at::empty(info.shape, at::TensorOptions(info.dtype));
+    out[key] = at::empty(info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)));
     file.read(key, layout::Box::whole(info.shape), out[key]);
   }
   return out;

@@ -19,7 +19,7 @@ inline Tensors load(const std::filesystem::path& path) {
   const capstan::checkpoint::SafetensorsFile file(path);
   Tensors out;
   for (const auto& [name, info] : file.tensors()) {
-    out[name] = at::empty(info.shape, at::TensorOptions(info.dtype));
+    out[name] = at::empty(info.shape, at::TensorOptions(capstan::checkpoint::torch_dtype(info.dtype)));
     file.read(name, capstan::layout::Box::whole(info.shape), out[name]);
   }
   return out;

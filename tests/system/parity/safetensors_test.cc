@@ -15,7 +15,7 @@ std::vector<NamedTensor> all_tensors(const std::filesystem::path& path) {
   const SafetensorsFile file(path);
   std::vector<NamedTensor> out;
   for (const auto& [name, info] : file.tensors()) {
-    out.push_back({name, at::empty(info.shape, at::TensorOptions(info.dtype))});
+    out.push_back({name, at::empty(info.shape, at::TensorOptions(torch_dtype(info.dtype)))});
     file.read(name, layout::Box::whole(info.shape), out.back().tensor);
   }
   return out;

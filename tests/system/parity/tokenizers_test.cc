@@ -1,4 +1,3 @@
-#include "tokenizer/tokenizers.h"
 
 #include <capstan/base/files.h>
 #include <capstan_catch.h>
@@ -8,6 +7,7 @@
 
 #include "checkpoint/scratch.h"
 #include "parity/python.h"
+#include "support/tokenizer_files.h"
 
 using namespace capstan;
 
@@ -46,7 +46,7 @@ class Cases {
 void compare(const std::string& family, int count, int seed) {
   const Scratch scratch;
   run_python("tokenizer_fuzz.py", {family, std::to_string(count), std::to_string(seed), scratch.path().string()});
-  const auto tokenizer = tokenizer::make_tokenizer((scratch / "tokenizer.json").string());
+  const auto tokenizer = open_tokenizer((scratch / "tokenizer.json").string());
   Cases cases(read_file(scratch / "cases.bin"));
   int compared = 0;
   int differing = 0;

@@ -3,9 +3,9 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
+#include "record/manifest.h"
 #include "support/disk_mark.h"
 
 using namespace capstan;
@@ -272,10 +272,10 @@ TEST_CASE("verifying says how far it is") {
   one.push_back(record("wide", {3, hashed_bytes / 4}, at::kFloat, {}));
   save_at(scratch / "weights", one, Mesh());
   std::vector<std::int64_t> seen;
-  Diagnostics faults;
-  verify(scratch / "weights", Depth::hashes, faults, nullptr, [&](std::int64_t done, std::int64_t total) {
+  const auto verdict = verify_share(scratch / "weights", Depth::hashes, [&](std::int64_t done, std::int64_t total) {
     CHECK(total == 3 * hashed_bytes);
     seen.push_back(done);
   });
+  CHECK(verdict.faults.empty());
   CHECK(seen == std::vector<std::int64_t>{hashed_bytes, 2 * hashed_bytes, 3 * hashed_bytes});
 }

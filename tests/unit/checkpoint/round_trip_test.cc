@@ -120,7 +120,7 @@ TEST_CASE("a checkpoint gives back what its owners gave it") {
   CHECK(reader.tensors().size() == 6);
   CHECK(reader.tensors("model/w") == std::vector<std::string>{"model/wte.weight"});
   CHECK(reader.shape("model/experts") == layout::Shape{4, 2, 5, 3});
-  CHECK(reader.dtype("model/experts") == at::kBFloat16);
+  CHECK(reader.dtype("model/experts") == Dtype::bf16);
   CHECK_FALSE(reader.has("model/lm_head"));
   const auto where = (scratch / "weights/manifest.json").string();
   CHECK(fault_of([&] { (void)reader.shape("model/lm_head"); }) == where + ": it has no tensor 'model/lm_head'");

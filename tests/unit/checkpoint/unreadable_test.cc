@@ -5,9 +5,9 @@
 #include <capstan_catch.h>
 
 #include "checkpoint/faults.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/saving.h"
 #include "checkpoint/scratch.h"
+#include "record/manifest.h"
 #include "support/ordinary_user.h"
 
 using namespace capstan;

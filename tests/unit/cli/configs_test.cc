@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/hub_cache.h"
+#include <capstan/config/model_path.h>
 #include "session/job.h"
 #include "support/folder.h"
 
@@ -24,7 +24,7 @@ struct Checked {
   std::vector<std::string> faults;
 };
 
-Checked check(const std::string& name, int ranks, std::vector<std::string> overrides, const setup::HubCache& hub) {
+Checked check(const std::string& name, int ranks, std::vector<std::string> overrides, const config::HubCache& hub) {
   static plugin::Host host;
   const auto questions = [](const char* part) { return cat(configs.string(), "/data/mini_squad_", part, ".json"); };
   overrides.emplace_back("run.host_memory=2000");

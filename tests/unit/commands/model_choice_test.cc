@@ -5,9 +5,9 @@
 
 #include <filesystem>
 
+#include "checkpoint/scratch.h"
 #include "launch/launch.h"
 #include "support/errors.h"
-#include "tokenizer/tokenizer_files.h"
 
 using namespace capstan;
 using test::error_of;

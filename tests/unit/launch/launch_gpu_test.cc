@@ -87,8 +87,8 @@ TEST_CASE("gpu: the driver can be asked on any machine") {
 }
 
 TEST_CASE("gpu: what a library needs is read from its file") {
-  const auto needed =
-      capstan::launch::needed_libraries((std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan.so").string());
+  const auto needed = capstan::launch::needed_libraries(
+      (std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so").string());
   CHECK(std::count(needed.begin(), needed.end(), "libtorch_cpu.so") == 1);
   CHECK(capstan::launch::needed_libraries("/etc/hostname").empty());
   CHECK(capstan::launch::needed_libraries("/does/not/exist").empty());

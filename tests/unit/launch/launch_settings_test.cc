@@ -167,7 +167,7 @@ TEST_CASE("CUDA libraries that a module puts before our own are refused with the
 }
 
 TEST_CASE("where a library looks for others is read from its file") {
-  const auto library = fs::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan.so";
+  const auto library = fs::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_engine.so";
   const auto paths = search_paths(library.string());
   CHECK(paths.before_environment);  // written as DT_RPATH
   REQUIRE_FALSE(paths.folders.empty());

@@ -156,7 +156,7 @@ TEST_CASE("ranks that one task a node has started: numbered node after node, met
 }
 
 TEST_CASE("gpu: bf16 needs compute capability 8.0") {
-  capstan::comm::World world;
+  capstan::launch::World world;
   world.host = "g1";
   const GpuFacts::Gpu turing{7, 5, "GPU-1", "Tesla T4", ""};
   CHECK_THROWS_WITH(

@@ -24,7 +24,7 @@ Variables with(Variables base, const Variables& more) {
 }
 
 /// The last of four ranks, two on each node.
-void check_last_of_two_nodes(const capstan::comm::World& world) {
+void check_last_of_two_nodes(const capstan::launch::World& world) {
   CHECK(world.rank == 3);
   CHECK(world.size == 4);
   CHECK(world.local_rank == 1);

@@ -6,7 +6,7 @@
 #include "observe/run_summary.h"
 
 using namespace capstan;
-using namespace capstan::record;
+using namespace capstan::observe;
 
 namespace {
 

@@ -25,11 +25,11 @@ TEST_CASE("a plugin's note holds the host's own tag, stripped or not") {
 
 TEST_CASE("a command's line is read without opening it; files of other kinds have none") {
   const auto folder = std::filesystem::path(CAPSTAN_BINARY_DIR) / "tests/run_fixtures";
-  CHECK(read_command_line(folder / "command/echo.so") == "says what it is told");
+  CHECK(read_note(folder / "command/echo.so", Note::command_line) == "says what it is told");
   CHECK(read_abi_tag(folder / "command/echo.so") == plugin_abi_tag("host"));
-  CHECK(read_command_line(test::fixture("good")).empty());
-  CHECK(has_table(folder / "command/gate.so"));
-  CHECK_FALSE(has_table(folder / "command/echo.so"));
+  CHECK(read_note(test::fixture("good"), Note::command_line).empty());
+  CHECK_FALSE(read_note(folder / "command/gate.so", Note::table).empty());
+  CHECK(read_note(folder / "command/echo.so", Note::table).empty());
 }
 
 TEST_CASE("a difference shows every field, those marked that differ") {

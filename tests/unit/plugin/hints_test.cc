@@ -17,9 +17,9 @@ Error unknown(const std::string& option, const std::string& table = {}, std::vec
 }  // namespace
 
 TEST_CASE("a file says whether its plugin has hints") {
-  CHECK(has_hints(test::fixture("hinting")));
-  CHECK_FALSE(has_hints(test::fixture("good")));
-  CHECK_THROWS_AS(has_hints(test::fixture("none")), Error);
+  CHECK_FALSE(read_note(test::fixture("hinting"), Note::hints).empty());
+  CHECK(read_note(test::fixture("good"), Note::hints).empty());
+  CHECK_THROWS_AS(read_note(test::fixture("none"), Note::hints), Error);
 }
 
 TEST_CASE("what plugins know of a name that is unknown is the fault's fix") {

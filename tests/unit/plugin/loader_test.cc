@@ -1,4 +1,5 @@
 #include "plugin/loader.h"
+#include "plugin/engine.h"
 
 #include <capstan_catch.h>
 
@@ -49,6 +50,7 @@ TEST_CASE("a bad option of a plugin is a diagnostic, not an exception") {
 }
 
 TEST_CASE("each broken plugin is refused with a message that names its file") {
+  (void)open_engine();  // before a plugin brings another LibTorch
   struct Case {
     const char* fixture;
     const char* message;
@@ -76,6 +78,7 @@ TEST_CASE("each broken plugin is refused with a message that names its file") {
 }
 
 TEST_CASE("the second LibTorch is named with both files, and later plugins are not blamed for it") {
+  (void)open_engine();
   load_error("second_torch");
   const auto files = doubled_torch_files();
   REQUIRE(files.size() == 2);

@@ -1,6 +1,7 @@
 #include "ranks/gpu_module.h"
 
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 TEST_CASE("gpu: a build without the module says so") {
   if (std::filesystem::exists(std::filesystem::path(CAPSTAN_BINARY_DIR) / "lib" / "libcapstan_cuda.so")) return;

@@ -1,14 +1,15 @@
-#include "tokenizer/tokenizers.h"
-#include "tokenizer/utf8.h"
-
+#include <capstan/base/copy_over.h>
 #include <capstan/base/error.h>
+#include <capstan/tokenizer/utf8.h>
 #include <capstan_catch.h>
+
+#include "support/tokenizer_files.h"
 
 using namespace capstan;
 using tokenizer::repair_utf8;
 
 TEST_CASE("the byte tokenizer gives bytes and takes them back") {
-  const auto tokenizer = tokenizer::make_tokenizer("byte");
+  const auto tokenizer = open_tokenizer("byte");
   CHECK(tokenizer->name() == "byte");
   CHECK(tokenizer->vocab_size() == 258);
   CHECK(tokenizer->end_id() == 256);
@@ -20,7 +21,7 @@ TEST_CASE("the byte tokenizer gives bytes and takes them back") {
 }
 
 TEST_CASE("special ids give no text, unknown ids and ill-formed bytes give U+FFFD") {
-  const auto tokenizer = tokenizer::make_tokenizer("byte");
+  const auto tokenizer = open_tokenizer("byte");
   CHECK(tokenizer->decode({97, 256, 257, 98}) == "ab");
   CHECK(tokenizer->decode({97, 258, 98}) == "a\uFFFDb");
   CHECK(tokenizer->decode({97, -1, 49999}) == "a\uFFFD\uFFFD");
@@ -28,8 +29,33 @@ TEST_CASE("special ids give no text, unknown ids and ill-formed bytes give U+FFF
 }
 
 TEST_CASE("an unknown tokenizer is refused with the nearest name") {
-  CHECK_THROWS_WITH(tokenizer::make_tokenizer("bytes"), "there is no tokenizer 'bytes'\n    fix: did you mean 'byte'?");
-  CHECK_THROWS_WITH(tokenizer::make_tokenizer("sentencepiece"), Contains("one of: auto, byte"));
+  CHECK_THROWS_WITH(open_tokenizer("bytes"), "there is no tokenizer 'bytes'\n    fix: did you mean 'byte'?");
+  CHECK_THROWS_WITH(open_tokenizer("sentencepiece"), Contains("one of: auto, byte"));
+}
+
+TEST_CASE("a file is opened by the one plugin that says so: of several, and of none that can be used, all are named") {
+  const Scratch folder;
+  const Scratch plugins;
+  const auto open = [&] {
+    plugin::Host host({plugins.path()});
+    return tokenizer::open_named("auto", folder.path().string(), host);
+  };
+  folder.write("tokenizer.json", byte_level_file().dump());
+  const auto own = plugin::Host::builtin_folder() / "tokenizer/hf.so";
+  const auto opened = open();
+  CHECK(opened.library == own.string());
+  CHECK(opened.request.file == folder / "tokenizer.json");
+  const auto other = plugins.write("tokenizer/other.so", "");
+  CHECK(open().library == own.string());  // what cannot be used matters only where nothing else opens the file
+  copy_over(own, other);
+  CHECK_THROWS_WITH(open(), Contains(own.string() + " and " + other) && Contains("[tokenizer] plugin = \"hf\""));
+  plugins.write("tokenizer/hf.so", "no library");
+  plugins.write("tokenizer/other.so", "");
+  CHECK_THROWS_WITH(open(), Contains("no installed tokenizer plugin opens " + folder.path().string()) &&
+                                Contains((plugins / "tokenizer/hf.so").string()) && Contains("other.so: is no shared"));
+  plugin::Host host;
+  CHECK(tokenizer::file_names(host) == std::vector<std::string>{"tokenizer.json"});
+  CHECK(host.registry().all().empty());  // its note says so; nothing was loaded
 }
 
 TEST_CASE("each maximal ill-formed part becomes one U+FFFD") {

@@ -1,8 +1,8 @@
 #pragma once
+#include <capstan/base/box.h>
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
-#include <capstan/base/files.h>
-#include <capstan/layout/box.h>
+#include <capstan/record/safetensors.h>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
@@ -20,45 +20,19 @@ namespace checkpoint {
 
 class DurableFile;
 
-/// A tensor of a file, as its header describes it.
-struct TensorInfo {
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  layout::Shape shape;
-  std::uint64_t begin = 0;  ///< first byte, from the start of the file's data
-  std::uint64_t end = 0;    ///< one past the last
-};
+/// LibTorch's name of it.
+c10::ScalarType torch_dtype(Dtype dtype);
 
-/// A safetensors file, mapped. The header is validated completely by the constructor, which throws Error naming
-/// the file for one that is truncated or invalid; read() throws it for a tensor that is cut off. Reading is
-/// thread-safe. Format: https://github.com/huggingface/safetensors#format
-class SafetensorsFile {
+/// A safetensors file whose tensors can be read, which throws Error for one that is cut off. Thread-safe.
+class SafetensorsFile : public MappedTensors {
  public:
-  explicit SafetensorsFile(std::filesystem::path path);
-  /// The same, but for a truncated file the missing tensors are added to `faults`: its header still lists them.
-  SafetensorsFile(std::filesystem::path path, Diagnostics& faults);
-
-  const std::filesystem::path& path() const { return path_; }
-  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  bool has(const std::string& name) const { return tensors_.contains(name); }
-  /// Throws Error for a name that the file does not have.
-  const TensorInfo& info(const std::string& name) const;
-  /// The tensor's bytes in the mapped file; they live as long as this object.
-  const std::byte* bytes(const std::string& name) const;
+  using MappedTensors::MappedTensors;
 
   /// Copies a box of the tensor to `out`, whose sizes are the box's; it may be strided, of another dtype or on
   /// another device. Only the box's pages are touched.
   void read(const std::string& name, const layout::Box& box, const at::Tensor& out) const;
   /// The same with the tensor viewed in another shape of as many elements.
   void read(const std::string& name, const layout::Shape& shape, const layout::Box& box, const at::Tensor& out) const;
-
- private:
-  void parse(Diagnostics& faults);
-  std::filesystem::path path_;
-  MappedFile file_;
-  const std::byte* data_ = nullptr;
-  std::map<std::string, TensorInfo> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
 /// The tensors of a model folder: model.safetensors, or the files that model.safetensors.index.json names.

@@ -1,6 +1,6 @@
 #pragma once
+#include <capstan/base/box.h>
 #include <capstan/base/export.h>
-#include <capstan/layout/box.h>
 #include <capstan/layout/layout.h>
 
 #include <c10/core/Device.h>

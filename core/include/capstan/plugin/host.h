@@ -23,7 +23,7 @@ struct Found {
 struct Noted {
   std::string name;  ///< the file's stem
   std::string file;
-  std::string line;     ///< what `capstan --help` says of it
+  std::string line;     ///< what `capstan --help` says of a command; the files that a tokenizer opens
   std::string problem;  ///< why it cannot be used; empty = it can, as far as notes tell
 };
 
@@ -50,7 +50,9 @@ class Host {
   std::vector<Found> discover();
 
   /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
-  std::vector<Noted> commands() const;
+  std::vector<Noted> commands() const { return noted("command"); }
+  /// In the same way the tokenizers that open files by their names.
+  std::vector<Noted> tokenizers() const { return noted("tokenizer"); }
 
   /// Does a command of this name have a table in configurations? Opens nothing. True too for a file whose notes cannot
   /// be read: load() says why.
@@ -72,6 +74,7 @@ class Host {
   };
   std::vector<std::filesystem::path> candidates(const std::string& kind, const std::string& name) const;
   std::vector<Place> files() const;
+  std::vector<Noted> noted(const std::string& kind) const;
   [[noreturn]] void fail_not_found(const std::string& kind, const std::string& name,
                                    const std::vector<std::filesystem::path>& tried) const;
   const Registration& load_file(const std::filesystem::path& file, const std::string& kind);

@@ -1,7 +1,7 @@
 #pragma once
+#include <capstan/base/box.h>
 #include <capstan/base/export.h>
 #include <capstan/comm/group.h>
-#include <capstan/layout/box.h>
 #include <capstan/layout/param.h>
 
 #include <ATen/core/Tensor.h>

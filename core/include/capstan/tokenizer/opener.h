@@ -12,9 +12,11 @@ namespace tokenizer {
 /// What core tells a tokenizer plugin when it opens its tokenizer.
 struct OpenRequest {
   std::filesystem::path model_folder;  ///< model.path's folder; empty: the configuration names none
+  std::filesystem::path file = {};     ///< what to open where no [tokenizer] names the plugin, but a file that it opens
 };
 
-/// What a tokenizer plugin is: opens the tokenizer that its options describe. Called from one thread.
+/// What a tokenizer plugin is: opens the tokenizer that its options describe, or, of a plugin that opens files by their
+/// names (CAPSTAN_TOKENIZER_OF_FILES), the request's file. Called from one thread.
 class Opener {
  public:
   virtual ~Opener();
@@ -22,8 +24,11 @@ class Opener {
   /// opens the tokenizer too, so that it reports them.
   virtual std::shared_ptr<const Tokenizer> open(const OpenRequest& request) const = 0;
   /// The files that open() reads, of the options or of the model's folder: token caches are made again when one of them
-  /// changes, and the model folder that a run leaves gets copies of them, by their names. None by default.
+  /// changes. None by default.
   virtual std::vector<std::filesystem::path> files(const OpenRequest& request) const;
+  /// Puts what other programs read this tokenizer from into the model folder that a run leaves; returns whether that is
+  /// anything. By default copies of files(), by their names.
+  virtual bool save(const OpenRequest& request, const std::filesystem::path& folder) const;
 };
 
 }  // namespace tokenizer

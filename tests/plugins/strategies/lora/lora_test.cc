@@ -80,7 +80,7 @@ std::vector<checkpoint::NamedTensor> read_all(const fs::path& path) {
   const checkpoint::SafetensorsFile file(path);
   std::vector<checkpoint::NamedTensor> tensors;
   for (const auto& [name, info] : file.tensors()) {
-    tensors.push_back({name, at::empty(info.shape, at::TensorOptions(info.dtype))});
+    tensors.push_back({name, at::empty(info.shape, at::TensorOptions(checkpoint::torch_dtype(info.dtype)))});
     file.read(name, layout::Box::whole(info.shape), tensors.back().tensor);
   }
   return tensors;

@@ -1,0 +1,71 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/plugin/host.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plan {
+
+/// What a run would be on.
+struct Machines {
+  int gpus = 1;               ///< all of them
+  int nodes = 1;              ///< with as many GPUs on each
+  std::string gpu;            ///< a name ("h100-80g") or a size ("80GiB")
+  double node_bandwidth = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
+};
+
+/// What a step takes on a rank, as far as it can be predicted.
+struct Estimate {
+  std::int64_t gpu_bytes = 0;      ///< the peak of the GPU's tensors
+  std::int64_t host_bytes = 0;     ///< for what is offloaded and for checkpoints
+  bool fits = false;               ///< peak and 5 % within the GPU's room, host memory within what run.host_memory says
+  double seconds = 0;              ///< 0: no time is predicted
+  std::string no_time;             ///< why, where something of the configuration hinders it; may be empty
+  std::string memory_table;        ///< for people: the peak's parts
+  std::string time_table;          ///< the same of the time; empty: none is predicted
+  std::int64_t sample_length = 0;  ///< tokens of a sample
+  std::string lacking;             ///< what stands in for files that are not there yet, a line each
+};
+
+/// Predicts what a configuration takes on machines that need not be there: no GPU is touched and no file of the data is
+/// opened. One thread at a time.
+class Predictor {
+ public:
+  using Environment = std::function<std::optional<std::string>(const std::string&)>;
+  /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy mends.
+  /// `host` outlives it.
+  Predictor(const std::string& config, const std::vector<std::string>& overrides, const Machines& machines,
+            const Environment& env, plugin::Host& host);
+  ~Predictor();
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+
+  /// Samples of a step, as the configuration has it.
+  std::int64_t global_batch() const;
+  /// The tables [strategy.NAME] that the configuration has: is it switched on?
+  std::map<std::string, bool> strategies() const;
+  /// For people: what predicted times rest on, or why there are none.
+  std::string about_times() const;
+
+  /// With more options ("strategy.fsdp.mode=no_shard"): how many ranks have samples of their own, with micro-batches of
+  /// 1 and the same global batch; nothing where the strategies, the model and the GPUs do not allow it. Fast.
+  std::optional<std::int64_t> data_ranks(const std::vector<std::string>& overrides) const;
+  /// The same: what a step takes; nothing where it cannot be made, or not be predicted.
+  std::optional<Estimate> predict(const std::vector<std::string>& overrides) const;
+  /// Throws Error with all faults that the configuration has on these GPUs; returns where it has none.
+  void judge() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plan
+CAPSTAN_END_NAMESPACE

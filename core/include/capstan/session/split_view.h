@@ -1,0 +1,54 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+#include <capstan/plugin/host.h>
+#include <capstan/tokenizer/tokenizer.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// What several samples are as one batch.
+struct BatchView {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t real_tokens = 0;    ///< positions that are no padding
+  std::int64_t target_tokens = 0;  ///< those that bear loss
+};
+
+/// A split of a configuration's data, as its model would see it. No tensor is made. One thread at a time.
+class SplitView {
+ public:
+  using Environment = std::function<std::optional<std::string>(const std::string&)>;
+  /// Throws Error with the configuration's faults, and where it has no such split. `host` outlives it.
+  SplitView(const std::string& config, const std::vector<std::string>& overrides, data::Split split,
+            const Environment& env, plugin::Host& host);
+  ~SplitView();
+  SplitView(const SplitView&) = delete;
+  SplitView& operator=(const SplitView&) = delete;
+
+  std::int64_t size() const;
+  /// 0 <= index < size(). Throws Error, which names the data plugin, for data that is wrong in that sample.
+  data::Sample sample(std::int64_t index) const;
+  const tokenizer::Tokenizer& tokenizer() const;
+  /// Each sample in a row of its own.
+  BatchView batch(const std::vector<data::Sample>& samples) const;
+  /// As data.packing puts them into rows; nothing where the configuration does not ask for it.
+  std::optional<BatchView> packed(const std::vector<data::Sample>& samples) const;
+  /// For people: how many of the first samples have no accepted answer in their prompt only because it was cut; empty
+  /// where none has.
+  std::string cut_answers() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,81 @@
+#include <capstan/base/text.h>
+#include <capstan/session/split_view.h>
+
+#include <algorithm>
+
+#include <capstan/config/model_path.h>
+#include "data/collate.h"
+#include "session/cut_answers.h"
+#include "session/job.h"
+
+namespace capstan::session {
+namespace {
+
+Job job_to_look_at(const std::string& config, const std::vector<std::string>& overrides,
+                   const SplitView::Environment& env, plugin::Host& host) {
+  Diagnostics faults;
+  setup::JobRequest request;
+  request.file = config;
+  request.overrides = overrides;
+  request.hub = config::hub_cache(env);
+  request.purpose = setup::Purpose::evaluate;
+  auto job = prepare(request, host, faults);
+  faults.throw_if_any();
+  return std::move(*job);
+}
+
+std::vector<data::Row> rows_of(const std::vector<data::Sample>& samples) {
+  std::vector<data::Row> rows;
+  for (const auto& sample : samples) rows.push_back({&sample, static_cast<std::int64_t>(rows.size())});
+  return rows;
+}
+
+data::Padding padding_of(const Job& job) {
+  data::Padding padding;
+  padding.pad_id = data::padding_id(*job.samples.tokenizer.object, job.plugins.model_facts.vocab_size);
+  padding.multiple = job.config.train->pad_to_multiple;
+  return padding;
+}
+
+BatchView view_of(const data::HostBatch& batch) {
+  return {batch.rows, batch.cols, batch.real_tokens, batch.target_tokens};
+}
+
+}  // namespace
+
+struct SplitView::Impl {
+  Job job;
+  data::Split split;
+  std::shared_ptr<const data::DataSource> source = split == data::Split::train ? job.samples.train : job.samples.eval;
+};
+
+SplitView::SplitView(const std::string& config, const std::vector<std::string>& overrides, data::Split split,
+                     const Environment& env, plugin::Host& host)
+    : impl_(new Impl{job_to_look_at(config, overrides, env, host), split}) {
+  if (impl_->source) return;
+  const bool is_train = split == data::Split::train;
+  const auto *name = is_train ? "train" : "eval", *other = is_train ? "eval" : "train";
+  throw Error(cat("the configuration names no data for the split '", name, "'"),
+              cat("set data.", name, ", or use --split ", other));
+}
+
+SplitView::~SplitView() = default;
+
+std::int64_t SplitView::size() const { return impl_->source->size(); }
+data::Sample SplitView::sample(std::int64_t index) const { return impl_->job.samples.sample(*impl_->source, index); }
+const tokenizer::Tokenizer& SplitView::tokenizer() const { return *impl_->job.samples.tokenizer.object; }
+
+BatchView SplitView::batch(const std::vector<data::Sample>& samples) const {
+  return view_of(data::collate(rows_of(samples), padding_of(impl_->job)));
+}
+
+std::optional<BatchView> SplitView::packed(const std::vector<data::Sample>& samples) const {
+  const auto& job = impl_->job;
+  if (!job.plugins.data_options->packing) return {};
+  const auto capacity = std::max<std::int64_t>(1, job.samples.length - 1);
+  return view_of(data::pack(rows_of(samples), padding_of(job), capacity));
+}
+
+std::string SplitView::cut_answers() const { return cut_answers_text(impl_->job, impl_->split); }
+
+}  // namespace capstan::session

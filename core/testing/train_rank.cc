@@ -1,0 +1,117 @@
+#include "testing/train_rank.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "train/of_job.h"
+
+namespace capstan::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keeps what each step gave, and asks for the stop.
+class Watch final : public monitor::Monitor {
+ public:
+  Watch(Collected& collected, bool keeps, std::int64_t end, inference::Stop& stop)
+      : collected_(collected), keeps_(keeps), end_(end), stop_(stop) {}
+  monitor::Values step_ended(const monitor::StepEnded& step) override {
+    if (keeps_) collected_.step(step.loss, step.grad_norm);
+    if (step.step + 1 == end_ && end_ < step.steps) stop_.ask(SIGTERM);
+    return {};
+  }
+
+ private:
+  Collected& collected_;
+  bool keeps_;
+  std::int64_t end_;
+  inference::Stop& stop_;
+};
+
+}  // namespace
+
+Folder::Folder() {
+  auto name = (fs::temp_directory_path() / "capstan-testing-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder", "", name);
+  path_ = name;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void Collected::gradients(const session::Session& session) {
+  merge("gradient of ", run_.gradients, session.engine->gradient_boxes());
+  const std::lock_guard lock(mutex_);
+  for (const auto* unit : session.units) {
+    for (const auto& weight : unit->weights()) {
+      std::vector<std::string> names;
+      for (const auto& record : weight->records()) names.push_back(record.name);
+      for (const auto& name : names) run_.fused[name] = names;
+    }
+  }
+}
+
+void Collected::weights(const session::Session& session) {
+  merge("weight ", run_.weights, session.engine->stored_boxes());
+}
+
+void Collected::evaluated(const session::Session& session) {
+  merge("evaluated weight ", run_.evaluated, session.engine->stored_boxes());
+}
+
+void Collected::step(double loss, double norm) {
+  run_.losses.push_back(loss);
+  run_.norms.push_back(norm);
+}
+
+void Collected::merge(const char* what, std::map<std::string, at::Tensor>& whole,
+                      const std::vector<shard::StoredBox>& boxes) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& stored : boxes) {
+    const auto& name = stored.record->name;
+    auto& tensor = whole[name];
+    if (!tensor.defined())
+      tensor = at::full(stored.record->shape, std::numeric_limits<double>::quiet_NaN(), stored.value.options());
+    auto view = tensor;
+    for (std::size_t d = 0; d < stored.box.size.size(); ++d) {
+      view = view.narrow(static_cast<std::int64_t>(d), stored.box.offset[d], stored.box.size[d]);
+    }
+    const auto value = stored.value.view(stored.box.size);
+    // If another rank has filled the same elements, both must be equal.
+    const auto apart = at::where(view.isnan(), at::zeros({}, view.options()), (view - value).abs());
+    const auto most = apart.numel() == 0 ? 0.0 : apart.max().item<double>();
+    if (most != 0) run_.disagreements[what + name] = std::max(run_.disagreements[what + name], most);
+    view.copy_(value);
+  }
+}
+
+void train_rank(session::Job job, comm::Communicator& communicator, const Stretch& stretch, Collected& collected) {
+  job.config.run.derive(&setup::RunOptions::save_weights, false);
+  job.config.run.derive(&setup::RunOptions::verify_replicas, stretch.verify_replicas);
+  session::Resume resume;
+  if (!stretch.from.empty()) resume.reader = std::make_unique<checkpoint::Reader>(stretch.from);
+  auto session = session::materialise(job, communicator, {}, resume.reader.get());
+  inference::Stop stop;
+  Watch watch(collected, job.topology.rank == 0, stretch.end, stop);
+  observe::RunFolder folder(collected.folder(), job.topology.rank);
+  train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop, {&resume});
+  loop.observe(watch);
+  loop.watch_gradients([&](std::int64_t step) {
+    if (step == 0) collected.gradients(session);
+  });
+  const auto ended = loop.run();
+  if (!stretch.is_last) return;
+  collected.weights(session);
+  loop.as_evaluated(ended.steps, [&] { collected.evaluated(session); });
+}
+
+}  // namespace capstan::testing

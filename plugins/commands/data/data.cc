@@ -1,0 +1,105 @@
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/printable.h>
+#include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
+#include <capstan/command.h>
+#include <capstan/session/split_view.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "arguments/arguments.h"
+#include "sample_text.h"
+
+namespace looking {
+namespace {
+
+using namespace capstan;
+
+struct DataArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string split = "train";  ///< or "eval"
+  std::int64_t show = 3;        ///< samples
+  std::int64_t from = 0;        ///< the first one
+};
+
+void print_sample(const std::vector<SamplePart>& parts, bool terminal) {
+  for (const auto& part : parts) {
+    if (part.bears_loss) {
+      terminal::print(part.text);
+    } else if (terminal) {
+      terminal::print_dimmed(part.text);
+    } else {
+      terminal::print(cat("⟦", part.text, "⟧"));
+    }
+  }
+  terminal::print("\n\n");
+}
+
+std::string percent(std::int64_t part, std::int64_t all) {
+  return cat(all > 0 ? (100 * part + all / 2) / all : 0, " %");
+}
+
+std::string batch_text(const char* how, const session::BatchView& batch) {
+  const auto all = batch.rows * batch.cols;
+  return cat(how, ": ", batch.rows, " x ", batch.cols, " positions, ", percent(all - batch.real_tokens, all),
+             " of them padding\n");
+}
+
+std::string counts_text(const session::SplitView& view, const std::vector<data::Sample>& samples) {
+  const auto apart = view.batch(samples);
+  const auto packed = view.packed(samples);
+  return cat("these ", samples.size(), ": ", thousands(apart.real_tokens), " positions, ",
+             thousands(apart.target_tokens), " bear loss (", percent(apart.target_tokens, apart.real_tokens), ")\n",
+             batch_text("as one batch", apart), packed ? batch_text("packed", *packed) : "");
+}
+
+int show(const DataArguments& arguments, const command::Call& call) {
+  const session::SplitView view(arguments.config, arguments.overrides,
+                                arguments.split == "train" ? data::Split::train : data::Split::eval, call.environment,
+                                call.plugins);
+  const auto size = view.size();
+  if (arguments.from >= size) {
+    throw Error(
+        cat("--from ", arguments.from, " is after the last of ", thousands(size), " samples, which count from 0"),
+        cat("use --from ", size - 1, " or less"));
+  }
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  std::vector<data::Sample> samples;
+  for (auto i = arguments.from; i < std::min(size, arguments.from + arguments.show); ++i) {
+    samples.push_back(view.sample(i));
+    const auto& sample = samples.back();
+    const auto targets =
+        std::count(sample.is_target.begin() + (sample.is_target.empty() ? 0 : 1), sample.is_target.end(), true);
+    terminal::print(cat("sample ", i, ", id ", printable(sample.id), ": ", sample.tokens.size(), " tokens, ", targets,
+                        " bear loss, prompt of ", sample.prompt_length, "\n"));
+    print_sample(sample_parts(sample, view.tokenizer()), terminal);
+  }
+  terminal::print(cat(counts_text(view, samples), thousands(size), " samples in the split '", arguments.split, "'\n"));
+  terminal::print(view.cut_answers());
+  return static_cast<int>(ExitCode::success);
+}
+
+/// capstan data FILE …: prints samples, with counts
+class DataCommand : public command::Command {
+ public:
+  int run(const command::Call& call) override {
+    CLI::App app;
+    DataArguments given;
+    arguments::add_config(app, given.config, given.overrides);
+    app.add_option("--show", given.show, "how many (default 3)")->check(CLI::Range(1, 1 << 20));
+    app.add_option("--from", given.from, "the first one, from 0")->check(CLI::NonNegativeNumber);
+    app.add_option("--split", given.split, "train or eval (default train)")->check(CLI::IsMember({"train", "eval"}));
+    if (const auto code = arguments::read(app, call)) return *code;
+    return show(given, call);
+  }
+};
+
+}  // namespace
+
+CAPSTAN_COMMAND("data", "0.1.0", "print samples as the model sees them, what bears no loss dimmed", DataCommand)
+
+}  // namespace looking

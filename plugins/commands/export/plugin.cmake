@@ -1,0 +1,2 @@
+set(needs ENGINE)
+list(APPEND libraries plugin_arguments)

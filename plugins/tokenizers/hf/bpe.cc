@@ -1,0 +1,170 @@
+#include "bpe.h"
+
+#include <capstan/base/error.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "byte_level.h"
+#include "characters.h"
+
+namespace hf {
+
+using namespace capstan;
+
+namespace {
+
+void append(std::vector<Bpe::Symbol>& symbols, std::int32_t id) {
+  const auto at = static_cast<std::int32_t>(symbols.size());
+  symbols.push_back({id, at - 1, at + 1, {}});
+}
+
+template <class Ids>
+std::int32_t find_id(const Ids& ids, std::string_view text) {
+  const auto found = ids.find(text);
+  return found == ids.end() ? -1 : found->second;
+}
+
+std::string byte_token(unsigned byte) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
+  return text.data();
+}
+
+}  // namespace
+
+Bpe::Bpe(const BpeSpec& spec, bool byte_level)
+    : byte_level_(byte_level), fuse_unknown_(spec.fuse_unknown), merges_(spec.merges.size()) {
+  const Ids vocabulary(spec.vocabulary.begin(), spec.vocabulary.end());
+  if (!spec.unknown.empty()) unknown_ = find_id(vocabulary, spec.unknown);
+  add_characters(vocabulary, spec.byte_fallback);
+  std::uint32_t rank = 0;
+  for (const auto& [left, right] : spec.merges) {
+    const auto merged = find_id(vocabulary, left + right);
+    CAPSTAN_ASSERT(merged >= 0);  // the file's reader checks its merges
+    merges_.set(find_id(vocabulary, left), find_id(vocabulary, right), {rank++, merged});
+  }
+  find_whole(spec);
+}
+
+void Bpe::add_characters(const Ids& vocabulary, bool byte_fallback) {
+  byte_ids_.fill(-1);
+  fallback_ids_.fill(-1);
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const std::string text(1, static_cast<char>(byte));
+    if (byte_level_ || byte < 0x80) byte_ids_[byte] = find_id(vocabulary, byte_level_ ? byte_level_text(text) : text);
+    if (byte_fallback) fallback_ids_[byte] = find_id(vocabulary, byte_token(byte));
+  }
+  if (byte_level_) return;
+  for (const auto& [text, id] : vocabulary) {
+    if (text.empty()) continue;
+    const auto character = character_at(text, 0);
+    if (character.size > 1 && character.size == text.size()) character_ids_[character.value] = id;
+  }
+}
+
+// Most words of a text are tokens that merging would assemble; each is tested once, here. With ignore_merges every
+// token is used as it is.
+void Bpe::find_whole(const BpeSpec& spec) {
+  Scratch scratch;
+  std::vector<std::int64_t> ids;
+  std::size_t longest = 0;
+  for (const auto& [token, id] : spec.vocabulary) {
+    auto piece = byte_level_ ? byte_level_bytes(token) : std::optional<std::string>(token);
+    if (!piece || piece->empty()) continue;
+    ids.clear();
+    if (!spec.ignore_merges) encode(*piece, scratch, ids);
+    if (!spec.ignore_merges && (ids.size() != 1 || ids[0] != id)) continue;
+    longest = std::max(longest, piece->size());
+    whole_.emplace(std::move(*piece), id);
+  }
+  longest_whole_ = longest;  // from here on encode() looks there
+}
+
+std::int32_t Bpe::unit_id(std::string_view unit) const {
+  if (unit.size() == 1) return byte_ids_[static_cast<unsigned char>(unit[0])];
+  const auto found = character_ids_.find(character_at(unit, 0).value);
+  return found == character_ids_.end() ? -1 : found->second;
+}
+
+// Adds the tokens of a unit's bytes; false, and nothing is added, if one of the bytes has no token.
+bool Bpe::add_bytes(std::string_view unit, std::vector<Symbol>& symbols) const {
+  const auto text = byte_level_ ? byte_level_text(unit) : std::string(unit);
+  const auto fallback = [&](char byte) { return fallback_ids_[static_cast<unsigned char>(byte)]; };
+  if (!std::all_of(text.begin(), text.end(), [&](char byte) { return fallback(byte) >= 0; })) return false;
+  for (const char byte : text) append(symbols, fallback(byte));
+  return true;
+}
+
+void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
+  symbols.clear();
+  // An unknown token waits for others that fuse with it, and byte tokens overtake it, as in the `tokenizers` package.
+  bool waits = false;
+  while (!piece.empty()) {
+    const auto unit = piece.substr(0, byte_level_ ? 1 : character_at(piece, 0).size);
+    piece.remove_prefix(unit.size());
+    if (const auto id = unit_id(unit); id >= 0) {
+      if (waits) append(symbols, unknown_);
+      waits = false;
+      append(symbols, id);
+    } else if (!add_bytes(unit, symbols) && unknown_ >= 0) {
+      if (waits && !fuse_unknown_) append(symbols, unknown_);
+      waits = true;
+    }
+  }
+  if (waits) append(symbols, unknown_);
+  if (!symbols.empty()) symbols.back().next = -1;
+}
+
+void Bpe::merge(Scratch& scratch) const {
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
+  heap.clear();
+  // Does the symbol at `at` merge with the next one? True: the pair was pushed to the back of the heap.
+  const auto look = [&](std::int32_t at) {
+    auto& symbol = symbols[static_cast<std::size_t>(at)];
+    symbol.merge = {};
+    if (symbol.next < 0) return false;
+    symbol.merge = merges_.find(symbol.id, symbols[static_cast<std::size_t>(symbol.next)].id);
+    if (symbol.merge.rank == MergeTable::none) return false;
+    heap.push_back(static_cast<std::uint64_t>(symbol.merge.rank) << 32U | static_cast<std::uint32_t>(at));
+    return true;
+  };
+  const auto push = [&](std::int32_t at) {
+    if (look(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  };
+  for (std::size_t at = 0; at + 1 < symbols.size(); ++at) look(static_cast<std::int32_t>(at));
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const auto top = heap.back();
+    heap.pop_back();
+    const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFU);
+    auto& symbol = symbols[static_cast<std::size_t>(at)];
+    if (symbol.merge.rank != top >> 32U) continue;  // this pair is no more
+    auto& right = symbols[static_cast<std::size_t>(symbol.next)];
+    symbol.id = symbol.merge.id;
+    symbol.next = right.next;
+    right.id = -1;
+    right.merge = {};
+    if (symbol.next >= 0) symbols[static_cast<std::size_t>(symbol.next)].previous = at;
+    if (symbol.previous >= 0) push(symbol.previous);
+    push(at);
+  }
+}
+
+void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<std::int64_t>& ids) const {
+  if (piece.size() <= longest_whole_) {
+    if (const auto found = whole_.find(piece); found != whole_.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+  }
+  start(piece, scratch.symbols);
+  merge(scratch);
+  for (const auto& symbol : scratch.symbols) {
+    if (symbol.id >= 0) ids.push_back(symbol.id);
+  }
+}
+
+}  // namespace hf

@@ -1,0 +1,106 @@
+#include <capstan/base/copy_over.h>
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/tokenizer.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <unordered_map>
+
+#include "bpe_tokenizer.h"
+#include "tokenizer_json.h"
+
+namespace hf {
+namespace {
+
+using namespace capstan;
+namespace fs = std::filesystem;
+
+// What tokenizers of the `tokenizers` and transformers packages are saved as.
+constexpr std::array saved_names{"tokenizer.json",
+                                 "tokenizer_config.json",
+                                 "special_tokens_map.json",
+                                 "added_tokens.json",
+                                 "vocab.json",
+                                 "merges.txt",
+                                 "tokenizer.model",
+                                 "chat_template.jinja",
+                                 "chat_template.json",
+                                 "additional_chat_templates"};
+
+// What makes transformers read a tokenizer.json as it stands, instead of as its model's family has it. Without the
+// names it also gives token_type_ids, which generate() refuses.
+constexpr auto plain_config = R"({
+  "tokenizer_class": "PreTrainedTokenizerFast",
+  "model_input_names": ["input_ids", "attention_mask"]
+}
+)";
+
+fs::path file_of(const tokenizer::OpenRequest& request) {
+  if (!request.file.empty()) return request.file;
+  if (request.model_folder.empty())
+    throw Error("no tokenizer.json is named", "set model.path, or data.tokenizer in place of [tokenizer]");
+  return request.model_folder / "tokenizer.json";
+}
+
+struct NoOptions {
+  static void describe(config::OptionTable<NoOptions>&) {}
+};
+
+/// A tokenizer.json; tokenizer_config.json, generation_config.json and config.json next to it say what ends an answer.
+class TokenizerJson final : public tokenizer::Opener {
+ public:
+  explicit TokenizerJson(const config::Options<NoOptions>&) {}
+
+  std::shared_ptr<const tokenizer::Tokenizer> open(const tokenizer::OpenRequest& request) const override {
+    const auto file = file_of(request);
+    if (!is_there(file)) {
+      const auto folder = file.parent_path().string();
+      throw Error(cat("there is no tokenizer.json in ", folder),
+                  cat("write it with Python: transformers.AutoTokenizer.from_pretrained(\"", folder,
+                      R"(").save_pretrained(")", folder, R"("); or name another, such as "byte")"));
+    }
+    const auto spec = parse_tokenizer(read_file(file), file.string());
+    std::unordered_map<std::string, std::int64_t> ids;
+    std::int64_t vocab_size = 0;
+    const auto add = [&](const std::string& token, std::int64_t id) {
+      ids.emplace(token, id);
+      vocab_size = std::max(vocab_size, id + 1);
+    };
+    for (const auto& [token, id] : spec.model.vocabulary) add(token, id);
+    for (const auto& token : spec.added) add(token.content, token.id);
+    const auto id_of = [&](const std::string& token) {
+      const auto found = ids.find(token);
+      return found == ids.end() ? -1 : found->second;
+    };
+    auto special = read_special_ids(file.parent_path(), id_of, vocab_size);
+    return std::make_shared<const BpeTokenizer>(file.string(), spec, std::move(special));
+  }
+
+  std::vector<fs::path> files(const tokenizer::OpenRequest& request) const override {
+    const auto file = file_of(request);
+    const auto folder = file.parent_path();
+    return {file, folder / "tokenizer_config.json", folder / "generation_config.json", folder / "config.json"};
+  }
+
+  bool save(const tokenizer::OpenRequest& request, const fs::path& folder) const override {
+    const auto file = file_of(request);
+    for (const auto* name : saved_names) {
+      if (is_there(file.parent_path() / name)) copy_over(file.parent_path() / name, folder / name);
+    }
+    copy_over(file, folder / "tokenizer.json");
+    if (!is_there(folder / "tokenizer_config.json")) write_file(folder / "tokenizer_config.json", plain_config);
+    return true;
+  }
+};
+
+}  // namespace
+
+CAPSTAN_TOKENIZER_OF_FILES("hf", "0.1.0",
+                           "a tokenizer.json; needs no table where data.tokenizer or a model's folder means one",
+                           TokenizerJson, NoOptions, "tokenizer.json")
+
+}  // namespace hf

@@ -1,0 +1,3 @@
+// The plugin exports nothing but its entry, so its code is compiled into the test.
+#include "plugins/commands/plan/plan.cc"
+#include "plugins/commands/plan/search.cc"

@@ -1,0 +1,10 @@
+// The plugin exports nothing but its entry, so the code that tests call themselves is compiled into them.
+#include "plugins/tokenizers/hf/character_properties.cc"
+#include "plugins/tokenizers/hf/characters.cc"
+#include "plugins/tokenizers/hf/normalize.cc"
+#include "plugins/tokenizers/hf/regex.cc"
+#include "plugins/tokenizers/hf/regex_classes.cc"
+#include "plugins/tokenizers/hf/split.cc"
+#include "plugins/tokenizers/hf/text_pattern.cc"
+#include "plugins/tokenizers/hf/unicode_categories.cc"
+#include "plugins/tokenizers/hf/unicode_tables.cc"

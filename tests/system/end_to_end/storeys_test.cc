@@ -1,0 +1,58 @@
+// Commands that need no tensors load nothing of LibTorch.
+#include <capstan/base/files.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan_catch.h>
+
+#include "end_to_end/program.h"
+
+using namespace end_to_end;
+namespace fs = std::filesystem;
+
+namespace {
+
+// The dynamic linker's own report of what the process opened: it writes a file a process.
+std::string opened_by(const Workspace& work, const std::vector<std::string>& arguments) {
+  const auto folder = work.folder() / "linker";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  work.run(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
+  std::string all;
+  for (const auto& file : capstan::entries_if_there(folder)) all += capstan::read_file(file);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("commands without tensors open neither the engine nor LibTorch") {
+  const Workspace work;
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--version"},
+                                                                     {"--help"},
+                                                                     {"run", "--help"},
+                                                                     {"report", "."},
+                                                                     {"top", "."},
+                                                                     {"memory", "."},
+                                                                     {"sweep", "--help"},
+                                                                     {"tokenize", "--help"},
+                                                                     {"import-deepspeed", "--help"},
+                                                                     {"checkpoint", "ls", "."}}) {
+    INFO(capstan::join(arguments, " "));
+    const auto opened = opened_by(work, arguments);
+    CHECK_THAT(opened, Contains("libcapstan.so") && !Contains("libtorch") && !Contains("libc10") &&
+                           !Contains("libcapstan_engine"));
+  }
+  CHECK_THAT(opened_by(work, {"check", "absent.toml"}),
+             Contains("libcapstan_engine.so") && Contains("libtorch_cpu.so"));
+}
+
+TEST_CASE("a plugin that brings a LibTorch of its own is named, also when it is opened before the engine") {
+  const Workspace work;
+  fs::create_directories(work.folder() / "mine/monitor");
+  const auto file = work.folder() / "mine/monitor/second_torch.so";
+  fs::copy_file(broken_plugin("second_torch"), file);
+  const auto list = work.run({"plugins"}, {{"CAPSTAN_PLUGIN_PATH", (work.folder() / "mine").string()}});
+  CHECK(list.code == 0);
+  CHECK_THAT(list.out,
+             Contains(file.string() + ": brings LibTorch into the process, though its note says that it needs none") &&
+                 Contains("libtorch_cpu-second.so"));
+}
