@@ -42,7 +42,7 @@ std::map<std::string, at::Tensor> read_weights(const fs::path& run) {
   for (const auto& name : reader.tensors(kind)) {
     const auto& shape = reader.shape(name);
     auto& tensor = weights[name.substr(kind.size())];
-    tensor = at::empty(shape, at::TensorOptions().dtype(reader.dtype(name)));
+    tensor = at::empty(shape, at::TensorOptions().dtype(capstan::checkpoint::torch_dtype(reader.dtype(name))));
     reader.read(name, capstan::layout::Box::whole(shape), tensor);
   }
   return weights;

@@ -137,7 +137,7 @@ TEST_CASE("a matrix that bitsandbytes wrote decodes to its numbers, and is writt
   const checkpoint::SafetensorsFile file(CAPSTAN_SOURCE_DIR "/tests/plugins/strategies/nf4/bitsandbytes.safetensors");
   const auto tensor = [&](const std::string& name) {
     const auto& info = file.info(name);
-    auto out = at::empty(info.shape, info.dtype);
+    auto out = at::empty(info.shape, checkpoint::torch_dtype(info.dtype));
     file.read(name, layout::Box::whole(info.shape), out);
     return out;
   };
@@ -240,7 +240,7 @@ TEST_CASE("a folder in 4 bits that lacks a part, has too much or packs otherwise
     std::map<std::string, at::Tensor> tensors;
     const checkpoint::SafetensorsFile packed(file);
     for (const auto& [name, info] : packed.tensors()) {
-      tensors[name] = at::empty(info.shape, info.dtype);
+      tensors[name] = at::empty(info.shape, checkpoint::torch_dtype(info.dtype));
       packed.read(name, layout::Box::whole(info.shape), tensors[name]);
     }
     change(tensors);
