@@ -11,14 +11,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The dynamic linker's own report of what the process opened: it writes a file a process.
+// What the process opened, by the dynamic linker's own report: it writes a file a process.
 std::string opened_by(const Workspace& work, const std::vector<std::string>& arguments) {
   const auto folder = work.folder() / "linker";
   fs::remove_all(folder);
   fs::create_directories(folder);
   work.run(arguments, {{"LD_DEBUG", "files"}, {"LD_DEBUG_OUTPUT", (folder / "said").string()}});
   std::string all;
-  for (const auto& file : capstan::entries_if_there(folder)) all += capstan::read_file(file);
+  for (const auto& file : capstan::entries_if_there(folder)) {
+    for (const auto& line : capstan::split(capstan::read_file(file), '\n'))
+      if (line.find("calling init: ") != std::string::npos) all += line + "\n";
+  }
   return all;
 }
 
