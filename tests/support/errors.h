@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 
+#include <exception>
 #include <string>
 
 namespace test {
@@ -14,6 +15,18 @@ std::string error_of(F&& fn) {
     return error.what();
   }
   return {};
+}
+
+/// What `in_words` makes of the exception that fn throws; "" where it has no words for it.
+template <class InWords, class F>
+std::string words_of(const InWords& in_words, F&& fn) {
+  try {
+    fn();
+  } catch (const std::exception& error) {
+    const auto known = in_words(error);
+    return known ? known->what() : "";
+  }
+  return "nothing was thrown";
 }
 
 }  // namespace test

@@ -8,19 +8,15 @@
 #include <new>
 #include <system_error>
 
+#include "support/errors.h"
+
 using namespace capstan;
 
 namespace {
 
 template <class F>
 std::string words_of(F&& fn) {
-  try {
-    fn();
-  } catch (const std::exception& error) {
-    const auto known = launch::in_words(error);
-    return known ? known->what() : "";
-  }
-  return "nothing was thrown";
+  return test::words_of(launch::in_words, fn);
 }
 
 }  // namespace

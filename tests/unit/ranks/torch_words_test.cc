@@ -8,19 +8,15 @@
 #include <new>
 #include <stdexcept>
 
+#include "support/errors.h"
+
 using namespace capstan;
 
 namespace {
 
 template <class F>
 std::string words_of(F&& fn) {
-  try {
-    fn();
-  } catch (const std::exception& error) {
-    const auto known = ranks::in_words(error);
-    return known ? known->what() : "";
-  }
-  return "nothing was thrown";
+  return test::words_of(ranks::in_words, fn);
 }
 
 void allocate_too_much() { (void)at::empty({std::int64_t{1} << 50}, at::kFloat); }
