@@ -49,6 +49,11 @@ SmallRun run(const Family& family, int world, const std::string& more = {}) {
     testing::run_rank(job, communicator, 5, collected);
   });
   std::filesystem::remove(file);
+  // What is compared is there: of every weight its first step's gradient, and of every step its loss and norm.
+  CHECK_FALSE(result.gradients.empty());
+  CHECK(result.gradients.size() == result.weights.size());
+  CHECK(result.losses.size() == 5);
+  CHECK(result.norms.size() == 5);
   return result;
 }
 
