@@ -1,3 +1,4 @@
+#include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -6,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/writer_copy.h"

@@ -26,8 +26,7 @@ void add_ranks_arguments(CLI::App& command, Chosen& chosen,
   command.add_flag("--spawn-local", given->spawn_local,
                    "under srun with one task a node: start the node's ranks, one a GPU, or -n of them");
   choose_with(command, chosen, [given, run = std::move(run)](const Process& process) {
-    given->argc = process.argc;
-    given->argv = process.argv;
+    given->command_line.assign(process.argv, process.argv + process.argc);
     return run(*given, process.env);
   });
 }

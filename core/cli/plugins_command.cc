@@ -69,7 +69,7 @@ std::string plugin_text(const std::vector<plugin::Found>& found, const std::stri
                about.file, "\n");
     if (about.kind == "command") {
       out += cat("Call: capstan ", about.name, " --help\n");
-      continue;
+      if (about.schema.empty()) continue;
     }
     out += cat("Table: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
                options_text(about.schema));

@@ -10,11 +10,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -23,7 +21,6 @@
 #include "cli/plugins_command.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
-#include "plugin/engine.h"
 #include "plugin/hints.h"
 
 namespace capstan::cli {
@@ -69,27 +66,7 @@ void keep_standard_descriptors() {
   }
 }
 
-// Commands of the engine's, with their lines for --help: it is opened where one of them is called.
-constexpr std::array engine_commands{
-    std::pair{"preflight",
-              "measure devices, links, bandwidth, matrix rate and disk of the run's ranks; one PASS, WARN or FAIL"},
-    std::pair{"eval", "loss and scores of a base model, a run or a checkpoint, without training"},
-    std::pair{"generate", "answer prompts: arguments, or the lines of standard input"}};
-
-// `called`: the command line's first word.
-void add_commands(CLI::App& app, Chosen& chosen, const std::string& called) {
-  add_run_command(app, chosen);
-  add_check_command(app, chosen);
-  add_plugins_commands(app, chosen);
-  const auto is_called = [&](const auto& one) { return one.first == called; };
-  if (std::any_of(engine_commands.begin(), engine_commands.end(), is_called)) {
-    plugin::open_engine().declare(app, chosen);
-  } else {
-    for (const auto& [name, line] : engine_commands) app.add_subcommand(name, line);
-  }
-}
-
-// A name that a script's variable left empty: it would be the current folder, or be ignored. A prompt may be empty.
+// A name that a script's variable left empty: it would be the current folder, or be ignored.
 void refuse_empty_names(CLI::App& app) {
   const auto fault = [](const std::string& text) {
     return text.empty() ? std::string("it is empty: name something, or leave it out") : std::string();
@@ -97,7 +74,7 @@ void refuse_empty_names(CLI::App& app) {
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; })) {
     refuse_empty_names(*command);
     for (auto* option : command->get_options()) {
-      if (option->get_type_size() != 0 && option->get_name() != "prompts") option->check(fault);
+      if (option->get_type_size() != 0) option->check(fault);
     }
   }
 }
@@ -139,11 +116,9 @@ int program(int argc, char** argv) {
   Chosen chosen;
   const std::vector<std::string> words(argv + 1, argv + argc);
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
-  try {
-    add_commands(app, chosen, words.empty() ? std::string() : words.front());
-  } catch (const std::exception& error) {
-    return code_of(error, /*is_run=*/false, host);
-  }
+  add_run_command(app, chosen);
+  add_check_command(app, chosen);
+  add_plugins_commands(app, chosen);
   refuse_empty_names(app);
   if (const auto code = called_plugin(app, words, env, host)) return *code;
   try {
@@ -154,7 +129,7 @@ int program(int argc, char** argv) {
   try {
     return with_output(chosen({argc, argv, env}), !app.got_subcommand("run"));
   } catch (const std::exception& error) {
-    return code_of(error, app.got_subcommand("run") || app.got_subcommand("preflight"), host);
+    return code_of(error, app.got_subcommand("run"), host);
   }
 }
 

@@ -103,12 +103,16 @@ std::string option_type_text(const config::OptionSpec& spec) {
 }
 
 std::string table_example(const std::string& kind, const std::string& name) {
+  if (kind == "command") return cat("[", name, "]");
   return is_keyed(kind) ? cat("[", kind, ".", name, "]") : cat("[", kind, "] plugin = \"", name, "\"");
 }
 
 std::string reference_markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
   std::string out = introduction;
   for (const auto& [path, schema] : tables) out += cat("\n## [", path, "]\n\n", options_table(schema));
+  for (const auto* command : of_kind(plugins, "command")) {
+    if (!command->schema.empty()) out += cat("\n## [", command->name, "]\n\n", options_table(command->schema));
+  }
   for (const char* kind : {"model", "data", "tokenizer", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
   return out;
 }

@@ -1,14 +1,7 @@
 // What the host sees of the engine (plugin/engine.h).
 #include <capstan/command/command.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
-
-#include "cli/command.h"
 #include "commands/check_command.h"
-#include "commands/eval_command.h"
-#include "commands/generate_command.h"
-#include "commands/preflight_command.h"
 #include "commands/run_command.h"
 #include "plugin/engine.h"
 #include "ranks/torch_words.h"
@@ -26,15 +19,6 @@ class OwnEngine final : public plugin::Engine {
   }
   int call(command::Command& command, const command::Call& call) const override {
     return ranks::without_torch_errors([&] { return command.run(call); });
-  }
-  void declare(CLI::App& app, cli::Chosen& chosen) const override {
-    const auto own = std::make_shared<cli::Chosen>();
-    add_preflight_command(app, *own);
-    add_eval_command(app, *own);
-    add_generate_command(app, *own);
-    chosen = [own](const cli::Process& process) {
-      return ranks::without_torch_errors([&] { return (*own)(process); });
-    };
   }
 };
 

@@ -1,10 +1,11 @@
-#include "commands/model_choice.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
+#include <capstan/commands/model_session.h>
+#include <capstan/config/model_path.h>
+#include <capstan/plugin/host.h>
 
 #include <nlohmann/json.hpp>
 
@@ -49,11 +50,11 @@ ModelChoice of_run(const fs::path& run, const fs::path& weights) {
 
 }  // namespace
 
-ModelChoice choose_model(const std::string& name, const config::HubCache& hub, plugin::Host& host) {
-  const auto path = find_place(name, hub);
+ModelChoice choose_model(const std::string& name, const command::Call& call) {
+  const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
-    const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", host);
+    const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", call.plugins);
     // Of a hub's model the id says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();

@@ -2,7 +2,6 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
-#include <capstan/base/log.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/host.h>
@@ -21,9 +20,6 @@
 #include "ranks/restart.h"
 #include "ranks/start.h"
 #include "ranks/stopping.h"
-#include "session/session.h"
-#include "train/from_caches.h"
-#include "train/prepare_together.h"
 #include "train/refused.h"
 #include "train/run.h"
 
@@ -70,17 +66,10 @@ launch::RunArguments with_restart(launch::RunArguments arguments, const launch::
 struct RankState {
   std::optional<plugin::Host> host;
   std::optional<train::Run> run;
-  std::optional<session::Job> job;
-  std::optional<session::Session> session;
 };
 
 std::string offload_warning(const ranks::Rank& rank) {
   return rank.device.name == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads);
-}
-
-command::RankDevice rank_device(const ranks::Rank& rank) {
-  const auto& gpu = rank.device.gpu;
-  return {rank.device.name, gpu.device, gpu.description, gpu.uuid, gpu.bytes, gpu.driver_version};
 }
 
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env,
@@ -97,7 +86,7 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
   return {.communicator = *rank.communicator,
           .plugins = host,
           .stop = stop,
-          .device = rank_device(rank),
+          .device = ranks::ConnectedRank(rank).device(),
           .environment = env,
           .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
           .job = start_of_job(env),
@@ -122,28 +111,15 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
   return ending.exit_code;
 }
 
-// The same for work that has no run folder.
-int work_rank(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
-              RankState& state, const RankWork& work) {
-  auto& communicator = *rank.communicator;
-  state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
-  state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, communicator));
-  auto samples = train::from_caches(*state.job, inference::Stop(), communicator, terminal::print_progress);
-  state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
-  log::configure({}, log::Level::warning, rank.launch.world.rank);
-  state.session = session::materialise(*state.job, communicator);
-  return work(*state.job, *state.session);
-}
+}  // namespace
 
-using RankMain = std::function<int(const ranks::Rank&, RankState&)>;
-
-int run_rank(const launch::RunArguments& arguments, const launch::Environment& env, const RankMain& rank_main) {
+int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
   // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<RankState>();
   return ranks::run_as_rank(arguments, env, [&](ranks::Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);
     try {
-      code = rank_main(rank, *state);
+      code = train_rank(arguments, env, rank, *state);
     } catch (const train::ConfigurationRefused& refused) {
       if (rank.first()) terminal::print_error(refused.what());
     } catch (...) {
@@ -152,19 +128,6 @@ int run_rank(const launch::RunArguments& arguments, const launch::Environment& e
     }
     state.reset();  // before the communicator goes
     return code;
-  });
-}
-
-}  // namespace
-
-int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
-  return run_rank(arguments, env,
-                  [&](const ranks::Rank& rank, RankState& state) { return train_rank(arguments, env, rank, state); });
-}
-
-int run_ranks(const launch::RunArguments& arguments, const launch::Environment& env, const RankWork& work) {
-  return run_rank(arguments, env, [&](const ranks::Rank& rank, RankState& state) {
-    return work_rank(arguments, env, rank, state, work);
   });
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "commands/check_command.h"
-#include "commands/preflight_command.h"
 #include "observe/memory.h"
 #include "plan/against_actual.h"
 #include "plan/gpu_fit.h"
@@ -38,18 +37,6 @@ std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Ho
     list.push_back({change.words, join(change.overrides, " "), with.gpu});
   return list;
 }
-
-// The gate that [preflight] asks for.
-class Preflight final : public command::RunExtension {
- public:
-  explicit Preflight(const ranks::Rank& rank) : rank_(rank) {}
-  int before_training(const command::RankOfRun& rank) override {
-    return preflight_of_run(rank_, rank.folder, rank.end_if_asked);
-  }
-
- private:
-  const ranks::Rank& rank_;
-};
 
 // What was predicted for this request, and what would save most: on a CPU rank what a GPU would save. At the run's end
 // the prediction against what was measured.
@@ -84,7 +71,7 @@ class Predictions final : public command::RunExtension {
 }  // namespace
 
 std::vector<train::Extension> own_extensions(const session::Job& job, const ranks::Rank& rank, plugin::Host& host) {
-  return {{"plan", std::make_shared<Predictions>(job, rank, host)}, {"preflight", std::make_shared<Preflight>(rank)}};
+  return {{"plan", std::make_shared<Predictions>(job, rank, host)}};
 }
 
 }  // namespace capstan::commands

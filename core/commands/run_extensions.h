@@ -9,7 +9,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace commands {
 
-/// What core itself does for a run besides its loop: the pre-flight, and predictions that it asks for. All arguments
+/// What core itself does for a run besides its loop: predictions that it asks for. All arguments
 /// outlive the run.
 std::vector<train::Extension> own_extensions(const session::Job& job, const ranks::Rank& rank, plugin::Host& host);
 

@@ -154,8 +154,8 @@ class Merger {
 }  // namespace
 
 const std::vector<std::string>& table_names() {
-  static const std::vector<std::string> names{"run",       "model", "data",      "tokenizer", "train",
-                                              "optimizer", "comm",  "preflight", "checkpoint"};
+  static const std::vector<std::string> names{"run",   "model",     "data", "tokenizer",
+                                              "train", "optimizer", "comm", "checkpoint"};
   return names;
 }
 

@@ -77,6 +77,8 @@ PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics) {
 }
 
 const Schema& host_options(const std::string& kind) {
+  static const Schema none;
+  if (kind == "command") return none;
   const auto& keyed = group_names();
   const bool is_keyed = std::find(keyed.begin(), keyed.end(), kind) != keyed.end();
   return is_keyed ? Options<KeyedOptions>::schema() : Options<ChosenOptions>::schema();

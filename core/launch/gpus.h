@@ -38,10 +38,6 @@ void check_precision(const GpuFacts::Gpu& gpu, const std::string& precision, con
 /// "3 NVIDIA H200 GPU-1b2f… NUMA 1"; `root` is the folder that contains sys.
 std::string describe_gpu(int index, const GpuFacts::Gpu& gpu, const std::filesystem::path& root = "/");
 
-/// "1980 of 1980 MHz, 41 °C", from NVML now; "throttled: too hot, …" if the GPU lowers its clocks for other reasons
-/// than its power limit; "" without NVML.
-std::string gpu_clocks(const std::string& uuid);
-
 /// Throws Error when two ranks use one GPU; `identities` by rank, exchanged after connecting.
 void check_distinct_gpus(const std::vector<std::string>& identities);
 

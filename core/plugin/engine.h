@@ -5,14 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 CAPSTAN_BEGIN_NAMESPACE
-namespace cli {
-struct Process;
-}
 namespace command {
 class Command;
 struct Call;
@@ -35,8 +28,6 @@ class Engine {
   virtual int check(const launch::CheckArguments& arguments, const Environment& env) const = 0;
   /// Calls a command that is a plugin.
   virtual int call(command::Command& command, const command::Call& call) const = 0;
-  /// Declares to the parser the commands that are the engine's own, which sets `chosen` where it meets one's name.
-  virtual void declare(CLI::App& app, std::function<int(const cli::Process&)>& chosen) const = 0;
 };
 
 /// The engine of this process: the first call opens libcapstan_engine.so, which lies beside libcapstan.so, if its note

@@ -22,9 +22,9 @@
 #include "launch/error_report.h"
 #include "launch/limits.h"
 #include "launch/lost_file.h"
-#include "preflight/shared_folders.h"
 #include "ranks/local_ranks.h"
 #include "ranks/rank_table.h"
+#include "ranks/shared_folders.h"
 #include "ranks/stopping.h"
 #include "ranks/torch_words.h"
 
@@ -106,9 +106,8 @@ void say_warnings(const Rank& rank) {
        {&rank.launch.warnings, &rank.device.gpu.warnings, &rank.cpus.warnings, &rank.settings.warnings}) {
     for (const auto& warning : *list) log::warning(warning);
   }
-  const preflight::FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache),
-                                       rank.launch.in_slurm};
-  for (const auto& warning : preflight::folder_warnings(folders, rank.launch.user.home)) log::warning(warning);
+  const FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache), rank.launch.in_slurm};
+  for (const auto& warning : folder_warnings(folders, rank.launch.user.home)) log::warning(warning);
 }
 
 // What this rank was doing when another failed. comm reports the first error itself.
@@ -155,7 +154,6 @@ Early read_early(const launch::RunArguments& arguments) {
     const auto document = config::load(arguments.config, arguments.overrides, ignored);
     early.run = *config::Options<setup::RunOptions>(document.section("run"), ignored);
     early.comm = *config::Options<setup::CommOptions>(document.section("comm"), ignored);
-    early.preflight = *config::Options<setup::PreflightOptions>(document.section("preflight"), ignored);
     early.checkpoint = *config::Options<setup::CheckpointOptions>(document.section("checkpoint"), ignored);
     early.precision = config::Options<setup::TrainOptions>(document.section("train"), ignored)->precision;
   } catch (const Error&) {
@@ -175,7 +173,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     const int ranks = start.spawn_local ? ranks_to_spawn(early, start.ranks) : start.ranks;
     check_enough_gpus(early, ranks, "-n");
     check_files_of(ranks, ranks);
-    return run_local_ranks(ranks, {start.argv, start.argv + start.argc}, grace, orderly);
+    return run_local_ranks(ranks, start.command_line, grace, orderly);
   }
   if (start.spawn_local) {
     if (world.launcher != "srun" || world.local_size != 1) {
@@ -186,8 +184,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     const int ranks = ranks_to_spawn(early, start.ranks);
     check_enough_gpus(early, ranks, "-n");
     check_files_of(ranks, ranks * static_cast<int>(std::max<std::size_t>(1, launch.nodes.size())));
-    return run_ranks_of_step(ranks, world.node * ranks, world.host, {start.argv, start.argv + start.argc}, grace,
-                             orderly);
+    return run_ranks_of_step(ranks, world.node * ranks, world.host, start.command_line, grace, orderly);
   }
   if (start.ranks > 0 && world.size != start.ranks) {
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/connect.h>
+#include <capstan/ranks/connected_rank.h>
 
 #include <functional>
 #include <memory>
@@ -25,7 +26,6 @@ namespace ranks {
 struct Early {
   setup::RunOptions run;
   setup::CommOptions comm;
-  setup::PreflightOptions preflight;
   setup::CheckpointOptions checkpoint;
   std::string precision;  ///< train.precision
 
@@ -69,6 +69,9 @@ Rank start_rank(const launch::Launch& launch, const Early& early, const launch::
 /// ends here without destroying what hanging collectives may still use. What the body keeps must outlive the call.
 int run_as_rank(const launch::RunArguments& arguments, const launch::Environment& env,
                 const std::function<int(Rank&)>& body);
+
+/// The command line of a command that is a plugin.
+launch::RunArguments arguments_of(const RanksCall& ranks_call);
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -40,7 +40,6 @@ std::vector<config::ResolvedTable> Job::tables() const {
   tables.push_back({"train", {}, train.resolved()});
   tables.push_back({"checkpoint", {}, checkpoint.resolved()});
   tables.push_back({"comm", {}, config.comm.resolved()});
-  tables.push_back({"preflight", {}, config.preflight.resolved()});
   for (const auto& made : plugins.extensions) tables.push_back(table_of(made));
   for (const auto& made : plugins.monitors) tables.push_back(table_of(made));
   return tables;

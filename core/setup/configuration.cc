@@ -22,7 +22,6 @@ config::Options<T> host_options(const config::Document& document, const char* ta
 void check_host_tables(const Configuration& config, Diagnostics& faults) {
   check_run(config.run, faults);
   check_checkpoint(config.checkpoint, faults);
-  check_preflight(config.preflight, faults);
   const auto& betas = config.optimizer->betas;
   if (betas.size() != 2 || betas[0] < 0 || betas[0] >= 1 || betas[1] < 0 || betas[1] >= 1) {
     faults.add(config.optimizer.where(&OptimizerOptions::betas), "optimizer.betas is " + config::value_text(betas),
@@ -88,7 +87,6 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults,
   auto optimizer = host_options<OptimizerOptions>(document, "optimizer", faults);
   auto checkpoint = host_options<CheckpointOptions>(document, "checkpoint", faults);
   auto comm = host_options<CommOptions>(document, "comm", faults);
-  auto preflight = host_options<PreflightOptions>(document, "preflight", faults);
   make_resume_absolute(checkpoint);
   const auto name = run->name.value_or(config::name_of_run(request.file));
   const auto device = device_for(request, *run, *train);
@@ -101,7 +99,6 @@ Configuration read_configuration(const JobRequest& request, Diagnostics& faults,
                        std::move(optimizer),
                        std::move(checkpoint),
                        std::move(comm),
-                       std::move(preflight),
                        name,
                        device,
                        cache,

@@ -54,7 +54,6 @@ struct Configuration {
   config::Options<OptimizerOptions> optimizer;
   config::Options<CheckpointOptions> checkpoint;
   config::Options<CommOptions> comm;
-  config::Options<PreflightOptions> preflight;
   std::string name;               ///< of the run
   std::string device;             ///< "cpu" or "cuda"
   std::string cache;              ///< folder that runs share; empty: none

@@ -315,13 +315,6 @@ void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnos
   }
 }
 
-void check_preflight(const config::Options<PreflightOptions>& options, Diagnostics& diagnostics) {
-  if (options->before_run != "gate" || options->min_bus_gbps > 0) return;
-  diagnostics.add(options.where(&PreflightOptions::before_run),
-                  "preflight.before_run is \"gate\", but there is no threshold to measure against",
-                  "set preflight.min_bus_gbps, such as 5, or preflight.before_run = \"off\"");
-}
-
 std::vector<std::pair<std::string, config::Schema>> host_schemas() {
   return {{"run", config::Options<RunOptions>::schema()},
           {"model", config::Options<ModelOptions>::schema()},
@@ -329,8 +322,7 @@ std::vector<std::pair<std::string, config::Schema>> host_schemas() {
           {"train", config::Options<TrainOptions>::schema()},
           {"optimizer", config::Options<OptimizerOptions>::schema()},
           {"checkpoint", config::Options<CheckpointOptions>::schema()},
-          {"comm", config::Options<CommOptions>::schema()},
-          {"preflight", config::Options<PreflightOptions>::schema()}};
+          {"comm", config::Options<CommOptions>::schema()}};
 }
 
 }  // namespace capstan::setup

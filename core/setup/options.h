@@ -115,30 +115,9 @@ struct CheckpointOptions {
   static void describe(config::OptionTable<CheckpointOptions>& t);
 };
 
-/// [preflight]
-struct PreflightOptions {
-  std::string before_run = "auto";
-  double min_bus_gbps = 0;
-  std::int64_t gate_mib = 4096;
-  std::int64_t gate_warmup = 20;
-  std::int64_t gate_iterations = 50;
-  std::int64_t largest_mib = 1024;
-  std::int64_t pair_mib = 32;
-  std::int64_t gemm_size = 0;
-  double gemm_seconds = 0.5;
-  double least_share = 0.8;
-  std::int64_t write_mib = 256;
-  double min_free_gib = 10;
-  double max_skew_s = 1;
-  /// Whether `run` measures something first: the gate, or all.
-  bool measures_before_run() const { return before_run == "auto" ? min_bus_gbps > 0 : before_run != "off"; }
-  static void describe(config::OptionTable<PreflightOptions>& t);
-};
-
 /// Faults of a table that no option's range says.
 void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics);
 void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics);
-void check_preflight(const config::Options<PreflightOptions>& options, Diagnostics& diagnostics);
 
 /// The host's own tables, for `check` and the config reference: (table, schema).
 std::vector<std::pair<std::string, config::Schema>> host_schemas();

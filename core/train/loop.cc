@@ -1,11 +1,11 @@
 #include "train/loop.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor/process_tree.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "comm/agree.h"
 #include "observe/memory.h"
 #include "observe/run_summary.h"

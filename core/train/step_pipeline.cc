@@ -1,5 +1,6 @@
 #include "train/step_pipeline.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -7,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/clock.h"
 #include "train/expert_load.h"
 #include "train/schedule.h"
 

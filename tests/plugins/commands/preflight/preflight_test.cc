@@ -4,13 +4,13 @@
 
 #include <set>
 
-#include "preflight/link_measures.h"
-#include "preflight/rank_measures.h"
-#include "preflight/report.h"
+#include "plugins/commands/preflight/link_measures.h"
+#include "plugins/commands/preflight/rank_measures.h"
+#include "plugins/commands/preflight/report.h"
 #include "support/folder.h"
 
 namespace {
-using namespace capstan::preflight;  // NOLINT(google-build-using-namespace)
+using namespace preflight;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
 using capstan::ExitCode;
 using capstan::comm::Communicator;
@@ -36,7 +36,7 @@ PreflightReport even() {
   return report;
 }
 
-std::string line(const PreflightReport& report, const capstan::setup::PreflightOptions& options = {}) {
+std::string line(const PreflightReport& report, const PreflightOptions& options = {}) {
   return judge(report, options).line;
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("preflight: what is wrong with a rank names it") {
     CHECK(line(report) ==
           "preflight: WARN: rank 3 on g2: matrix products at 300 TFLOP/s, the median is 601 (1200 of 1980 MHz, 84 °C)");
     CHECK(judge(report, {}).exit_code == 0);
-    capstan::setup::PreflightOptions lenient;
+    PreflightOptions lenient;
     lenient.least_share = 0.4;
     CHECK_THAT(line(report, lenient), Contains("PASS"));
   }
@@ -137,7 +137,7 @@ TEST_CASE("preflight: slow pairs, and the rank that is in all of them") {
 }
 
 TEST_CASE("preflight: the gate") {
-  capstan::setup::PreflightOptions options;
+  PreflightOptions options;
   options.min_bus_gbps = 5;
   auto report = even();
   report.gate.emplace();
@@ -246,6 +246,7 @@ TEST_CASE("preflight: what a rank measures alone") {
   const auto versions = library_versions(13010);
   CHECK(versions.at("driver") == "CUDA 13.1");
   CHECK_THAT(versions.at("LibTorch"), Contains("."));
+  CHECK(gpu_clocks("GPU-of-nobody").empty());
 }
 
 TEST_CASE("preflight: the links that NCCL logs") {

@@ -1,5 +1,6 @@
-#include "preflight/link_measures.h"
+#include "link_measures.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/text.h>
 
 #include <ATen/ATen.h>
@@ -11,10 +12,10 @@
 #include <functional>
 #include <numeric>
 
-#include "base/clock.h"
-
-namespace capstan::preflight {
+namespace preflight {
 namespace {
+
+using namespace capstan;
 
 using Clock = std::chrono::steady_clock;
 
@@ -214,4 +215,4 @@ int partner(int rank, int size, int round) {
   return other >= size ? rank : other;
 }
 
-}  // namespace capstan::preflight
+}  // namespace preflight

@@ -1,4 +1,4 @@
-#include "preflight/report.h"
+#include "report.h"
 
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
@@ -7,8 +7,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace capstan::preflight {
+namespace preflight {
 namespace {
+
+using namespace capstan;
 
 using Json = nlohmann::ordered_json;
 
@@ -140,4 +142,4 @@ std::string report_json(const PreflightReport& report, const Verdict& verdict) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace capstan::preflight
+}  // namespace preflight

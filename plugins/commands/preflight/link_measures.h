@@ -1,14 +1,12 @@
 #pragma once
-#include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "preflight/report.h"
+#include "report.h"
 
-CAPSTAN_BEGIN_NAMESPACE
 namespace preflight {
 
 /// Measures communication between ranks, over its own groups on `device`. Every rank calls the same methods in the same
@@ -18,7 +16,7 @@ class LinkMeasures {
   /// Called by all ranks between parts that take about a second; may throw.
   using Between = std::function<void()>;
   LinkMeasures(
-      comm::Communicator& communicator, c10::Device device, Between between = [] {});
+      capstan::comm::Communicator& communicator, c10::Device device, Between between = [] {});
 
   /// The mean over `iterations` calls after `warmup`, of the slowest rank; then one more call whose values are
   /// checked. "all-reduce", "reduce-scatter" or "all-gather" of about `bytes`, float32.
@@ -31,20 +29,20 @@ class LinkMeasures {
 
  private:
   /// `group`: null on ranks outside of it, which only call `between`.
-  Bandwidth measure(comm::Group* group, const std::string& operation, std::int64_t bytes, std::int64_t warmup,
+  Bandwidth measure(capstan::comm::Group* group, const std::string& operation, std::int64_t bytes, std::int64_t warmup,
                     std::int64_t iterations);
   /// Calls repeat(n) until `iterations` are done, with `between` after each part; returns the seconds without
   /// `between`.
-  double in_parts(std::int64_t iterations, std::int64_t bytes, comm::Group* group,
+  double in_parts(std::int64_t iterations, std::int64_t bytes, capstan::comm::Group* group,
                   const std::function<void(std::int64_t)>& repeat);
   void synchronize() const;
   /// Rank 0's value, on all ranks.
   Bandwidth shared(const Bandwidth& mine);
 
-  comm::Communicator& communicator_;
+  capstan::comm::Communicator& communicator_;
   const c10::Device device_;
   const Between between_;
-  std::shared_ptr<comm::Group> world_;
+  std::shared_ptr<capstan::comm::Group> world_;
 };
 
 /// The partner of `rank` of `size` in round r of size - 1 (size even) or size (odd) rounds that form each pair once
@@ -52,4 +50,3 @@ class LinkMeasures {
 int partner(int rank, int size, int round);
 
 }  // namespace preflight
-CAPSTAN_END_NAMESPACE

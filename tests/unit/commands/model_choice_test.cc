@@ -1,11 +1,12 @@
-// What `generate` reads, and which model a folder means.
+// Which model a name on the command line means.
+#include <capstan/commands/model_session.h>
+#include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
-#include <sstream>
+#include <filesystem>
 
 #include "checkpoint/scratch.h"
-#include "commands/generate_command.h"
-#include "commands/model_choice.h"
+#include "launch/launch.h"
 #include "support/errors.h"
 
 using namespace capstan;
@@ -13,56 +14,39 @@ using test::error_of;
 
 namespace {
 
-std::vector<std::string> prompts(const std::string& input, bool json) {
-  std::istringstream in(input);
-  std::vector<std::string> texts;
-  for (const auto& line : commands::read_prompts(in, json)) texts.push_back(line.text + "|" + line.id);
-  return texts;
+commands::ModelChoice chosen(const std::string& name, const std::string& hub = {}) {
+  plugin::Host host;
+  return commands::choose_model(name, {"generate", "", {}, launch::environment({{"HF_HUB_CACHE", hub}}), host});
 }
 
 }  // namespace
 
-TEST_CASE("prompts come a line each, or as JSON lines") {
-  CHECK(prompts("one\n\n  two \n", false) == std::vector<std::string>{"one|", "  two |"});
-  CHECK(prompts("{\"prompt\": \"a\\nb\"}\n{\"prompt\": \"c\", \"id\": \"x\"}\n{\"prompt\": \"d\", \"id\": 3}\n",
-                true) == std::vector<std::string>{"a\nb|", "c|\"x\"", "d|3"});
-  for (const std::string line : {"a", "{\"text\": \"a\"}", "{\"prompt\": 1}"}) {
-    CHECK(error_of([&] { prompts("{\"prompt\": \"a\"}\n" + line, true); }) ==
-          "line 2 of the input is not a JSON object with a prompt\n    fix: write one object a line, such as "
-          "{\"prompt\": "
-          "\"The capital of France is\"}");
-  }
-}
-
 TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
   const Scratch scratch;
-  plugin::Host host;
   const auto path = scratch.path().string();
   scratch.write("hf/config.json", R"({"model_type": "mistral"})");
-  const auto model = commands::choose_model(scratch / "hf", {}, host);
+  const auto model = chosen(scratch / "hf");
   CHECK(model.config.empty());
   CHECK(model.weights.empty());
   CHECK(model.overrides ==
         std::vector<std::string>{"model.plugin=llama", "model.path=\"" + path + "/hf\"", "run.name=\"hf\""});
   scratch.write("hub/models--org--name/snapshots/c0ffee/config.json", R"({"model_type": "gpt2"})");
   scratch.write("hub/models--org--name/snapshots/c0ffee/model.safetensors", "");
-  const auto cached = commands::choose_model("org/name", {scratch / "hub", "HF_HOME=/s"}, host);
+  const auto cached = chosen("org/name", scratch / "hub");
   CHECK(cached.overrides ==
         std::vector<std::string>{"model.plugin=gpt",
                                  "model.path=\"" + path + "/hub/models--org--name/snapshots/c0ffee\"",
                                  "run.name=\"name\""});
-  CHECK_THAT(error_of([&] {
-               commands::choose_model("org/other", {scratch / "hub", "HF_HOME=/s"}, host);
-             }),
-             Contains("there is no folder ") && Contains("HF_HOME=/s hf download org/other"));
+  CHECK_THAT(error_of([&] { chosen("org/other", scratch / "hub"); }),
+             Contains("there is no folder ") && Contains("HF_HUB_CACHE=" + path + "/hub hf download org/other"));
   scratch.write("run/config.toml", "");
   scratch.write("run/weights/manifest.json", "{}");
   scratch.write("run/checkpoints/step-1/manifest.json", "{}");
-  const auto run = commands::choose_model(scratch / "run/", {}, host);
+  const auto run = chosen(scratch / "run/");
   CHECK(run.config == path + "/run/config.toml");
   CHECK(run.weights == path + "/run/weights");
   CHECK(run.overrides.empty());
-  const auto checkpoint = commands::choose_model(scratch / "run/checkpoints/step-1/", {}, host);
+  const auto checkpoint = chosen(scratch / "run/checkpoints/step-1/");
   CHECK(checkpoint.config == run.config);
   CHECK(checkpoint.run == path + "/run");
   CHECK(checkpoint.weights == path + "/run/checkpoints/step-1");
@@ -70,10 +54,7 @@ TEST_CASE("a folder is a Hugging Face model, a run, or a run's checkpoint") {
 
 TEST_CASE("folders that are no model say what one is") {
   const Scratch scratch;
-  plugin::Host host;
-  const auto fault = [&](const std::string& name) {
-    return error_of([&] { commands::choose_model(scratch / name, {}, host); });
-  };
+  const auto fault = [&](const std::string& name) { return error_of([&] { chosen(scratch / name); }); };
   const auto at = [&](const std::string& name) { return (scratch / name).string() + ": "; };
   const std::string forms =
       "\n    fix: name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its "

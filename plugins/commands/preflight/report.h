@@ -1,5 +1,4 @@
 #pragma once
-#include <capstan/base/export.h>
 
 #include <cstdint>
 #include <map>
@@ -7,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "setup/options.h"
+#include "options.h"
 
-CAPSTAN_BEGIN_NAMESPACE
 namespace preflight {
 
 /// What one rank measured alone. Numbers below 0 were not measured.
@@ -81,11 +79,10 @@ struct Verdict {
 double bus_bandwidth(const std::string& operation, std::int64_t bytes, int ranks, double seconds);
 double median(std::vector<double> values);
 
-Verdict judge(const PreflightReport& report, const setup::PreflightOptions& options);
+Verdict judge(const PreflightReport& report, const PreflightOptions& options);
 /// Tables for people, without the verdict.
 std::string report_text(const PreflightReport& report);
 /// The file preflight.json.
 std::string report_json(const PreflightReport& report, const Verdict& verdict);
 
 }  // namespace preflight
-CAPSTAN_END_NAMESPACE

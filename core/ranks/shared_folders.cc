@@ -1,4 +1,4 @@
-#include "preflight/shared_folders.h"
+#include "ranks/shared_folders.h"
 
 #include <capstan/base/text.h>
 
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace capstan::preflight {
+namespace capstan::ranks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ std::vector<std::string> folder_warnings(const FolderFacts& folders, const fs::p
   return warnings;
 }
 
-}  // namespace capstan::preflight
+}  // namespace capstan::ranks

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <set>
 
-#include "preflight/report.h"
+#include "report.h"
 
-namespace capstan::preflight {
+namespace preflight {
 namespace {
+
+using namespace capstan;
 
 constexpr std::size_t fewest_to_compare = 3;  // with fewer there is no outlier
 constexpr std::size_t most_pairs = 4;         // named one by one
@@ -22,7 +24,7 @@ std::string rounded(double value) {
 
 class Judge {
  public:
-  Judge(const PreflightReport& report, const setup::PreflightOptions& options) : report_(report), options_(options) {}
+  Judge(const PreflightReport& report, const PreflightOptions& options) : report_(report), options_(options) {}
 
   Verdict verdict() {
     values();
@@ -202,7 +204,7 @@ class Judge {
   }
 
   const PreflightReport& report_;
-  const setup::PreflightOptions& options_;
+  const PreflightOptions& options_;
   Verdict verdict_;
 };
 
@@ -223,8 +225,8 @@ double median(std::vector<double> values) {
   return (upper + *std::max_element(values.begin(), values.begin() + half)) / 2;
 }
 
-Verdict judge(const PreflightReport& report, const setup::PreflightOptions& options) {
+Verdict judge(const PreflightReport& report, const PreflightOptions& options) {
   return Judge(report, options).verdict();
 }
 
-}  // namespace capstan::preflight
+}  // namespace preflight

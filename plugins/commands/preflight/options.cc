@@ -1,11 +1,13 @@
-#include "setup/options.h"
+#include "options.h"
 
-namespace capstan::setup {
+namespace preflight {
 namespace {
+
+using namespace capstan;
 
 // What is asked for beyond these is a slip of the keyboard, and would be measured for days without a word.
 constexpr double most_mib = 1 << 20;
-constexpr double most_rounds = 1'000'000;
+constexpr double most_times = 1'000'000;
 
 }  // namespace
 
@@ -23,11 +25,11 @@ void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {
   t.add("gate_mib", &PreflightOptions::gate_mib).min(1).max(most_mib).doc("size of the gate's all-reduce, MiB");
   t.add("gate_warmup", &PreflightOptions::gate_warmup)
       .min(0)
-      .max(most_rounds)
+      .max(most_times)
       .doc("the gate's all-reduces before the measured ones");
   t.add("gate_iterations", &PreflightOptions::gate_iterations)
       .min(1)
-      .max(most_rounds)
+      .max(most_times)
       .doc("the gate's measured all-reduces");
   t.add("largest_mib", &PreflightOptions::largest_mib)
       .min(1)
@@ -57,4 +59,11 @@ void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {
   t.add("max_skew_s", &PreflightOptions::max_skew_s).above(0).doc("clocks of the hosts that differ by more: WARN");
 }
 
-}  // namespace capstan::setup
+void check_options(const config::Options<PreflightOptions>& options, Diagnostics& faults) {
+  if (options->before_run != "gate" || options->min_bus_gbps > 0) return;
+  faults.add(options.where(&PreflightOptions::before_run),
+             "preflight.before_run is \"gate\", but there is no threshold to measure against",
+             "set preflight.min_bus_gbps, such as 5, or preflight.before_run = \"off\"");
+}
+
+}  // namespace preflight

@@ -1,6 +1,8 @@
-#include "preflight/rank_measures.h"
+#include "rank_measures.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/text.h>
+#include <capstan/monitor/nvml.h>
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -16,11 +18,10 @@
 #include <cstring>
 #include <vector>
 
-#include "base/clock.h"
-#include "preflight/shared_folders.h"
-
-namespace capstan::preflight {
+namespace preflight {
 namespace {
+
+using namespace capstan;
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
@@ -117,7 +118,8 @@ void measure_copies(c10::Device device, RankMeasures& measures) {
 void measure_disk(const fs::path& folder, int rank, std::int64_t bytes, RankMeasures& measures) {
   std::error_code shown_by_writing;
   fs::create_directories(folder, shown_by_writing);
-  measures.free_bytes = free_bytes(folder);
+  if (const auto space = fs::space(folder, shown_by_writing); !shown_by_writing)
+    measures.free_bytes = static_cast<double>(space.available);
   if (bytes == 0) return;
   const std::vector<char> block(1U << 20U, 'x');
   const File file(folder / cat(".preflight-", rank));
@@ -131,6 +133,15 @@ void measure_disk(const fs::path& folder, int rank, std::int64_t bytes, RankMeas
     measures.problem = cat("cannot write ", bytes_text(static_cast<double>(bytes)), " into ", folder.string(), ": ",
                            std::strerror(errno));
   }
+}
+
+std::string gpu_clocks(const std::string& uuid) {
+  const monitor::Nvml nvml;
+  const auto* gpu = nvml.find(uuid);
+  if (gpu == nullptr) return {};
+  const auto now = nvml.clocks(*gpu);
+  const auto state = cat(now.mhz, " of ", now.most, " MHz, ", now.celsius, " °C");
+  return now.slowed_by.empty() ? state : cat("throttled: ", join(now.slowed_by), ", ", state);
 }
 
 std::map<std::string, std::string> library_versions(int driver_version) {
@@ -164,4 +175,4 @@ std::map<std::string, int> links_of_log(const std::string& log) {
   return links;
 }
 
-}  // namespace capstan::preflight
+}  // namespace preflight

@@ -1,5 +1,4 @@
 #pragma once
-#include <capstan/base/export.h>
 
 #include <c10/core/Device.h>
 
@@ -7,9 +6,8 @@
 #include <map>
 #include <string>
 
-#include "preflight/report.h"
+#include "report.h"
 
-CAPSTAN_BEGIN_NAMESPACE
 namespace preflight {
 
 /// TFLOP/s of a matrix product of `size` (0: 8192 in bf16 on a GPU, 1024 in float32 on a CPU), over `seconds`.
@@ -21,6 +19,10 @@ void measure_copies(c10::Device device, RankMeasures& measures);
 /// Writes `bytes` to a file in `folder`, syncs and removes it: write_gbps, free_bytes, and a failure as `problem`.
 void measure_disk(const std::filesystem::path& folder, int rank, std::int64_t bytes, RankMeasures& measures);
 
+/// "1980 of 1980 MHz, 41 °C", from NVML now; "throttled: too hot, …" if the GPU lowers its clocks for other reasons
+/// than its power limit; "" without NVML.
+std::string gpu_clocks(const std::string& uuid);
+
 /// Capstan's and LibTorch's, and those of the CUDA libraries that this process has loaded.
 std::map<std::string, std::string> library_versions(int driver_version);
 
@@ -29,4 +31,3 @@ std::map<std::string, std::string> library_versions(int driver_version);
 std::map<std::string, int> links_of_log(const std::string& log);
 
 }  // namespace preflight
-CAPSTAN_END_NAMESPACE

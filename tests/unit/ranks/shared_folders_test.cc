@@ -1,4 +1,4 @@
-#include "preflight/shared_folders.h"
+#include "ranks/shared_folders.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -6,7 +6,7 @@
 #include "support/folder.h"
 
 namespace {
-using namespace capstan::preflight;  // NOLINT(google-build-using-namespace)
+using namespace capstan::ranks;  // NOLINT(google-build-using-namespace)
 using capstan::cat;
 namespace fs = std::filesystem;
 

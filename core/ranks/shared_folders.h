@@ -6,7 +6,7 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace preflight {
+namespace ranks {
 
 /// Folders that a run writes to.
 struct FolderFacts {
@@ -23,5 +23,5 @@ std::vector<std::string> folder_warnings(const FolderFacts& folders, const std::
 /// Bytes that an unprivileged user may still write where `folder` is or will be; negative if unknown.
 double free_bytes(const std::filesystem::path& folder);
 
-}  // namespace preflight
+}  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -1,0 +1,96 @@
+#include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
+#include <capstan/command.h>
+#include <capstan/commands/model_session.h>
+
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "arguments/arguments.h"
+#include "prompts.h"
+
+namespace generate {
+namespace {
+
+using namespace capstan;
+using Json = nlohmann::ordered_json;
+using commands::ModelSession;
+
+struct GenerateArguments {
+  std::string model;                 // see choose_model
+  std::vector<std::string> prompts;  // none: they come from standard input, one a line
+  std::vector<std::string> overrides;
+  bool json = false;  // standard input and output are JSON lines
+  int ranks = 0;
+};
+
+std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// The first rank reads, all ranks know.
+std::vector<PromptLine> shared_prompts(const GenerateArguments& given, const ModelSession& session) {
+  const auto text = session.rank().from_first("reading the prompts", [&] {
+    std::vector<PromptLine> lines;
+    for (const auto& prompt : given.prompts) lines.push_back({prompt, {}});
+    if (lines.empty()) lines = read_prompts(std::cin, given.json);
+    auto pairs = Json::array();
+    for (const auto& line : lines) pairs.push_back({line.text, line.id});
+    return line_of(pairs);
+  });
+  std::vector<PromptLine> all;
+  for (const auto& pair : Json::parse(text)) all.push_back({pair.at(0), pair.at(1)});
+  return all;
+}
+
+void print(const std::vector<PromptLine>& lines, const std::vector<std::string>& answers, bool json) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!json) {
+      terminal::print(answers[i] + "\n");
+      continue;
+    }
+    Json line;
+    if (!lines[i].id.empty()) line["id"] = Json::parse(lines[i].id);
+    line["prompt"] = lines[i].text;
+    line["answer"] = answers[i];
+    terminal::print(line_of(line) + "\n");
+  }
+  std::fflush(stdout);
+}
+
+int answer(ModelSession& session, const GenerateArguments& given) {
+  const auto lines = shared_prompts(given, session);
+  std::vector<std::string> texts;
+  for (const auto& line : lines) texts.push_back(line.text);
+  const auto answers = session.generate(texts);
+  if (session.rank().first()) print(lines, answers, given.json);
+  return static_cast<int>(ExitCode::success);
+}
+
+/// capstan generate MODEL: answers prompts.
+class Generate {
+ public:
+  int run(const command::Call& call) {
+    CLI::App app;
+    GenerateArguments given;
+    app.add_option(
+           "model", given.model,
+           "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
+        ->required();
+    const auto* prompts = app.add_option("prompts", given.prompts, "prompts; none: one a line from standard input");
+    app.add_flag("--json", given.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
+    app.add_option("--set", given.overrides,
+                   "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
+                   "run.seed=1 strategy.fsdp.mode=full_shard");
+    arguments::add_ranks(app, given.ranks);
+    if (const auto code = arguments::read(app, call, prompts)) return *code;
+    return commands::with_model({call, {}, given.overrides, given.ranks}, commands::choose_model(given.model, call),
+                                commands::ModelUse::generate,
+                                [&](ModelSession& session) { return answer(session, given); });
+  }
+};
+
+}  // namespace
+
+CAPSTAN_COMMAND("generate", "0.1.0", "answer prompts: arguments, or the lines of standard input", Generate)
+
+}  // namespace generate
