@@ -21,6 +21,7 @@
 #include "session/adapter_state.h"
 #include "session/decoded_source.h"
 #include "session/exports.h"
+#include "session/weights.h"
 
 namespace capstan::session {
 namespace {
@@ -68,10 +69,9 @@ bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   return model.tokenizer.save(folder);
 }
 
-checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
-                                 const ModelFolderOptions& options, int world_size) {
+checkpoint::HfWeights weights_of(const ModelToWrite& model, const ModelFolderOptions& options, int world_size) {
   checkpoint::HfWeights weights;
-  weights.records = assembly::records_of(units);
+  weights.records = assembly::records_of(model.units);
   weights.map = model.plugins.model.object->file_map();
   weights.merged = options.merged;
   if (options.merged || !options.form.empty()) {
@@ -182,14 +182,13 @@ std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Un
 }
 
 // Throws Error where the folder would not be this model.
-void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
-                       const ModelFolderOptions& options) {
+void refuse_unfaithful(const ModelToWrite& model, const ModelFolderOptions& options) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
   if (options.merged || !options.form.empty()) {  // adapters are left out
-    const auto reason = misnamed_head(model.plugins, units, model.plugins.model.object->file_map());
+    const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
     if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
-  } else if (const auto reason = not_exportable(model.plugins, units); !reason.empty()) {
-    throw Error(what + reason, otherwise(model.plugins, units));
+  } else if (const auto reason = not_exportable(model.plugins, model.units); !reason.empty()) {
+    throw Error(what + reason, otherwise(model.plugins, model.units));
   }
 }
 
@@ -212,16 +211,16 @@ std::string not_exportable(const assembly::Plugins& plugins, const std::vector<n
       " no place in its files");
 }
 
-WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
-                                const fs::path& folder, const ModelFolderOptions& options,
-                                comm::Communicator& communicator) {
-  refuse_unfaithful(model, units, options);
+WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const fs::path& folder,
+                                const ModelFolderOptions& options, comm::Communicator& communicator) {
+  refuse_unfaithful(model, options);
   const auto& world = communicator.world();
-  auto weights = weights_of(model, units, options, world.size);
-  const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);
+  auto weights = weights_of(model, options, world.size);
+  const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(model.units)), options.form);
   weights.values = &values;
-  DecodedSource base(weights.frozen ? *weights.frozen : values, units, weights.compute, without_numbers(model.plugins));
-  checkpoint::MergedSource merged(base, values, adapters_of(units));
+  DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
+                     without_numbers(model.plugins));
+  checkpoint::MergedSource merged(base, values, adapters_of(model.units));
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
@@ -238,6 +237,29 @@ WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn:
     replace(temporary, folder);
   });
   return written;
+}
+
+std::string write_final_model(const ModelToWrite& model, const fs::path& weights, const fs::path& run,
+                              comm::Communicator& communicator) {
+  std::vector<std::string> lines;
+  for (const auto& one : exports_of(model.plugins.strategies)) {
+    if (!one.exporter->at_end()) continue;
+    const auto folder = one.exporter->folder();
+    if (const auto reason = refusal_of(one, model.plugins); !reason.empty()) {
+      lines.push_back(cat("no ", folder, " folder for ", one.exporter->name(), ": ", reason));
+      continue;
+    }
+    lines.push_back(comm::from_first_rank(communicator, cat("writing the ", folder, "'s folder"), [&] {
+      return write_export(one, model.plugins, *open_boxes(weights), run / folder);
+    }));
+  }
+  const auto reason = not_exportable(model.plugins, model.units);
+  if (reason.empty()) {
+    lines.push_back(written_text(write_model_folder(model, *open_boxes(weights), run / "model", {}, communicator)));
+  } else if (lines.empty()) {
+    lines.push_back("no model folder for transformers: " + reason);
+  }
+  return join(lines, "\n");
 }
 
 std::string written_text(const WrittenModel& written) {

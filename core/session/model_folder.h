@@ -23,6 +23,7 @@ struct ModelToWrite {
   const assembly::Plugins& plugins;
   const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
+  std::vector<nn::Unit*> units;
 };
 
 /// How a model is written as a Hugging Face folder.
@@ -46,13 +47,18 @@ struct WrittenModel {
 std::string written_text(const WrittenModel& written);
 
 /// Writes a folder that transformers loads: config.json, weights, and from where the run had them
-/// generation_config.json and the tokenizer's files. `values` gives the records of `units`, frozen ones come from
+/// generation_config.json and the tokenizer's files. `values` gives the records of its units, frozen ones come from
 /// model.path's own files. Each rank writes files of its own and no rank holds more than one tensor. The folder appears
 /// at its name when it is complete; one that stands there is replaced. A collective: an error of any rank is thrown on
 /// all of them.
-WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
-                                const std::filesystem::path& folder, const ModelFolderOptions& options,
-                                comm::Communicator& communicator);
+WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const std::filesystem::path& folder,
+                                const ModelFolderOptions& options, comm::Communicator& communicator);
+
+/// What a run leaves for other libraries at its end, from its `weights` folder: what its strategies' exporters write
+/// then, and `run`/model for transformers where its files have a place for all records. Returns a line on each, or on
+/// why there is none. Collective over the world.
+std::string write_final_model(const ModelToWrite& model, const std::filesystem::path& weights,
+                              const std::filesystem::path& run, comm::Communicator& communicator);
 
 /// The forms in which frozen weights of these units can be written.
 std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units);

@@ -113,10 +113,10 @@ std::string RunToExport::write(const ExportForm& form, const fs::path& weights, 
   options.merged = form.merge;
   options.form = form.quantization;
   options.shard_bytes = form.shard_bytes;
-  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train};
+  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units};
   WrittenModel written;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    written = write_model_folder(model, impl_->units, *values, out, options, communicator);
+    written = write_model_folder(model, *values, out, options, communicator);
   });
   return written_text(written);
 }

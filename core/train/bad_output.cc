@@ -26,22 +26,23 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
 }
 
 // Of each micro-batch and unit, whether its output is bad: [micro-batches, units] bool.
-at::Tensor bad_outputs(const LoadedModel& model, const inference::StepInput& input, std::uint64_t seed) {
+at::Tensor bad_outputs(const session::Session& session, const inference::StepInput& input) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> bad;
   for (const auto& micro : input.micro) {
-    model.runner.forward(inference::training_batch(micro, seed, input.step, model.device), nullptr,
-                         [&](std::size_t, const nn::Hidden& hidden) { bad.push_back(is_bad(hidden)); });
+    const auto batch = inference::training_batch(micro, session.job->seed(), input.step, session.device);
+    session.runner->forward(batch, nullptr,
+                            [&](std::size_t, const nn::Hidden& hidden) { bad.push_back(is_bad(hidden)); });
   }
   return at::stack(bad).view({static_cast<std::int64_t>(input.micro.size()), -1}).to(at::kCPU);
 }
 
 // The largest element of each weight of the unit, over all ranks.
-void find_largest(const LoadedModel& model, const nn::Unit& unit, BadOutput& found) {
+void find_largest(const session::Session& session, const nn::Unit& unit, BadOutput& found) {
   const auto& weights = unit.weights();
   if (weights.empty()) return;
   std::vector<double> largest(weights.size(), 0.0);
-  for (const auto& stored : model.engine.stored_boxes()) {
+  for (const auto& stored : session.engine->stored_boxes()) {
     for (std::size_t w = 0; w < weights.size(); ++w) {
       for (const auto& record : weights[w]->records()) {
         if (&record != stored.record || stored.value.numel() == 0) continue;
@@ -49,8 +50,8 @@ void find_largest(const LoadedModel& model, const nn::Unit& unit, BadOutput& fou
       }
     }
   }
-  const auto on_device = at::tensor(largest, at::kDouble).to(model.device);
-  model.sums.world.all_reduce(on_device, comm::ReduceOp::max, "all-reduce largest weights");
+  const auto on_device = at::tensor(largest, at::kDouble).to(session.device);
+  session.world_device->all_reduce(on_device, comm::ReduceOp::max, "all-reduce largest weights");
   const auto [value, which] = on_device.to(at::kCPU).max(0);
   found.weight = weights[static_cast<std::size_t>(which.item<std::int64_t>())]->name();
   found.largest = value.item<double>();
@@ -65,10 +66,9 @@ std::string BadOutput::text() const {
   return text;
 }
 
-std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inference::StepInput& input,
-                                         std::uint64_t seed) {
-  auto& world = model.sums.world;
-  const auto bad = bad_outputs(model, input, seed);
+std::optional<BadOutput> find_bad_output(const session::Session& session, const inference::StepInput& input) {
+  auto& world = *session.world_device;
+  const auto bad = bad_outputs(session, input);
   const auto micros = bad.size(0);
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   // One number that is the smallest for the first unit, of its ranks the first, of that one's micro-batches the first.
@@ -78,16 +78,16 @@ std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inferen
     const auto unit = places[0][0].item<std::int64_t>();
     first = (unit * world.size() + world.rank()) * micros + places[0][1].item<std::int64_t>();
   }
-  const auto on_device = at::full({1}, first, at::TensorOptions().dtype(at::kLong).device(model.device));
-  model.sums.world.all_reduce(on_device, comm::ReduceOp::min, "all-reduce the first bad output");
+  const auto on_device = at::full({1}, first, at::TensorOptions().dtype(at::kLong).device(session.device));
+  world.all_reduce(on_device, comm::ReduceOp::min, "all-reduce the first bad output");
   first = on_device.item<std::int64_t>();
   if (first == none) return {};
-  const auto& unit = *model.units[static_cast<std::size_t>(first / micros / world.size())];
+  const auto& unit = *session.units[static_cast<std::size_t>(first / micros / world.size())];
   BadOutput found;
   found.unit = unit.name();
   found.rank = static_cast<int>(first / micros % world.size());
   found.micro_batch = first % micros;
-  find_largest(model, unit, found);
+  find_largest(session, unit, found);
   return found;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "inference/feed.h"
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -23,11 +23,9 @@ struct BadOutput {
 };
 
 /// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
-/// after one value that is not finite nearly all gradients are nan. `seed` is that of dropout. It computes with the
-/// weights as they are now: on a GPU the next step may have updated them since. Waits for the device. Collective over
-/// the world.
-std::optional<BadOutput> find_bad_output(const LoadedModel& model, const inference::StepInput& input,
-                                         std::uint64_t seed);
+/// after one value that is not finite nearly all gradients are nan. It computes with the weights as they are now: on a
+/// GPU the next step may have updated them since. Waits for the device. Collective over the world.
+std::optional<BadOutput> find_bad_output(const session::Session& session, const inference::StepInput& input);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

@@ -63,15 +63,12 @@ void say_all_is_well(const std::vector<shard::Reached>& weights, const ExpertTok
 
 }  // namespace
 
-GradientCheck::GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh)
-    : units_(model.units), engine_(model.engine), world_(world), mesh_(mesh) {}
-
 void GradientCheck::run(const ExpertTokens& experts) {
   if (std::exchange(done_, true)) return;
-  weights_ = engine_.reached();
+  weights_ = session_.engine->reached();
   std::string mine;
   for (const auto& weight : weights_) mine += weight.reached ? '1' : '0';
-  const auto ranks = comm::exchange_texts(world_, mine, "exchange which weights have gradients");
+  const auto ranks = comm::exchange_texts(*session_.world_host, mine, "exchange which weights have gradients");
   const auto missing = find(ranks, experts);
   if (!missing.empty()) refuse(missing);
   say_all_is_well(weights_, experts);
@@ -100,7 +97,7 @@ std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::s
 // The weight's layer of experts, counted as forward passes them; -1: none of them has it.
 std::int64_t GradientCheck::expert_layer(const nn::Weight& weight) const {
   std::int64_t layer = 0;
-  for (const auto* unit : units_) {
+  for (const auto* unit : session_.units) {
     const auto own = unit->weights();
     const auto layers = static_cast<std::int64_t>(unit->all<nn::Experts>().size());
     const bool is_here = std::any_of(own.begin(), own.end(), [&](const auto& one) { return one.get() == &weight; });

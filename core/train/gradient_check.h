@@ -1,15 +1,12 @@
 #pragma once
-#include <capstan/base/export.h>
-#include <capstan/comm/group.h>
-#include <capstan/layout/mesh.h>
-
 #include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -25,8 +22,8 @@ struct ExpertTokens {
 /// no token reached any of its experts. One object a run.
 class GradientCheck {
  public:
-  /// `world`: all ranks, on CPU. `model` and `world` must outlive it.
-  GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh);
+  /// `session` must outlive it.
+  explicit GradientCheck(const session::Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks.
   /// If all is well it says so in the log, with the experts that no token reached. Collective over the world; does
   /// nothing when it is called again.
@@ -44,10 +41,8 @@ class GradientCheck {
   bool had_tokens(const nn::Weight& weight, int rank, const ExpertTokens& experts) const;
   [[noreturn]] void refuse(const std::vector<Missing>& missing) const;
 
-  const std::vector<nn::Unit*>& units_;
-  shard::Engine& engine_;
-  comm::Group& world_;
-  layout::Mesh mesh_;
+  const session::Session& session_;
+  const layout::Mesh& mesh_;
   std::vector<shard::Reached> weights_;  ///< in the engine's order
   bool done_ = false;
 };

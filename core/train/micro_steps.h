@@ -6,19 +6,11 @@
 #include <cstdint>
 
 #include "inference/feed.h"
-#include "train/loaded_model.h"
 #include "train/loss_scale.h"
 #include "train/micro_graphs.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
-
-/// How micro-steps are made.
-struct MicroStepSetting {
-  std::int64_t accumulation = 1;
-  std::uint64_t seed = 0;  ///< of dropout
-  GraphSetting graphs = {};
-};
 
 /// What a step's micro-steps add up on the device.
 struct MicroStepSums {
@@ -34,7 +26,8 @@ struct MicroStepSums {
 /// step's micro-steps. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
 class MicroSteps {
  public:
-  MicroSteps(MicroStepSetting setting, const LoadedModel& model);
+  /// `session` must outlive it.
+  MicroSteps(const session::Session& session, GraphSetting graphs);
   /// Before a step's first: sums are zero. `scale` must outlive the step.
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
@@ -48,8 +41,8 @@ class MicroSteps {
   void backward_from(const nn::Hidden& hidden);
   void fill_seeds();
 
-  MicroStepSetting setting_;
-  LoadedModel model_;
+  const session::Session& session_;
+  std::int64_t accumulation_;
   MicroGraphs graphs_;
   MicroStepSums sums_;
   double target_tokens_ = 1;

@@ -22,9 +22,9 @@ struct Place {
 };
 
 // Each weight once, with the first unit that uses it.
-std::vector<Place> forward_order(const LoadedModel& model) {
+std::vector<Place> forward_order(const session::Session& session) {
   std::vector<Place> places;
-  for (const auto* unit : model.units) {
+  for (const auto* unit : session.units) {
     for (const auto& weight : unit->weights()) {
       const bool known =
           std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.weight == weight.get(); });
@@ -35,7 +35,7 @@ std::vector<Place> forward_order(const LoadedModel& model) {
 }
 
 // The ranks that see the same norm, so that all of them or none come here.
-comm::Group& group_of(const LoadedModel& model) { return model.sums.norm; }
+comm::Group& group_of(const session::Session& session) { return *session.norm_group; }
 
 // Every member's text, in the group's order.
 std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
@@ -121,8 +121,8 @@ std::string NonFinite::text() const {
   return text;
 }
 
-NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, double scale) {
-  const auto places = forward_order(model);
+NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale) {
+  const auto places = forward_order(session);
   std::map<std::string, std::size_t> by_weight;
   std::map<std::string, std::size_t> by_record;
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -131,16 +131,16 @@ NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, doub
   }
   // For each weight its squared gradient norm, then for each how many boxes hold something that is not finite.
   std::vector<double> mine(2 * places.size(), 0.0);
-  const auto names = model.engine.trainable_names();
+  const auto names = session.engine->trainable_names();
   const auto squares = norms.to(at::kCPU);
   for (std::size_t i = 0; i < names.size(); ++i) {
     mine[by_weight.at(names[i])] = squares[static_cast<std::int64_t>(i)].item<double>();
   }
-  for (const auto& stored : model.engine.stored_boxes()) {
+  for (const auto& stored : session.engine->stored_boxes()) {
     if (!at::isfinite(stored.value).all().item<bool>()) mine[places.size() + by_record.at(stored.record->name)] += 1;
   }
-  const auto on_device = at::tensor(mine, at::kDouble).to(model.device);
-  group_of(model).all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
+  const auto on_device = at::tensor(mine, at::kDouble).to(session.device);
+  group_of(session).all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
   const auto all = on_device.to(at::kCPU);
   const auto* numbers = all.const_data_ptr<double>();
   NonFinite found;
@@ -156,24 +156,23 @@ NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, doub
 void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const inference::StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
-    if (group_of(model_).rank() == 0) {
+    if (group_of(session_).rank() == 0) {
       log::info(cat("step ", event.step, " skipped: gradients overflowed at loss scale ", number_text(scale),
                     "; the scale goes down"));
     }
     return;
   }
-  auto found = find_nonfinite(model_, result.norms, scale);
+  auto found = find_nonfinite(session_, result.norms, scale);
   // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm; the
   // loss they all know.
-  if (model_.sums.local_axes.empty() || !std::isfinite(event.loss))
-    found.output = find_bad_output(model_, input, setting_.seed);
+  if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);
   const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
                         plain_text(event.grad_norm), "; ", found.text());
-  if (setting_.action == "skip") {
+  if (options().on_nonfinite == "skip") {
     skip(what);
     return;
   }
-  const auto file = setting_.action == "dump" ? dump(event, found, input) : std::string();
+  const auto file = options().on_nonfinite == "dump" ? dump(event, found, input) : std::string();
   throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file), fix(found, event.step));
 }
 
@@ -190,7 +189,7 @@ std::string NonFiniteSteps::fix(const NonFinite& found, std::int64_t step) const
     ways.emplace_back("lower optimizer.lr");
     ways.emplace_back("add warm-up");
   }
-  if (const auto precision = wider(setting_.precision); !precision.empty())
+  if (const auto precision = wider(options().precision); !precision.empty())
     ways.push_back(cat("use train.precision = \"", precision, "\""));
   return alternatives(ways);
 }
@@ -201,16 +200,16 @@ void NonFiniteSteps::skip(const std::string& what) {
     throw Error(cat(in_a_row_, " steps in a row were not finite and were skipped; the last, ", what),
                 "training cannot continue from these weights: lower optimizer.lr, or start from an earlier checkpoint");
   }
-  if (group_of(model_).rank() == 0) log::warning(cat("skipped ", what));
+  if (group_of(session_).rank() == 0) log::warning(cat("skipped ", what));
 }
 
 std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found,
                                  const inference::StepInput& input) {
-  auto& group = group_of(model_);
-  const auto rank = model_.sums.world.rank();
+  auto& group = group_of(session_);
+  const auto rank = session_.world_device->rank();
   const auto batches = gather_texts(group, json_of(input, rank).dump());
   const auto first = group.ranks().front();
-  const auto file = setting_.folder / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
+  const auto file = folder_ / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
   if (group.rank() != 0) return file.string();
   Json json{{"step", event.step},
             {"loss", plain_text(event.loss)},

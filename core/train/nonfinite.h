@@ -34,15 +34,7 @@ struct NonFinite {
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
 /// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
-NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, double scale);
-
-/// What is asked for where steps are not finite.
-struct NonFiniteSetting {
-  std::string action;            ///< train.on_nonfinite
-  std::string precision;         ///< train.precision
-  std::uint64_t seed = 0;        ///< of dropout
-  std::filesystem::path folder;  ///< for dumps
-};
+NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
 /// and optimizer state are as they were. One object a run.
@@ -51,8 +43,9 @@ class NonFiniteSteps {
   /// on_nonfinite = "skip" gives up at so many steps in a row: no update can come from them any more.
   static constexpr int most_in_a_row = 20;
 
-  NonFiniteSteps(NonFiniteSetting setting, const LoadedModel& model, const LossScale& scale)
-      : setting_(std::move(setting)), model_(model), scale_(scale) {}
+  /// `folder`: for dumps. The others must outlive it.
+  NonFiniteSteps(const session::Session& session, const LossScale& scale, std::filesystem::path folder)
+      : session_(session), scale_(scale), folder_(std::move(folder)) {}
 
   void good() { in_a_row_ = 0; }
   /// How many of the last steps were bad; a checkpoint keeps it.
@@ -68,9 +61,11 @@ class NonFiniteSteps {
   void skip(const std::string& what);
   std::string dump(const monitor::StepEnded& event, const NonFinite& found, const inference::StepInput& input);
 
-  NonFiniteSetting setting_;
-  LoadedModel model_;
+  const setup::TrainOptions& options() const { return *session_.job->config.train; }
+
+  const session::Session& session_;
   const LossScale& scale_;
+  std::filesystem::path folder_;
   int in_a_row_ = 0;
 };
 

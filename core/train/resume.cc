@@ -4,8 +4,6 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
-#include <numeric>
-
 #include "comm/agree.h"
 
 namespace capstan::train {
@@ -13,12 +11,6 @@ namespace capstan::train {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::shared_ptr<comm::Group> everyone(comm::Communicator& communicator, const char* name) {
-  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return communicator.group(name, ranks, c10::Device(c10::DeviceType::CPU));
-}
 
 // "damaged-step-00000040": no search finds it, and retention does not count it.
 void move_aside(const fs::path& checkpoint) {
@@ -62,7 +54,7 @@ session::Resume resume_run(const session::Job& job, comm::Communicator& communic
   if (job.config.checkpoint->resume == "none") return {};
   const auto depth =
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
-  const auto group = everyone(communicator, "checkpoint search");
+  const auto group = comm::group_of_all(communicator, "checkpoint search");
   auto resume = session::find_resume(job, depth, group.get());
   comm::from_first_rank(communicator, "moving damaged checkpoints aside", [&] {
     report(resume);

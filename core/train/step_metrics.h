@@ -1,11 +1,12 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
+#include <capstan/monitor/monitor.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -38,7 +39,7 @@ class StepNumbers {
   /// This rank's. `speaks`: it speaks for its data coordinate; else its norm alone counts.
   StepNumbers(const StepSums& mine, bool speaks);
   /// Sums them over the ranks. Collective over the world.
-  void sum(const Sums& ranks);
+  void sum(const session::Session& session);
   /// The norm becomes that of gradients without this loss scale, a 0-dim float64.
   void divide_norm_by(const at::Tensor& loss_scale);
   /// [2]: squared norm and loss sum.
@@ -56,6 +57,11 @@ class StepNumbers {
   at::Tensor numbers_;
   std::int64_t figures_ = 0;
 };
+
+/// What a step's experts computed as named numbers. `tokens` [layers · experts] float64 on the CPU, empty for a model
+/// without experts. "expert_tokens_3": tokens of expert 3, summed over layers. "expert_load_max": the busiest expert of
+/// any layer against that layer's mean; 1 when the load is even.
+void add_expert_load(monitor::Values& values, const at::Tensor& tokens, std::int64_t layers);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

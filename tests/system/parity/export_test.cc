@@ -21,10 +21,10 @@ session::WrittenModel write(const session::Job& job, const fs::path& values, con
                             const session::ModelFolderOptions& options, int ranks = 1) {
   session::WrittenModel written;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                      assembly::pointers(job.model->units)};
     checkpoint::FolderSource source(values, job.plugins.model.object->file_map());
-    const auto one =
-        session::write_model_folder(model, assembly::pointers(job.model->units), source, to, options, communicator);
+    const auto one = session::write_model_folder(model, source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
   });
   return written;
