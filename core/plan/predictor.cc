@@ -3,7 +3,6 @@
 #include <capstan/plan/predictor.h>
 
 #include <capstan/config/model_path.h>
-#include "assembly/host_memory.h"
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
 #include "session/job.h"

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "assembly/host_memory.h"
 #include "assembly/open_tokenizer.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"

@@ -13,7 +13,6 @@
 
 #include "assembly/assemble.h"
 #include "assembly/model_file.h"
-#include "assembly/precision.h"
 #include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/merged_source.h"

@@ -2,16 +2,16 @@
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "assembly/assemble.h"
-#include "assembly/wrap.h"
+#include "assembly/override_points.h"
 #include "comm/agree.h"
 #include "session/resume.h"
 #include "session/start_values.h"
-#include "session/step_hooks.h"
 
 namespace capstan::session {
 namespace {
@@ -61,6 +61,27 @@ void make_local_groups(comm::Communicator& communicator, Session& session) {
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
 }
 
+// Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
+// claim. Throws Error where a strategy claims one, or what evaluation sees, and brings nothing for it.
+void install_step_hooks(Session& session, shard::EngineOptions& options) {
+  for (const auto& made : session.job->plugins.strategies) {
+    std::unique_ptr<strategy::StepHooks> hooks;
+    plugin::guard(made.name, "step", [&] { hooks = made.object->step(); });
+    for (auto& [axis, sum] : options.reduce_overrides) {
+      const auto point = strategy::gradient_reduction_point(axis);
+      if (!assembly::claims(*made.object, point)) continue;
+      if (!hooks) assembly::claims_in_vain(made, point, "step");
+      sum = [name = made.name, axis = axis, raw = hooks.get(), store = session.state.get()](strategy::Bucket& bucket) {
+        bucket.state = &store->of(name, bucket.name);
+        plugin::guard(name, cat("reduce of ", bucket.name, " on ", axis), [&] { raw->reduce(bucket, axis); });
+      };
+    }
+    const bool evaluation_weights = assembly::claims(*made.object, strategy::evaluation_weights_point);
+    if (evaluation_weights && !hooks) assembly::claims_in_vain(made, strategy::evaluation_weights_point, "step");
+    if (hooks) session.steps.push_back({made.name, std::move(hooks), evaluation_weights});
+  }
+}
+
 }  // namespace
 
 Session materialise(const Job& job, comm::Communicator& communicator,
@@ -75,7 +96,7 @@ Session materialise(const Job& job, comm::Communicator& communicator,
   make_local_groups(communicator, session);
   session.state = std::make_unique<StateStore>(session.device);
   auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
-  install_step_hooks(job.plugins.strategies, session, options);
+  install_step_hooks(session, options);
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), session.units,
       [groups = job.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });

@@ -140,8 +140,8 @@ CheckpointManager::CheckpointManager(const session::Session& session, const fs::
   last_step_ = reader.meta().step;
   if (!options_.keep_best || !reader.has_section(best_section)) return;
   const auto best = Json::parse(reader.section(best_section));
-  best_ = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
-  best_->path = checkpoint::step_folder(checkpoints, best_->step).string();
+  totals_.best = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
+  totals_.best->path = checkpoint::step_folder(checkpoints, totals_.best->step).string();
 }
 
 void CheckpointManager::reserve() {
@@ -167,9 +167,10 @@ bool CheckpointManager::judge(const Boundary& boundary) {
   if (!options_.keep_best || !boundary.evaluation) return false;
   const auto value = metric(options_, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
-  const bool better = !best_ || (options_.mode == "min" ? value < best_->value : value > best_->value);
+  const bool better =
+      !totals_.best || (options_.mode == "min" ? value < totals_.best->value : value > totals_.best->value);
   if (better) {
-    best_ =
+    totals_.best =
         observe::Best{boundary.steps_done, value,
                       checkpoint::step_folder(session::checkpoint_folder(run_folder_), boundary.steps_done).string()};
   }
@@ -196,7 +197,8 @@ void CheckpointManager::save(const Boundary& boundary, const observe::Statistics
   const auto steps_done = boundary.steps_done;
   auto meta = meta_of(*session_.job, steps_done);
   meta.sections = sections_of(session_, updates_, statistics, steps_done);
-  if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
+  if (totals_.best)
+    meta.sections[best_section] = Json{{"step", totals_.best->step}, {"value", totals_.best->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
   const auto boxes = session::saved_boxes(session_);
   const std::chrono::duration<double> prepared = Clock::now() - begin;
@@ -207,9 +209,8 @@ void CheckpointManager::save(const Boundary& boundary, const observe::Statistics
   if (!options_.asynchronous) wait();
 }
 
-std::optional<observe::CheckpointSummary> CheckpointManager::summary() const {
-  if (!on()) return {};
-  return observe::CheckpointSummary{totals_, best_};
+std::optional<observe::SaveTotals> CheckpointManager::summary() const {
+  return on() ? std::optional(totals_) : std::nullopt;
 }
 
 void CheckpointManager::before_update() {

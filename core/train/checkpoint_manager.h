@@ -79,8 +79,8 @@ class CheckpointManager {
   std::filesystem::path save_weights(std::int64_t steps_done) const;
 
   /// Nothing where none is saved.
-  std::optional<observe::CheckpointSummary> summary() const;
-  const std::optional<observe::Best>& best() const { return best_; }
+  std::optional<observe::SaveTotals> summary() const;
+  const std::optional<observe::Best>& best() const { return totals_.best; }
 
  private:
   bool due(const Boundary& boundary) const;
@@ -99,7 +99,6 @@ class CheckpointManager {
   std::int64_t last_step_ = -1;
   double prepared_s_ = 0;  ///< what the last save took before its copies began
   observe::SaveTotals totals_;
-  std::optional<observe::Best> best_;
 };
 
 }  // namespace train

@@ -11,7 +11,6 @@
 
 #include "comm/agree.h"
 #include "observe/memory.h"
-#include "observe/run_summary.h"
 #include "session/model_folder.h"
 
 namespace capstan::train {

@@ -22,7 +22,6 @@ void MicroSteps::begin(double target_tokens, const LossScale& scale) {
   if (seed_.defined()) fill_seeds();
 }
 
-// By the operations of backward_from().
 void MicroSteps::fill_seeds() {
   if (!sums_.has_auxiliary) {
     seed_.copy_(scale_->seed(target_tokens_, seed_.options()));
@@ -35,34 +34,21 @@ void MicroSteps::fill_seeds() {
 
 void MicroSteps::run(const inference::StepInput& input, std::size_t index) {
   session_.engine->begin_micro_step(static_cast<std::int64_t>(index));
-  const auto body = [this](const nn::Batch& batch) { run_recorded(batch); };
+  const auto body = [this](const nn::Batch& batch) { run_batch(batch); };
   if (graphs_.run(input, index, body)) return;
-  run_eagerly(inference::training_batch(input.micro[index], session_.job->seed(), input.step, session_.device));
+  run_batch(inference::training_batch(input.micro[index], session_.job->seed(), input.step, session_.device));
 }
 
-void MicroSteps::run_eagerly(const nn::Batch& batch) {
+// Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
+void MicroSteps::run_batch(const nn::Batch& batch) {
   const auto hidden = session_.runner->forward(batch);
   const auto& loss = hidden.states;
-  backward_from(hidden);
-  sums_.loss += loss.detach().to(at::kDouble);
-  for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
   sums_.has_auxiliary = !hidden.sums.empty();
-  if (!hidden.expert_tokens.empty()) {
-    sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
-    const auto tokens = at::cat(hidden.expert_tokens);
-    if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
-    sums_.expert_tokens += tokens;
+  if (!seed_.defined()) {
+    seed_ = at::empty({}, loss.options());
+    auxiliary_seed_ = at::empty({}, loss.options());
+    fill_seeds();
   }
-  if (seed_.defined()) return;
-  seed_ = at::empty({}, loss.options());
-  auxiliary_seed_ = at::empty({}, loss.options());
-  fill_seeds();
-}
-
-// What run_eagerly() does, with nothing that the host knows of the step: where backward starts is in memory.
-void MicroSteps::run_recorded(const nn::Batch& batch) {
-  const auto hidden = session_.runner->forward(batch);
-  const auto& loss = hidden.states;
   if (hidden.sums.empty()) {
     session_.runner->backward(loss, seed_);
   } else {
@@ -72,15 +58,11 @@ void MicroSteps::run_recorded(const nn::Batch& batch) {
   }
   sums_.loss += loss.detach().to(at::kDouble);
   for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
-  if (!hidden.expert_tokens.empty()) sums_.expert_tokens += at::cat(hidden.expert_tokens);
-}
-
-void MicroSteps::backward_from(const nn::Hidden& hidden) {
-  const auto& loss = hidden.states;
-  if (hidden.sums.empty()) return session_.runner->backward(loss, scale_->seed(target_tokens_, loss.options()));
-  auto objective = loss / target_tokens_;
-  for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary / accumulation_;
-  session_.runner->backward(objective, scale_->seed(1.0, objective.options()));
+  if (hidden.expert_tokens.empty()) return;
+  sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
+  const auto tokens = at::cat(hidden.expert_tokens);
+  if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
+  sums_.expert_tokens += tokens;
 }
 
 }  // namespace capstan::train

@@ -36,9 +36,7 @@ class MicroSteps {
   const MicroStepSums& sums() const { return sums_; }
 
  private:
-  void run_eagerly(const nn::Batch& batch);
-  void run_recorded(const nn::Batch& batch);
-  void backward_from(const nn::Hidden& hidden);
+  void run_batch(const nn::Batch& batch);
   void fill_seeds();
 
   const session::Session& session_;
@@ -47,7 +45,7 @@ class MicroSteps {
   MicroStepSums sums_;
   double target_tokens_ = 1;
   const LossScale* scale_ = nullptr;
-  // What a recorded backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
+  // What backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
   // of auxiliary losses.
   at::Tensor seed_;
   at::Tensor auxiliary_seed_;

@@ -4,6 +4,9 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
+#include <chrono>
+#include <thread>
+
 #include "comm/agree.h"
 
 namespace capstan::train {
@@ -48,6 +51,25 @@ fs::path shared_run_folder(const setup::Configuration& config, comm::Communicato
     const auto make = config.checkpoint->resume == "auto" ? &observe::RunFolder::reuse : &observe::RunFolder::make;
     return make(config.run->dir, config.name).string();
   });
+}
+
+std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
+                                                 comm::Communicator& communicator,
+                                                 const inference::StopAgreement& agreement) {
+  constexpr std::chrono::seconds between{1};
+  const auto& world = communicator.world();
+  std::unique_ptr<record::RunLock> lock;
+  if (world.rank == 0) lock = std::make_unique<record::RunLock>(folder, record::RunLock::this_process(world.host, job));
+  for (;;) {
+    const auto take = [&]() -> std::string {
+      if (!lock->take()) return "held by another";
+      observe::RunFolder::remove_unfinished(folder);
+      return "taken";
+    };
+    if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
+    agreement.check();
+    std::this_thread::sleep_for(between);
+  }
 }
 
 session::Resume resume_run(const session::Job& job, comm::Communicator& communicator) {

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "comm/agree.h"
-#include "observe/hold_run_folder.h"
 #include "setup/unsaved.h"
 #include "train/resume.h"
 
@@ -94,7 +93,7 @@ void Run::read_job(const inference::StopAgreement& agreement) {
 void Run::hold_folder(const inference::StopAgreement& agreement) {
   auto& communicator = setting_.communicator;
   const auto folder = shared_run_folder(job_->config, communicator);
-  lock_ = observe::hold_run_folder(folder, setting_.job, communicator, agreement);
+  lock_ = hold_run_folder(folder, setting_.job, communicator, agreement);
   comm::agree(communicator, "opening the run's folder", [&] {
     folder_.emplace(folder, communicator.world().rank);
     open_folder();
