@@ -143,20 +143,6 @@ Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights
   return original;
 }
 
-void make_empty(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) fs::create_directories(folder, error);
-  if (error) throw Error(cat("cannot make it: ", error.message()), {}, folder.string());
-}
-
-void replace(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::remove_all(to, error);
-  fs::rename(from, to, error);
-  if (error) throw Error(cat("cannot move ", from.string(), " to it: ", error.message()), {}, to.string());
-}
-
 // One step of all ranks: they continue when each of them is done.
 template <class Step>
 void together(comm::Communicator& communicator, bool mine, const Step& step) {
@@ -223,17 +209,17 @@ WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& value
   if (options.merged) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
-  const auto temporary = fs::path(folder.string() + ".tmp");
+  const auto temporary = temporary_of(folder);
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
-    make_empty(temporary);
+    make_temporary(folder);
     const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
     written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, quantization, temporary);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {
     writer.write_index(temporary);
-    replace(temporary, folder);
+    put_in_place(folder);
   });
   return written;
 }

@@ -59,8 +59,7 @@ void MicroSteps::run_batch(const nn::Batch& batch) {
   sums_.loss += loss.detach().to(at::kDouble);
   for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
   if (hidden.expert_tokens.empty()) return;
-  sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
-  const auto tokens = at::cat(hidden.expert_tokens);
+  const auto tokens = at::stack(hidden.expert_tokens);
   if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
   sums_.expert_tokens += tokens;
 }

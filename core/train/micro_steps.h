@@ -14,11 +14,10 @@ namespace train {
 
 /// What a step's micro-steps add up on the device.
 struct MicroStepSums {
-  at::Tensor loss;                 ///< 0-dim float64
-  at::Tensor auxiliary;            ///< 0-dim float64
-  at::Tensor expert_tokens;        ///< [layers x experts] float64; undefined: no layer has experts
-  bool has_auxiliary = false;      ///< the model has an auxiliary loss
-  std::int64_t expert_layers = 0;  ///< layers of experts
+  at::Tensor loss;             ///< 0-dim float64
+  at::Tensor auxiliary;        ///< 0-dim float64
+  at::Tensor expert_tokens;    ///< [layers, experts] float64; undefined: no layer has experts
+  bool has_auxiliary = false;  ///< the model has an auxiliary loss
 };
 
 /// Forward and backward of micro-batches. What a micro-step is trained on: its loss sum divided by the step's target

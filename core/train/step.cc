@@ -31,7 +31,6 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   const auto& sums = micro_steps_.sums();
   StepResult result;
   result.has_auxiliary = sums.has_auxiliary;
-  result.expert_layers = sums.expert_layers;
   result.norms = session_.engine->squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
   const auto& topology = session_.job->topology;
@@ -41,7 +40,7 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   result.numbers = StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)},
                                topology.speaks_for_coordinate());
   result.numbers.sum(session_);
-  if (!reached_.is_done()) reached_.run({result.numbers.read().expert_tokens, result.expert_layers});
+  if (!reached_.is_done()) reached_.run(result.numbers.read().expert_tokens);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;
 }

@@ -22,7 +22,6 @@ namespace train {
 struct StepResult {
   StepNumbers numbers;
   bool has_auxiliary = false;        ///< the model has an auxiliary loss
-  std::int64_t expert_layers = 0;    ///< layers of experts
   std::vector<std::string> figures;  ///< strategies' figures, by name
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
 };

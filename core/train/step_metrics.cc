@@ -27,7 +27,8 @@ StepNumbers::StepNumbers(const StepSums& mine, bool speaks) {
   }
   const auto figures = mine.figures.defined() ? mine.figures.flatten() : at::empty({0}, mine.loss.options());
   figures_ = figures.numel() / 2;
-  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, figures, experts});
+  experts_ = experts.sizes().vec();
+  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, figures, experts.flatten()});
 }
 
 void StepNumbers::sum(const session::Session& session) {
@@ -61,19 +62,18 @@ StepMetrics StepNumbers::read(const at::Tensor& host) const {
           numbers[loss_scale],
           numbers[skipped] != 0,
           std::move(figures),
-          host.narrow(0, first_expert, host.numel() - first_expert)};
+          host.narrow(0, first_expert, host.numel() - first_expert).view(experts_)};
 }
 
 StepMetrics StepNumbers::read() const { return read(numbers_.cpu()); }
 
-void add_expert_load(monitor::Values& values, const at::Tensor& tokens, std::int64_t layers) {
+void add_expert_load(monitor::Values& values, const at::Tensor& tokens) {
   if (tokens.numel() == 0) return;
-  const auto by_layer = tokens.view({layers, -1});
-  const auto experts = by_layer.sum(0);
+  const auto experts = tokens.sum(0);
   for (std::int64_t e = 0; e < experts.numel(); ++e)
     values.emplace_back(cat("expert_tokens_", e), experts[e].item<double>());
-  const auto mean = by_layer.mean(1).clamp_min(1e-300);  // of a step without tokens: 0 / 0 is 0
-  values.emplace_back("expert_load_max", (by_layer.amax(1) / mean).max().item<double>());
+  const auto mean = tokens.mean(1).clamp_min(1e-300);  // of a step without tokens: 0 / 0 is 0
+  values.emplace_back("expert_load_max", (tokens.amax(1) / mean).max().item<double>());
 }
 
 }  // namespace capstan::train

@@ -100,7 +100,7 @@ void StepPipeline::report(UnderWay& step) {
   if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
   for (std::size_t i = 0; i < metrics.figures.size(); ++i)
     event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
-  add_expert_load(event.values, metrics.expert_tokens, step.result.expert_layers);
+  add_expert_load(event.values, metrics.expert_tokens);
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();
     log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));

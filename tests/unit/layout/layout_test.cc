@@ -55,8 +55,8 @@ TEST_CASE("a cut follows torch.chunk: the last ranks hold less, or nothing") {
   CHECK(sizes(7) == std::vector<std::int64_t>{2, 2, 2, 1});
   CHECK(sizes(5) == std::vector<std::int64_t>{2, 2, 1, 0});
   CHECK(sizes(1) == std::vector<std::int64_t>{1, 0, 0, 0});
-  CHECK(layout.boxes({5, 2}, mesh, 3).empty());
-  CHECK(layout.boxes({5, 2}, mesh, 2) == std::vector<Box>{{{4, 0}, {1, 2}}});
+  CHECK(layout.box({5, 2}, mesh, 3).empty());
+  CHECK(layout.box({5, 2}, mesh, 2) == Box{{4, 0}, {1, 2}});
 }
 
 TEST_CASE("a later cut of the same dimension cuts what the earlier one left") {
@@ -90,12 +90,11 @@ TEST_CASE("on random shapes, meshes and cuts the counting ranks hold each elemen
     std::vector<int> counted(static_cast<std::size_t>(numel(shape)), 0);
     std::vector<int> held(counted.size(), 0);
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
-      for (const auto& box : layout.boxes(shape, mesh, rank)) {
-        REQUIRE(box.fits(shape));
-        for (const auto i : elements(box, shape)) {
-          ++held[i];
-          if (layout.counts(mesh, rank)) ++counted[i];
-        }
+      const auto box = layout.box(shape, mesh, rank);
+      REQUIRE(box.fits(shape));
+      for (const auto i : elements(box, shape)) {
+        ++held[i];
+        if (layout.counts(mesh, rank)) ++counted[i];
       }
     }
     // Axes without a cut are copies.
@@ -111,15 +110,10 @@ TEST_CASE("an axis that cuts twice is a bug") {
   CHECK_THROWS_AS(layout.box({4, 4}, Mesh({{Axis::dp, 2}}), 0), std::logic_error);
 }
 
-TEST_CASE("a record's roles") {
+TEST_CASE("a record's defaults") {
   Param param;
   param.shape = {3, 5};
-  param.role(Role::grad).dtype = c10::ScalarType::BFloat16;
   CHECK(param.numel() == 15);
-  CHECK(param.grad.dtype == c10::ScalarType::BFloat16);
-  CHECK(&param.role(Role::param) == &param.param);
-  CHECK(&param.role(Role::optim) == &param.optim);
-  CHECK(std::string(role_name(Role::optim)) == "optim");
   CHECK(param.data_axes == std::vector<Axis>{Axis::replicate, Axis::dp, Axis::ep});
 }
 

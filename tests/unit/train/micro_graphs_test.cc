@@ -82,7 +82,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
       const auto& sums = steps.sums();
       learnt.losses.push_back(sums.loss.item<double>());
       learnt.auxiliary.push_back(sums.auxiliary.item<double>());
-      if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0].item<double>());
+      if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0][0].item<double>());
       auto& gradients = learnt.gradients.emplace_back();
       for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();
     }
