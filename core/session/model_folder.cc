@@ -30,6 +30,13 @@ namespace fs = std::filesystem;
 constexpr std::int64_t largest_file = 5'000'000'000;
 constexpr std::int64_t smallest_share = 1'000'000'000;  // below this, sharing out is not worth more files
 
+std::optional<c10::ScalarType> dtype_called(const std::string& name) {
+  if (name == "fp32") return c10::kFloat;
+  if (name == "bf16") return c10::kBFloat16;
+  if (name == "fp16") return c10::kHalf;
+  return {};
+}
+
 std::string dtype_text(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::kBFloat16:
@@ -68,23 +75,23 @@ bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   return model.tokenizer.save(folder);
 }
 
-checkpoint::HfWeights weights_of(const ModelToWrite& model, const ModelFolderOptions& options, int world_size) {
+checkpoint::HfWeights weights_of(const ModelToWrite& model, const ExportForm& form, int world_size) {
   checkpoint::HfWeights weights;
   weights.records = assembly::records_of(model.units);
   weights.map = model.plugins.model.object->file_map();
-  weights.merged = options.merged;
-  if (options.merged || !options.form.empty()) {
+  weights.merged = form.merge;
+  if (form.merge || !form.quantization.empty()) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
-  weights.dtype = options.dtype;
+  weights.dtype = dtype_called(form.dtype);
   const auto precision = assembly::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
   weights.fallback = precision.master;
   weights.compute = precision.compute;
-  weights.shard_bytes = options.shard_bytes;
-  if (options.shard_bytes == 0) {
+  weights.shard_bytes = form.shard_bytes;
+  if (form.shard_bytes == 0) {
     std::int64_t elements = 0;
     for (const auto* record : weights.records) elements += layout::numel(record->shape);
-    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(options.dtype.value_or(weights.fallback)));
+    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(weights.dtype.value_or(weights.fallback)));
     weights.shard_bytes = std::clamp(bytes / world_size, smallest_share, largest_file);
   }
   return weights;
@@ -167,9 +174,9 @@ std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Un
 }
 
 // Throws Error where the folder would not be this model.
-void refuse_unfaithful(const ModelToWrite& model, const ModelFolderOptions& options) {
+void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
-  if (options.merged || !options.form.empty()) {  // adapters are left out
+  if (form.merge || !form.quantization.empty()) {  // adapters are left out
     const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
     if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
   } else if (const auto reason = not_exportable(model.plugins, model.units); !reason.empty()) {
@@ -197,16 +204,17 @@ std::string not_exportable(const assembly::Plugins& plugins, const std::vector<n
 }
 
 WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const fs::path& folder,
-                                const ModelFolderOptions& options, comm::Communicator& communicator) {
-  refuse_unfaithful(model, options);
+                                const ExportForm& form, comm::Communicator& communicator) {
+  refuse_unfaithful(model, form);
   const auto& world = communicator.world();
-  auto weights = weights_of(model, options, world.size);
-  const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(model.units)), options.form);
+  auto weights = weights_of(model, form, world.size);
+  const auto original =
+      open_original(model, weights, checkpoint::codecs_of(weights_in(model.units)), form.quantization);
   weights.values = &values;
   DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
                      without_numbers(model.plugins));
   checkpoint::MergedSource merged(base, values, adapters_of(model.units));
-  if (options.merged) weights.values = &merged;
+  if (form.merge) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
   const auto temporary = temporary_of(folder);

@@ -3,13 +3,11 @@
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
-
-#include <c10/core/ScalarType.h>
+#include <capstan/session/run_to_export.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,14 +22,6 @@ struct ModelToWrite {
   const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
   std::vector<nn::Unit*> units;
-};
-
-/// How a model is written as a Hugging Face folder.
-struct ModelFolderOptions {
-  std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
-  std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
-  std::string form;     ///< nn::CodecFiles::form() of frozen weights that a codec keeps; empty: numbers
-  bool merged = false;  ///< adapters are added into what they stand beside, instead of refused
 };
 
 /// What is said of a folder that was written.
@@ -52,7 +42,7 @@ std::string written_text(const WrittenModel& written);
 /// at its name when it is complete; one that stands there is replaced. A collective: an error of any rank is thrown on
 /// all of them.
 WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const std::filesystem::path& folder,
-                                const ModelFolderOptions& options, comm::Communicator& communicator);
+                                const ExportForm& form, comm::Communicator& communicator);
 
 /// What a run leaves for other libraries at its end, from its `weights` folder: what its strategies' exporters write
 /// then, and `run`/model for transformers where its files have a place for all records. Returns a line on each, or on

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "inference/feed.h"
-#include "train/loss_scale.h"
 #include "train/micro_graphs.h"
+#include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {

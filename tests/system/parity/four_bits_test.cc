@@ -56,8 +56,8 @@ std::string packed_by_us(const std::string& from, const std::string& name) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
                                       assembly::pointers(job.model->units)};
-    session::ModelFolderOptions options;
-    options.form = "bnb-nf4";
+    session::ExportForm options;
+    options.quantization = "bnb-nf4";
     nn::InitSource adapters(7);
     session::write_model_folder(model, adapters, to, options, communicator);
   });

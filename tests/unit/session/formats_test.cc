@@ -115,8 +115,8 @@ void write_folder(const session::Job& job, const fs::path& to, const std::string
     nn::InitSource values(7);
     const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
                                       assembly::pointers(job.model->units)};
-    session::ModelFolderOptions options;
-    options.form = form;
+    session::ExportForm options;
+    options.quantization = form;
     session::write_model_folder(model, values, to, options, communicator);
   });
 }

@@ -1,6 +1,5 @@
 // The loss scale leaves no trace in what is learnt: powers of two round nothing, and an overflow is as if the step had
 // not been tried.
-#include "train/loss_scale.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>

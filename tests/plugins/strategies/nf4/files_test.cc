@@ -85,8 +85,8 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
     nn::InitSource values(7);
     const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
                                       assembly::pointers(job.model->units)};
-    session::ModelFolderOptions options;
-    options.form = form;
+    session::ExportForm options;
+    options.quantization = form;
     session::write_model_folder(model, values, to, options, communicator);
   });
 }
