@@ -1,13 +1,14 @@
 #include "assembly/assemble.h"
 
 #include <capstan/base/text.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/plugin/guard.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "assembly/override_points.h"
-#include "assembly/precision.h"
 
 namespace capstan::assembly {
 namespace {
@@ -95,6 +96,33 @@ void refuse_too_large(const std::vector<std::unique_ptr<nn::Unit>>& units) {
     }
   }
 }
+
+// A strategy's hooks, for the runner, which calls them without knowing whose they are.
+class NamedHooks : public strategy::UnitHooks {
+ public:
+  NamedHooks(std::string plugin, std::string unit, std::unique_ptr<strategy::UnitHooks> hooks)
+      : plugin_(std::move(plugin)), unit_(std::move(unit)), hooks_(std::move(hooks)) {}
+  void before_forward() override { call("before_forward", &strategy::UnitHooks::before_forward); }
+  void after_forward() override { call("after_forward", &strategy::UnitHooks::after_forward); }
+  void before_backward() override { call("before_backward", &strategy::UnitHooks::before_backward); }
+  void after_backward() override { call("after_backward", &strategy::UnitHooks::after_backward); }
+  void end_backward() override { call("end_backward", &strategy::UnitHooks::end_backward); }
+
+ private:
+  void call(const char* phase, void (strategy::UnitHooks::*hook)()) const {
+    try {
+      ((*hooks_).*hook)();
+    } catch (const comm::PeerFailed&) {
+      throw;  // where this rank waited says nothing about it
+    } catch (...) {
+      plugin::rethrow_with_context(cat("plugin '", plugin_, "' was in phase ", phase, " of unit ", unit_));
+    }
+  }
+
+  std::string plugin_;
+  std::string unit_;
+  std::unique_ptr<strategy::UnitHooks> hooks_;
+};
 
 }  // namespace
 
@@ -188,6 +216,29 @@ std::string settled_save(const setup::Configuration& config, const Plugins& plug
   const auto& options = config.checkpoint;
   const bool comes_again = (plugins.model_options->path || plugins.stand_in) && model.has_frozen;
   return comes_again && !options.is_set(&setup::CheckpointOptions::save) ? "trainable" : options->save;
+}
+
+shard::Precision precision_of(const std::string& name, c10::Device device) {
+  shard::Precision precision;
+  precision.device = device;
+  if (name == "bf16") precision.compute = at::kBFloat16;
+  if (name == "fp16") precision.compute = at::kHalf;
+  if (name == "bf16_pure") precision.compute = precision.master = precision.reduce = at::kBFloat16;
+  if (name == "fp64") precision.compute = precision.master = precision.reduce = at::kDouble;
+  return precision;
+}
+
+void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRunner& runner) {
+  auto& unit = *runner.units().at(index);
+  for (const auto& made : strategies) {
+    plugin::guard(made.name, cat("wrap of unit ", unit.name()), [&] {
+      auto hooks = made.object->wrap(unit);
+      if (hooks) runner.add_hooks(index, std::make_unique<NamedHooks>(made.name, unit.name(), std::move(hooks)));
+    });
+    plugin::guard(made.name, cat("recompute of unit ", unit.name()), [&] {
+      if (made.object->recompute(unit, index)) runner.set_recompute(index, true);
+    });
+  }
 }
 
 }  // namespace capstan::assembly

@@ -1,6 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/nn/summary.h>
+#include <capstan/strategy/unit_runner.h>
 
 #include <memory>
 #include <set>
@@ -59,6 +60,18 @@ shard::EngineOptions engine_options(const setup::Configuration& config, const To
 /// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
 /// otherwise.
 std::string settled_save(const setup::Configuration& config, const Plugins& plugins, const AssembledModel& model);
+
+/// Dtypes for a value of train.precision: of computing (activations, gathered copies, raw gradients), of masters and
+/// optimizer state, of summed gradients.
+///
+///     fp32       float32 throughout            fp64   float64 throughout
+///     bf16       bfloat16, float32, float32    fp16   float16, float32, float32 (Micikevicius et al. 2018)
+///     bf16_pure  bfloat16 throughout
+shard::Precision precision_of(const std::string& name, c10::Device device);
+
+/// Lets every strategy put its hooks around a unit of the runner and ask for its recomputation. What it throws, then or
+/// later in a hook, gets "while plugin 'x' was in phase before_forward of unit blocks.3" after its message.
+void wrap_unit(const Strategies& strategies, std::size_t index, strategy::UnitRunner& runner);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "assembly/assemble.h"
-#include "assembly/wrap.h"
 #include "comm/planned_group.h"
 #include "meta/memory_counter.h"
 #include "shard/gather_protocol.h"

@@ -5,6 +5,8 @@
 #include <capstan/tokenizer/open.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "assembly/plugins.h"
 
@@ -14,6 +16,11 @@ namespace assembly {
 /// Opens what [tokenizer] or data.tokenizer means, once the model's options are known; nothing where there is a fault.
 std::optional<tokenizer::Opened> open_tokenizer(const setup::Configuration& config, const LoadedPlugins& plugins,
                                                 plugin::Host& host, Diagnostics& faults);
+
+/// What the configuration names and is not there yet: the model for which a preset stands in, the tokenizer, files of
+/// the data. For people: "model.path (bigscience/bloom-560m)". Says nothing of files that are there and wrong.
+std::vector<std::string> absent_files(const setup::Configuration& config, const LoadedPlugins& plugins,
+                                      const plugin::Host& host);
 
 }  // namespace assembly
 CAPSTAN_END_NAMESPACE

@@ -269,12 +269,8 @@ LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plug
 
 Plugins complete(LoadedPlugins loaded) {
   CAPSTAN_ASSERT(loaded.model);
-  return {std::move(loaded.model_options), std::move(loaded.data_options),
-          std::move(*loaded.model),        loaded.model_facts,
-          std::move(loaded.stand_in),      std::move(loaded.data),
-          std::move(loaded.tokenizer),     std::move(loaded.strategies),
-          std::move(loaded.packed_forms),  std::move(loaded.monitors),
-          std::move(loaded.extensions)};
+  auto model = std::move(*loaded.model);
+  return {std::move(loaded), std::move(model)};
 }
 
 }  // namespace capstan::assembly

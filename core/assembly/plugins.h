@@ -61,11 +61,10 @@ struct StandIn {
   std::string where;   ///< what sets model.path
 };
 
-/// The second stage: the plugins that the configuration names, made from their tables.
-struct Plugins {
+/// The plugins that the configuration names, but for the model's, and what is known of that.
+struct PluginsBesidesModel {
   config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
   config::Options<setup::DataOptions> data_options;
-  Made<nn::Model> model;
   nn::ModelFacts model_facts;
   std::optional<StandIn> stand_in;                   ///< model.path is not set then, and model.preset is
   std::optional<Made<data::Data>> data;              ///< none where a command needs no samples
@@ -78,18 +77,13 @@ struct Plugins {
 
 /// The plugins that could be made, each for itself: the stages after say what they find wrong with those that there
 /// are. What is missing has a fault.
-struct LoadedPlugins {
-  config::Options<setup::ModelOptions> model_options;
-  config::Options<setup::DataOptions> data_options;
+struct LoadedPlugins : PluginsBesidesModel {
   std::optional<Made<nn::Model>> model;
-  nn::ModelFacts model_facts;
-  std::optional<StandIn> stand_in;  ///< model.path is not set then, and model.preset is
-  std::optional<Made<data::Data>> data;
-  std::optional<Made<tokenizer::Opener>> tokenizer;
-  Strategies strategies;
-  std::vector<nn::PackedForm> packed_forms;  ///< how packed weights of the model's folder are recognised
-  std::vector<Made<monitor::Monitor>> monitors;
-  std::vector<Made<command::RunExtension>> extensions;  ///< commands that have a table, by name
+};
+
+/// The second stage: the plugins of a configuration without faults, made from their tables.
+struct Plugins : PluginsBesidesModel {
+  Made<nn::Model> model;
 };
 
 /// A strategy that is installed, as an empty table makes it.

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <utility>
 
-#include "assembly/absent_files.h"
 #include "assembly/open_tokenizer.h"
 #include "data/collate.h"
 #include "data/content.h"

@@ -22,7 +22,9 @@ struct Topology {
   std::int64_t data_coordinate() const { return mesh.position(rank, layout::data_axes); }
   /// Does this rank speak for its data coordinate (its position on all other axes is 0)?
   bool speaks_for_coordinate() const {
-    return mesh.coordinate(rank, layout::Axis::tp) == 0 && mesh.coordinate(rank, layout::Axis::pp) == 0;
+    return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
+      return facts.other_samples || mesh.coordinate(rank, facts.axis) == 0;
+    });
   }
 };
 

@@ -18,6 +18,12 @@
 namespace capstan::comm {
 namespace {
 
+std::vector<int> ranks_of(const Communicator& communicator) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 using Json = nlohmann::json;
 
 // {"text": …}, or {"faults": [[where, what, fix], …], "context": […]}, or {"bug": …}.
@@ -197,12 +203,14 @@ std::vector<std::string> agree(Group& group, const std::string& doing, std::stri
   return results_at(pace, work);
 }
 
+std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::string& name, c10::Device device) {
+  return communicator.group(name, ranks_of(communicator), device);
+}
+
 std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
                                const std::function<std::string()>& work) {
-  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
-  std::iota(ranks.begin(), ranks.end(), 0);
   const auto exchange = [&](const std::string& mine) { return communicator.exchange(mine); };
-  Pace pace(exchange, std::move(ranks), communicator.world().rank == 0, doing);
+  Pace pace(exchange, ranks_of(communicator), communicator.world().rank == 0, doing);
   return results_at(pace, work);
 }
 

@@ -5,12 +5,17 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
+
+/// A group of all ranks, by default for tensors in host memory. All call it alike; a name is used once.
+std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::string& name,
+                                    c10::Device device = c10::Device(c10::DeviceType::CPU));
 
 /// Every rank's text, by its place in the group (on CPU). A collective.
 std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);

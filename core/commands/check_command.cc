@@ -12,7 +12,6 @@
 #include <optional>
 
 #include <capstan/plugin/host.h>
-#include "assembly/host_memory.h"
 #include "cli/plugin_folders.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"

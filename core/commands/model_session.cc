@@ -12,12 +12,10 @@
 #include "cli/plugin_folders.h"
 #include "commands/rank_request.h"
 #include "config/to_toml.h"
+#include "inference/evaluate.h"
 #include "ranks/start.h"
 #include "session/session.h"
-#include "train/from_caches.h"
-#include "train/of_job.h"
 #include "train/prepare_together.h"
-#include "train/refused.h"
 
 namespace capstan::commands {
 
@@ -66,8 +64,7 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
   state.rank.emplace(rank);
   state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
-  auto samples = train::from_caches(*state.job, inference::Stop(), *rank.communicator, terminal::print_progress);
-  state.job.emplace(session::with_samples(std::move(*state.job), std::move(samples)));
+  train::read_token_caches(*state.job, inference::Stop(), *rank.communicator, terminal::print_progress);
   log::configure({}, log::Level::warning, rank.launch.world.rank);
   state.session = session::materialise(*state.job, *rank.communicator);
 }
@@ -90,8 +87,8 @@ std::string ModelSession::name() const { return state_.job->config.name; }
 
 ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::int64_t samples) {
   const auto& source = source_of(*state_.job, split);
-  const auto feed = train::feed_of(*state_.job);
-  auto evaluator = train::evaluator_of(*state_.job, *state_.session, feed);
+  const inference::Feed feed(*state_.job);
+  inference::Evaluator evaluator(*state_.session, feed);
   Evaluated evaluated;
   evaluated.loss = evaluator.loss(source);
   evaluated.answers = evaluator.answers(source, samples);
@@ -99,7 +96,7 @@ ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::in
 }
 
 std::vector<std::string> ModelSession::generate(const std::vector<std::string>& prompts) {
-  return train::generator_of(*state_.job, *state_.session).answer_all(tokenized(prompts, *state_.job));
+  return inference::Generator(*state_.session).answer_all(tokenized(prompts, *state_.job));
 }
 
 int with_model(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,

@@ -20,7 +20,6 @@
 #include "ranks/restart.h"
 #include "ranks/start.h"
 #include "ranks/stopping.h"
-#include "train/refused.h"
 #include "train/run.h"
 
 namespace capstan::commands {

@@ -14,9 +14,9 @@ namespace inference {
 /// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
 class Evaluator {
  public:
-  /// `samples` and `feed` must outlive it.
-  Evaluator(const assembly::Samples& samples, const GeneratorSetting& setting, const Forward& forward,
-            const Feed& feed);
+  /// Both must outlive it.
+  Evaluator(session::Session& session, const Feed& feed)
+      : session_(session), job_(*session.job), feed_(feed), generator_(session) {}
   /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
   void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
   /// Mean loss over all target tokens of the split.
@@ -33,9 +33,8 @@ class Evaluator {
   std::vector<Answer> gather(const std::vector<Answer>& mine);
   std::vector<double> sum(std::vector<double> mine);
 
-  const assembly::Samples& samples_;
-  EvalShares shares_;
-  Forward forward_;
+  session::Session& session_;
+  const session::Job& job_;
   const Feed& feed_;
   Generator generator_;
   const StopAgreement* agreement_ = nullptr;

@@ -5,16 +5,13 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <numeric>
 
-#include "data/content.h"
 #include "data/loss_rows.h"
 
 namespace capstan::inference {
 
-Feed::Feed(FeedSource source) : source_(source), batches_(source_.samples.plan) {
-  padding_.pad_id = data::padding_id(*source_.samples.tokenizer.object, source_.bounds.vocab_size);
-  padding_.multiple = source_.pad_to_multiple;
-}
+Feed::Feed(const session::Job& job) : job_(job), batches_(job.samples.plan), padding_(job.padding()) {}
 
 namespace {
 
@@ -34,15 +31,15 @@ StepInput Feed::draw(std::int64_t step) {
   StepInput input;
   input.step = step;
   const auto slots = batches_.slots(step);
-  for (std::int64_t micro = 0; micro < source_.batch.accumulation; ++micro) {
-    const auto first = source_.batch.first_slot(micro, source_.coordinate);
-    std::vector<data::Sample> samples(static_cast<std::size_t>(source_.batch.micro_batch));
+  const auto& shape = job_.topology.batch;
+  for (std::int64_t micro = 0; micro < shape.accumulation; ++micro) {
+    const auto first = shape.first_slot(micro, job_.topology.data_coordinate());
+    std::vector<data::Sample> samples(static_cast<std::size_t>(shape.micro_batch));
     std::vector<data::Row> rows(samples.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto& slot = slots[static_cast<std::size_t>(first) + i];
       if (slot.sample < 0) continue;
-      samples[i] = source_.samples.sample(*source_.samples.train, slot.sample);
-      data::check_sample(source_.bounds, samples[i]);
+      samples[i] = checked_sample(*job_.samples.train, slot.sample);
       if (!bears_loss(samples[i])) {
         ++input.without_target;
         continue;
@@ -59,10 +56,16 @@ StepInput Feed::draw(std::int64_t step) {
   return input;
 }
 
+data::Sample Feed::checked_sample(const data::DataSource& source, std::int64_t index) const {
+  auto sample = job_.samples.sample(source, index);
+  data::check_sample(job_.bounds(), sample);
+  return sample;
+}
+
 // A row without a target is computed for nothing: the sample is refused, or left out.
 bool Feed::bears_loss(const data::Sample& sample) const {
   if (data::has_target(sample)) return true;
-  if (!source_.skips_no_target)
+  if (!skips_no_target())
     throw Error(cat("no token of the training sample '", sample.id, "' bears loss"), data::no_target_fix);
   return false;
 }
@@ -72,16 +75,15 @@ data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std
   std::vector<data::Row> rows(indices.size());
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0) continue;
-    samples[i] = source_.samples.sample(source, indices[i]);
-    data::check_sample(source_.bounds, samples[i]);
+    samples[i] = checked_sample(source, indices[i]);
     rows[i] = {&samples[i], indices[i]};
   }
   return batch_of(rows);
 }
 
 data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
-  if (source_.packing) return data::pack(rows, padding_, std::max<std::int64_t>(1, source_.samples.length - 1));
-  return data::collate(rows, bounded(padding_, rows, source_.bounds.positions));
+  if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity());
+  return data::collate(rows, bounded(padding_, rows, job_.bounds().positions));
 }
 
 namespace {
@@ -127,38 +129,40 @@ std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t lo
 
 }  // namespace
 
-at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned) {
+BatchNumbers::BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned)
+    : rows_(host.rows), cols_(host.cols) {
   const auto loss_rows = data::loss_row_list(host);
-  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows};
-  std::size_t count = 1;
-  for (const auto* part : all) count += part->size();
-  auto numbers =
-      at::empty({static_cast<std::int64_t>(count)}, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
-  auto* to = numbers.data_ptr<std::int64_t>();
-  for (const auto* part : all) to = std::copy(part->begin(), part->end(), to);
-  *to = step;
-  return numbers;
+  const std::vector<std::int64_t> steps{step};
+  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows, &steps};
+  for (const auto* field : all) sizes_.push_back(static_cast<std::int64_t>(field->size()));
+  numbers_ = at::empty({std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0})},
+                       at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+  auto* to = numbers_.data_ptr<std::int64_t>();
+  for (const auto* field : all) to = std::copy(field->begin(), field->end(), to);
 }
 
-nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t cols) {
-  const auto loss_rows = numbers.numel() - (2 * rows * cols + 2 * rows + 1);
-  CAPSTAN_ASSERT(loss_rows >= 0);
-  const auto parts = numbers.split_with_sizes({rows * cols, rows * cols, rows, rows, loss_rows, 1});
+BatchNumbers BatchNumbers::to(c10::Device device) const {
+  auto there = *this;
+  there.numbers_ = numbers_.to(device, /*non_blocking=*/true);
+  return there;
+}
+
+nn::Batch BatchNumbers::batch() const {
+  const auto all = fields();
   nn::Batch batch;
-  batch.tokens = parts[0].view({rows, cols});
-  batch.labels = parts[1].view({rows, cols});
-  batch.sample_ids = parts[2];
-  batch.positions = at::arange(cols, numbers.options()).expand({rows, cols});
-  batch.real = batch.positions < parts[3].unsqueeze(1);
-  if (loss_rows > 0) batch.loss_rows = parts[4];
+  batch.tokens = all[0].view({rows_, cols_});
+  batch.labels = all[1].view({rows_, cols_});
+  batch.sample_ids = all[2];
+  batch.positions = at::arange(cols_, numbers_.options()).expand({rows_, cols_});
+  batch.real = batch.positions < all[3].unsqueeze(1);
+  if (all[4].numel() > 0) batch.loss_rows = all[4];
   return batch;
 }
 
 nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
   // From pageable memory the copy would wait for everything queued before it.
   const bool on_cpu = device.is_cpu();
-  const auto numbers = numbers_of(host, 0, !on_cpu);
-  auto batch = batch_of(on_cpu ? numbers : numbers.to(device, /*non_blocking=*/true), host.rows, host.cols);
+  auto batch = BatchNumbers(host, 0, !on_cpu).to(device).batch();
   if (host.documents.empty()) return batch;
   const auto vector = [&](const auto& values) {
     const auto tensor = at::tensor(values);

@@ -3,14 +3,9 @@
 #include <capstan/nn/batch.h>
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <vector>
 
-#include "assembly/samples.h"
-#include "data/batches.h"
-#include "data/collate.h"
-#include "data/fit.h"
+#include "session/job.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace inference {
@@ -26,42 +21,52 @@ struct StepInput {
   std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
 };
 
-/// What a feed draws from, for which data coordinate, and how it puts samples side by side.
-struct FeedSource {
-  const assembly::Samples& samples;  ///< must outlive the feed
-  data::BatchShape batch;
-  std::int64_t coordinate = 0;
-  data::ModelBounds bounds;
-  std::int64_t pad_to_multiple = 1;
-  bool packing = false;
-  bool skips_no_target = false;  ///< leave samples without a target out, instead of refusing them
-};
-
-/// Draws samples, checks them against the model and puts them side by side, or with data.packing one after another.
-/// One thread.
+/// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or
+/// with data.packing one after another. One thread.
 class Feed {
  public:
-  explicit Feed(FeedSource source);
+  /// `job` must outlive it.
+  explicit Feed(const session::Job& job);
   /// Throws Error for a sample of which no token bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
-  bool skips_no_target() const { return source_.skips_no_target; }
+  /// Samples without a target are left out, instead of refused.
+  bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
   /// Rows of a split (indices, -1 = empty) as one batch.
   data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
 
  private:
+  data::Sample checked_sample(const data::DataSource& source, std::int64_t index) const;
   bool bears_loss(const data::Sample& sample) const;
   data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
 
-  FeedSource source_;
+  const session::Job& job_;
   data::Batches batches_;
   data::Padding padding_;
 };
 
 /// A batch of rows that hold a sample each, as one list of int64, which one copy brings to a device: tokens, labels,
-/// sample ids, lengths, data::loss_row_list, and the step. In host memory, which is pinned if asked for.
-at::Tensor numbers_of(const data::HostBatch& host, std::int64_t step, bool pinned);
-/// The batch that such a list describes: views of it, and what follows from them.
-nn::Batch batch_of(const at::Tensor& numbers, std::int64_t rows, std::int64_t cols);
+/// sample ids, lengths, data::loss_row_list, and the step. Where each of them is in it, only this class knows.
+class BatchNumbers {
+ public:
+  /// In host memory, which is pinned if asked for.
+  BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
+  /// The same list on the device.
+  BatchNumbers to(c10::Device device) const;
+  /// Takes the numbers of a batch that has the same rows, columns and number of loss rows; does not wait for the copy.
+  void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
+  /// The batch: views of the list, and what follows from them.
+  nn::Batch batch() const;
+  /// [1]: the step, a view of the list.
+  at::Tensor step() const { return fields().back(); }
+
+ private:
+  std::vector<at::Tensor> fields() const { return numbers_.split_with_sizes(sizes_); }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  std::vector<std::int64_t> sizes_;  // of the fields, in the order that is named above
+  at::Tensor numbers_;
+};
 /// The batch as tensors on the device.
 nn::Batch to_device(const data::HostBatch& host, c10::Device device);
 /// The same as a micro-step trains on it: dropout acts, with the masks of this step.

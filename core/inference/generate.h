@@ -1,20 +1,32 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include <capstan/comm/communicator.h>
-#include <capstan/strategy/unit_runner.h>
-#include <capstan/tokenizer/tokenizer.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "inference/sampling.h"
+#include "data/eval_plan.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace inference {
+
+/// How a next token is chosen from logits.
+struct Sampling {
+  double temperature = 0;  ///< 0: the most probable one
+  double top_p = 1;  ///< of what is drawn from: the fewest most probable tokens that together have this probability
+  std::uint64_t seed = 0;
+};
+
+/// The number in [0, 1) that chooses a prompt's token at a position: a Philox block of (seed, prompt, position), so
+/// that it depends on nothing else, least of all on who computes it.
+double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
+
+/// logits [B, vocabulary] -> [B] int64 on the CPU. `draws`: a number in [0, 1) for each row; not read where the
+/// temperature is 0. Probabilities are float64; of equal ones the lower id comes first.
+at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
 /// Where generation starts.
 struct Prompt {
@@ -28,37 +40,16 @@ struct AnswerEnd {
   std::vector<std::int64_t> ids;                           ///< DataSource::end_ids
 };
 
-/// What computes without gradients, and with whom.
-struct Forward {
-  strategy::UnitRunner& runner;
-  comm::Communicator& communicator;
-  comm::Group& world;  ///< all ranks, in host memory
-  c10::Device device;
-};
-
-/// How questions are spread over the data coordinates.
-struct EvalShares {
-  std::int64_t batch = 1;  ///< rows of one coordinate's batch
-  std::int64_t coordinates = 1;
-  std::int64_t coordinate = 0;  ///< this rank's …
-  bool speaks = true;           ///< … for which it speaks
-};
-
-/// How answers are made.
-struct GeneratorSetting {
-  const tokenizer::Tokenizer& tokenizer;
-  Sampling sampling;  ///< draws are keyed by its seed
-  std::int64_t max_new_tokens = 0;
-  std::int64_t max_positions = 0;  ///< of the model
-  EvalShares shares;
-};
+/// How a job spreads samples or questions over the data coordinates.
+data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
 
 /// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
 /// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
 /// takes all of them.
 class Generator {
  public:
-  Generator(GeneratorSetting setting, const Forward& forward) : setting_(std::move(setting)), forward_(forward) {}
+  /// `session` must outlive it.
+  explicit Generator(session::Session& session);
   /// The answers' texts, without the token or text that ends them and what stands after. A prompt that is empty, or
   /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
   /// none too.
@@ -83,8 +74,10 @@ class Generator {
   void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const;
   bool anyone_alive(const std::vector<Row>& rows);
 
-  GeneratorSetting setting_;
-  Forward forward_;
+  session::Session& session_;
+  const session::Job& job_;
+  const tokenizer::Tokenizer& tokenizer_;
+  Sampling sampling_;  // draws are keyed by its seed
 };
 
 }  // namespace inference

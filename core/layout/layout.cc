@@ -34,12 +34,6 @@ Box Layout::box(const Shape& shape, const Mesh& mesh, int rank) const {
   return out;
 }
 
-std::vector<Box> Layout::boxes(const Shape& shape, const Mesh& mesh, int rank) const {
-  Box only = box(shape, mesh, rank);
-  if (only.empty()) return {};
-  return {std::move(only)};
-}
-
 bool Layout::counts(const Mesh& mesh, int rank) const {
   const auto cut = cut_axes(*this);
   const auto is_first = [&](const Cut& c) { return mesh.position(rank, c.axes) % c.copies == 0; };

@@ -9,11 +9,6 @@
 
 namespace capstan::layout {
 
-const char* axis_name(Axis axis) {
-  static constexpr std::array<const char*, 5> names{"pp", "replicate", "dp", "ep", "tp"};
-  return names[static_cast<std::size_t>(axis)];
-}
-
 std::ostream& operator<<(std::ostream& out, Axis axis) { return out << axis_name(axis); }
 
 void MeshSpec::set(Axis axis, std::int64_t size, std::string who, std::string where) {
@@ -25,13 +20,14 @@ void MeshSpec::split_data(std::int64_t size, std::string who, std::string where)
   splits_.push_back({Axis::dp, size, std::move(who), std::move(where)});
 }
 
-Mesh::Mesh(std::array<int, 4> sizes, int replicate)
-    : sizes_{sizes[0], replicate, sizes[1] / replicate, sizes[2], sizes[3]} {
-  CAPSTAN_ASSERT(sizes[1] % replicate == 0);
-  for (const int size : sizes_) CAPSTAN_ASSERT(size >= 1);
+Mesh::Mesh(std::initializer_list<std::pair<Axis, int>> sizes) {
+  for (const auto& [axis, size] : sizes) {
+    CAPSTAN_ASSERT(size >= 1);
+    sizes_[static_cast<std::size_t>(axis)] = size;
+  }
 }
 
-int Mesh::world_size() const { return size({all_axes.begin(), all_axes.end()}); }
+int Mesh::world_size() const { return size(all_axes); }
 
 int Mesh::size(const std::vector<Axis>& axes) const {
   int product = 1;
@@ -85,11 +81,11 @@ std::string Mesh::arithmetic() const {
 
 std::string Mesh::left_over() const {
   std::vector<std::string> factors;
-  for (const Axis axis : {Axis::pp, Axis::ep, Axis::tp}) {
+  for (const Axis axis : model_axes) {
     if (size(axis) > 1) factors.push_back(cat(axis, " ", size(axis)));
   }
   if (factors.empty()) return {};
-  const auto split = size({Axis::pp, Axis::ep, Axis::tp});
+  const auto split = size(model_axes);
   const auto dp = world_size() / split;
   auto text = cat(join(factors, " x "), factors.size() > 1 ? cat(" = ", split) : "",
                   " ranks hold the model once, and what is left over goes to data parallelism: dp = ", world_size(),
@@ -129,7 +125,7 @@ Requests settle(const MeshSpec& spec, Diagnostics& diagnostics) {
   return settled;
 }
 
-// The axes over which one copy of the model is split.
+// How one copy of the model is split.
 struct Split {
   std::optional<std::int64_t> ranks = 1;  // none: more than can be counted
   std::vector<std::string> factors;       // "tp 2"
@@ -143,7 +139,7 @@ struct Split {
 
 Split split_of(const Requests& settled) {
   Split split;
-  for (const Axis axis : {Axis::pp, Axis::ep, Axis::tp}) {
+  for (const Axis axis : model_axes) {
     const auto found = settled.find(axis);
     if (found == settled.end() || found->second.size == 1) continue;
     const auto size = found->second.size;
@@ -214,8 +210,10 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
     return {};
   }
   const auto replicate = copies(spec, dp, unit, diagnostics);
-  return Mesh({1, static_cast<int>(dp), static_cast<int>(asked(Axis::ep)), static_cast<int>(asked(Axis::tp))},
-              static_cast<int>(replicate));
+  return Mesh({{Axis::replicate, static_cast<int>(replicate)},
+               {Axis::dp, static_cast<int>(dp / replicate)},
+               {Axis::ep, static_cast<int>(asked(Axis::ep))},
+               {Axis::tp, static_cast<int>(asked(Axis::tp))}});
 }
 
 }  // namespace capstan::layout

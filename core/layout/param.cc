@@ -1,29 +1,8 @@
 #include <capstan/layout/param.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 namespace capstan::layout {
-
-const char* role_name(Role role) {
-  static constexpr std::array<const char*, 3> names{"param", "grad", "optim"};
-  return names[static_cast<std::size_t>(role)];
-}
-
-const RoleStorage& Param::role(Role role) const {
-  switch (role) {
-    case Role::param:
-      return param;
-    case Role::grad:
-      return grad;
-    case Role::optim:
-      break;
-  }
-  return optim;
-}
-
-RoleStorage& Param::role(Role role) { return const_cast<RoleStorage&>(std::as_const(*this).role(role)); }
 
 std::vector<Axis> Param::shard_axes() const {
   std::vector<Axis> axes;

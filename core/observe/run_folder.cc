@@ -60,7 +60,7 @@ bool is_unfinished(const std::string& name) {
          name.find_first_not_of("0123456789", dot + mark.size()) == std::string::npos;
 }
 
-Json checkpoints_json(const SaveTotals& totals, const std::optional<Best>& best) {
+Json checkpoints_json(const SaveTotals& totals) {
   Json json{{"saves", totals.saves},
             {"last", totals.last},
             {"bytes", totals.bytes},
@@ -68,7 +68,8 @@ Json checkpoints_json(const SaveTotals& totals, const std::optional<Best>& best)
             {"most_stall_s", totals.most_stall_s},
             {"write_s", totals.write_s},
             {"bytes_per_second", totals.write_s > 0 ? static_cast<double>(totals.bytes) / totals.write_s : 0.0}};
-  if (best) json["best"] = {{"step", best->step}, {"value", best->value}, {"path", best->path}};
+  if (const auto& best = totals.best)
+    json["best"] = {{"step", best->step}, {"value", best->value}, {"path", best->path}};
   return json;
 }
 
@@ -234,8 +235,7 @@ std::string RunFolder::finish(std::chrono::milliseconds patience) {
 
 void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end,
                               const Statistics& statistics, const std::vector<PeakMemory>& memory,
-                              const shard::HostUpdateTimes& host_updates,
-                              const std::optional<CheckpointSummary>& checkpoints,
+                              const shard::HostUpdateTimes& host_updates, const std::optional<SaveTotals>& checkpoints,
                               const std::vector<inference::Answer>& answers) {
   if (rank_ != 0) return;
   Json json{{"name", start.name},
@@ -270,7 +270,7 @@ void RunFolder::write_summary(const monitor::RunStarted& start, const monitor::R
                            {"send_s", host_updates.send_s / each},
                            {"wait_s", host_updates.wait_s / each}};
   }
-  if (checkpoints) json["checkpoints"] = checkpoints_json(checkpoints->totals, checkpoints->best);
+  if (checkpoints) json["checkpoints"] = checkpoints_json(*checkpoints);
   add_monitors(json, end.summary);
   for (const auto& evaluation : statistics.evaluations) json["evaluations"].push_back(evaluation_json(evaluation));
   for (const auto& answer : answers) {

@@ -14,12 +14,29 @@
 #include "config/to_toml.h"
 #include "inference/evaluate.h"
 #include "observe/memory.h"
-#include "observe/save_totals.h"
 #include "observe/statistics.h"
 #include "shard/engine.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace observe {
+
+/// The best that was evaluated and saved.
+struct Best {
+  std::int64_t step = 0;
+  double value = 0;
+  std::string path;
+};
+
+/// What the checkpoints of this process took.
+struct SaveTotals {
+  std::int64_t saves = 0;
+  std::int64_t bytes = 0;   ///< of all ranks
+  double stall_s = 0;       ///< how long training waited
+  double most_stall_s = 0;  ///< … for one of them
+  double write_s = 0;
+  std::string last;  ///< the newest that is committed
+  std::optional<Best> best;
+};
 
 /// What a run leaves for people and programs: config.toml, metrics.jsonl, summary.json, a log per rank, weights/.
 /// Only rank 0 writes the shared files. What a full disk has no room for is kept in memory and written when it has;
@@ -55,8 +72,7 @@ class RunFolder : public monitor::Monitor {
   void predictions(const std::string& split, const std::vector<inference::Answer>& answers);
   void write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                      const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
-                     const std::optional<CheckpointSummary>& checkpoints,
-                     const std::vector<inference::Answer>& answers);
+                     const std::optional<SaveTotals>& checkpoints, const std::vector<inference::Answer>& answers);
   /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
   /// nothing.
   std::string finish(std::chrono::milliseconds patience);

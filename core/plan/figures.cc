@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "plan/gpu_files.h"
-
 namespace capstan::plan {
 namespace {
 

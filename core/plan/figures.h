@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plan {
@@ -35,6 +36,9 @@ struct Figures {
   double host_link_bytes = 0;     ///< between GPU and host memory, bytes/s
   double host_elements = 0;       ///< parameters that a rank's CPUs update in a second, if offloaded
 };
+
+/// The texts of plan/gpus/*.json, which the build puts into the library.
+const std::vector<const char*>& gpu_files();
 
 /// Nothing where nothing is known of this GPU's speed. Throws Error for a file of figures that is wrong.
 std::optional<Figures> figures_of(const std::string& gpu);

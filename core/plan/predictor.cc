@@ -3,11 +3,9 @@
 #include <capstan/plan/predictor.h>
 
 #include <capstan/config/model_path.h>
-#include "assembly/host_memory.h"
 #include "plan/gpu_fit.h"
 #include "plan/step_time.h"
 #include "session/job.h"
-#include "session/variants.h"
 
 namespace capstan::plan {
 namespace {
@@ -36,6 +34,16 @@ void check_device(const setup::Configuration& config) {
   }
 }
 
+// Samples of a step, as the configuration has it on these ranks. Throws Error with its faults.
+std::int64_t global_batch_of(const setup::Configuration& config, plugin::Host& host) {
+  if (config.train->global_batch) return *config.train->global_batch;
+  Diagnostics faults;
+  const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
+  const auto topology = assembly::make_topology(config, loaded, faults);
+  faults.throw_if_any();
+  return topology.batch.global_batch;
+}
+
 }  // namespace
 
 struct Predictor::Impl {
@@ -62,10 +70,10 @@ Predictor::Predictor(const std::string& config, const std::vector<std::string>& 
   request.file = config;
   request.overrides = overrides;
   request.hub = config::hub_cache(env);
-  impl_->global_batch = session::global_batch_of(request, host);
   Diagnostics faults;
-  const auto read = setup::read_configuration(request, faults);
+  const auto read = setup::read_configuration(request, faults, &host);
   faults.throw_if_any();
+  impl_->global_batch = global_batch_of(read, host);
   check_device(read);
   for (const auto& section : read.document.children("strategy")) {
     const auto* entry = section.find("enabled");
@@ -90,7 +98,26 @@ std::string Predictor::about_times() const {
 }
 
 std::optional<std::int64_t> Predictor::data_ranks(const std::vector<std::string>& overrides) const {
-  return session::data_ranks_with(impl_->request, overrides, impl_->global_batch, impl_->host);
+  auto request = impl_->request;
+  auto& host = impl_->host;
+  const auto global_batch = impl_->global_batch;
+  request.overrides.insert(request.overrides.end(), overrides.begin(), overrides.end());
+  try {
+    Diagnostics faults;
+    auto config = setup::read_configuration(request, faults, &host);
+    const auto loaded = assembly::load_plugins(config, assembly::Needs::model_and_strategies, host, faults);
+    Diagnostics of_batch;
+    const auto mesh = assembly::make_topology(config, loaded, of_batch).mesh;
+    const auto ranks = mesh.size(layout::data_axes);
+    if (!faults.empty() || ranks < 1 || global_batch % ranks != 0) return {};
+    config.train.derive(&setup::TrainOptions::micro_batch, std::int64_t{1});
+    config.train.derive(&setup::TrainOptions::accumulation, global_batch / ranks);
+    config.train.derive(&setup::TrainOptions::global_batch, global_batch);
+    (void)assembly::make_topology(config, loaded, faults);
+    return faults.empty() ? std::optional(ranks) : std::nullopt;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::optional<Estimate> Predictor::predict(const std::vector<std::string>& overrides) const {

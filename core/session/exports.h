@@ -13,6 +13,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
+/// Where a folder is written until it is complete: beside it, as "NAME.tmp".
+std::filesystem::path temporary_of(const std::filesystem::path& folder);
+/// Makes that one, empty.
+std::filesystem::path make_temporary(const std::filesystem::path& folder);
+/// It is complete: it takes the folder's name, and the place of one that stands there.
+void put_in_place(const std::filesystem::path& folder);
+
 /// What a strategy writes a run as.
 struct Export {
   std::string strategy;  ///< the plugin's name

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "assembly/host_memory.h"
 #include "assembly/open_tokenizer.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
@@ -77,9 +76,11 @@ std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std
   }
 }
 
-Job with_samples(Job job, assembly::Samples samples) {
-  job.samples = std::move(samples);
-  return job;
+data::Padding Job::padding() const {
+  data::Padding padding;
+  padding.pad_id = data::padding_id(*samples.tokenizer.object, plugins.model_facts.vocab_size);
+  padding.multiple = config.train->pad_to_multiple;
+  return padding;
 }
 
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults) {

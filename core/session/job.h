@@ -2,12 +2,16 @@
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "assembly/predict.h"
+#include "data/collate.h"
+#include "data/fit.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
@@ -22,6 +26,13 @@ struct Job {
   std::shared_ptr<const assembly::AssembledModel> model;
   assembly::Prediction prediction;
 
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(config.run->seed); }
+  /// What every sample must fit into.
+  data::ModelBounds bounds() const { return {plugins.model_facts.vocab_size, plugins.model_facts.max_positions}; }
+  /// How rows of samples are filled up.
+  data::Padding padding() const;
+  /// How many positions a row of packed samples has, unless one sample needs more.
+  std::int64_t row_capacity() const { return std::max<std::int64_t>(1, samples.length - 1); }
   /// Every table of the resolved configuration, in the order data, tokenizer, model, strategies, optimizer, train,
   /// monitors.
   std::vector<config::ResolvedTable> tables() const;
@@ -46,9 +57,6 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
 /// Nothing where it cannot be made.
 std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
                                 plugin::Host& host);
-
-/// The same job with its splits read from elsewhere, such as token caches.
-Job with_samples(Job job, assembly::Samples samples);
 
 /// What `export` needs: a model's units without a mesh, and what its folder is written from.
 struct ModelJob {

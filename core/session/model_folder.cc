@@ -13,7 +13,6 @@
 
 #include "assembly/assemble.h"
 #include "assembly/model_file.h"
-#include "assembly/precision.h"
 #include "checkpoint/coded_folder.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/merged_source.h"
@@ -21,6 +20,7 @@
 #include "session/adapter_state.h"
 #include "session/decoded_source.h"
 #include "session/exports.h"
+#include "session/weights.h"
 
 namespace capstan::session {
 namespace {
@@ -29,6 +29,13 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t largest_file = 5'000'000'000;
 constexpr std::int64_t smallest_share = 1'000'000'000;  // below this, sharing out is not worth more files
+
+std::optional<c10::ScalarType> dtype_called(const std::string& name) {
+  if (name == "fp32") return c10::kFloat;
+  if (name == "bf16") return c10::kBFloat16;
+  if (name == "fp16") return c10::kHalf;
+  return {};
+}
 
 std::string dtype_text(c10::ScalarType dtype) {
   switch (dtype) {
@@ -68,24 +75,23 @@ bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, c
   return model.tokenizer.save(folder);
 }
 
-checkpoint::HfWeights weights_of(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
-                                 const ModelFolderOptions& options, int world_size) {
+checkpoint::HfWeights weights_of(const ModelToWrite& model, const ExportForm& form, int world_size) {
   checkpoint::HfWeights weights;
-  weights.records = assembly::records_of(units);
+  weights.records = assembly::records_of(model.units);
   weights.map = model.plugins.model.object->file_map();
-  weights.merged = options.merged;
-  if (options.merged || !options.form.empty()) {
+  weights.merged = form.merge;
+  if (form.merge || !form.quantization.empty()) {
     std::erase_if(weights.records, [&](const auto* record) { return !weights.map.tensors.contains(record->name); });
   }
-  weights.dtype = options.dtype;
+  weights.dtype = dtype_called(form.dtype);
   const auto precision = assembly::precision_of(model.train.precision, c10::Device(c10::DeviceType::CPU));
   weights.fallback = precision.master;
   weights.compute = precision.compute;
-  weights.shard_bytes = options.shard_bytes;
-  if (options.shard_bytes == 0) {
+  weights.shard_bytes = form.shard_bytes;
+  if (form.shard_bytes == 0) {
     std::int64_t elements = 0;
     for (const auto* record : weights.records) elements += layout::numel(record->shape);
-    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(options.dtype.value_or(weights.fallback)));
+    const auto bytes = elements * static_cast<std::int64_t>(c10::elementSize(weights.dtype.value_or(weights.fallback)));
     weights.shard_bytes = std::clamp(bytes / world_size, smallest_share, largest_file);
   }
   return weights;
@@ -144,20 +150,6 @@ Original open_original(const ModelToWrite& model, checkpoint::HfWeights& weights
   return original;
 }
 
-void make_empty(const fs::path& folder) {
-  std::error_code error;
-  fs::remove_all(folder, error);
-  if (!error) fs::create_directories(folder, error);
-  if (error) throw Error(cat("cannot make it: ", error.message()), {}, folder.string());
-}
-
-void replace(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::remove_all(to, error);
-  fs::rename(from, to, error);
-  if (error) throw Error(cat("cannot move ", from.string(), " to it: ", error.message()), {}, to.string());
-}
-
 // One step of all ranks: they continue when each of them is done.
 template <class Step>
 void together(comm::Communicator& communicator, bool mine, const Step& step) {
@@ -182,14 +174,13 @@ std::string otherwise(const assembly::Plugins& plugins, const std::vector<nn::Un
 }
 
 // Throws Error where the folder would not be this model.
-void refuse_unfaithful(const ModelToWrite& model, const std::vector<nn::Unit*>& units,
-                       const ModelFolderOptions& options) {
+void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
-  if (options.merged || !options.form.empty()) {  // adapters are left out
-    const auto reason = misnamed_head(model.plugins, units, model.plugins.model.object->file_map());
+  if (form.merge || !form.quantization.empty()) {  // adapters are left out
+    const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
     if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
-  } else if (const auto reason = not_exportable(model.plugins, units); !reason.empty()) {
-    throw Error(what + reason, otherwise(model.plugins, units));
+  } else if (const auto reason = not_exportable(model.plugins, model.units); !reason.empty()) {
+    throw Error(what + reason, otherwise(model.plugins, model.units));
   }
 }
 
@@ -212,32 +203,56 @@ std::string not_exportable(const assembly::Plugins& plugins, const std::vector<n
       " no place in its files");
 }
 
-WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
-                                const fs::path& folder, const ModelFolderOptions& options,
-                                comm::Communicator& communicator) {
-  refuse_unfaithful(model, units, options);
+WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const fs::path& folder,
+                                const ExportForm& form, comm::Communicator& communicator) {
+  refuse_unfaithful(model, form);
   const auto& world = communicator.world();
-  auto weights = weights_of(model, units, options, world.size);
-  const auto original = open_original(model, weights, checkpoint::codecs_of(weights_in(units)), options.form);
+  auto weights = weights_of(model, form, world.size);
+  const auto original =
+      open_original(model, weights, checkpoint::codecs_of(weights_in(model.units)), form.quantization);
   weights.values = &values;
-  DecodedSource base(weights.frozen ? *weights.frozen : values, units, weights.compute, without_numbers(model.plugins));
-  checkpoint::MergedSource merged(base, values, adapters_of(units));
-  if (options.merged) weights.values = &merged;
+  DecodedSource base(weights.frozen ? *weights.frozen : values, model.units, weights.compute,
+                     without_numbers(model.plugins));
+  checkpoint::MergedSource merged(base, values, adapters_of(model.units));
+  if (form.merge) weights.values = &merged;
   const checkpoint::HfWriter writer(weights);
   WrittenModel written{folder, writer.bytes(), writer.files(), dtype_text(writer.dtype()), false};
-  const auto temporary = fs::path(folder.string() + ".tmp");
+  const auto temporary = temporary_of(folder);
   const bool first = world.rank == 0;
   together(communicator, first, [&] {
-    make_empty(temporary);
+    make_temporary(folder);
     const auto quantization = quantization_of(writer, weights.codecs, weights.compute);
     written.has_tokenizer = write_descriptions(model, weights.map, written.dtype, quantization, temporary);
   });
   together(communicator, true, [&] { writer.write(temporary, world.rank, world.size); });
   together(communicator, first, [&] {
     writer.write_index(temporary);
-    replace(temporary, folder);
+    put_in_place(folder);
   });
   return written;
+}
+
+std::string write_final_model(const ModelToWrite& model, const fs::path& weights, const fs::path& run,
+                              comm::Communicator& communicator) {
+  std::vector<std::string> lines;
+  for (const auto& one : exports_of(model.plugins.strategies)) {
+    if (!one.exporter->at_end()) continue;
+    const auto folder = one.exporter->folder();
+    if (const auto reason = refusal_of(one, model.plugins); !reason.empty()) {
+      lines.push_back(cat("no ", folder, " folder for ", one.exporter->name(), ": ", reason));
+      continue;
+    }
+    lines.push_back(comm::from_first_rank(communicator, cat("writing the ", folder, "'s folder"), [&] {
+      return write_export(one, model.plugins, *open_boxes(weights), run / folder);
+    }));
+  }
+  const auto reason = not_exportable(model.plugins, model.units);
+  if (reason.empty()) {
+    lines.push_back(written_text(write_model_folder(model, *open_boxes(weights), run / "model", {}, communicator)));
+  } else if (lines.empty()) {
+    lines.push_back("no model folder for transformers: " + reason);
+  }
+  return join(lines, "\n");
 }
 
 std::string written_text(const WrittenModel& written) {

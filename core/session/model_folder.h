@@ -3,13 +3,11 @@
 #include <capstan/comm/communicator.h>
 #include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
-
-#include <c10/core/ScalarType.h>
+#include <capstan/session/run_to_export.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +21,7 @@ struct ModelToWrite {
   const assembly::Plugins& plugins;
   const tokenizer::Opened& tokenizer;
   const setup::TrainOptions& train;
-};
-
-/// How a model is written as a Hugging Face folder.
-struct ModelFolderOptions {
-  std::optional<c10::ScalarType> dtype;  ///< nothing: that of the model it came from, else of the trained weights
-  std::int64_t shard_bytes = 0;          ///< largest file; 0: at most 5 GB, and smaller so that every rank writes some
-  std::string form;     ///< nn::CodecFiles::form() of frozen weights that a codec keeps; empty: numbers
-  bool merged = false;  ///< adapters are added into what they stand beside, instead of refused
+  std::vector<nn::Unit*> units;
 };
 
 /// What is said of a folder that was written.
@@ -46,13 +37,18 @@ struct WrittenModel {
 std::string written_text(const WrittenModel& written);
 
 /// Writes a folder that transformers loads: config.json, weights, and from where the run had them
-/// generation_config.json and the tokenizer's files. `values` gives the records of `units`, frozen ones come from
+/// generation_config.json and the tokenizer's files. `values` gives the records of its units, frozen ones come from
 /// model.path's own files. Each rank writes files of its own and no rank holds more than one tensor. The folder appears
 /// at its name when it is complete; one that stands there is replaced. A collective: an error of any rank is thrown on
 /// all of them.
-WrittenModel write_model_folder(const ModelToWrite& model, const std::vector<nn::Unit*>& units, layout::Source& values,
-                                const std::filesystem::path& folder, const ModelFolderOptions& options,
-                                comm::Communicator& communicator);
+WrittenModel write_model_folder(const ModelToWrite& model, layout::Source& values, const std::filesystem::path& folder,
+                                const ExportForm& form, comm::Communicator& communicator);
+
+/// What a run leaves for other libraries at its end, from its `weights` folder: what its strategies' exporters write
+/// then, and `run`/model for transformers where its files have a place for all records. Returns a line on each, or on
+/// why there is none. Collective over the world.
+std::string write_final_model(const ModelToWrite& model, const std::filesystem::path& weights,
+                              const std::filesystem::path& run, comm::Communicator& communicator);
 
 /// The forms in which frozen weights of these units can be written.
 std::vector<std::string> forms_of(const std::vector<nn::Unit*>& units);

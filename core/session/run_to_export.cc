@@ -16,13 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<c10::ScalarType> dtype_called(const std::string& name) {
-  if (name == "fp32") return c10::kFloat;
-  if (name == "bf16") return c10::kBFloat16;
-  if (name == "fp16") return c10::kHalf;
-  return {};
-}
-
 // "it is strategy.fsdp that DOES so: ", of the first installed strategy that has what the run's own have not.
 template <class Has>
 std::string who(plugin::Host& host, const std::string& does, const Has& has) {
@@ -108,15 +101,10 @@ std::string RunToExport::write(const ExportForm& form, const fs::path& weights, 
   const auto values = open_boxes(weights);
   if (form.to != "hf")
     return write_export(chosen_of(form, job.plugins.strategies, impl_->host), job.plugins, *values, out);
-  ModelFolderOptions options;
-  options.dtype = dtype_called(form.dtype);
-  options.merged = form.merge;
-  options.form = form.quantization;
-  options.shard_bytes = form.shard_bytes;
-  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train};
+  const ModelToWrite model{job.plugins, job.tokenizer, *job.config.train, impl_->units};
   WrittenModel written;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    written = write_model_folder(model, impl_->units, *values, out, options, communicator);
+    written = write_model_folder(model, *values, out, form, communicator);
   });
   return written_text(written);
 }

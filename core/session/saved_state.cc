@@ -61,12 +61,12 @@ void check_kinds(const strategy::OptimizerRule& rule, const std::set<std::string
 }
 
 // Does a rank, this one or another, keep values of its own that no rank of the saved run kept?
-bool lacks_copies(const Session& session, const Job& job, const checkpoint::Reader& reader) {
+bool lacks_copies(const Session& session, const checkpoint::Reader& reader) {
+  const auto& mesh = session.job->topology.mesh;
   const auto boxes = session.engine->stored_boxes();
   return std::any_of(boxes.begin(), boxes.end(), [&](const shard::StoredBox& stored) {
     const auto& record = *stored.record;
-    return record.trainable &&
-           !reader.has(saved_name("model", record.name, job.topology.mesh.size(record.local_axes) - 1));
+    return record.trainable && !reader.has(saved_name("model", record.name, mesh.size(record.local_axes) - 1));
   });
 }
 
@@ -107,7 +107,8 @@ std::vector<std::string> asked_for(const Session& session, const checkpoint::Rea
 
 // Strategies whose own tensors cannot come back here, but are part of a whole: they say so, or a checkpoint has tensors
 // of records beside them.
-void refuse_half_states(const Session& session, const Job& job, const checkpoint::Reader& reader) {
+void refuse_half_states(const Session& session, const checkpoint::Reader& reader) {
+  const auto& job = *session.job;
   Diagnostics faults;
   for (const auto& step : session.steps) {
     const auto own = reader.tensors(cat(own_kind, step.plugin, "/"));
@@ -130,18 +131,18 @@ void refuse_half_states(const Session& session, const Job& job, const checkpoint
 }
 
 // Strategies' own tensors are this rank's and of this mesh.
-void restore_own(Session& session, const Job& job, checkpoint::Reader& reader, const std::vector<std::string>& all,
+void restore_own(Session& session, checkpoint::Reader& reader, const std::vector<std::string>& all,
                  std::vector<std::string>& words) {
   if (all.empty()) return;
+  const auto& topology = session.job->topology;
   const auto& meta = reader.meta();
-  if (meta.mesh != job.topology.mesh.arithmetic()) {
-    refuse_half_states(session, job, reader);
+  if (meta.mesh != topology.mesh.arithmetic()) {
+    refuse_half_states(session, reader);
     words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts anew on ",
-                        job.topology.mesh.arithmetic(),
-                        ": this run is near the one that was saved, but not equal to it"));
+                        topology.mesh.arithmetic(), ": this run is near the one that was saved, but not equal to it"));
     return;
   }
-  const auto ending = own_ending(job.topology.rank);
+  const auto ending = own_ending(topology.rank);
   const auto begin = std::string(own_kind).size();
   for (const auto& tensor : all) {
     if (!tensor.ends_with(ending)) continue;
@@ -189,18 +190,24 @@ void add_shared_boxes(const Session& session, std::vector<checkpoint::TensorBox>
   }
 }
 
-}  // namespace
-
-std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const strategy::OptimizerRule& rule, int rank,
-                                               Saves what) {
+std::vector<checkpoint::TensorBox> parameter_boxes(const Session& session, bool every_copy) {
+  const auto& job = *session.job;
+  const bool with_frozen = assembly::settled_save(job.config, job.plugins, *job.model) != "trainable";
   std::vector<checkpoint::TensorBox> boxes;
   for (const auto& stored : session.engine->stored_boxes()) {
-    const bool weights = what == Saves::weights || what == Saves::trained_weights;
-    const bool all = what == Saves::weights || what == Saves::all;
-    const bool wanted = (!weights || stored.copy == 0) && (all || stored.record->trainable);
+    const bool wanted = (every_copy || stored.copy == 0) && (with_frozen || stored.record->trainable);
     if (wanted && stored.writes_to_checkpoint) boxes.push_back(box_of("model", stored));
   }
-  if (what == Saves::weights || what == Saves::trained_weights) return boxes;
+  return boxes;
+}
+
+}  // namespace
+
+std::vector<checkpoint::TensorBox> saved_weights(const Session& session) { return parameter_boxes(session, false); }
+
+std::vector<checkpoint::TensorBox> saved_boxes(const Session& session) {
+  auto boxes = parameter_boxes(session, true);
+  const auto& rule = session.rule();
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) {
@@ -210,29 +217,30 @@ std::vector<checkpoint::TensorBox> saved_boxes(const Session& session, const str
   add_shared_boxes(session, boxes);
   for (const auto& [name, tensor] : session.state->own()) {
     const auto shape = tensor.sizes().vec();
-    boxes.push_back({own_kind + name + own_ending(rank), shape, layout::Box::whole(shape), tensor});
+    boxes.push_back(
+        {own_kind + name + own_ending(session.job->topology.rank), shape, layout::Box::whole(shape), tensor});
   }
   return boxes;
 }
 
-std::vector<std::string> restore_state(Session& session, const strategy::OptimizerRule& rule, const Job& job,
-                                       checkpoint::Reader& reader) {
+std::vector<std::string> restore_state(Session& session, checkpoint::Reader& reader) {
   const at::NoGradGuard no_grad;
   std::vector<std::string> words;
-  for (const auto& change : changes_since(job, reader))
+  for (const auto& change : changes_since(*session.job, reader))
     words.push_back(cat(change.name, " is ", change.is, ", not ", change.was, ", as checkpoint.accept allows"));
   std::set<std::string> missing;
+  const auto& rule = session.rule();
   const auto states = session.engine->state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) read_state(stored, kind_of(rule, i), reader, missing);
   }
   check_kinds(rule, missing, reader);
-  if (lacks_copies(session, job, reader)) {
+  if (lacks_copies(session, reader)) {
     words.emplace_back(
         "ranks kept parameters of their own, and there are more ranks now: the new ones start from the first one's");
   }
   std::set<std::string> left_out;
-  restore_own(session, job, reader, asked_for(session, reader, own_kind, left_out), words);
+  restore_own(session, reader, asked_for(session, reader, own_kind, left_out), words);
   restore_shared(session, reader, asked_for(session, reader, shared_kind, left_out));
   for (const auto& plugin : left_out)
     words.push_back(cat("the state of strategy '", plugin, "', which this run does not have, is left out"));

@@ -2,23 +2,24 @@
 
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 #include "assembly/assemble.h"
-#include "assembly/wrap.h"
+#include "assembly/override_points.h"
+#include "comm/agree.h"
 #include "session/resume.h"
 #include "session/start_values.h"
-#include "session/step_hooks.h"
 
 namespace capstan::session {
 namespace {
 
 // Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
-void fill(const Job& job, Session& session, const std::function<void(std::int64_t, std::int64_t)>& progress,
+void fill(Session& session, const std::function<void(std::int64_t, std::int64_t)>& progress,
           checkpoint::Reader* resumed) {
+  const auto& job = *session.job;
   if (resumed) {
     Diagnostics faults;
     check_resume(job, *resumed, session.units, faults);
@@ -40,27 +41,45 @@ void fill(const Job& job, Session& session, const std::function<void(std::int64_
 }
 
 void make_groups(comm::Communicator& communicator, Session& session) {
-  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  session.world_host = communicator.group("world, host", everyone, c10::Device(c10::DeviceType::CPU));
-  session.world_device = communicator.group("world", everyone, session.device);
-  session.groups = session.model->groups;
-  session.groups->connect(communicator);
+  session.world_host = comm::group_of_all(communicator, "world, host");
+  session.world_device = comm::group_of_all(communicator, "world", session.device);
+  session.groups().connect(communicator);
 }
 
 // Gradients that stay local on an axis have a norm, and a number of target tokens, for each position on it.
-void make_local_groups(const Job& job, comm::Communicator& communicator, Session& session) {
+void make_local_groups(comm::Communicator& communicator, Session& session) {
   session.norm_group = session.world_device;
-  if (session.local_axes.empty()) return;
-  const auto is_summed = [&](layout::Axis axis) { return !layout::has_axis(session.local_axes, axis); };
+  if (session.local_axes().empty()) return;
+  const auto is_summed = [&](layout::Axis axis) { return !layout::has_axis(session.local_axes(), axis); };
   std::vector<layout::Axis> all;
   std::vector<layout::Axis> data;
   std::copy_if(layout::all_axes.begin(), layout::all_axes.end(), std::back_inserter(all), is_summed);
   std::copy_if(layout::data_axes.begin(), layout::data_axes.end(), std::back_inserter(data), is_summed);
-  session.norm_group = (*session.groups)(all);
-  const auto members = job.topology.mesh.ranks_along(data, job.topology.rank);
+  session.norm_group = session.groups()(all);
+  const auto members = session.job->topology.mesh.ranks_along(data, session.job->topology.rank);
   session.divisor_group =
       communicator.group(cat("summed data ranks of ", members.front()), members, c10::Device(c10::DeviceType::CPU));
+}
+
+// Makes the strategies' step hooks, and gives the engine's options the functions for the sums of gradients that they
+// claim. Throws Error where a strategy claims one, or what evaluation sees, and brings nothing for it.
+void install_step_hooks(Session& session, shard::EngineOptions& options) {
+  for (const auto& made : session.job->plugins.strategies) {
+    std::unique_ptr<strategy::StepHooks> hooks;
+    plugin::guard(made.name, "step", [&] { hooks = made.object->step(); });
+    for (auto& [axis, sum] : options.reduce_overrides) {
+      const auto point = strategy::gradient_reduction_point(axis);
+      if (!assembly::claims(*made.object, point)) continue;
+      if (!hooks) assembly::claims_in_vain(made, point, "step");
+      sum = [name = made.name, axis = axis, raw = hooks.get(), store = session.state.get()](strategy::Bucket& bucket) {
+        bucket.state = &store->of(name, bucket.name);
+        plugin::guard(name, cat("reduce of ", bucket.name, " on ", axis), [&] { raw->reduce(bucket, axis); });
+      };
+    }
+    const bool evaluation_weights = assembly::claims(*made.object, strategy::evaluation_weights_point);
+    if (evaluation_weights && !hooks) assembly::claims_in_vain(made, strategy::evaluation_weights_point, "step");
+    if (hooks) session.steps.push_back({made.name, std::move(hooks), evaluation_weights});
+  }
 }
 
 }  // namespace
@@ -68,22 +87,20 @@ void make_local_groups(const Job& job, comm::Communicator& communicator, Session
 Session materialise(const Job& job, comm::Communicator& communicator,
                     const std::function<void(std::int64_t, std::int64_t)>& progress, checkpoint::Reader* resumed) {
   Session session;
+  session.job = &job;
   session.communicator = &communicator;
   session.device = assembly::device_of(job.config);
-  session.model = job.model;
   session.units = assembly::pointers(job.model->units);
-  session.rule = job.model->rule;
-  session.local_axes = job.model->local_axes;
   if (job.config.run->deterministic) at::globalContext().setDeterministicAlgorithms(true, false);
   make_groups(communicator, session);
-  make_local_groups(job, communicator, session);
+  make_local_groups(communicator, session);
   session.state = std::make_unique<StateStore>(session.device);
   auto options = assembly::engine_options(job.config, job.topology, job.samples, *job.model, session.device);
-  install_step_hooks(job.plugins.strategies, session, options);
+  install_step_hooks(session, options);
   session.engine = std::make_unique<shard::Engine>(
       std::move(options), session.units,
-      [groups = session.groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
-  fill(job, session, progress, resumed);
+      [groups = job.model->groups](const auto& axes, std::int64_t part) { return (*groups)(axes, part); });
+  fill(session, progress, resumed);
   session.runner = std::make_unique<strategy::UnitRunner>(session.units, job.plugins.model.name);
   for (std::size_t i = 0; i < session.units.size(); ++i) {
     session.runner->add_hooks(i, session.engine->hooks(i));

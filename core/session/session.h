@@ -25,21 +25,23 @@ struct StepHooksOf {
 
 /// The last stage: an assembled model in memory, with its peers.
 struct Session {
+  const Job* job = nullptr;  ///< which outlives it
   comm::Communicator* communicator = nullptr;
   c10::Device device{c10::DeviceType::CPU};
-  std::shared_ptr<const assembly::AssembledModel> model;
-  std::vector<nn::Unit*> units;  ///< the model's
-  std::shared_ptr<assembly::MeshGroups> groups;
-  std::unique_ptr<StateStore> state;              ///< strategies' own tensors
-  std::vector<StepHooksOf> steps;                 ///< of the strategies that have any
-  std::shared_ptr<strategy::OptimizerRule> rule;  ///< the model's
-  std::vector<layout::Axis> local_axes;           ///< the model's: on which gradients are not summed
+  std::vector<nn::Unit*> units;       ///< the model's
+  std::unique_ptr<StateStore> state;  ///< strategies' own tensors
+  std::vector<StepHooksOf> steps;     ///< of the strategies that have any
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;
   std::shared_ptr<comm::Group> world_device;   ///< all ranks, tensors on the run's device
   std::shared_ptr<comm::Group> world_host;     ///< all ranks, CPU tensors
   std::shared_ptr<comm::Group> norm_group;     ///< ranks whose gradients make one norm: all, but for local axes
   std::shared_ptr<comm::Group> divisor_group;  ///< CPU; data ranks whose gradients are summed; null: all of the world
+
+  strategy::OptimizerRule& rule() const { return *job->model->rule; }
+  assembly::MeshGroups& groups() const { return *job->model->groups; }
+  /// On which gradients are not summed.
+  const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }
 };
 
 /// Connects the job's model with its peers, gives it memory, and fills every parameter from the model's folder or its

@@ -1,10 +1,7 @@
 #include <capstan/base/text.h>
 #include <capstan/session/split_view.h>
 
-#include <algorithm>
-
 #include <capstan/config/model_path.h>
-#include "data/collate.h"
 #include "session/cut_answers.h"
 #include "session/job.h"
 
@@ -28,13 +25,6 @@ std::vector<data::Row> rows_of(const std::vector<data::Sample>& samples) {
   std::vector<data::Row> rows;
   for (const auto& sample : samples) rows.push_back({&sample, static_cast<std::int64_t>(rows.size())});
   return rows;
-}
-
-data::Padding padding_of(const Job& job) {
-  data::Padding padding;
-  padding.pad_id = data::padding_id(*job.samples.tokenizer.object, job.plugins.model_facts.vocab_size);
-  padding.multiple = job.config.train->pad_to_multiple;
-  return padding;
 }
 
 BatchView view_of(const data::HostBatch& batch) {
@@ -66,14 +56,13 @@ data::Sample SplitView::sample(std::int64_t index) const { return impl_->job.sam
 const tokenizer::Tokenizer& SplitView::tokenizer() const { return *impl_->job.samples.tokenizer.object; }
 
 BatchView SplitView::batch(const std::vector<data::Sample>& samples) const {
-  return view_of(data::collate(rows_of(samples), padding_of(impl_->job)));
+  return view_of(data::collate(rows_of(samples), impl_->job.padding()));
 }
 
 std::optional<BatchView> SplitView::packed(const std::vector<data::Sample>& samples) const {
   const auto& job = impl_->job;
   if (!job.plugins.data_options->packing) return {};
-  const auto capacity = std::max<std::int64_t>(1, job.samples.length - 1);
-  return view_of(data::pack(rows_of(samples), padding_of(job), capacity));
+  return view_of(data::pack(rows_of(samples), job.padding(), job.row_capacity()));
 }
 
 std::string SplitView::cut_answers() const { return cut_answers_text(impl_->job, impl_->split); }

@@ -114,7 +114,7 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
     });
   }
   if (job.plugins.model_options->path) sources.push_back(folder(job, own));
-  sources.push_back(std::make_shared<nn::InitSource>(static_cast<std::uint64_t>(job.config.run->seed)));
+  sources.push_back(std::make_shared<nn::InitSource>(job.seed()));
   return std::make_unique<FirstOf>(std::move(sources));
 }
 

@@ -22,21 +22,16 @@ bool has_model(const fs::path& folder) {
 }
 
 // A checkpoint's records with the reader that they come from.
-class SavedWeights : public layout::Source {
- public:
-  explicit SavedWeights(const fs::path& folder) : reader_(folder), records_(reader_) {}
-  void check(const std::vector<const layout::Param*>& records, Diagnostics& diagnostics) const {
-    records_.check(records, diagnostics);
-  }
-  bool has(const layout::Param& param) const override { return records_.has(param); }
-  void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override {
-    records_.fill(param, box, out);
-  }
-
- private:
-  checkpoint::Reader reader_;
-  checkpoint::RecordSource records_;
+struct SavedWeights {
+  explicit SavedWeights(const fs::path& folder) : reader(folder) {}
+  checkpoint::Reader reader;
+  checkpoint::RecordSource records{reader};
 };
+
+std::shared_ptr<checkpoint::RecordSource> open_records(const fs::path& folder) {
+  const auto saved = std::make_shared<SavedWeights>(folder);
+  return {saved, &saved->records};
+}
 
 }  // namespace
 
@@ -54,16 +49,16 @@ fs::path find_weights(const fs::path& path) {
               path.string());
 }
 
-std::unique_ptr<layout::Source> open_weights(const fs::path& folder, const layout::FileMap& map,
+std::shared_ptr<layout::Source> open_weights(const fs::path& folder, const layout::FileMap& map,
                                              const std::vector<const layout::Param*>& records) {
   Diagnostics diagnostics;
-  std::unique_ptr<layout::Source> opened;
+  std::shared_ptr<layout::Source> opened;
   if (has_boxes(folder)) {
-    auto source = std::make_unique<SavedWeights>(folder);
+    auto source = open_records(folder);
     source->check(records, diagnostics);
     opened = std::move(source);
   } else {
-    auto source = std::make_unique<checkpoint::FolderSource>(folder, map);
+    auto source = std::make_shared<checkpoint::FolderSource>(folder, map);
     source->check(records, diagnostics);
     opened = std::move(source);
   }
@@ -71,9 +66,9 @@ std::unique_ptr<layout::Source> open_weights(const fs::path& folder, const layou
   return opened;
 }
 
-std::unique_ptr<layout::Source> open_boxes(const fs::path& run) {
+std::shared_ptr<layout::Source> open_boxes(const fs::path& run) {
   const auto inside = run / "weights";
-  return std::make_unique<SavedWeights>(has_boxes(inside) ? inside : run);
+  return open_records(has_boxes(inside) ? inside : run);
 }
 
 }  // namespace capstan::session

@@ -16,11 +16,11 @@ namespace session {
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
 /// Opens what find_weights() gave, and finds it to hold these records; every fault at once.
-std::unique_ptr<layout::Source> open_weights(const std::filesystem::path& folder, const layout::FileMap& map,
+std::shared_ptr<layout::Source> open_weights(const std::filesystem::path& folder, const layout::FileMap& map,
                                              const std::vector<const layout::Param*>& records);
 
 /// The trained weights of a run's folder, or of a folder of boxes; whether they are those of a model is not looked at.
-std::unique_ptr<layout::Source> open_boxes(const std::filesystem::path& run);
+std::shared_ptr<layout::Source> open_boxes(const std::filesystem::path& run);
 
 }  // namespace session
 CAPSTAN_END_NAMESPACE

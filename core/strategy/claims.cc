@@ -32,12 +32,6 @@ std::string gradient_reduction_point(layout::Axis axis) { return cat("gradient r
 
 UnitHooks::~UnitHooks() = default;
 
-void Claims::exclusive(std::string resource) { exclusive_.push_back(std::move(resource)); }
-
-void Claims::shared(std::string resource) { shared_.push_back(std::move(resource)); }
-
-void Claims::needs(std::string resource, std::string fix) { needs_.emplace_back(std::move(resource), std::move(fix)); }
-
 void judge_claims(const std::vector<ClaimsOf>& all, Diagnostics& diagnostics) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const auto& resource : all[i].claims.exclusive_claims()) {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "train/of_job.h"
+#include "train/loop.h"
 
 namespace capstan::testing {
 namespace {
@@ -103,7 +103,7 @@ void train_rank(session::Job job, comm::Communicator& communicator, const Stretc
   inference::Stop stop;
   Watch watch(collected, job.topology.rank == 0, stretch.end, stop);
   observe::RunFolder folder(collected.folder(), job.topology.rank);
-  train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop, {&resume});
+  train::Loop loop(session, folder, stop, {&resume});
   loop.observe(watch);
   loop.watch_gradients([&](std::int64_t step) {
     if (step == 0) collected.gradients(session);

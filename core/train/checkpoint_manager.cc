@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
+
+#include "comm/agree.h"
+#include "config/to_toml.h"
+#include "session/adapter_state.h"
+#include "session/changes.h"
+#include "session/saved_state.h"
 
 namespace capstan::train {
 
@@ -47,19 +52,25 @@ double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded&
               suggestion(options.metric, names));
 }
 
-std::shared_ptr<comm::Group> everyone(comm::Communicator& communicator) {
-  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return communicator.group("checkpoints", ranks, c10::Device(c10::DeviceType::CPU));
+// What the learning rate follows from, besides the step.
+std::string schedule_text(const session::Job& job) {
+  const auto& options = *job.config.optimizer;
+  const Json json{{"steps", job.samples.plan.steps},
+                  {"lr", options.lr},
+                  {"schedule", options.schedule},
+                  {"warmup_steps", options.warmup_steps},
+                  {"warmup_from_zero", options.warmup_from_zero},
+                  {"min_lr", options.min_lr}};
+  return json.dump();
 }
 
-checkpoint::WriterOptions writer_options(const SavedRun& run, const fs::path& folder, const SaveSetting& setting) {
-  const auto& options = run.options;
+checkpoint::WriterOptions writer_options(const session::Job& job, const fs::path& folder, const SaveSetting& setting) {
+  const auto& options = *job.config.checkpoint;
   checkpoint::WriterOptions writer;
   writer.folder = folder;
   writer.attempt = setting.attempt;
   writer.async = options.asynchronous;
-  writer.pinned = run.pinned;
+  writer.pinned = job.topology.policy.pin_memory;
   writer.keep.last = options.keep;
   if (options.keep_best) writer.keep.best = options.metric;
   writer.keep.lowest_is_best = options.mode == "min";
@@ -72,84 +83,96 @@ constexpr const char* schedule_section = "schedule";
 
 }  // namespace
 
-checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done) {
-  auto meta = run.meta;
+checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
+  checkpoint::Meta meta;
   meta.step = steps_done;
+  meta.config = config::to_toml(job.tables());
+  meta.mesh = job.topology.mesh.arithmetic();
+  meta.world_size = job.topology.mesh.world_size();
   return meta;
 }
 
-std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
+std::map<std::string, std::string> sections_of(const session::Session& session, const Updates& updates,
                                                const observe::Statistics& statistics, std::int64_t steps_done) {
-  auto sections = run.sections;
+  auto sections = session::change_sections(*session.job);
+  sections[schedule_section] = schedule_text(*session.job);
+  if (auto adapters = session::adapters_section(session.units); !adapters.empty())
+    sections["adapters"] = std::move(adapters);
   sections["updates"] = updates.save();
-  sections["cursor"] = run.cursor(steps_done);
+  sections["cursor"] = session::cursor_section(*session.job, steps_done);
   sections["run"] = statistics.save();
   return sections;
 }
 
-observe::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates) {
-  auto words = run.restore(reader);
+observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, Updates& updates) {
+  const auto& topology = session.job->topology;
+  auto words = session::restore_state(session, reader);
   updates.restore(reader.section("updates"));
-  auto changes = schedule_changes(reader.section(schedule_section), run.sections.at(schedule_section));
+  auto changes = schedule_changes(reader.section(schedule_section), schedule_text(*session.job));
   if (!changes.empty())
     words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
-  if (reader.meta().mesh != run.meta.mesh) {
-    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", run.meta.mesh,
+  if (const auto mesh = topology.mesh.arithmetic(); reader.meta().mesh != mesh) {
+    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", mesh,
                   ", with sums in another order"));
   }
   for (const auto& text : words) {
-    if (run.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
+    if (topology.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
   }
   return observe::Statistics::restore(reader.section("run"));
 }
 
-CheckpointManager::CheckpointManager(SavedRun run, const Updates& updates, comm::Communicator& communicator,
+CheckpointManager::CheckpointManager(const session::Session& session, const fs::path& folder, const Updates& updates,
                                      observe::Observers& observers, const SaveSetting& setting)
-    : run_(std::move(run)), updates_(updates), observers_(observers), attempt_(setting.attempt) {
-  if (!run_.options.saves()) return;
-  const auto folder = session::checkpoint_folder(run_.folder);
-  writer_ = std::make_unique<checkpoint::Writer>(writer_options(run_, folder, setting), everyone(communicator));
+    : session_(session),
+      options_(*session.job->config.checkpoint),
+      run_folder_(folder),
+      updates_(updates),
+      observers_(observers),
+      attempt_(setting.attempt) {
+  if (!options_.saves()) return;
+  const auto checkpoints = session::checkpoint_folder(folder);
+  writer_ = std::make_unique<checkpoint::Writer>(writer_options(*session.job, checkpoints, setting),
+                                                 comm::group_of_all(*session.communicator, "checkpoints"));
   if (!setting.resume || !setting.resume->reader) return;
   const auto& reader = *setting.resume->reader;
   // In the run's own folder this step is saved already.
-  if (reader.path().parent_path() != folder) return;
+  if (reader.path().parent_path() != checkpoints) return;
   last_step_ = reader.meta().step;
-  if (!run_.options.keep_best || !reader.has_section(best_section)) return;
+  if (!options_.keep_best || !reader.has_section(best_section)) return;
   const auto best = Json::parse(reader.section(best_section));
-  best_ = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
-  best_->path = checkpoint::step_folder(folder, best_->step).string();
+  totals_.best = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
+  totals_.best->path = checkpoint::step_folder(checkpoints, totals_.best->step).string();
 }
 
 void CheckpointManager::reserve() {
-  if (on() && run_.options.asynchronous) writer_->reserve(run_.boxes());
+  if (on() && options_.asynchronous) writer_->reserve(session::saved_boxes(session_));
 }
 
 bool CheckpointManager::clock_asks() const {
-  const auto minutes = run_.options.every_minutes;
+  const auto minutes = options_.every_minutes;
   if (!on() || minutes == 0) return false;
   return std::chrono::duration<double, std::ratio<60>>(Clock::now() - last_time_).count() >= minutes;
 }
 
 bool CheckpointManager::due(const Boundary& boundary) const {
-  const auto& options = run_.options;
   // The clock asked for the step after a save before that save was made.
   if (boundary.clock && boundary.steps_done > last_step_ + 1) return true;
-  if (options.every_eval && boundary.evaluation) return true;
-  if (options.every_steps > 0 && boundary.steps_done % options.every_steps == 0) return true;
-  return options.every_epoch && run_.plan.ends_epoch(boundary.steps_done);
+  if (options_.every_eval && boundary.evaluation) return true;
+  if (options_.every_steps > 0 && boundary.steps_done % options_.every_steps == 0) return true;
+  return options_.every_epoch && session_.job->samples.plan.ends_epoch(boundary.steps_done);
 }
 
 // Is this evaluation better than all before? It is the best from now on, since it will be saved.
 bool CheckpointManager::judge(const Boundary& boundary) {
-  const auto& options = run_.options;
-  if (!options.keep_best || !boundary.evaluation) return false;
-  const auto value = metric(options, *boundary.evaluation);
+  if (!options_.keep_best || !boundary.evaluation) return false;
+  const auto value = metric(options_, *boundary.evaluation);
   if (!std::isfinite(value)) return false;
-  const bool better = !best_ || (options.mode == "min" ? value < best_->value : value > best_->value);
+  const bool better =
+      !totals_.best || (options_.mode == "min" ? value < totals_.best->value : value > totals_.best->value);
   if (better) {
-    best_ =
+    totals_.best =
         observe::Best{boundary.steps_done, value,
-                      checkpoint::step_folder(session::checkpoint_folder(run_.folder), boundary.steps_done).string()};
+                      checkpoint::step_folder(session::checkpoint_folder(run_folder_), boundary.steps_done).string()};
   }
   return better;
 }
@@ -163,28 +186,31 @@ bool CheckpointManager::wants(const Boundary& boundary) {
 double CheckpointManager::needs_s() const {
   constexpr double unmeasured_bytes_per_s = 2e8;  // of a rank on a file system that many others write to
   if (writer_ && writer_->last_duration_s() > 0) return 1.5 * writer_->last_duration_s();
-  return on() || run_.saves_weights ? run_.bytes_of_rank / unmeasured_bytes_per_s : 0;
+  if (!on() && !session_.job->config.run->save_weights) return 0;
+  double bytes = 0;  // as predicted: what a rank writes at most
+  for (const auto& footprint : session_.job->prediction.footprints) bytes += static_cast<double>(footprint.bytes);
+  return bytes / unmeasured_bytes_per_s;
 }
 
 void CheckpointManager::save(const Boundary& boundary, const observe::Statistics& statistics) {
   const auto begin = Clock::now();
   const auto steps_done = boundary.steps_done;
-  auto meta = meta_of(run_, steps_done);
-  meta.sections = sections_of(run_, updates_, statistics, steps_done);
-  if (best_) meta.sections[best_section] = Json{{"step", best_->step}, {"value", best_->value}}.dump();
+  auto meta = meta_of(*session_.job, steps_done);
+  meta.sections = sections_of(session_, updates_, statistics, steps_done);
+  if (totals_.best)
+    meta.sections[best_section] = Json{{"step", totals_.best->step}, {"value", totals_.best->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
-  const auto boxes = run_.boxes();
+  const auto boxes = session::saved_boxes(session_);
   const std::chrono::duration<double> prepared = Clock::now() - begin;
   publish(writer_->start(std::move(meta), boxes));
   prepared_s_ = prepared.count();
   last_step_ = steps_done;
   last_time_ = Clock::now();
-  if (!run_.options.asynchronous) wait();
+  if (!options_.asynchronous) wait();
 }
 
-std::optional<observe::CheckpointSummary> CheckpointManager::summary() const {
-  if (!on()) return {};
-  return observe::CheckpointSummary{totals_, best_};
+std::optional<observe::SaveTotals> CheckpointManager::summary() const {
+  return on() ? std::optional(totals_) : std::nullopt;
 }
 
 void CheckpointManager::before_update() {
@@ -217,9 +243,10 @@ void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
   observers_.checkpoint_saved(event);
 }
 
-fs::path CheckpointManager::save_weights(comm::Group& world, std::int64_t steps_done) const {
-  auto folder = run_.folder / "weights";
-  checkpoint::save(folder, world, meta_of(run_, steps_done), run_.weights(), attempt_);
+fs::path CheckpointManager::save_weights(std::int64_t steps_done) const {
+  auto folder = run_folder_ / "weights";
+  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, steps_done), session::saved_weights(session_),
+                   attempt_);
   return folder;
 }
 

@@ -13,12 +13,10 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "data/batches.h"
 #include "observe/observers.h"
-#include "observe/save_totals.h"
-#include "observe/statistics.h"
+#include "observe/run_folder.h"
 #include "session/resume.h"
-#include "setup/options.h"
+#include "session/session.h"
 #include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -38,44 +36,24 @@ struct Boundary {
   std::optional<monitor::EvalEnded> evaluation = {};  ///< made here
 };
 
-/// What a run's checkpoints are made from, and what restores their state.
-struct SavedRun {
-  std::filesystem::path folder;  ///< the run's
-  setup::CheckpointOptions options;
-  bool saves_weights = true;  ///< at its end
-  double bytes_of_rank = 0;   ///< as predicted: what a rank writes at most
-  data::Plan plan;
-  int rank = 0;
-  bool pinned = true;                           ///< copies on their way to a file are in pinned memory
-  checkpoint::Meta meta;                        ///< what is the same in all of them
-  std::map<std::string, std::string> sections;  ///< the same: schedule, adapters
-  std::function<std::string(std::int64_t steps_done)> cursor;
-  std::function<std::vector<checkpoint::TensorBox>()> boxes;    ///< of this rank
-  std::function<std::vector<checkpoint::TensorBox>()> weights;  ///< … the parameters alone, one copy of each
-  /// Gives optimizer and strategies back what a checkpoint has of them; returns what is not as it was, in words.
-  std::function<std::vector<std::string>(checkpoint::Reader&)> restore;
-};
+/// The meta of a checkpoint after so many steps, without sections.
+checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
 
-/// The meta of a checkpoint after so many steps.
-checkpoint::Meta meta_of(const SavedRun& run, std::int64_t steps_done);
-
-/// Gives the run's state that is no tensor to a checkpoint's sections, and back.
-std::map<std::string, std::string> sections_of(const SavedRun& run, const Updates& updates,
+/// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.
+std::map<std::string, std::string> sections_of(const session::Session& session, const Updates& updates,
                                                const observe::Statistics& statistics, std::int64_t steps_done);
 
 /// Gives optimizer, strategies and updates back what a checkpoint has of them, and returns the run's statistics. Rank 0
 /// says in the log what is not as it was: another mesh, another schedule.
-observe::Statistics resume_from(checkpoint::Reader& reader, const SavedRun& run, Updates& updates);
+observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, Updates& updates);
 
 /// A run's checkpoints: when they are due, what they hold, which is the best; and the final weights. All ranks call it
 /// alike. Observers are told of a checkpoint once it is committed.
 class CheckpointManager {
  public:
-  /// Makes a group over the world where checkpoints are saved. `updates` and `observers` must outlive it.
-  CheckpointManager(SavedRun run, const Updates& updates, comm::Communicator& communicator,
+  /// Makes a group over the world where checkpoints are saved. `folder`: the run's. References must outlive it.
+  CheckpointManager(const session::Session& session, const std::filesystem::path& folder, const Updates& updates,
                     observe::Observers& observers, const SaveSetting& setting);
-
-  const SavedRun& run() const { return run_; }
 
   /// Allocates the memory for copies of all that is there now: strategies' own tensors too, once they have begun.
   void reserve();
@@ -98,11 +76,11 @@ class CheckpointManager {
   void wait();
   /// The run's final weights, one copy of each, as <run folder>/weights; returns that folder. Collective over the
   /// world.
-  std::filesystem::path save_weights(comm::Group& world, std::int64_t steps_done) const;
+  std::filesystem::path save_weights(std::int64_t steps_done) const;
 
   /// Nothing where none is saved.
-  std::optional<observe::CheckpointSummary> summary() const;
-  const std::optional<observe::Best>& best() const { return best_; }
+  std::optional<observe::SaveTotals> summary() const;
+  const std::optional<observe::Best>& best() const { return totals_.best; }
 
  private:
   bool due(const Boundary& boundary) const;
@@ -110,7 +88,9 @@ class CheckpointManager {
   void publish(const std::optional<checkpoint::Saved>& saved);
 
   using Clock = std::chrono::steady_clock;
-  SavedRun run_;
+  const session::Session& session_;
+  const setup::CheckpointOptions& options_;
+  std::filesystem::path run_folder_;
   const Updates& updates_;
   observe::Observers& observers_;
   std::string attempt_;
@@ -119,7 +99,6 @@ class CheckpointManager {
   std::int64_t last_step_ = -1;
   double prepared_s_ = 0;  ///< what the last save took before its copies began
   observe::SaveTotals totals_;
-  std::optional<observe::Best> best_;
 };
 
 }  // namespace train

@@ -10,27 +10,28 @@ constexpr std::size_t shown_of_a_split = 5;
 
 }  // namespace
 
-Evaluations::Evaluations(const EvaluationSetting& setting, const inference::Feed& feed,
-                         inference::StopAgreement agreement, observe::Observers& observers, observe::RunFolder& folder)
-    : setting_(setting),
+Evaluations::Evaluations(session::Session& session, const inference::Feed& feed, inference::StopAgreement agreement,
+                         observe::Observers& observers, observe::RunFolder& folder)
+    : samples_(session.job->samples),
+      options_(*session.job->config.train),
       agreement_(std::move(agreement)),
-      evaluator_(setting.samples, setting.generator, setting.forward, feed),
+      evaluator_(session, feed),
       observers_(observers),
       folder_(folder) {
   evaluator_.stops_by(agreement_);
 }
 
 bool Evaluations::due(std::int64_t steps_done) const {
-  if (!setting_.samples.eval || steps_done == 0) return false;
-  if (steps_done == setting_.samples.plan.steps) return true;
-  return setting_.every > 0 ? steps_done % setting_.every == 0 : setting_.samples.plan.ends_epoch(steps_done);
+  if (!samples_.eval || steps_done == 0) return false;
+  if (steps_done == samples_.plan.steps) return true;
+  return options_.eval_every > 0 ? steps_done % options_.eval_every == 0 : samples_.plan.ends_epoch(steps_done);
 }
 
 monitor::EvalEnded Evaluations::event_of(const inference::Evaluation& result, const std::string& split,
                                          std::int64_t steps_done) const {
   monitor::EvalEnded event;
   event.step = steps_done;
-  event.epoch_progress = setting_.samples.plan.epoch_progress(steps_done);
+  event.epoch_progress = samples_.plan.epoch_progress(steps_done);
   event.split = split;
   event.samples = result.samples;
   event.runtime_s = result.runtime_s;
@@ -39,25 +40,25 @@ monitor::EvalEnded Evaluations::event_of(const inference::Evaluation& result, co
 }
 
 void Evaluations::run(std::int64_t steps_done) {
-  const auto result = evaluator_.loss(*setting_.samples.eval);
+  const auto result = evaluator_.loss(*samples_.eval);
   auto event = event_of(result, "eval", steps_done);
   event.loss = result.loss;
   observers_.eval_ended(event);
-  if (setting_.generate_each) answer_all(steps_done);
+  if (options_.generate_each_eval) answer_all(steps_done);
 }
 
 void Evaluations::answer_all(std::int64_t steps_done) {
   if (steps_done == answered_after_) return;
   answers_.clear();
-  answer(setting_.samples.train.get(), "train", setting_.generate_train_samples, steps_done);
-  answer(setting_.samples.eval.get(), "eval", setting_.generate_samples, steps_done);
+  answer(samples_.train.get(), "train", options_.generate_train_samples, steps_done);
+  answer(samples_.eval.get(), "eval", options_.generate_samples, steps_done);
   answered_after_ = steps_done;
 }
 
 std::vector<std::string> Evaluations::asked_splits() const {
   std::vector<std::string> splits;
-  if (setting_.samples.train && setting_.generate_train_samples != 0) splits.emplace_back("train");
-  if (setting_.samples.eval && setting_.generate_samples != 0) splits.emplace_back("eval");
+  if (samples_.train && options_.generate_train_samples != 0) splits.emplace_back("train");
+  if (samples_.eval && options_.generate_samples != 0) splits.emplace_back("eval");
   return splits;
 }
 

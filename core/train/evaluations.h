@@ -11,23 +11,12 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// When a run evaluates, and what.
-struct EvaluationSetting {
-  const assembly::Samples& samples;  ///< must outlive the run
-  inference::GeneratorSetting generator;
-  inference::Forward forward;
-  std::int64_t every = 0;             ///< steps; 0: at the end of each epoch
-  std::int64_t generate_samples = 0;  ///< questions that are asked at the end; -1: all
-  std::int64_t generate_train_samples = 0;
-  bool generate_each = false;  ///< after each evaluation too
-};
-
 /// A run's evaluations: after chosen steps the loss, at the end (or each time) answers too. Collectives over the world;
 /// Stopped is thrown on all ranks when one is asked to stop meanwhile.
 class Evaluations {
  public:
   /// All references must outlive it.
-  Evaluations(const EvaluationSetting& setting, const inference::Feed& feed, inference::StopAgreement agreement,
+  Evaluations(session::Session& session, const inference::Feed& feed, inference::StopAgreement agreement,
               observe::Observers& observers, observe::RunFolder& folder);
   /// Is one due when so many steps are done?
   bool due(std::int64_t steps_done) const;
@@ -45,7 +34,8 @@ class Evaluations {
   monitor::EvalEnded event_of(const inference::Evaluation& result, const std::string& split,
                               std::int64_t steps_done) const;
 
-  EvaluationSetting setting_;
+  const assembly::Samples& samples_;
+  const setup::TrainOptions& options_;
   inference::StopAgreement agreement_;
   inference::Evaluator evaluator_;
   observe::Observers& observers_;

@@ -36,11 +36,10 @@ std::string first_of(const std::vector<std::string>& names, std::string_view sep
 }
 
 // "layer 0: 3, 7; layer 2: 1", and how many there are.
-std::pair<std::string, std::int64_t> idle_experts(const ExpertTokens& experts) {
-  const auto by_layer = experts.counts.view({experts.layers, -1});
+std::pair<std::string, std::int64_t> idle_experts(const at::Tensor& by_layer) {
   std::vector<std::string> layers;
   std::int64_t idle = 0;
-  for (std::int64_t layer = 0; layer < experts.layers; ++layer) {
+  for (std::int64_t layer = 0; layer < by_layer.size(0); ++layer) {
     std::vector<std::string> numbers;
     for (std::int64_t e = 0; e < by_layer.size(1); ++e) {
       if (by_layer[layer][e].item<double>() == 0) numbers.push_back(std::to_string(e));
@@ -51,34 +50,31 @@ std::pair<std::string, std::int64_t> idle_experts(const ExpertTokens& experts) {
   return {first_of(layers, "; "), idle};
 }
 
-void say_all_is_well(const std::vector<shard::Reached>& weights, const ExpertTokens& experts) {
+void say_all_is_well(const std::vector<shard::Reached>& weights, const at::Tensor& expert_tokens) {
   std::size_t records = 0;
   for (const auto& weight : weights) records += weight.weight->records().size();
   log::info(cat("gradients: the first step's backward reached all ", records, " trainable records"));
-  if (!experts.counts.defined() || experts.counts.numel() == 0) return;
-  const auto [text, idle] = idle_experts(experts);
+  if (expert_tokens.numel() == 0) return;
+  const auto [text, idle] = idle_experts(expert_tokens);
   if (idle == 0) return;
-  log::info(cat("experts: no token of the first step reached ", idle, " of ", experts.counts.numel(), " (", text, ")"));
+  log::info(cat("experts: no token of the first step reached ", idle, " of ", expert_tokens.numel(), " (", text, ")"));
 }
 
 }  // namespace
 
-GradientCheck::GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh)
-    : units_(model.units), engine_(model.engine), world_(world), mesh_(mesh) {}
-
-void GradientCheck::run(const ExpertTokens& experts) {
+void GradientCheck::run(const at::Tensor& expert_tokens) {
   if (std::exchange(done_, true)) return;
-  weights_ = engine_.reached();
+  weights_ = session_.engine->reached();
   std::string mine;
   for (const auto& weight : weights_) mine += weight.reached ? '1' : '0';
-  const auto ranks = comm::exchange_texts(world_, mine, "exchange which weights have gradients");
-  const auto missing = find(ranks, experts);
+  const auto ranks = comm::exchange_texts(*session_.world_host, mine, "exchange which weights have gradients");
+  const auto missing = find(ranks, expert_tokens);
   if (!missing.empty()) refuse(missing);
-  say_all_is_well(weights_, experts);
+  say_all_is_well(weights_, expert_tokens);
 }
 
 std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::string>& ranks,
-                                                        const ExpertTokens& experts) const {
+                                                        const at::Tensor& expert_tokens) const {
   std::vector<Missing> missing;
   for (std::size_t w = 0; w < weights_.size(); ++w) {
     const auto has = [&](int rank) { return ranks[static_cast<std::size_t>(rank)].at(w) == '1'; };
@@ -89,7 +85,7 @@ std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::s
       if (has(rank)) continue;
       const auto together = mesh_.ranks_along(axes, rank);
       if (std::any_of(together.begin(), together.end(), has)) continue;
-      if (is_of_experts(record) && !had_tokens(*weights_[w].weight, rank, experts)) continue;
+      if (is_of_experts(record) && !had_tokens(*weights_[w].weight, rank, expert_tokens)) continue;
       found.ranks.push_back(rank);
     }
     if (!found.ranks.empty()) missing.push_back(std::move(found));
@@ -100,7 +96,7 @@ std::vector<GradientCheck::Missing> GradientCheck::find(const std::vector<std::s
 // The weight's layer of experts, counted as forward passes them; -1: none of them has it.
 std::int64_t GradientCheck::expert_layer(const nn::Weight& weight) const {
   std::int64_t layer = 0;
-  for (const auto* unit : units_) {
+  for (const auto* unit : session_.units) {
     const auto own = unit->weights();
     const auto layers = static_cast<std::int64_t>(unit->all<nn::Experts>().size());
     const bool is_here = std::any_of(own.begin(), own.end(), [&](const auto& one) { return one.get() == &weight; });
@@ -111,10 +107,10 @@ std::int64_t GradientCheck::expert_layer(const nn::Weight& weight) const {
 }
 
 // Of the experts that this rank holds. Where nobody counted, they had.
-bool GradientCheck::had_tokens(const nn::Weight& weight, int rank, const ExpertTokens& experts) const {
+bool GradientCheck::had_tokens(const nn::Weight& weight, int rank, const at::Tensor& expert_tokens) const {
   const auto layer = expert_layer(weight);
-  if (layer < 0 || layer >= experts.layers || !experts.counts.defined()) return true;
-  const auto counts = experts.counts.view({experts.layers, -1})[layer];
+  if (layer < 0 || layer >= expert_tokens.size(0)) return true;
+  const auto counts = expert_tokens[layer];
   const auto& record = weight.records().front();
   const auto box = record.compute.box(record.shape, mesh_, rank);
   if (record.shape.front() != counts.size(0)) return true;

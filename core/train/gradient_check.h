@@ -1,36 +1,28 @@
 #pragma once
-#include <capstan/base/export.h>
-#include <capstan/comm/group.h>
-#include <capstan/layout/mesh.h>
-
 #include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
-
-/// What a step's tokens did to the experts.
-struct ExpertTokens {
-  at::Tensor counts;        ///< [layers · experts] float64 on the CPU, over all ranks; undefined or empty: no experts
-  std::int64_t layers = 0;  ///< of experts
-};
 
 /// Finds weights that would never learn. After the first step's backward each trained weight must have had a gradient
 /// on each rank, or on one of the ranks whose gradients are added to that rank's. A weight of experts is excused where
 /// no token reached any of its experts. One object a run.
 class GradientCheck {
  public:
-  /// `world`: all ranks, on CPU. `model` and `world` must outlive it.
-  GradientCheck(const LoadedModel& model, comm::Group& world, const layout::Mesh& mesh);
+  /// `session` must outlive it.
+  explicit GradientCheck(const session::Session& session) : session_(session), mesh_(session.job->topology.mesh) {}
   /// Throws Error, the same on all ranks, that names the records, the units that they are moved with, and the ranks.
-  /// If all is well it says so in the log, with the experts that no token reached. Collective over the world; does
-  /// nothing when it is called again.
-  void run(const ExpertTokens& experts);
+  /// If all is well it says so in the log, with the experts that no token reached. `expert_tokens`: what each computed,
+  /// [layers, experts] float64 on the CPU, over all ranks; empty: no experts. Collective over the world; does nothing
+  /// when it is called again.
+  void run(const at::Tensor& expert_tokens);
   bool is_done() const { return done_; }
 
  private:
@@ -39,15 +31,13 @@ class GradientCheck {
     std::size_t weight;  // in the engine's order
     std::vector<int> ranks;
   };
-  std::vector<Missing> find(const std::vector<std::string>& ranks, const ExpertTokens& experts) const;
+  std::vector<Missing> find(const std::vector<std::string>& ranks, const at::Tensor& expert_tokens) const;
   std::int64_t expert_layer(const nn::Weight& weight) const;
-  bool had_tokens(const nn::Weight& weight, int rank, const ExpertTokens& experts) const;
+  bool had_tokens(const nn::Weight& weight, int rank, const at::Tensor& expert_tokens) const;
   [[noreturn]] void refuse(const std::vector<Missing>& missing) const;
 
-  const std::vector<nn::Unit*>& units_;
-  shard::Engine& engine_;
-  comm::Group& world_;
-  layout::Mesh mesh_;
+  const session::Session& session_;
+  const layout::Mesh& mesh_;
   std::vector<shard::Reached> weights_;  ///< in the engine's order
   bool done_ = false;
 };

@@ -6,9 +6,12 @@
 #include <capstan/monitor/process_tree.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "comm/agree.h"
 #include "observe/memory.h"
-#include "observe/run_summary.h"
+#include "session/model_folder.h"
 
 namespace capstan::train {
 namespace {
@@ -16,28 +19,70 @@ namespace {
 // For what follows the last save: closing files, srun's and the job script's ends.
 constexpr double ending_margin_s = 15;
 
+void add_settings(const session::Job& job, monitor::RunStarted& started) {
+  for (const auto& table : job.tables()) {
+    for (const auto& entry : table.host) started.settings.push_back({table.path, entry.key, entry.value, entry.origin});
+    for (const auto& option : table.options)
+      started.settings.push_back({table.path, option.spec.key, option.value, option.origin});
+  }
+}
+
+// What is known of the run before it begins, besides what the process alone knows.
+void describe(const session::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
+  const auto& job = *session.job;
+  const auto& world = session.communicator->world();
+  const auto& batch = job.topology.batch;
+  started.name = job.config.name;
+  started.rank = world.rank;
+  started.world_size = world.size;
+  started.data_parallel_size = static_cast<int>(batch.data_parallel_size);
+  started.backend = session.communicator->backend(session.device);
+  started.device = job.config.device;
+  started.parameters = session.engine->parameters();
+  started.trainable_parameters = session.engine->trainable_parameters();
+  started.steps = job.samples.plan.steps;
+  started.steps_per_epoch = job.samples.plan.steps_per_epoch;
+  started.global_batch = batch.global_batch;
+  started.micro_batch = batch.micro_batch;
+  started.accumulation = batch.accumulation;
+  if (!session.device.is_cpu()) started.gpu = static_cast<unsigned char>(session.device.index());
+  started.precision = job.config.train->precision;
+  started.sequence_length = job.samples.length;
+  started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
+  const auto& facts = job.plugins.model_facts;
+  started.head_flops_per_token =
+      std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
+  add_settings(job, started);
+  started.folder = folder.string();
+  started.memory.held = [&engine = *session.engine] { return observe::memory_parts(engine.held()); };
+}
+
 }  // namespace
 
-Loop::Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::Stop& stop, const SaveSetting& setting)
-    : parts_(parts),
+Loop::Loop(session::Session& session, observe::RunFolder& folder, const inference::Stop& stop,
+           const SaveSetting& setting, monitor::RunStarted started)
+    : session_(session),
       folder_(folder),
       stop_(stop),
-      pipeline_(parts.steps, observers_, [this] { return wishes(); }),
-      evaluations_(parts.evaluation, pipeline_.feed(),
-                   inference::StopAgreement(parts.steps.world, stop, [this] { return time_is_up(); }), observers_,
+      started_(std::move(started)),
+      pipeline_(session, folder.path(), observers_, [this] { return wishes(); }),
+      evaluations_(session, pipeline_.feed(),
+                   inference::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_,
                    folder),
-      checkpoints_(parts.saved, pipeline_.step().updates(), parts.steps.communicator, observers_, setting) {
+      checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
+      replicas_(session, job().config.run->verify_replicas) {
+  describe(session, folder.path(), started_);
   observers_.add("", statistics_);
   observers_.add("", folder_);
-  for (const auto& made : parts_.monitors) observers_.add(made.name, *made.object);
+  for (const auto& made : job().plugins.monitors) observers_.add(made.name, *made.object);
   pipeline_.step().before_update([this] { checkpoints_.before_update(); });
   const bool resumes = setting.resume && setting.resume->reader;
   if (resumes) restore(*setting.resume->reader);
-  if (parts_.saved.options.resume != "auto") return;
+  if (job().config.checkpoint->resume != "auto") return;
   // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
-  comm::from_first_rank(parts.steps.communicator, "preparing the run's metrics.jsonl", [&] {
+  comm::from_first_rank(*session.communicator, "preparing the run's metrics.jsonl", [&] {
     if (resumes) {
-      folder.resume_after(parts_.started.first_step, answers_again());
+      folder.resume_after(started_.first_step, answers_again());
     } else {
       folder.start_over();
     }
@@ -46,16 +91,15 @@ Loop::Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::
 }
 
 void Loop::restore(checkpoint::Reader& reader) {
-  statistics_ = resume_from(reader, checkpoints_.run(), pipeline_.step().updates());
-  earlier_runtime_s_ = statistics_.runtime_s;
+  statistics_ = resume_from(reader, session_, pipeline_.step().updates());
   pipeline_.nonfinite().set_in_a_row(statistics_.skipped_in_a_row);
-  parts_.started.first_step = reader.meta().step;
-  statistics_.drop_answers(parts_.started.first_step, answers_again());
+  started_.first_step = reader.meta().step;
+  statistics_.drop_answers(started_.first_step, answers_again());
 }
 
 // The splits whose questions a run that had done all its steps answers once more.
 std::vector<std::string> Loop::answers_again() const {
-  if (parts_.started.first_step < parts_.saved.plan.steps) return {};
+  if (started_.first_step < job().samples.plan.steps) return {};
   return evaluations_.asked_splits();
 }
 
@@ -71,12 +115,10 @@ inference::Wishes Loop::wishes() const {
 }
 
 double Loop::usual_step_s() const {
-  const auto steps = parts_.saved.plan.steps;
+  const auto steps = job().samples.plan.steps;
   if (steps < 2) return 0;
   return (statistics_.train_runtime_s - pipeline_.longest_step_s()) / static_cast<double>(steps - 1);
 }
-
-double Loop::runtime_s() const { return earlier_runtime_s_ + seconds_since(begin_); }
 
 monitor::RunEnded Loop::run() {
   try {
@@ -92,18 +134,20 @@ monitor::RunEnded Loop::run() {
 }
 
 monitor::RunEnded Loop::run_all() {
-  begin_ = Clock::now();
-  for (const auto& place : parts_.steps.communicator.exchange(
-           cat(parts_.steps.communicator.world().host, '\n', static_cast<std::int64_t>(::getpid())))) {
+  // As if the time until the checkpoint that it resumes from had just passed.
+  begin_ =
+      Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(statistics_.runtime_s));
+  for (const auto& place : session_.communicator->exchange(
+           cat(session_.communicator->world().host, '\n', static_cast<std::int64_t>(::getpid())))) {
     const auto parts = split(place, '\n');
-    parts_.started.hosts.push_back(parts.front());
-    parts_.started.processes.push_back(std::stoll(parts.back()));
+    started_.hosts.push_back(parts.front());
+    started_.processes.push_back(std::stoll(parts.back()));
   }
-  pipeline_.step().hooks().begin(parts_.started.first_step);
+  pipeline_.step().hooks().begin(started_.first_step);
   checkpoints_.reserve();
-  observers_.run_started(parts_.started);
+  observers_.run_started(started_);
   trace();
-  const observe::MemoryWatch memory(parts_.steps.parts.model.device);
+  const observe::MemoryWatch memory(session_.device);
   const auto steps_done = run_steps();
   auto peak = memory.peak();
   save_at_end(steps_done);
@@ -117,12 +161,12 @@ monitor::RunEnded Loop::run_all() {
   auto ended = ended_after(steps_done);
   // The process' own peak counts until here, as monitors tell it.
   peak.host = monitor::peak_resident_bytes();
-  peaks_ = observe::exchange_peaks(peak, parts_.steps.communicator);
-  ended.summary = observe::exchange_summary(observers_.summary(ended), parts_.steps.communicator);
-  folder_.write_summary(parts_.started, ended, statistics_, peaks_, parts_.steps.parts.model.engine.host_update_times(),
+  peaks_ = observe::exchange_peaks(peak, *session_.communicator);
+  ended.summary = observe::exchange_summary(observers_.summary(ended), *session_.communicator);
+  folder_.write_summary(started_, ended, statistics_, peaks_, session_.engine->host_update_times(),
                         checkpoints_.summary(), evaluations_.shown_answers());
   observers_.run_ended(ended);
-  parts_.steps.communicator.trace(nullptr);
+  session_.communicator->trace(nullptr);
   return ended;
 }
 
@@ -133,9 +177,9 @@ monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
   ended.samples = statistics_.samples;
   ended.tokens = statistics_.tokens;
   ended.train_runtime_s = statistics_.train_runtime_s;
-  ended.runtime_s = runtime_s();
+  ended.runtime_s = seconds_since(begin_);
   ended.mean_loss = statistics_.mean_loss();
-  ended.epochs = parts_.saved.plan.epoch_progress(steps_done);
+  ended.epochs = job().samples.plan.epoch_progress(steps_done);
   ended.weights = weights_;
   if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
   return ended;
@@ -145,14 +189,14 @@ monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
 void Loop::trace() {
   auto tracers = observers_.tracers();
   if (!tracers.empty()) pipeline_.step().trace(std::make_shared<observe::Tracers>(tracers));
-  if (parts_.started.world_size > 1) tracers.push_back(pipeline_.clock());
-  if (!tracers.empty()) parts_.steps.communicator.trace(std::make_shared<observe::Tracers>(std::move(tracers)));
+  if (started_.world_size > 1) tracers.push_back(pipeline_.clock());
+  if (!tracers.empty()) session_.communicator->trace(std::make_shared<observe::Tracers>(std::move(tracers)));
 }
 
 // Returns the number of steps done since the run's beginning.
 std::int64_t Loop::run_steps() {
-  const auto steps = parts_.saved.plan.steps;
-  auto step = parts_.started.first_step;
+  const auto steps = job().samples.plan.steps;
+  auto step = started_.first_step;
   if (step < steps) pipeline_.begin(step);
   // Stopped inside that evaluation: the checkpoint that it left has no metric, by which this step may be the best.
   if (evaluations_.due(step) && !statistics_.evaluation_after(step)) pass_boundary(step);
@@ -171,7 +215,7 @@ std::int64_t Loop::run_steps() {
 void Loop::pass_boundary(std::int64_t steps_done) {
   if (evaluations_.due(steps_done)) evaluate(steps_done);
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
-  if (parts_.replicas.due(steps_done, parts_.started.first_step)) parts_.replicas.run(steps_done);
+  if (replicas_.due(steps_done, started_.first_step)) replicas_.run(steps_done);
   checkpoints_.poll();
   const Boundary boundary{steps_done, pipeline_.agreed().save, statistics_.evaluation_after(steps_done)};
   if (checkpoints_.wants(boundary)) save(boundary);
@@ -193,8 +237,8 @@ void Loop::save(const Boundary& boundary) {
   pipeline_.drain();
   const auto begin = Clock::now();
   pipeline_.step().hooks().before_save(boundary.steps_done);
-  if (boundary.steps_done > parts_.started.first_step) parts_.replicas.run(boundary.steps_done);
-  statistics_.runtime_s = runtime_s();
+  if (boundary.steps_done > started_.first_step) replicas_.run(boundary.steps_done);
+  statistics_.runtime_s = seconds_since(begin_);
   statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
   checkpoints_.save(boundary, statistics_);
   pipeline_.leave_out(seconds_since(begin));
@@ -207,10 +251,11 @@ void Loop::save_at_end(std::int64_t steps_done) {
   if (checkpoints_.on() && !checkpoints_.is_saved(steps_done))
     save({steps_done, false, statistics_.evaluation_after(steps_done)});
   if (stopped_) checkpoints_.wait();
-  if (!parts_.saved.saves_weights || (stopped_ && checkpoints_.on())) return;
-  pipeline_.step().during_evaluation(
-      steps_done, [&] { weights_ = checkpoints_.save_weights(*parts_.steps.world, steps_done).string(); });
-  if (!stopped_) model_ = write_final_model(parts_.model, weights_, folder_.path(), parts_.steps.communicator);
+  if (!job().config.run->save_weights || (stopped_ && checkpoints_.on())) return;
+  pipeline_.step().during_evaluation(steps_done, [&] { weights_ = checkpoints_.save_weights(steps_done).string(); });
+  if (stopped_) return;
+  model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units},
+                                      weights_, folder_.path(), *session_.communicator);
 }
 
 }  // namespace capstan::train

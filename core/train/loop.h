@@ -10,31 +10,21 @@
 #include "observe/run_folder.h"
 #include "train/checkpoint_manager.h"
 #include "train/evaluations.h"
-#include "train/final_model.h"
 #include "train/replica_check.h"
 #include "train/step_pipeline.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// What a training run is made of; references must outlive it. train/of_job.h makes it of a job and its session.
-struct LoopParts {
-  PipelineParts steps;
-  EvaluationSetting evaluation;
-  SavedRun saved;
-  FinalModel model;
-  ReplicaCheck replicas;
-  monitor::RunStarted started;
-  const std::vector<assembly::Made<monitor::Monitor>>& monitors;
-};
-
 /// The training run: steps, evaluations, answers at the end, final weights. One object, one run.
 class Loop {
  public:
-  /// `stop` is looked at once a step: all ranks then stop at the same step boundary.
+  /// `stop` is looked at once a step: all ranks then stop at the same step boundary. References must outlive it.
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
-  Loop(const LoopParts& parts, observe::RunFolder& folder, const inference::Stop& stop,
-       const SaveSetting& setting = {});
+  /// `started`: what the process alone knows of what monitors are told: output, environment, the GPU, questions of
+  /// memory but for what is held.
+  Loop(session::Session& session, observe::RunFolder& folder, const inference::Stop& stop,
+       const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
   /// Tells one more whoever is told what the run does; before it begins.
   void observe(monitor::Monitor& observer) { observers_.add("", observer); }
   /// Calls it on each rank with every step's number when that step's gradients, times the loss scale, are in the engine
@@ -71,19 +61,20 @@ class Loop {
   void evaluate(std::int64_t steps_done);
   void save(const Boundary& boundary);
   void save_at_end(std::int64_t steps_done);
-  double runtime_s() const;
+  const session::Job& job() const { return *session_.job; }
 
   using Clock = std::chrono::steady_clock;
-  LoopParts parts_;
+  session::Session& session_;
   observe::RunFolder& folder_;
   const inference::Stop& stop_;
   observe::Statistics statistics_;
   observe::Observers observers_;
+  monitor::RunStarted started_;
   StepPipeline pipeline_;
   Evaluations evaluations_;
   CheckpointManager checkpoints_;
+  ReplicaCheck replicas_;
   Clock::time_point begin_ = Clock::now();
-  double earlier_runtime_s_ = 0;  ///< until the checkpoint that the run resumes from
   bool stopped_ = false;
   std::string weights_;
   std::string model_;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "data/loss_rows.h"
-#include "inference/feed.h"
 
 namespace capstan::train {
 namespace {
@@ -20,35 +19,52 @@ constexpr std::size_t most_graphs = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// Layers' collectives are between ranks of other axes than data's.
+bool splits_layers(const layout::Mesh& mesh) {
+  return mesh.size(layout::Axis::ep) > 1 || mesh.size(layout::data_axes) < mesh.world_size();
+}
+
 }  // namespace
 
-MicroGraphs::MicroGraphs(GraphSetting setting, const LoadedModel& model)
-    : setting_(std::move(setting)), model_(model) {}
+GraphSetting graph_setting(const session::Session& session) {
+  const auto& job = *session.job;
+  GraphSetting setting{ops::graph_recorder(session.device)};
+  if (job.config.train->cuda_graphs == "off" || !setting.recorder) return {};
+  if (splits_layers(job.topology.mesh)) {
+    log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
+    return {};
+  }
+  // What the longest samples take at the peak, beyond what is always there; 0 where nobody has asked.
+  for (const auto& part : job.prediction.footprints) {
+    if (part.when.starts_with("peak: ")) setting.work_bytes += part.bytes;
+  }
+  return setting;
+}
 
-bool MicroGraphs::run(const MicroStepOf& micro, const Body& body) {
-  const auto& batch = micro.batch;
+bool MicroGraphs::run(const inference::StepInput& input, std::size_t index, const Body& body) {
+  const auto& batch = input.micro[index];
   if (!setting_.recorder && shapes_.empty()) return false;
   if (!batch.documents.empty()) {
     if (setting_.recorder) refuse("packed rows hardly ever have a shape again");
     return false;
   }
-  if (!model_.engine.is_local(micro.index)) {
-    give_up_on_none(micro);
+  if (!session_.engine->is_local(static_cast<std::int64_t>(index))) {
+    give_up_on_none(input.step);
     return false;
   }
-  auto& recorded = shapes_[{batch.rows, batch.cols, data::loss_rows(batch), micro.index > 0}];
+  auto& recorded = shapes_[{batch.rows, batch.cols, data::loss_rows(batch), index > 0}];
   if (!recorded.graph) {
-    if (recorded.seen++ < eager_runs || !record(micro, recorded, body)) return false;
+    if (recorded.seen++ < eager_runs || !record(batch, input.step, recorded, body)) return false;
   }
-  recorded.numbers.copy_(inference::numbers_of(batch, micro.step, !model_.device.is_cpu()), /*non_blocking=*/true);
+  recorded.numbers->copy({batch, input.step, !session_.device.is_cpu()});
   recorded.graph->replay();
   return true;
 }
 
 // The first step has shown what each one is like: if none of its micro-steps could be a graph, none will.
-void MicroGraphs::give_up_on_none(const MicroStepOf& micro) {
-  if (!first_step_) first_step_ = micro.step;
-  if (!setting_.recorder || micro.step == *first_step_ || !shapes_.empty()) return;
+void MicroGraphs::give_up_on_none(std::int64_t step) {
+  if (!first_step_) first_step_ = step;
+  if (!setting_.recorder || step == *first_step_ || !shapes_.empty()) return;
   refuse(
       "each sums gradients over ranks, gathers parameters, moves gradients to their shards, or leaves them where "
       "autograd makes them");
@@ -67,8 +83,9 @@ void MicroGraphs::refuse(const std::string& why) {
 
 // Why there is to be no first recording; empty: nothing is in its way.
 std::string MicroGraphs::obstacle() const {
-  if (model_.runner.recomputes()) return "units are computed again in backward";
-  if (model_.runner.hooks() > model_.runner.units().size()) return "a strategy or a monitor follows the units";
+  const auto& runner = *session_.runner;
+  if (runner.recomputes()) return "units are computed again in backward";
+  if (runner.hooks() > runner.units().size()) return "a strategy or a monitor follows the units";
   const auto room = setting_.recorder->make_room();
   const auto work = std::max(room.spare, setting_.work_bytes);
   if (room.free >= 2 * work) return {};
@@ -77,32 +94,33 @@ std::string MicroGraphs::obstacle() const {
              bytes_text(static_cast<double>(room.free)), " are free");
 }
 
-bool MicroGraphs::record(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
+bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body) {
   if (!setting_.recorder || this->recorded() >= most_graphs) return false;
   auto why = this->recorded() == 0 ? obstacle() : std::string();
-  if (why.empty()) why = try_to_record(micro, recorded, body);
+  if (why.empty()) why = try_to_record(micro, step, recorded, body);
   if (!why.empty()) refuse(why);
   return why.empty();
 }
 
 // Empty, or why not.
-std::string MicroGraphs::try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body) {
-  const auto rows = micro.batch.rows, columns = micro.batch.cols;
-  recorded.numbers = inference::numbers_of(micro.batch, micro.step, false).to(model_.device);
-  model_.engine.join();
+std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
+                                       const Body& body) {
+  recorded.numbers = inference::BatchNumbers(micro, step, false).to(session_.device);
+  session_.engine->join();
   try {
-    recorded.graph = setting_.recorder->record([numbers = recorded.numbers, rows, columns, seed = micro.seed, body] {
-      auto batch = inference::batch_of(numbers, rows, columns);
-      batch.device_step = numbers.narrow(0, numbers.numel() - 1, 1);
+    recorded.graph = setting_.recorder->record([numbers = *recorded.numbers, seed = session_.job->seed(), body] {
+      auto batch = numbers.batch();
+      batch.device_step = numbers.step();
       batch.seed = seed;
       batch.training = true;
       body(batch);
     });
   } catch (const std::exception& error) {
-    model_.engine.drop_gradients();
+    session_.engine->drop_gradients();
     return first_line(error.what());
   }
-  log::debug(cat("micro-steps of ", rows, " x ", columns, " tokens run as a CUDA graph from step ", micro.step, " on"));
+  log::debug(
+      cat("micro-steps of ", micro.rows, " x ", micro.cols, " tokens run as a CUDA graph from step ", step, " on"));
   return {};
 }
 

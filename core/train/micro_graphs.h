@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "data/collate.h"
+#include "inference/feed.h"
 #include "ops/device_graph.h"
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -22,14 +22,8 @@ struct GraphSetting {
   std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
-
-/// A micro-batch, and when it is trained on.
-struct MicroStepOf {
-  const data::HostBatch& batch;
-  std::uint64_t seed;  ///< of dropout
-  std::int64_t step;
-  std::int64_t index;  ///< in the step
-};
+/// As train.cuda_graphs asks for it on this device; the log says where the job rules it out.
+GraphSetting graph_setting(const session::Session& session);
 
 /// Micro-steps as device graphs, one for each shape: rows, columns, of how many positions logits are computed
 /// (data::loss_rows), and whether gradients are written or added. A shape runs eagerly first, then is recorded and from
@@ -46,9 +40,11 @@ class MicroGraphs {
   /// Forward, backward and sums, from the batch's memory and memory that stays.
   using Body = std::function<void(const nn::Batch&)>;
 
-  MicroGraphs(GraphSetting setting, const LoadedModel& model);
-  /// False: this one has to run eagerly.
-  bool run(const MicroStepOf& micro, const Body& body);
+  /// `session` must outlive it.
+  MicroGraphs(const session::Session& session, GraphSetting setting)
+      : session_(session), setting_(std::move(setting)) {}
+  /// The step's micro-step `index`. False: this one has to run eagerly.
+  bool run(const inference::StepInput& input, std::size_t index, const Body& body);
 
  private:
   struct Shape {
@@ -60,18 +56,18 @@ class MicroGraphs {
   };
   struct Recorded {
     int seen = 0;
-    at::Tensor numbers;  ///< what the graph reads: inference::numbers_of
+    std::optional<inference::BatchNumbers> numbers;  ///< what the graph reads
     std::unique_ptr<ops::DeviceGraph> graph;
   };
   std::size_t recorded() const;
-  void give_up_on_none(const MicroStepOf& micro);
+  void give_up_on_none(std::int64_t step);
   std::string obstacle() const;
   void refuse(const std::string& why);
-  bool record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
-  std::string try_to_record(const MicroStepOf& micro, Recorded& recorded, const Body& body);
+  bool record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body);
+  std::string try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded, const Body& body);
 
+  const session::Session& session_;
   GraphSetting setting_;
-  LoadedModel model_;
   std::map<Shape, Recorded> shapes_;
   std::optional<std::int64_t> first_step_;
 };

@@ -6,9 +6,9 @@
 
 namespace capstan::train {
 
-MicroSteps::MicroSteps(MicroStepSetting setting, const LoadedModel& model)
-    : setting_(std::move(setting)), model_(model), graphs_(setting_.graphs, model) {
-  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(model.device);
+MicroSteps::MicroSteps(const session::Session& session, GraphSetting graphs)
+    : session_(session), accumulation_(session.job->topology.batch.accumulation), graphs_(session, std::move(graphs)) {
+  const auto doubles = at::TensorOptions().dtype(at::kDouble).device(session.device);
   sums_.loss = at::zeros({}, doubles);
   sums_.auxiliary = at::zeros({}, doubles);
 }
@@ -22,7 +22,6 @@ void MicroSteps::begin(double target_tokens, const LossScale& scale) {
   if (seed_.defined()) fill_seeds();
 }
 
-// By the operations of backward_from().
 void MicroSteps::fill_seeds() {
   if (!sums_.has_auxiliary) {
     seed_.copy_(scale_->seed(target_tokens_, seed_.options()));
@@ -30,58 +29,39 @@ void MicroSteps::fill_seeds() {
   }
   const auto one = scale_->seed(1.0, seed_.options());
   seed_.copy_(one / target_tokens_);
-  auxiliary_seed_.copy_(one / setting_.accumulation);
+  auxiliary_seed_.copy_(one / accumulation_);
 }
 
 void MicroSteps::run(const inference::StepInput& input, std::size_t index) {
-  const auto& micro = input.micro[index];
-  model_.engine.begin_micro_step(static_cast<std::int64_t>(index));
-  const auto body = [this](const nn::Batch& batch) { run_recorded(batch); };
-  if (graphs_.run({micro, setting_.seed, input.step, static_cast<std::int64_t>(index)}, body)) return;
-  run_eagerly(inference::training_batch(micro, setting_.seed, input.step, model_.device));
+  session_.engine->begin_micro_step(static_cast<std::int64_t>(index));
+  const auto body = [this](const nn::Batch& batch) { run_batch(batch); };
+  if (graphs_.run(input, index, body)) return;
+  run_batch(inference::training_batch(input.micro[index], session_.job->seed(), input.step, session_.device));
 }
 
-void MicroSteps::run_eagerly(const nn::Batch& batch) {
-  const auto hidden = model_.runner.forward(batch);
+// Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.
+void MicroSteps::run_batch(const nn::Batch& batch) {
+  const auto hidden = session_.runner->forward(batch);
   const auto& loss = hidden.states;
-  backward_from(hidden);
-  sums_.loss += loss.detach().to(at::kDouble);
-  for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
   sums_.has_auxiliary = !hidden.sums.empty();
-  if (!hidden.expert_tokens.empty()) {
-    sums_.expert_layers = static_cast<std::int64_t>(hidden.expert_tokens.size());
-    const auto tokens = at::cat(hidden.expert_tokens);
-    if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
-    sums_.expert_tokens += tokens;
+  if (!seed_.defined()) {
+    seed_ = at::empty({}, loss.options());
+    auxiliary_seed_ = at::empty({}, loss.options());
+    fill_seeds();
   }
-  if (seed_.defined()) return;
-  seed_ = at::empty({}, loss.options());
-  auxiliary_seed_ = at::empty({}, loss.options());
-  fill_seeds();
-}
-
-// What run_eagerly() does, with nothing that the host knows of the step: where backward starts is in memory.
-void MicroSteps::run_recorded(const nn::Batch& batch) {
-  const auto hidden = model_.runner.forward(batch);
-  const auto& loss = hidden.states;
   if (hidden.sums.empty()) {
-    model_.runner.backward(loss, seed_);
+    session_.runner->backward(loss, seed_);
   } else {
     auto objective = loss * seed_;
     for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary * auxiliary_seed_;
-    model_.runner.backward(objective, at::ones({}, objective.options()));
+    session_.runner->backward(objective, at::ones({}, objective.options()));
   }
   sums_.loss += loss.detach().to(at::kDouble);
   for (const auto& auxiliary : hidden.sums) sums_.auxiliary += auxiliary.detach().to(at::kDouble);
-  if (!hidden.expert_tokens.empty()) sums_.expert_tokens += at::cat(hidden.expert_tokens);
-}
-
-void MicroSteps::backward_from(const nn::Hidden& hidden) {
-  const auto& loss = hidden.states;
-  if (hidden.sums.empty()) return model_.runner.backward(loss, scale_->seed(target_tokens_, loss.options()));
-  auto objective = loss / target_tokens_;
-  for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary / setting_.accumulation;
-  model_.runner.backward(objective, scale_->seed(1.0, objective.options()));
+  if (hidden.expert_tokens.empty()) return;
+  const auto tokens = at::stack(hidden.expert_tokens);
+  if (!sums_.expert_tokens.defined()) sums_.expert_tokens = at::zeros_like(tokens);
+  sums_.expert_tokens += tokens;
 }
 
 }  // namespace capstan::train

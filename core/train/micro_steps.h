@@ -6,27 +6,18 @@
 #include <cstdint>
 
 #include "inference/feed.h"
-#include "train/loaded_model.h"
-#include "train/loss_scale.h"
 #include "train/micro_graphs.h"
+#include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// How micro-steps are made.
-struct MicroStepSetting {
-  std::int64_t accumulation = 1;
-  std::uint64_t seed = 0;  ///< of dropout
-  GraphSetting graphs = {};
-};
-
 /// What a step's micro-steps add up on the device.
 struct MicroStepSums {
-  at::Tensor loss;                 ///< 0-dim float64
-  at::Tensor auxiliary;            ///< 0-dim float64
-  at::Tensor expert_tokens;        ///< [layers x experts] float64; undefined: no layer has experts
-  bool has_auxiliary = false;      ///< the model has an auxiliary loss
-  std::int64_t expert_layers = 0;  ///< layers of experts
+  at::Tensor loss;             ///< 0-dim float64
+  at::Tensor auxiliary;        ///< 0-dim float64
+  at::Tensor expert_tokens;    ///< [layers, experts] float64; undefined: no layer has experts
+  bool has_auxiliary = false;  ///< the model has an auxiliary loss
 };
 
 /// Forward and backward of micro-batches. What a micro-step is trained on: its loss sum divided by the step's target
@@ -34,7 +25,8 @@ struct MicroStepSums {
 /// step's micro-steps. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
 class MicroSteps {
  public:
-  MicroSteps(MicroStepSetting setting, const LoadedModel& model);
+  /// `session` must outlive it.
+  MicroSteps(const session::Session& session, GraphSetting graphs);
   /// Before a step's first: sums are zero. `scale` must outlive the step.
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
@@ -43,18 +35,16 @@ class MicroSteps {
   const MicroStepSums& sums() const { return sums_; }
 
  private:
-  void run_eagerly(const nn::Batch& batch);
-  void run_recorded(const nn::Batch& batch);
-  void backward_from(const nn::Hidden& hidden);
+  void run_batch(const nn::Batch& batch);
   void fill_seeds();
 
-  MicroStepSetting setting_;
-  LoadedModel model_;
+  const session::Session& session_;
+  std::int64_t accumulation_;
   MicroGraphs graphs_;
   MicroStepSums sums_;
   double target_tokens_ = 1;
   const LossScale* scale_ = nullptr;
-  // What a recorded backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
+  // What backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
   // of auxiliary losses.
   at::Tensor seed_;
   at::Tensor auxiliary_seed_;

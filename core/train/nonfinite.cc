@@ -6,7 +6,9 @@
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -22,9 +24,9 @@ struct Place {
 };
 
 // Each weight once, with the first unit that uses it.
-std::vector<Place> forward_order(const LoadedModel& model) {
+std::vector<Place> forward_order(const session::Session& session) {
   std::vector<Place> places;
-  for (const auto* unit : model.units) {
+  for (const auto* unit : session.units) {
     for (const auto& weight : unit->weights()) {
       const bool known =
           std::any_of(places.begin(), places.end(), [&](const auto& place) { return place.weight == weight.get(); });
@@ -35,7 +37,7 @@ std::vector<Place> forward_order(const LoadedModel& model) {
 }
 
 // The ranks that see the same norm, so that all of them or none come here.
-comm::Group& group_of(const LoadedModel& model) { return model.sums.norm; }
+comm::Group& group_of(const session::Session& session) { return *session.norm_group; }
 
 // Every member's text, in the group's order.
 std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
@@ -104,7 +106,86 @@ Json json_of(const inference::StepInput& input, int rank) {
   return json;
 }
 
+// Not below the root of the largest number: what is larger is infinite once a norm has squared it, and 16-bit numbers
+// are squared as float32.
+at::Tensor is_bad(const at::Tensor& x) {
+  const bool is_double = x.scalar_type() == at::kDouble;
+  const double most = is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  if (x.numel() == 0) return at::zeros({}, x.options().dtype(at::kBool));
+  return x.abs().max().to(at::kDouble).lt(std::sqrt(most)).logical_not();  // so nan is bad, too
+}
+
+at::Tensor is_bad(const nn::Hidden& hidden) {
+  auto bad = is_bad(hidden.states);
+  for (const auto& sum : hidden.sums) bad = bad.logical_or(is_bad(sum));
+  return bad;
+}
+
+// Of each micro-batch and unit, whether its output is bad: [micro-batches, units] bool.
+at::Tensor bad_outputs(const session::Session& session, const inference::StepInput& input) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> bad;
+  for (const auto& micro : input.micro) {
+    const auto batch = inference::training_batch(micro, session.job->seed(), input.step, session.device);
+    session.runner->forward(batch, nullptr,
+                            [&](std::size_t, const nn::Hidden& hidden) { bad.push_back(is_bad(hidden)); });
+  }
+  return at::stack(bad).view({static_cast<std::int64_t>(input.micro.size()), -1}).to(at::kCPU);
+}
+
+// The largest element of each weight of the unit, over all ranks.
+void find_largest(const session::Session& session, const nn::Unit& unit, BadOutput& found) {
+  const auto& weights = unit.weights();
+  if (weights.empty()) return;
+  std::vector<double> largest(weights.size(), 0.0);
+  for (const auto& stored : session.engine->stored_boxes()) {
+    for (std::size_t w = 0; w < weights.size(); ++w) {
+      for (const auto& record : weights[w]->records()) {
+        if (&record != stored.record || stored.value.numel() == 0) continue;
+        largest[w] = std::max(largest[w], stored.value.abs().max().item<double>());
+      }
+    }
+  }
+  const auto on_device = at::tensor(largest, at::kDouble).to(session.device);
+  session.world_device->all_reduce(on_device, comm::ReduceOp::max, "all-reduce largest weights");
+  const auto [value, which] = on_device.to(at::kCPU).max(0);
+  found.weight = weights[static_cast<std::size_t>(which.item<std::int64_t>())]->name();
+  found.largest = value.item<double>();
+}
+
 }  // namespace
+
+std::string BadOutput::text() const {
+  auto text = cat("in forward the first output with nan, inf or numbers too large to square is that of unit ", unit,
+                  ", in micro-batch ", micro_batch, " of rank ", rank);
+  if (!weight.empty()) text += cat("; the largest of its weights is ", weight, ", up to ", largest);
+  return text;
+}
+
+std::optional<BadOutput> find_bad_output(const session::Session& session, const inference::StepInput& input) {
+  auto& world = *session.world_device;
+  const auto bad = bad_outputs(session, input);
+  const auto micros = bad.size(0);
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  // One number that is the smallest for the first unit, of its ranks the first, of that one's micro-batches the first.
+  auto first = none;
+  const auto places = bad.t().nonzero();  // (unit, micro-batch), in that order
+  if (places.size(0) > 0) {
+    const auto unit = places[0][0].item<std::int64_t>();
+    first = (unit * world.size() + world.rank()) * micros + places[0][1].item<std::int64_t>();
+  }
+  const auto on_device = at::full({1}, first, at::TensorOptions().dtype(at::kLong).device(session.device));
+  world.all_reduce(on_device, comm::ReduceOp::min, "all-reduce the first bad output");
+  first = on_device.item<std::int64_t>();
+  if (first == none) return {};
+  const auto& unit = *session.units[static_cast<std::size_t>(first / micros / world.size())];
+  BadOutput found;
+  found.unit = unit.name();
+  found.rank = static_cast<int>(first / micros % world.size());
+  found.micro_batch = first % micros;
+  find_largest(session, unit, found);
+  return found;
+}
 
 std::string NonFinite::text() const {
   if (!values.empty()) {
@@ -121,8 +202,8 @@ std::string NonFinite::text() const {
   return text;
 }
 
-NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, double scale) {
-  const auto places = forward_order(model);
+NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale) {
+  const auto places = forward_order(session);
   std::map<std::string, std::size_t> by_weight;
   std::map<std::string, std::size_t> by_record;
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -131,16 +212,16 @@ NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, doub
   }
   // For each weight its squared gradient norm, then for each how many boxes hold something that is not finite.
   std::vector<double> mine(2 * places.size(), 0.0);
-  const auto names = model.engine.trainable_names();
+  const auto names = session.engine->trainable_names();
   const auto squares = norms.to(at::kCPU);
   for (std::size_t i = 0; i < names.size(); ++i) {
     mine[by_weight.at(names[i])] = squares[static_cast<std::int64_t>(i)].item<double>();
   }
-  for (const auto& stored : model.engine.stored_boxes()) {
+  for (const auto& stored : session.engine->stored_boxes()) {
     if (!at::isfinite(stored.value).all().item<bool>()) mine[places.size() + by_record.at(stored.record->name)] += 1;
   }
-  const auto on_device = at::tensor(mine, at::kDouble).to(model.device);
-  group_of(model).all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
+  const auto on_device = at::tensor(mine, at::kDouble).to(session.device);
+  group_of(session).all_reduce(on_device, comm::ReduceOp::sum, "all-reduce where numbers are not finite");
   const auto all = on_device.to(at::kCPU);
   const auto* numbers = all.const_data_ptr<double>();
   NonFinite found;
@@ -156,24 +237,23 @@ NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, doub
 void NonFiniteSteps::bad(const monitor::StepEnded& event, const StepResult& result, const inference::StepInput& input) {
   const double scale = event.loss_scale.value_or(1.0);
   if (std::isfinite(event.loss) && scale_.can_shrink(scale)) {
-    if (group_of(model_).rank() == 0) {
+    if (group_of(session_).rank() == 0) {
       log::info(cat("step ", event.step, " skipped: gradients overflowed at loss scale ", number_text(scale),
                     "; the scale goes down"));
     }
     return;
   }
-  auto found = find_nonfinite(model_, result.norms, scale);
+  auto found = find_nonfinite(session_, result.norms, scale);
   // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm; the
   // loss they all know.
-  if (model_.sums.local_axes.empty() || !std::isfinite(event.loss))
-    found.output = find_bad_output(model_, input, setting_.seed);
+  if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);
   const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
                         plain_text(event.grad_norm), "; ", found.text());
-  if (setting_.action == "skip") {
+  if (options().on_nonfinite == "skip") {
     skip(what);
     return;
   }
-  const auto file = setting_.action == "dump" ? dump(event, found, input) : std::string();
+  const auto file = options().on_nonfinite == "dump" ? dump(event, found, input) : std::string();
   throw Error(file.empty() ? what : cat(what, "; batch and norms are in ", file), fix(found, event.step));
 }
 
@@ -190,7 +270,7 @@ std::string NonFiniteSteps::fix(const NonFinite& found, std::int64_t step) const
     ways.emplace_back("lower optimizer.lr");
     ways.emplace_back("add warm-up");
   }
-  if (const auto precision = wider(setting_.precision); !precision.empty())
+  if (const auto precision = wider(options().precision); !precision.empty())
     ways.push_back(cat("use train.precision = \"", precision, "\""));
   return alternatives(ways);
 }
@@ -201,16 +281,16 @@ void NonFiniteSteps::skip(const std::string& what) {
     throw Error(cat(in_a_row_, " steps in a row were not finite and were skipped; the last, ", what),
                 "training cannot continue from these weights: lower optimizer.lr, or start from an earlier checkpoint");
   }
-  if (group_of(model_).rank() == 0) log::warning(cat("skipped ", what));
+  if (group_of(session_).rank() == 0) log::warning(cat("skipped ", what));
 }
 
 std::string NonFiniteSteps::dump(const monitor::StepEnded& event, const NonFinite& found,
                                  const inference::StepInput& input) {
-  auto& group = group_of(model_);
-  const auto rank = model_.sums.world.rank();
+  auto& group = group_of(session_);
+  const auto rank = session_.world_device->rank();
   const auto batches = gather_texts(group, json_of(input, rank).dump());
   const auto first = group.ranks().front();
-  const auto file = setting_.folder / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
+  const auto file = folder_ / cat("dump-step-", event.step, first == 0 ? "" : cat("-rank-", first), ".json");
   if (group.rank() != 0) return file.string();
   Json json{{"step", event.step},
             {"loss", plain_text(event.loss)},

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "inference/feed.h"
-#include "train/bad_output.h"
-#include "train/loss_scale.h"
 #include "train/step.h"
+#include "train/updates.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -21,6 +20,22 @@ struct BadWeight {
   std::string unit;  ///< the first in forward order that uses it
   double norm = 0;   ///< of its gradient, without the loss scale
 };
+
+/// The first unit in forward order whose output is not finite on some rank, or so large that its square is not; the
+/// same on all ranks.
+struct BadOutput {
+  std::string unit;
+  int rank = 0;                  ///< the first one that sees it …
+  std::int64_t micro_batch = 0;  ///< … in its first micro-batch that does
+  std::string weight;            ///< of the unit's weights the one with the largest element; "" for a unit without any
+  double largest = 0;            ///< that element's magnitude
+  std::string text() const;
+};
+
+/// Runs a step's forward once more, without gradients, and looks at what comes out of each unit. Backward cannot tell:
+/// after one value that is not finite nearly all gradients are nan. It computes with the weights as they are now: on a
+/// GPU the next step may have updated them since. Waits for the device. Collective over the world.
+std::optional<BadOutput> find_bad_output(const session::Session& session, const inference::StepInput& input);
 
 /// Where numbers are not finite, over all ranks; lists in forward order, the same on each.
 struct NonFinite {
@@ -34,15 +49,7 @@ struct NonFinite {
 
 /// Looks at the parameters as they are now, and at the gradients by what a step left: `norms` as in StepResult, `scale`
 /// the loss scale in them; not at outputs. Waits for the device. Collective over the ranks that share a norm.
-NonFinite find_nonfinite(const LoadedModel& model, const at::Tensor& norms, double scale);
-
-/// What is asked for where steps are not finite.
-struct NonFiniteSetting {
-  std::string action;            ///< train.on_nonfinite
-  std::string precision;         ///< train.precision
-  std::uint64_t seed = 0;        ///< of dropout
-  std::filesystem::path folder;  ///< for dumps
-};
+NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norms, double scale);
 
 /// What is done about steps that were not finite: train.on_nonfinite. Their update was masked on the device, so weights
 /// and optimizer state are as they were. One object a run.
@@ -51,8 +58,9 @@ class NonFiniteSteps {
   /// on_nonfinite = "skip" gives up at so many steps in a row: no update can come from them any more.
   static constexpr int most_in_a_row = 20;
 
-  NonFiniteSteps(NonFiniteSetting setting, const LoadedModel& model, const LossScale& scale)
-      : setting_(std::move(setting)), model_(model), scale_(scale) {}
+  /// `folder`: for dumps. The others must outlive it.
+  NonFiniteSteps(const session::Session& session, const LossScale& scale, std::filesystem::path folder)
+      : session_(session), scale_(scale), folder_(std::move(folder)) {}
 
   void good() { in_a_row_ = 0; }
   /// How many of the last steps were bad; a checkpoint keeps it.
@@ -68,9 +76,11 @@ class NonFiniteSteps {
   void skip(const std::string& what);
   std::string dump(const monitor::StepEnded& event, const NonFinite& found, const inference::StepInput& input);
 
-  NonFiniteSetting setting_;
-  LoadedModel model_;
+  const setup::TrainOptions& options() const { return *session_.job->config.train; }
+
+  const session::Session& session_;
   const LossScale& scale_;
+  std::filesystem::path folder_;
   int in_a_row_ = 0;
 };
 

@@ -20,8 +20,8 @@ std::string key_of(const std::string& what, const std::string& name, const std::
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(session::Session& session, const layout::Mesh& mesh, std::int64_t every)
-    : session_(session), mesh_(mesh), every_(mesh.world_size() > 1 ? every : 0) {}
+ReplicaCheck::ReplicaCheck(const session::Session& session, std::int64_t every)
+    : session_(session), mesh_(session.job->topology.mesh), every_(mesh_.world_size() > 1 ? every : 0) {}
 
 bool ReplicaCheck::due(std::int64_t steps_done, std::int64_t first_step) const {
   return on() && (steps_done - first_step <= first_steps || steps_done % every_ == 0);
@@ -35,7 +35,7 @@ std::vector<ReplicaCheck::Held> ReplicaCheck::held() const {
   auto& engine = *session_.engine;
   for (const auto& stored : engine.stored_boxes())
     add(key_of("parameter", stored.record->name, stored.box.text(), stored.copy), stored.value);
-  const auto& rule = *session_.rule;
+  const auto& rule = session_.rule();
   const auto states = engine.state_boxes(rule.states());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const auto& stored : states[i]) {

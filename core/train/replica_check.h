@@ -19,7 +19,7 @@ class ReplicaCheck {
   static constexpr std::int64_t first_steps = 3;
 
   /// `every` steps it is due; 0: never. `session` must outlive it.
-  ReplicaCheck(session::Session& session, const layout::Mesh& mesh, std::int64_t every);
+  ReplicaCheck(const session::Session& session, std::int64_t every);
   /// Is it due when so many steps are done, of which this process has done some?
   bool due(std::int64_t steps_done, std::int64_t first_step) const;
   bool on() const { return every_ > 0; }
@@ -49,8 +49,8 @@ class ReplicaCheck {
   void compare(const at::Tensor& all, std::int64_t steps_done) const;
   [[noreturn]] void refuse(const Shared& shared, const Place& other, std::size_t more, std::int64_t steps_done) const;
 
-  session::Session& session_;
-  layout::Mesh mesh_;
+  const session::Session& session_;
+  const layout::Mesh& mesh_;
   std::int64_t every_;
   bool knows_shared_ = false;
   std::vector<std::size_t> compared_;  ///< of held(): those that another rank holds too

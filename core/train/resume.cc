@@ -4,7 +4,8 @@
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
-#include <numeric>
+#include <chrono>
+#include <thread>
 
 #include "comm/agree.h"
 
@@ -13,12 +14,6 @@ namespace capstan::train {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::shared_ptr<comm::Group> everyone(comm::Communicator& communicator, const char* name) {
-  std::vector<int> ranks(static_cast<std::size_t>(communicator.world().size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return communicator.group(name, ranks, c10::Device(c10::DeviceType::CPU));
-}
 
 // "damaged-step-00000040": no search finds it, and retention does not count it.
 void move_aside(const fs::path& checkpoint) {
@@ -58,11 +53,30 @@ fs::path shared_run_folder(const setup::Configuration& config, comm::Communicato
   });
 }
 
+std::unique_ptr<record::RunLock> hold_run_folder(const std::filesystem::path& folder, const std::string& job,
+                                                 comm::Communicator& communicator,
+                                                 const inference::StopAgreement& agreement) {
+  constexpr std::chrono::seconds between{1};
+  const auto& world = communicator.world();
+  std::unique_ptr<record::RunLock> lock;
+  if (world.rank == 0) lock = std::make_unique<record::RunLock>(folder, record::RunLock::this_process(world.host, job));
+  for (;;) {
+    const auto take = [&]() -> std::string {
+      if (!lock->take()) return "held by another";
+      observe::RunFolder::remove_unfinished(folder);
+      return "taken";
+    };
+    if (comm::from_first_rank(communicator, "locking the run's folder", take) == "taken") return lock;
+    agreement.check();
+    std::this_thread::sleep_for(between);
+  }
+}
+
 session::Resume resume_run(const session::Job& job, comm::Communicator& communicator) {
   if (job.config.checkpoint->resume == "none") return {};
   const auto depth =
       job.config.checkpoint->verify == "hashes" ? checkpoint::Depth::hashes : checkpoint::Depth::structure;
-  const auto group = everyone(communicator, "checkpoint search");
+  const auto group = comm::group_of_all(communicator, "checkpoint search");
   auto resume = session::find_resume(job, depth, group.get());
   comm::from_first_rank(communicator, "moving damaged checkpoints aside", [&] {
     report(resume);

@@ -8,24 +8,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 #include "comm/agree.h"
-#include "observe/hold_run_folder.h"
 #include "setup/unsaved.h"
-#include "train/of_job.h"
-#include "train/prepare_together.h"
 #include "train/resume.h"
 
 namespace capstan::train {
 namespace {
-
-std::shared_ptr<comm::Group> loading_group(comm::Communicator& communicator) {
-  std::vector<int> everyone(static_cast<std::size_t>(communicator.world().size));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  return communicator.group("loading", everyone, c10::Device(c10::DeviceType::CPU));
-}
 
 // That the ranks stop is no fault of an extension's.
 template <class Call>
@@ -75,7 +65,7 @@ void Run::give_up() {
 
 // All that comes before training. Returns an exit code other than 0 where an extension ends the run.
 int Run::load() {
-  const inference::StopAgreement agreement(loading_group(setting_.communicator), setting_.stop);
+  const inference::StopAgreement agreement(comm::group_of_all(setting_.communicator, "loading"), setting_.stop);
   read_job(agreement);
   when_ = "while loading the model";
   hold_folder(agreement);
@@ -93,8 +83,7 @@ void Run::read_job(const inference::StopAgreement& agreement) {
   agreement.check();
   setting_.prepared();
   when_ = "while tokenizing";
-  auto samples = from_caches(*job_, setting_.stop, communicator, setting_.output.show);
-  job_.emplace(session::with_samples(std::move(*job_), std::move(samples)));
+  read_token_caches(*job_, setting_.stop, communicator, setting_.output.show);
   extensions_ = setting_.extensions(*job_);
   for (const auto& made : job_->plugins.extensions) extensions_.push_back({made.name, made.object});
   std::stable_sort(extensions_.begin(), extensions_.end(),
@@ -104,7 +93,7 @@ void Run::read_job(const inference::StopAgreement& agreement) {
 void Run::hold_folder(const inference::StopAgreement& agreement) {
   auto& communicator = setting_.communicator;
   const auto folder = shared_run_folder(job_->config, communicator);
-  lock_ = observe::hold_run_folder(folder, setting_.job, communicator, agreement);
+  lock_ = hold_run_folder(folder, setting_.job, communicator, agreement);
   comm::agree(communicator, "opening the run's folder", [&] {
     folder_.emplace(folder, communicator.world().rank);
     open_folder();
@@ -146,11 +135,14 @@ void Run::load_model(const inference::StopAgreement& agreement) {
 // Nothing where the ranks stop on the way.
 std::optional<int> Run::train_loaded() {
   if (first()) setting_.output.print(start_text());
-  ProcessFacts process{setting_.output.is_terminal, setting_.device.uuid, setting_.environment, {}};
+  monitor::RunStarted started;
+  started.output_is_terminal = setting_.output.is_terminal;
+  started.gpu_uuid = setting_.device.uuid;
+  started.environment = setting_.environment;
   for (const auto& extension : extensions_)
-    call_extension(extension, "answer", [&](command::RunExtension& object) { object.answer(process.memory); });
+    call_extension(extension, "answer", [&](command::RunExtension& object) { object.answer(started.memory); });
   const SaveSetting saves{&resume_, setting_.job.empty() ? "0" : setting_.job, setting_.at_point};
-  Loop loop(loop_parts(*job_, *session_, folder_->path(), process), *folder_, setting_.stop, saves);
+  Loop loop(*session_, *folder_, setting_.stop, saves, std::move(started));
   const auto ended = loop.run();
   if (!loop.stopped()) end_extensions(loop);
   if (first() && !loop.model().empty()) setting_.output.print(loop.model() + "\n");

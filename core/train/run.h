@@ -15,8 +15,8 @@
 #include "record/run_lock.h"
 #include "session/resume.h"
 #include "session/session.h"
-#include "train/from_caches.h"
 #include "train/loop.h"
+#include "train/prepare_together.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {

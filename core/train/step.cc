@@ -15,11 +15,13 @@ at::Tensor numbers_of(const std::vector<strategy::Figure>& figures) {
 
 }  // namespace
 
-Step::Step(StepSetting setting, StepParts parts)
-    : setting_(std::move(setting)),
-      parts_(std::move(parts)),
-      updates_(setting_.optimizer, setting_.loss_scaling, parts_.model.device),
-      micro_steps_(setting_.micro, parts_.model) {}
+Step::Step(session::Session& session)
+    : session_(session),
+      hooks_(session),
+      reached_(session),
+      updates_(*session.job->config.optimizer, setup::loss_scaling_of(*session.job->config.train).value(),
+               session.device),
+      micro_steps_(session, graph_setting(session)) {}
 
 StepResult Step::gradients(const inference::StepInput& input, std::int64_t target_tokens) {
   // A step without any target still runs, like the others' collectives: its gradients are zero.
@@ -29,25 +31,25 @@ StepResult Step::gradients(const inference::StepInput& input, std::int64_t targe
   const auto& sums = micro_steps_.sums();
   StepResult result;
   result.has_auxiliary = sums.has_auxiliary;
-  result.expert_layers = sums.expert_layers;
-  result.norms = parts_.model.engine.squared_grad_norms();
+  result.norms = session_.engine->squared_grad_norms();
   // The data ranks' shares of the auxiliary loss add up, as their loss sums do.
-  const auto auxiliary = sums.auxiliary / static_cast<double>(setting_.micro.accumulation);
-  const auto figures = parts_.hooks.figures();
+  const auto& topology = session_.job->topology;
+  const auto auxiliary = sums.auxiliary / static_cast<double>(topology.batch.accumulation);
+  const auto figures = hooks_.figures();
   for (const auto& figure : figures) result.figures.push_back(figure.name);
-  result.numbers =
-      StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)}, setting_.speaks);
-  result.numbers.sum(parts_.model.sums);
-  if (!parts_.reached.is_done()) parts_.reached.run({result.numbers.read().expert_tokens, result.expert_layers});
+  result.numbers = StepNumbers({result.norms.sum(), sums.loss, auxiliary, sums.expert_tokens, numbers_of(figures)},
+                               topology.speaks_for_coordinate());
+  result.numbers.sum(session_);
+  if (!reached_.is_done()) reached_.run(result.numbers.read().expert_tokens);
   if (updates_.loss_scale().on()) result.numbers.divide_norm_by(updates_.loss_scale().value());
   return result;
 }
 
 // Where gradients are local on an axis, each position on it has its own mean.
 std::int64_t Step::divisor_of(const inference::StepInput& input, std::int64_t target_tokens) {
-  if (parts_.model.sums.local_axes.empty()) return target_tokens;
+  if (session_.local_axes().empty()) return target_tokens;
   auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
-  parts_.model.sums.divisor->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
+  session_.divisor_group->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
   return count.item<std::int64_t>();
 }
 
@@ -63,21 +65,21 @@ StepResult Step::run(const inference::StepInput& input, std::int64_t target_toke
   const auto numbers = result.numbers.norm_and_loss();
   const auto update = updates_.next(lr, target_tokens > 0 ? numbers : at::full_like(numbers, NAN));
   std::function<void()> after;
-  if (parts_.hooks.any()) after = [&] { parts_.hooks.after_step(input.step, update.skip.eq(0)); };
-  parts_.model.engine.update(parts_.rule, update, after);
+  if (hooks_.any()) after = [&] { hooks_.after_step(input.step, update.skip.eq(0)); };
+  session_.engine->update(session_.rule(), update, after);
   result.numbers.set_update(scale, update.skip);
   return result;
 }
 
 void Step::trace(std::shared_ptr<monitor::Tracer> tracer) {
   tracer_ = std::move(tracer);
-  if (tracer_->units()) observe::trace_units(parts_.model.runner, tracer_);
+  if (tracer_->units()) observe::trace_units(*session_.runner, tracer_);
 }
 
 void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {
-  if (parts_.hooks.change_evaluation() && before_update_) before_update_();
+  if (hooks_.change_evaluation() && before_update_) before_update_();
   const observe::Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
-  parts_.hooks.during_evaluation(steps_done, call);
+  hooks_.during_evaluation(steps_done, call);
 }
 
 }  // namespace capstan::train

@@ -1,8 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
 
-#include <capstan/strategy/optimizer_rule.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -11,9 +9,7 @@
 
 #include "inference/feed.h"
 #include "observe/tracing.h"
-#include "setup/options.h"
 #include "train/gradient_check.h"
-#include "train/loaded_model.h"
 #include "train/micro_steps.h"
 #include "train/step_metrics.h"
 #include "train/strategy_hooks.h"
@@ -26,31 +22,15 @@ namespace train {
 struct StepResult {
   StepNumbers numbers;
   bool has_auxiliary = false;        ///< the model has an auxiliary loss
-  std::int64_t expert_layers = 0;    ///< layers of experts
   std::vector<std::string> figures;  ///< strategies' figures, by name
   at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
-};
-
-/// What a step works on.
-struct StepParts {
-  LoadedModel model;
-  strategy::OptimizerRule& rule;
-  StrategyHooks hooks;
-  GradientCheck reached;  ///< of the first step
-};
-
-/// How steps are made.
-struct StepSetting {
-  setup::OptimizerOptions optimizer;
-  setup::LossScaling loss_scaling;
-  MicroStepSetting micro;
-  bool speaks = true;  ///< for its data coordinate
 };
 
 /// Forward and backward of one step's micro-batches and the optimizer's update.
 class Step {
  public:
-  Step(StepSetting setting, StepParts parts);
+  /// `session` must outlive it.
+  explicit Step(session::Session& session);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
   /// time throws Error if a trained weight has no gradient.
   StepResult run(const inference::StepInput& input, std::int64_t target_tokens, double lr);
@@ -61,7 +41,7 @@ class Step {
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
   /// Is called with the step's number when its gradients are there and nothing is updated yet.
   void watch_gradients(std::function<void(std::int64_t)> call) { watch_gradients_ = std::move(call); }
-  StrategyHooks& hooks() { return parts_.hooks; }
+  StrategyHooks& hooks() { return hooks_; }
   /// Steps, units and updates are spans of this tracer from now on.
   void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// StrategyHooks::during_evaluation, once what is being saved allows it.
@@ -69,13 +49,13 @@ class Step {
   /// The part of the run's state that steps change, besides the engine's.
   Updates& updates() { return updates_; }
   const Updates& updates() const { return updates_; }
-  const strategy::OptimizerRule& rule() const { return parts_.rule; }
 
  private:
   std::int64_t divisor_of(const inference::StepInput& input, std::int64_t target_tokens);
 
-  StepSetting setting_;
-  StepParts parts_;
+  session::Session& session_;
+  StrategyHooks hooks_;
+  GradientCheck reached_;  // of the first step
   Updates updates_;
   MicroSteps micro_steps_;
   std::function<void()> before_update_;

@@ -1,6 +1,7 @@
 #include "train/step_metrics.h"
 
 #include <ATen/ATen.h>
+#include <capstan/base/text.h>
 
 #include <cmath>
 #include <utility>
@@ -9,7 +10,7 @@ namespace capstan::train {
 namespace {
 
 // What comes first is one sum of all ranks' numbers; the update's own, zero until then, are the same on all of them.
-enum Slot : std::int64_t { squared_norm, loss_sum, auxiliary, loss_scale, skipped, first_figure };
+enum Number : std::int64_t { squared_norm, loss_sum, auxiliary, loss_scale, skipped, first_figure };
 
 constexpr const char* label = "all-reduce gradient norm and loss";
 
@@ -26,15 +27,17 @@ StepNumbers::StepNumbers(const StepSums& mine, bool speaks) {
   }
   const auto figures = mine.figures.defined() ? mine.figures.flatten() : at::empty({0}, mine.loss.options());
   figures_ = figures.numel() / 2;
-  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, figures, experts});
+  experts_ = experts.sizes().vec();
+  numbers_ = at::cat({mine.squared_norm.view({1}), sums, none, figures, experts.flatten()});
 }
 
-void StepNumbers::sum(const Sums& ranks) {
-  if (ranks.local_axes.empty()) {
-    ranks.world.all_reduce(numbers_, comm::ReduceOp::sum, label);
+void StepNumbers::sum(const session::Session& session) {
+  auto& world = *session.world_device;
+  if (session.local_axes().empty()) {
+    world.all_reduce(numbers_, comm::ReduceOp::sum, label);
   } else {
-    ranks.norm.all_reduce(numbers_.narrow(0, squared_norm, 1), comm::ReduceOp::sum, label);
-    ranks.world.all_reduce(numbers_.narrow(0, loss_sum, numbers_.numel() - loss_sum), comm::ReduceOp::sum, label);
+    session.norm_group->all_reduce(numbers_.narrow(0, squared_norm, 1), comm::ReduceOp::sum, label);
+    world.all_reduce(numbers_.narrow(0, loss_sum, numbers_.numel() - loss_sum), comm::ReduceOp::sum, label);
   }
 }
 
@@ -59,9 +62,18 @@ StepMetrics StepNumbers::read(const at::Tensor& host) const {
           numbers[loss_scale],
           numbers[skipped] != 0,
           std::move(figures),
-          host.narrow(0, first_expert, host.numel() - first_expert)};
+          host.narrow(0, first_expert, host.numel() - first_expert).view(experts_)};
 }
 
 StepMetrics StepNumbers::read() const { return read(numbers_.cpu()); }
+
+void add_expert_load(monitor::Values& values, const at::Tensor& tokens) {
+  if (tokens.numel() == 0) return;
+  const auto experts = tokens.sum(0);
+  for (std::int64_t e = 0; e < experts.numel(); ++e)
+    values.emplace_back(cat("expert_tokens_", e), experts[e].item<double>());
+  const auto mean = tokens.mean(1).clamp_min(1e-300);  // of a step without tokens: 0 / 0 is 0
+  values.emplace_back("expert_load_max", (tokens.amax(1) / mean).max().item<double>());
+}
 
 }  // namespace capstan::train

@@ -1,11 +1,12 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <capstan/base/export.h>
+#include <capstan/monitor/monitor.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "train/loaded_model.h"
+#include "session/session.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
@@ -18,7 +19,7 @@ struct StepMetrics {
   double loss_scale = 1;
   bool skipped = false;         ///< a number was not finite, so nothing was updated
   std::vector<double> figures;  ///< strategies', in their order
-  at::Tensor expert_tokens;     ///< [layers · experts] float64 on the CPU: what each computed; empty: no experts
+  at::Tensor expert_tokens;     ///< [layers, experts] float64 on the CPU: what each computed; empty: no experts
 };
 
 /// What a rank adds to a step's metrics; 0-dim float64 on the device, but for the last.
@@ -26,7 +27,7 @@ struct StepSums {
   at::Tensor squared_norm;  ///< of this rank's gradients, times the loss scale's square
   at::Tensor loss;
   at::Tensor auxiliary;
-  at::Tensor expert_tokens;  ///< [layers · experts] int64; undefined: no experts
+  at::Tensor expert_tokens;  ///< [layers, experts]; undefined: no experts
   at::Tensor figures;        ///< [F, 2] float64: sums and counts, of every rank that speaks or not; undefined: none
 };
 
@@ -38,7 +39,7 @@ class StepNumbers {
   /// This rank's. `speaks`: it speaks for its data coordinate; else its norm alone counts.
   StepNumbers(const StepSums& mine, bool speaks);
   /// Sums them over the ranks. Collective over the world.
-  void sum(const Sums& ranks);
+  void sum(const session::Session& session);
   /// The norm becomes that of gradients without this loss scale, a 0-dim float64.
   void divide_norm_by(const at::Tensor& loss_scale);
   /// [2]: squared norm and loss sum.
@@ -55,7 +56,13 @@ class StepNumbers {
  private:
   at::Tensor numbers_;
   std::int64_t figures_ = 0;
+  std::vector<std::int64_t> experts_;  // the shape of expert_tokens
 };
+
+/// What a step's experts computed as named numbers. `tokens` [layers, experts] float64 on the CPU, empty for a model
+/// without experts. "expert_tokens_3": tokens of expert 3, summed over layers. "expert_load_max": the busiest expert of
+/// any layer against that layer's mean; 1 when the load is even.
+void add_expert_load(monitor::Values& values, const at::Tensor& tokens);
 
 }  // namespace train
 CAPSTAN_END_NAMESPACE

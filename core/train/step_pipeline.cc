@@ -8,22 +8,21 @@
 #include <limits>
 #include <utility>
 
-#include "train/expert_load.h"
 #include "train/schedule.h"
 
 namespace capstan::train {
 
-StepPipeline::StepPipeline(const PipelineParts& parts, observe::Observers& observers,
-                           std::function<inference::Wishes()> wishes)
-    : plan_(parts.plan),
-      optimizer_(parts.optimizer),
-      feed_(parts.feed),
-      control_(parts.world, parts.communicator, parts.step.speaks),
-      step_(parts.step, parts.parts),
-      nonfinite_(parts.nonfinite, parts.parts.model, step_.updates().loss_scale()),
+StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
+                           observe::Observers& observers, std::function<inference::Wishes()> wishes)
+    : job_(*session.job),
+      plan_(job_.samples.plan),
+      feed_(job_),
+      control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
+      step_(session),
+      nonfinite_(session, step_.updates().loss_scale(), folder),
       observers_(observers),
       wishes_(std::move(wishes)),
-      clock_(std::make_shared<observe::CollectiveClock>(parts.parts.model.device)) {}
+      clock_(std::make_shared<observe::CollectiveClock>(session.device)) {}
 
 void StepPipeline::begin(std::int64_t first_step) {
   next_ = feed_.draw(first_step);
@@ -54,7 +53,7 @@ bool StepPipeline::take(std::int64_t step) {
   const auto totals = control_.wait();
   agreed_ = totals.wishes;
   if (agreed_.stop || agreed_.time_is_up) return false;
-  const double lr = learning_rate(optimizer_, step, plan_.steps);
+  const double lr = learning_rate(*job_.config.optimizer, step, plan_.steps);
   UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), {}, {}};
   taken.result = step_.run(taken.input, totals.target_tokens, lr);
   const auto& numbers = taken.result.numbers.tensor();
@@ -101,7 +100,7 @@ void StepPipeline::report(UnderWay& step) {
   if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
   for (std::size_t i = 0; i < metrics.figures.size(); ++i)
     event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
-  add_expert_load(event.values, metrics.expert_tokens, step.result.expert_layers);
+  add_expert_load(event.values, metrics.expert_tokens);
   if (event.target_tokens == 0) {
     event.loss = std::numeric_limits<double>::quiet_NaN();
     log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));

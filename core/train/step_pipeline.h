@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -16,25 +17,15 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// What the steps of a run are made of.
-struct PipelineParts {
-  data::Plan plan;
-  setup::OptimizerOptions optimizer;  ///< for the learning rate
-  inference::FeedSource feed;
-  StepSetting step;
-  StepParts parts;
-  NonFiniteSetting nonfinite;
-  comm::Communicator& communicator;
-  std::shared_ptr<comm::Group> world;  ///< all ranks, in host memory
-};
-
 /// The steps of a run, one after the other. While the device works on one, the next one's samples are drawn and its
 /// host sums are under way; on a GPU a step's metrics are read when the following step is queued, and observers are
 /// told then.
 class StepPipeline {
  public:
-  /// `wishes`: of this rank, asked once a step. `observers` must outlive it.
-  StepPipeline(const PipelineParts& parts, observe::Observers& observers, std::function<inference::Wishes()> wishes);
+  /// `folder`: for dumps of steps that are not finite. `wishes`: of this rank, asked once a step. Session and observers
+  /// must outlive it.
+  StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
+               std::function<inference::Wishes()> wishes);
   const inference::Feed& feed() const { return feed_; }
   Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
@@ -73,8 +64,8 @@ class StepPipeline {
   void report(UnderWay& step);
 
   using Clock = std::chrono::steady_clock;
-  data::Plan plan_;
-  setup::OptimizerOptions optimizer_;
+  const session::Job& job_;
+  const data::Plan& plan_;
   inference::Feed feed_;
   Control control_;
   Step step_;

@@ -1,35 +1,22 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/strategy/optimizer_rule.h>
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "assembly/mesh_groups.h"
 #include "session/session.h"
-#include "shard/engine.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
-
-/// What strategies' step hooks are called with.
-struct HookParts {
-  c10::Device device;
-  shard::Engine& engine;
-  strategy::OptimizerRule& rule;
-  const std::vector<session::StepHooksOf>& hooks;
-  session::StateStore& state;  ///< strategies' own
-  assembly::MeshGroups& groups;
-};
 
 /// Calls strategies' step hooks, each with its plugin's name around errors. All ranks call alike. Costs nothing where
 /// no strategy has hooks.
 class StrategyHooks {
  public:
-  /// `steps` of the run.
-  StrategyHooks(const HookParts& parts, std::int64_t steps) : parts_(parts), steps_(steps) {}
-  bool any() const { return !parts_.hooks.empty(); }
+  /// `session` must outlive it.
+  explicit StrategyHooks(session::Session& session) : session_(session) {}
+  bool any() const { return !session_.steps.empty(); }
   /// Before the first step, when everything is filled or restored.
   void begin(std::int64_t steps_done);
   /// Inside Engine::update(). `finite`: 0-dim bool.
@@ -51,8 +38,7 @@ class StrategyHooks {
   void call(const session::StepHooksOf& made, const char* name, Hook hook, strategy::Step& step);
   strategy::Step step_after(std::int64_t steps_done);
 
-  HookParts parts_;
-  std::int64_t steps_;
+  session::Session& session_;
 };
 
 }  // namespace train

@@ -11,7 +11,7 @@
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/small_run.h"
-#include "train/of_job.h"
+#include "train/loop.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -74,7 +74,7 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 Question find_question(const session::Job& job, session::Session& session, std::int64_t row) {
   std::vector<inference::Prompt> prompts;
   for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
-  const auto answers = train::generator_of(job, session).tokens(prompts);
+  const auto answers = inference::Generator(session).tokens(prompts);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto text = job.samples.tokenizer.object->decode(answers[i]);
     const auto nearly = text + " zebra";
@@ -95,8 +95,8 @@ struct Asked {
 
 Asked ask(const session::Job& job, session::Session& session, const std::vector<Question>& questions) {
   const Questions source(questions, job);
-  const auto feed = train::feed_of(job);
-  auto evaluator = train::evaluator_of(job, session, feed);
+  const inference::Feed feed(job);
+  inference::Evaluator evaluator(session, feed);
   return {evaluator.answers(source, -1), evaluator.loss(source)};
 }
 

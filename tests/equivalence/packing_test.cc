@@ -89,7 +89,7 @@ TEST_CASE("packing computes fewer positions, and counts the same samples and tar
   inference::StepInput inputs[2];
   for (const bool packing : {false, true}) {
     const auto job = testing::prepare_small(file, {std::string("data.packing=") + (packing ? "true" : "false")}, 1, 0);
-    inputs[packing ? 1 : 0] = train::feed_of(job).draw(1);
+    inputs[packing ? 1 : 0] = inference::Feed(job).draw(1);
   }
   const auto& apart = inputs[0];
   const auto& packed = inputs[1];

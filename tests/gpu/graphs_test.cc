@@ -15,10 +15,10 @@
 
 #include "checkpoint/checkpoint.h"
 #include "ops/device_graph.h"
-#include "session/session.h"
+#include "session/saved_state.h"
 #include "support/folder.h"
 #include "support/job.h"
-#include "train/of_job.h"
+#include "train/checkpoint_manager.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -84,10 +84,9 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = session::materialise(job, *alone, {}, reader.get());
-  auto feed = train::feed_of(job);
-  auto step = train::step_of(job, session);
-  const auto saved = train::saved_run(job, session);
-  if (reader) train::resume_from(*reader, saved, step.updates());
+  inference::Feed feed(job);
+  train::Step step(session);
+  if (reader) train::resume_from(*reader, session, step.updates());
   step.hooks().begin(stretch.begin);
   for (auto s = stretch.begin; s < stretch.end; ++s) {
     const auto input = feed.draw(s);
@@ -100,9 +99,9 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   learnt.weights = copies(session.engine->stored_boxes());
   if (stretch.to.empty()) return;
   step.hooks().before_save(stretch.end);
-  auto meta = train::meta_of(saved, stretch.end);
-  meta.sections = train::sections_of(saved, step.updates(), {}, stretch.end);
-  checkpoint::save(stretch.to, *session.world_host, meta, saved.boxes());
+  auto meta = train::meta_of(job, stretch.end);
+  meta.sections = train::sections_of(session, step.updates(), {}, stretch.end);
+  checkpoint::save(stretch.to, *session.world_host, meta, session::saved_boxes(session));
 }
 
 Learnt learn(const std::string& model, std::vector<std::string> overrides, const Stretch& stretch = {}) {

@@ -16,7 +16,7 @@
 
 #include "support/job.h"
 #include "testing/train_rank.h"
-#include "train/of_job.h"
+#include "train/loop.h"
 
 namespace capstan::testing {
 

@@ -18,13 +18,13 @@ namespace {
 
 // The model of a job written by some ranks, with the values of a folder.
 session::WrittenModel write(const session::Job& job, const fs::path& values, const fs::path& to,
-                            const session::ModelFolderOptions& options, int ranks = 1) {
+                            const session::ExportForm& options, int ranks = 1) {
   session::WrittenModel written;
   comm::run_in_process(ranks, [&](comm::Communicator& communicator) {
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                      assembly::pointers(job.model->units)};
     checkpoint::FolderSource source(values, job.plugins.model.object->file_map());
-    const auto one =
-        session::write_model_folder(model, assembly::pointers(job.model->units), source, to, options, communicator);
+    const auto one = session::write_model_folder(model, source, to, options, communicator);
     if (communicator.world().rank == 0) written = one;
   });
   return written;
@@ -93,11 +93,12 @@ TEST_CASE("models as they are published go in and out by the byte, and several r
     const auto original = pairs.folder("published") / name;
     const bool has_tokenizer = fs::exists(original / "tokenizer.json");
     const auto job = parity::prepare(plugin, original, "fp32", has_tokenizer ? "auto" : "byte");
-    const auto same = write(job, original, pairs.folder(std::string(name) + "-same"), {{}, 60'000, ""}, 3);
+    const auto same = write(job, original, pairs.folder(std::string(name) + "-same"), {.shard_bytes = 60'000}, 3);
     CHECK(same.files > 3);
     CHECK(same.has_tokenizer == has_tokenizer);
     pairs.add(original, same.folder, "same");
-    const auto half = write(job, original, pairs.folder(std::string(name) + "-bf16"), {at::kBFloat16, 60'000, ""}, 2);
+    const auto half =
+        write(job, original, pairs.folder(std::string(name) + "-bf16"), {.dtype = "bf16", .shard_bytes = 60'000}, 2);
     CHECK(half.dtype == "bfloat16");
     pairs.add(original, half.folder, "bfloat16");
   }

@@ -54,11 +54,12 @@ std::string packed_by_us(const std::string& from, const std::string& name) {
   const auto job = four_bit_job(from);
   const auto to = four_bit_folders() / name;
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
-    session::ModelFolderOptions options;
-    options.form = "bnb-nf4";
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                      assembly::pointers(job.model->units)};
+    session::ExportForm options;
+    options.quantization = "bnb-nf4";
     nn::InitSource adapters(7);
-    session::write_model_folder(model, assembly::pointers(job.model->units), adapters, to, options, communicator);
+    session::write_model_folder(model, adapters, to, options, communicator);
   });
   return to.string();
 }

@@ -15,7 +15,7 @@
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "session/session.h"
-#include "train/of_job.h"
+#include "train/loop.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -134,7 +134,7 @@ data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
 /// The losses of the loop in models.py, before each update.
 at::Tensor train(const session::Job& job, comm::Communicator& communicator, const Tensors& reference) {
   auto session = session::materialise(job, communicator);
-  auto step = train::step_of(job, session);
+  train::Step step(session);
   const auto& ids = reference.at("steps.ids");
   std::vector<double> losses;
   for (std::int64_t s = 0; s < ids.size(0); ++s) {
@@ -233,7 +233,7 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
-      auto generator = train::generator_of(job, session);
+      inference::Generator generator(session);
       const auto prompts = prompts_of(reference);
       CHECK(generator.tokens(prompts) == expected);
       for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);

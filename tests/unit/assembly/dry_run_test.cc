@@ -8,8 +8,8 @@
 #include <capstan_catch.h>
 #include <torch/library.h>
 
+#include "assembly/assemble.h"
 #include "assembly/dry_job.h"
-#include "assembly/wrap.h"
 #include "meta/memory_counter.h"
 #include "support/families.h"
 

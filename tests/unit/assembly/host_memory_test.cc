@@ -1,5 +1,5 @@
 // What a node's ranks take of host memory, against what is there.
-#include "assembly/host_memory.h"
+#include "assembly/predict.h"
 
 #include <capstan_catch.h>
 
@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t gib = std::int64_t{1} << 30;
 
 struct Offloading {
-  setup::Configuration config{{}, {"", {}}, {}, {}, {}, {}, {}, {}, {}, {}, {}, false, {}};
+  setup::Configuration config{{}, {"", {}}, {}, {}, {}, {}, {}, {}, {}, {}, false, {}};
   assembly::Topology topology;
   assembly::Prediction prediction;
 };

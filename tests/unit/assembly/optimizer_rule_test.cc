@@ -124,7 +124,7 @@ TEST_CASE("the memory predicted for optimizer state is what the rule asks for, a
     CHECK(bytes_of(job, "checkpoint copy") == saved / 3 * (1 + states));
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       const auto session = session::materialise(job, communicator);
-      const auto real = session.engine->footprint(session.rule->states());
+      const auto real = session.engine->footprint(session.rule().states());
       CHECK(layout::total_bytes(real, "cpu") == layout::total_bytes(job.prediction.footprints, "cpu"));
     });
   }

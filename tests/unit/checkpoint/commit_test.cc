@@ -14,6 +14,7 @@
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
+using layout::Axis;
 using layout::Box;
 using layout::Mesh;
 
@@ -59,7 +60,7 @@ int crash_at(int point, WriterOptions options, std::int64_t step, double first) 
       Writer writer(options, group);
       Meta meta;
       meta.step = step;
-      writer.start(meta, boxes_of(records(first), Mesh({1, 2, 1, 1}), group->rank()));
+      writer.start(meta, boxes_of(records(first), Mesh({{Axis::dp, 2}}), group->rank()));
       writer.wait();
     });
   });
@@ -76,7 +77,7 @@ std::string fault_of_both(const WriterOptions& options, const std::function<void
     Writer writer(mine, group);
     Meta meta;
     meta.step = 20;
-    writer.start(meta, boxes_of(records(20), Mesh({1, 2, 1, 1}), group->rank()));
+    writer.start(meta, boxes_of(records(20), Mesh({{Axis::dp, 2}}), group->rank()));
     std::string fault = "no error";
     try {
       writer.wait();
@@ -247,7 +248,7 @@ TEST_CASE("a folder of weights replaces an older one, and what an attempt left b
   scratch.write("weights.tmp-4711.0/left over", "x");
   scratch.write("weights.replaced/left over", "x");
   scratch.write("mine.tmp-4711.0/not ours", "x");
-  save_at(scratch / "weights/", records(7), Mesh({1, 2, 1, 1}));
+  save_at(scratch / "weights/", records(7), Mesh({{Axis::dp, 2}}));
   CHECK(holds(scratch / "weights", 7));
   CHECK(names_in(scratch.path()) == std::set<std::string>{"mine.tmp-4711.0", "mine.tmp-4711.0/not ours", "weights",
                                                           "weights/manifest.json",
@@ -259,7 +260,7 @@ TEST_CASE("rank 0's name for the attempt counts") {
   const Scratch scratch;
   std::set<std::string> seen;
   on_ranks(2, [&](const auto& group) {
-    save(scratch / "weights", *group, {}, boxes_of(records(), Mesh({1, 2, 1, 1}), group->rank()),
+    save(scratch / "weights", *group, {}, boxes_of(records(), Mesh({{Axis::dp, 2}}), group->rank()),
          group->rank() == 0 ? "4711.1" : "4711.0", [&, rank = group->rank()](int point) {
            if (rank == 0 && point == point_number(CommitPoint::agreed)) seen = names_in(scratch.path());
          });

@@ -11,6 +11,7 @@
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
+using layout::Axis;
 using layout::Box;
 using layout::Mesh;
 
@@ -47,7 +48,7 @@ std::string damaged_text(const fs::path& file, const std::string& key) {
 TEST_CASE("missing, truncated and longer files are named at once, on opening") {
   const Scratch scratch;
   const auto path = scratch / "weights";
-  save_at(path, records(), Mesh({1, 4, 1, 1}));
+  save_at(path, records(), Mesh({{Axis::dp, 4}}));
   const auto file = [&](int rank) { return path / cat("weights-0000", rank, "-of-00004.safetensors"); };
   CHECK(faults_of(path, Depth::hashes).empty());
   const auto length = fs::file_size(file(1));
@@ -68,7 +69,7 @@ TEST_CASE("flipped bits are named at once by verify, and by a reader when it tou
   const Scratch scratch;
   const auto path = scratch / "weights";
   const auto all = records();
-  save_at(path, all, Mesh({1, 2, 1, 1}));
+  save_at(path, all, Mesh({{Axis::dp, 2}}));
   // bfloat16 stands last in a file: experts.
   const auto first = path / "weights-00000-of-00002.safetensors";
   const auto second = path / "weights-00001-of-00002.safetensors";
@@ -121,10 +122,10 @@ TEST_CASE("who reads or verifies a checkpoint says so, for the others that wait"
 
 TEST_CASE("files of two saves in one folder are told apart") {
   const Scratch scratch;
-  save_at(scratch / "a", records(), Mesh({1, 2, 1, 1}));
+  save_at(scratch / "a", records(), Mesh({{Axis::dp, 2}}));
   auto others = records();
   others[3].value = others[3].value.to(at::kDouble);
-  save_at(scratch / "b", others, Mesh({1, 2, 1, 1}));
+  save_at(scratch / "b", others, Mesh({{Axis::dp, 2}}));
   const auto path = scratch / "a/weights-00001-of-00002.safetensors";
   fs::copy_file(scratch / "b/weights-00001-of-00002.safetensors", path, fs::copy_options::overwrite_existing);
   const auto expected =

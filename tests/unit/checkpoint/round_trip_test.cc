@@ -40,12 +40,12 @@ bool each_rank_reads_its_boxes(const std::filesystem::path& path, const std::vec
 
 TEST_CASE("a checkpoint saved under one layout is read under any other") {
   const std::vector<Mesh> meshes{Mesh(),
-                                 Mesh({1, 2, 1, 1}),
-                                 Mesh({1, 3, 1, 1}),
-                                 Mesh({1, 4, 1, 1}),
-                                 Mesh({1, 1, 1, 2}),
-                                 Mesh({1, 2, 1, 2}),
-                                 Mesh({1, 1, 2, 2})};
+                                 Mesh({{Axis::dp, 2}}),
+                                 Mesh({{Axis::dp, 3}}),
+                                 Mesh({{Axis::dp, 4}}),
+                                 Mesh({{Axis::tp, 2}}),
+                                 Mesh({{Axis::dp, 2}, {Axis::tp, 2}}),
+                                 Mesh({{Axis::ep, 2}, {Axis::tp, 2}})};
   for (const auto& saved : meshes) {
     const Scratch scratch;
     save_at(scratch / "weights", records(), saved);
@@ -63,7 +63,7 @@ TEST_CASE("any box is that slice of the whole") {
   };
   const Scratch scratch;
   const auto all = records();
-  save_at(scratch / "weights", all, Mesh({1, 2, 2, 1}));
+  save_at(scratch / "weights", all, Mesh({{Axis::dp, 2}, {Axis::ep, 2}}));
   Reader reader(scratch / "weights");
   for (const auto& [param, value] : all) {
     for (int round = 0; round < 30; ++round) {
@@ -82,7 +82,7 @@ TEST_CASE("any box is that slice of the whole") {
 TEST_CASE("what is read is converted, into a leaf as well") {
   const Scratch scratch;
   const auto all = records();
-  save_at(scratch / "weights", all, Mesh({1, 2, 1, 1}));
+  save_at(scratch / "weights", all, Mesh({{Axis::dp, 2}}));
   Reader reader(scratch / "weights");
   RecordSource source(reader);
   auto leaf = at::zeros({7, 6}, at::kBFloat16).set_requires_grad(true);
@@ -99,7 +99,7 @@ TEST_CASE("a checkpoint gives back what its owners gave it") {
   meta.config = "[train]\nseed = 7 # \"ä\"\n";
   meta.metrics = {{"eval_loss", 0.1}, {"diverged", std::numeric_limits<double>::quiet_NaN()}};
   meta.mesh = "world 3 = pp 1 x dp 3";  // as checkpoints named it once
-  save_at(scratch / "weights/", records(), Mesh({1, 3, 1, 1}), meta);
+  save_at(scratch / "weights/", records(), Mesh({{Axis::dp, 3}}), meta);
   CHECK(names_in(scratch.path()) == std::set<std::string>{"weights", "weights/manifest.json",
                                                           "weights/weights-00000-of-00003.safetensors",
                                                           "weights/weights-00001-of-00003.safetensors",
@@ -131,7 +131,7 @@ TEST_CASE("a rank without elements writes no file") {
   const Scratch scratch;
   std::vector<Record> one;
   one.push_back(record("ln.weight", {1}, at::kFloat, Layout{{Cut{0, {Axis::dp}}}}));
-  save_at(scratch / "weights", one, Mesh({1, 2, 1, 1}));
+  save_at(scratch / "weights", one, Mesh({{Axis::dp, 2}}));
   CHECK(std::filesystem::exists(scratch / "weights/weights-00000-of-00002.safetensors"));
   CHECK_FALSE(std::filesystem::exists(scratch / "weights/weights-00001-of-00002.safetensors"));
   CHECK(each_rank_reads_its_boxes(scratch / "weights", one, Mesh()));
@@ -158,7 +158,7 @@ TEST_CASE("boxes that overlap or leave elements out are a bug on all ranks, and 
 TEST_CASE("a model that does not match is refused record by record") {
   const Scratch scratch;
   const auto all = records();
-  save_at(scratch / "weights", all, Mesh({1, 2, 1, 1}));
+  save_at(scratch / "weights", all, Mesh({{Axis::dp, 2}}));
   Reader reader(scratch / "weights");
   RecordSource source(reader);
   const auto other = record("wte.weight", {8, 6}, at::kFloat, {});

@@ -14,6 +14,7 @@
 using namespace capstan;
 using namespace capstan::checkpoint;
 using namespace saving;
+using layout::Axis;
 using layout::Box;
 using layout::Mesh;
 
@@ -138,7 +139,7 @@ TEST_CASE("one save is in flight: the next waits for it and tells how it went") 
   };
   on_ranks(3, [&](const auto& group) {
     Writer writer(options, group);
-    const auto boxes = boxes_of(records(3), Mesh({1, 3, 1, 1}), group->rank());
+    const auto boxes = boxes_of(records(3), Mesh({{Axis::dp, 3}}), group->rank());
     for (std::int64_t step = 1; step <= 5; ++step) {
       const auto before = writer.start(at_step(step), boxes);
       if (before.has_value() != (step > 1)) throw std::logic_error("no word of the save before");
@@ -157,7 +158,7 @@ TEST_CASE("a synchronous save is committed when start returns") {
   options.async = false;
   on_ranks(2, [&](const auto& group) {
     Writer writer(options, group);
-    writer.start(at_step(5), boxes_of(records(3), Mesh({1, 2, 1, 1}), group->rank()));
+    writer.start(at_step(5), boxes_of(records(3), Mesh({{Axis::dp, 2}}), group->rank()));
     if (writer.busy() || !fs::exists(step_folder(options.folder, 5))) throw std::logic_error("it is still busy");
     const auto saved = writer.poll();
     if (!saved || saved->stall_s < saved->write_s) throw std::logic_error("the stall is not all of it");
@@ -175,7 +176,7 @@ TEST_CASE("the failure of a save is thrown by what comes next, and the save afte
     mine.at_point = [fails, rank = group->rank()](int point) {
       if (*fails && rank == 1 && point == static_cast<int>(CommitPoint::written)) throw Error("no luck");
     };
-    const auto boxes = boxes_of(records(3), Mesh({1, 2, 1, 1}), group->rank());
+    const auto boxes = boxes_of(records(3), Mesh({{Axis::dp, 2}}), group->rank());
     const auto expected = cat("no luck\n    while saving ", step_folder(options.folder, 1).string(), " on rank 1");
     Writer writer(mine, group);
     writer.start(at_step(1), boxes);

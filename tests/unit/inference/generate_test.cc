@@ -8,7 +8,7 @@
 
 #include "inference/generate.h"
 #include "support/small_run.h"
-#include "train/of_job.h"
+#include "train/loop.h"
 
 using namespace capstan;
 using testing::prepare_small;
@@ -49,8 +49,8 @@ std::vector<Asked> ask(int world, const std::string& strategy, std::vector<std::
     }
     const auto& job = *prepared;
     auto session = session::materialise(job, communicator);
-    const auto feed = train::feed_of(job);
-    auto evaluator = train::evaluator_of(job, session, feed);
+    const inference::Feed feed(job);
+    inference::Evaluator evaluator(session, feed);
     auto& mine = all[static_cast<std::size_t>(job.topology.rank)];
     mine.answers = evaluator.answers(*job.samples.eval, 29);
     mine.loss = evaluator.loss(*job.samples.eval);
@@ -159,7 +159,7 @@ TEST_CASE("a generator skips prompts that are empty or too long, and stops where
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=40", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    auto generator = train::generator_of(job, session);
+    inference::Generator generator(session);
     const inference::Prompt good{{65, 66, 67}, 4}, full{std::vector<std::int64_t>(130, 65), 0},
         too_long{std::vector<std::int64_t>(131, 65), 0};
     const auto texts = generator.answer({good, {}, too_long, full});
@@ -194,8 +194,8 @@ TEST_CASE("questions leave room for a whole answer, so that none shows how long 
   CHECK(cut > 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const auto feed = train::feed_of(job);
-    const auto answers = train::evaluator_of(job, session, feed).answers(*job.samples.eval, 5).answers;
+    const inference::Feed feed(job);
+    const auto answers = inference::Evaluator(session, feed).answers(*job.samples.eval, 5).answers;
     REQUIRE(answers.size() == 5);
     for (const auto& answer : answers) {
       const auto asked = job.samples.question(*job.samples.eval, answer.index);
@@ -220,8 +220,8 @@ TEST_CASE("an expected answer without a prompt is a question that is missed") {
   const auto job = prepare_small(small_config(), {"train.max_new_tokens=3", "train.temperature=3"}, 1, 0);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     auto session = session::materialise(job, communicator);
-    const auto feed = train::feed_of(job);
-    const auto result = train::evaluator_of(job, session, feed).answers(Source(), -1);
+    const inference::Feed feed(job);
+    const auto result = inference::Evaluator(session, feed).answers(Source(), -1);
     CHECK(result.samples == 2);
     CHECK(result.scores == monitor::Values{{"asked", 50.0}, {"empty", 50.0}});
     REQUIRE(result.answers.size() == 2);

@@ -8,7 +8,7 @@ using namespace capstan;
 using namespace capstan::layout;
 
 TEST_CASE("tp varies fastest, then ep, dp, pp") {
-  const Mesh mesh({1, 2, 2, 2});
+  const Mesh mesh({{Axis::dp, 2}, {Axis::ep, 2}, {Axis::tp, 2}});
   CHECK(mesh.world_size() == 8);
   CHECK(mesh.arithmetic() == "world 8 = dp 2 x ep 2 x tp 2");
   CHECK(mesh.coordinate(5, Axis::tp) == 1);
@@ -24,7 +24,7 @@ TEST_CASE("tp varies fastest, then ep, dp, pp") {
 }
 
 TEST_CASE("along any axes the groups split the world, and everyone stands at its position") {
-  const Mesh mesh({2, 3, 2, 2});
+  const Mesh mesh({{Axis::pp, 2}, {Axis::dp, 3}, {Axis::ep, 2}, {Axis::tp, 2}});
   for (int subset = 0; subset < 16; ++subset) {
     std::vector<Axis> axes;
     for (const Axis axis : all_axes) {
@@ -60,23 +60,23 @@ TEST_CASE("dp is what is left over") {
 
 TEST_CASE(
     "the data-parallel size that a mesh explains is that of its data axes, and no axis is named that is not there") {
-  for (const auto& sizes : {std::array{1, 1, 2, 1}, std::array{1, 2, 2, 2}, std::array{1, 1, 4, 2}}) {
-    const Mesh mesh(sizes);
+  for (const auto& mesh : {Mesh({{Axis::ep, 2}}), Mesh({{Axis::dp, 2}, {Axis::ep, 2}, {Axis::tp, 2}}),
+                           Mesh({{Axis::ep, 4}, {Axis::tp, 2}})}) {
     INFO(mesh.arithmetic());
     CHECK_THAT(mesh.left_over(), Catch::Matchers::EndsWith(cat(" = ", mesh.size(data_axes))));
     CHECK(mesh.arithmetic().find("pp") == std::string::npos);
   }
-  CHECK(Mesh({2, 1, 1, 1}).arithmetic() == "world 2 = pp 2 x dp 1 x ep 1 x tp 1");
+  CHECK(Mesh({{Axis::pp, 2}}).arithmetic() == "world 2 = pp 2 x dp 1 x ep 1 x tp 1");
 }
 
 TEST_CASE("where the model is split, what is left over goes to data parallelism, in words") {
-  CHECK(Mesh({1, 8, 1, 1}).left_over().empty());
-  CHECK(Mesh({1, 2, 4, 1}).left_over() ==
+  CHECK(Mesh({{Axis::dp, 8}}).left_over().empty());
+  CHECK(Mesh({{Axis::dp, 2}, {Axis::ep, 4}}).left_over() ==
         "ep 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2\n"
         "ranks that share experts have samples of their own: data-parallel size = dp 2 x ep 4 = 8");
-  CHECK(Mesh({1, 4, 1, 2}).left_over() ==
+  CHECK(Mesh({{Axis::dp, 4}, {Axis::tp, 2}}).left_over() ==
         "tp 2 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 2 = 4");
-  CHECK(Mesh({1, 2, 2, 2}).left_over() ==
+  CHECK(Mesh({{Axis::dp, 2}, {Axis::ep, 2}, {Axis::tp, 2}}).left_over() ==
         "ep 2 x tp 2 = 4 ranks hold the model once, and what is left over goes to data parallelism: dp = 8 / 4 = 2\n"
         "ranks that share experts have samples of their own: data-parallel size = dp 2 x ep 2 = 4");
 }

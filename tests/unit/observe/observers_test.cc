@@ -3,8 +3,6 @@
 #include <capstan/base/error.h>
 #include <capstan_catch.h>
 
-#include "observe/run_summary.h"
-
 using namespace capstan;
 using namespace capstan::observe;
 

@@ -1,5 +1,5 @@
 // What is predicted where files of the model and the data are not there yet.
-#include "assembly/absent_files.h"
+#include "assembly/open_tokenizer.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>

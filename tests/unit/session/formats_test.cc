@@ -13,7 +13,6 @@
 #include "session/model_folder.h"
 #include "session/start_values.h"
 #include "support/job.h"
-#include "train/final_model.h"
 
 using namespace capstan;
 namespace fs = std::filesystem;
@@ -114,10 +113,11 @@ session::Job job_with(const std::string& tables, const fs::path& model = {}) {
 void write_folder(const session::Job& job, const fs::path& to, const std::string& form) {
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
-    session::ModelFolderOptions options;
-    options.form = form;
-    session::write_model_folder(model, assembly::pointers(job.model->units), values, to, options, communicator);
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                      assembly::pointers(job.model->units)};
+    session::ExportForm options;
+    options.quantization = form;
+    session::write_model_folder(model, values, to, options, communicator);
   });
 }
 
@@ -182,8 +182,8 @@ TEST_CASE("a strategy's exporter writes a run's folder, or says why not") {
       boxes.push_back({"model/" + record->name, record->shape, whole, at::zeros(record->shape)});
     }
     checkpoint::save(scratch / "weights", *communicator.group("weights", {0}, at::kCPU), {}, boxes);
-    const auto lines = train::write_final_model({job.plugins, job.samples.tokenizer, *job.config.train, units},
-                                                scratch / "weights", scratch.path(), communicator);
+    const auto lines = session::write_final_model({job.plugins, job.samples.tokenizer, *job.config.train, units},
+                                                  scratch / "weights", scratch.path(), communicator);
     CHECK_THAT(lines, Contains("table for csv: ") && Contains("(a line)\nmodel for transformers: "));
   });
   CHECK(fs::exists(scratch / "table/a.csv"));

@@ -130,7 +130,7 @@ TEST_CASE("a check builds the model once, and a run continues with the same") {
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       const auto session = session::materialise(*job, communicator);
       CHECK(session.units.front() == job->model->units.front().get());
-      CHECK(session.rule == job->model->rule);
+      CHECK(&session.rule() == job->model->rule.get());
     });
   });
   CHECK(run.builds == 1);
@@ -157,7 +157,7 @@ TEST_CASE("groups are handed out before ranks meet, and connected by the session
   const auto file = config_of(folder, "");
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto rank = communicator.world().rank;
-    assembly::MeshGroups groups(layout::Mesh({1, 2, 1, 1}), rank, c10::Device(c10::kCPU));
+    assembly::MeshGroups groups(layout::Mesh({{layout::Axis::dp, 2}}), rank, c10::Device(c10::kCPU));
     const auto group = groups({layout::Axis::dp});
     CHECK(group->size() == 2);
     CHECK(group->rank() == rank);

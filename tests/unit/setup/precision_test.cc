@@ -2,7 +2,7 @@
 
 #include <capstan_catch.h>
 
-#include "assembly/precision.h"
+#include "assembly/assemble.h"
 #include "support/small_run.h"
 
 using namespace capstan;

@@ -24,7 +24,9 @@ shard::EngineOptions of_rank(const layout::Mesh& mesh, int rank, int stage) {
 TEST_CASE("each element is written by one rank and counted in norms by one rank") {
   const int stage = GENERATE(0, 1, 2, 3);
   // Neighbours along tp, which splits nothing here, hold the same; so do hybrid's copies.
-  const auto mesh = GENERATE(layout::Mesh({1, 3, 1, 1}), layout::Mesh({1, 2, 1, 2}), layout::Mesh({1, 4, 1, 1}, 2));
+  const auto mesh =
+      GENERATE(layout::Mesh({{layout::Axis::dp, 3}}), layout::Mesh({{layout::Axis::dp, 2}, {layout::Axis::tp, 2}}),
+               layout::Mesh({{layout::Axis::replicate, 2}, {layout::Axis::dp, 2}}));
   INFO("stage " << stage << ", " << mesh.arithmetic());
   const auto chain = rig_chain({.layer2_trains = false});
   std::map<std::string, std::int64_t> written, counted;
@@ -67,7 +69,7 @@ TEST_CASE("ranks that keep gradients for themselves on an axis each write and co
   for (const auto& weight : all_weights(chain)) {
     for (auto& record : weight->records()) record.local_axes = {layout::Axis::replicate};
   }
-  const layout::Mesh mesh({1, 4, 1, 1}, 2);
+  const layout::Mesh mesh({{layout::Axis::replicate, 2}, {layout::Axis::dp, 2}});
   std::map<int, std::int64_t> written;  // by copy
   for (int rank = 0; rank < 4; ++rank) {
     const auto options = of_rank(mesh, rank, 3);

@@ -15,7 +15,7 @@ namespace {
 
 shard::EngineOptions on_four_ranks(int offload) {
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, 4, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, 4}});
   options.precision.compute = at::kBFloat16;
   set_stage(options.policy, 3, offload);
   return options;

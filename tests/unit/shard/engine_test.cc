@@ -275,7 +275,7 @@ TEST_CASE("a weight that the loss does not reach has a gradient of zero, not an 
     for (int r = 0; r < world; ++r) everyone.push_back(r);
     auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, world, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, world}});
     options.rank = communicator.world().rank;
     options.policy.shard_param = options.policy.shard_grad = options.policy.shard_optim = sharded;
     shard::Engine engine(options, pointers(chain), [&](const auto&, std::int64_t) { return group; });

@@ -46,7 +46,7 @@ TEST_CASE("gradients that cross in 16 bits have the sums of those that cross in 
 TEST_CASE("gradients are exchanged where that halves what crosses") {
   const auto sum_by = [](const std::function<void(shard::EngineOptions&)>& change) {
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, 2, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
     options.precision.compute = at::kBFloat16;
     set_stage(options.policy, 3);
     options.policy.exchange_gradients = true;

@@ -15,7 +15,7 @@ TEST_CASE("parts cover each record once, without overlap, in every form of a fla
   const int ranks = GENERATE(1, 2, 3, 7);
   const auto chain = rig_chain({});
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, ranks, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, ranks}});
   set_stage(options.policy, 2);
   const auto plan = shard::make_plan(pointers(chain), options);
   for (const auto& bucket : plan.buckets) {

@@ -68,7 +68,7 @@ struct InBytes {
     std::iota(everyone.begin(), everyone.end(), 0);
     auto group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, world, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, world}});
     options.rank = rank;
     options.precision = in_16_bits;
     set_stage(options.policy, stage);

@@ -43,7 +43,7 @@ struct Case {
   static shard::EngineOptions options_of(int stage, int offload,
                                          const std::function<void(shard::EngineOptions&)>& change) {
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, 2, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
     set_stage(options.policy, stage, offload);
     if (change) change(options);
     return options;

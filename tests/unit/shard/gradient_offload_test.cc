@@ -40,7 +40,7 @@ Sums sums(int world, const RigOptions& options) {
 
 shard::EngineOptions options_of(std::int64_t accumulation, shard::ReduceWhen reduce, c10::ScalarType reduce_dtype) {
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, 2, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   options.precision = {at::kBFloat16, at::kFloat, reduce_dtype, cpu};
   set_stage(options.policy, 2, 1);
   options.accumulation = accumulation;

@@ -12,7 +12,7 @@ TEST_CASE("weights are bound on the meta device, and gradients go when the engin
   const bool accumulates = GENERATE(false, true);
   const auto chain = rig_chain({.layer2_trains = false});
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, 2, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   options.precision.compute = at::kBFloat16;
   const auto plan = shard::make_plan(pointers(chain), options);
   shard::MetaExecutor executor(plan, [](const shard::Buffer&, std::int64_t) {});

@@ -14,7 +14,7 @@ namespace {
 shard::BucketPlan layer1(int ranks) {
   const auto chain = rig_chain({});
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, ranks, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, ranks}});
   set_stage(options.policy, 3);
   return shard::make_plan(pointers(chain), options).buckets[1];
 }

@@ -12,7 +12,7 @@ namespace {
 
 shard::EngineOptions on_two_ranks(int stage, int offload = 0) {
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, 2, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   set_stage(options.policy, stage, offload);
   return options;
 }

@@ -42,7 +42,9 @@ class MeshRig {
       for (auto& record : weight->records()) record.partial_axes = {Axis::tp};
     }
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, c.data_ranks, 1, c.part_ranks}, c.copies);
+    options.mesh = layout::Mesh({{layout::Axis::replicate, c.copies},
+                                 {layout::Axis::dp, c.data_ranks / c.copies},
+                                 {layout::Axis::tp, c.part_ranks}});
     options.rank = rank_;
     options.precision = {at::kDouble, at::kDouble, at::kDouble, c10::Device(c10::DeviceType::CPU)};
     options.accumulation = c.accumulation;
@@ -165,7 +167,7 @@ TEST_CASE("sums that pass through staging piece by piece are those of whole buck
 TEST_CASE("pieces are whole weights, or parts of one that is larger") {
   const auto chain = rig_chain({});
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, 2, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   set_stage(options.policy, 3);
   options.most_staged = 200;
   const auto plan = shard::make_plan(pointers(chain), options);

@@ -15,7 +15,7 @@ namespace {
 
 shard::EngineOptions mixed(int ranks, int stage, int offload = 0) {
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, ranks, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, ranks}});
   options.precision.compute = at::kBFloat16;
   set_stage(options.policy, stage, offload);
   return options;
@@ -119,7 +119,7 @@ TEST_CASE("gradients to which nothing is added stay in the compute dtype") {
   CHECK(full() == at::kFloat);
   // Ranks that split a layer add their parts of it to the sum.
   options.accumulation = 1;
-  options.mesh = layout::Mesh({1, 1, 1, 2});
+  options.mesh = layout::Mesh({{layout::Axis::tp, 2}});
   const auto chain = rig_chain({});
   for (auto* unit : pointers(chain)) {
     for (const auto& weight : unit->weights()) {
@@ -131,7 +131,7 @@ TEST_CASE("gradients to which nothing is added stay in the compute dtype") {
 
 TEST_CASE("gradients that this rank alone has, where others are summed, are read where autograd leaves them") {
   auto options = mixed(1, 0);
-  options.mesh = layout::Mesh({1, 1, 2, 1});
+  options.mesh = layout::Mesh({{layout::Axis::ep, 2}});
   const auto experts = [&] {
     const auto chain = rig_chain({});
     for (const auto& weight : pointers(chain)[1]->weights()) {

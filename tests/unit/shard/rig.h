@@ -107,7 +107,7 @@ struct Rig {
     for (int r = 0; r < world; ++r) everyone[static_cast<std::size_t>(r)] = r;
     group = communicator.group("data", everyone, c10::Device(c10::DeviceType::CPU));
     shard::EngineOptions engine_options;
-    engine_options.mesh = layout::Mesh({1, world, 1, 1});
+    engine_options.mesh = layout::Mesh({{layout::Axis::dp, world}});
     engine_options.rank = communicator.world().rank;
     engine_options.precision = options.precision;
     auto& policy = engine_options.policy;

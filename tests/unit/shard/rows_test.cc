@@ -58,7 +58,7 @@ struct InRows {
     const auto group = communicator.group("data", everyone, cpu);
     const auto alone = communicator.group("rank " + std::to_string(rank), {rank}, cpu);
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, of.world, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, of.world}});
     options.rank = rank;
     options.precision = sizes.precision;
     options.coalesce = of.coalesce;

@@ -43,7 +43,7 @@ const shard::BucketPlan* table_of(const shard::ShardPlan& plan) {
 
 shard::EngineOptions options_on(int ranks) {
   shard::EngineOptions options;
-  options.mesh = layout::Mesh({1, ranks, 1, 1});
+  options.mesh = layout::Mesh({{layout::Axis::dp, ranks}});
   options.micro_tokens = most;
   return options;
 }
@@ -107,7 +107,9 @@ TEST_CASE("which tables are exchanged as rows, and in which buckets") {
   CHECK(refused([](auto& options) { set_stage(options.policy, 2, 1); }));
   CHECK(refused([](auto& options) { options.reduce_overrides[layout::Axis::dp] = {}; }));
   CHECK(refused([](auto& options) { options.policy.units_per_bucket = 4; }));  // one run looks it up and multiplies
-  CHECK(refused([](auto& options) { options.mesh = layout::Mesh({1, 4, 1, 1}, 2); }));
+  CHECK(refused([](auto& options) {
+    options.mesh = layout::Mesh({{layout::Axis::replicate, 2}, {layout::Axis::dp, 2}});
+  }));
   CHECK_FALSE(table_of(shard::make_plan(pointers(rig_chain({})), options_on(2))));  // no nn::Embedding
 }
 

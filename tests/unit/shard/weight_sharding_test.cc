@@ -129,12 +129,12 @@ TEST_CASE("a sharding covers each element once, where the records' layouts say")
                std::vector<Shape>{{6, 3}, {2, 3}, {1, 3}}, std::vector<Shape>{{12}, {4}, {4}});
   const int ranks = GENERATE(1, 2, 3, 4, 5, 8);
   INFO(ranks << " ranks, " << layout::shape_text(shapes.front()));
-  check_shards(shapes, layout::Mesh({1, ranks, 1, 1}), {});
+  check_shards(shapes, layout::Mesh({{layout::Axis::dp, ranks}}), {});
 }
 
 TEST_CASE("a sharding divides what other axes leave") {
   const auto shapes = GENERATE(std::vector<Shape>{{8, 6}}, std::vector<Shape>{{10, 6}, {4, 6}});
-  const layout::Mesh mesh({1, 2, 2, 2});
+  const layout::Mesh mesh({{layout::Axis::dp, 2}, {layout::Axis::ep, 2}, {layout::Axis::tp, 2}});
   for (const std::int64_t dim : {0, 1}) check_shards(shapes, mesh, layout::Layout{}.with({dim, {Axis::tp}}));
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("experts that ranks cannot share evenly are sharded along another dime
   const std::vector<Shape> down{{4, 5, 6}};
   for (const int ranks : {1, 2, 3, 4, 8}) {
     for (const int split : {1, 2, 4}) {
-      const layout::Mesh mesh({1, ranks, 1, split});
+      const layout::Mesh mesh({{layout::Axis::dp, ranks}, {layout::Axis::tp, split}});
       const auto compute = layout::Layout{}.with({0, {Axis::tp}});
       for (const auto& weights : {gate_up, down}) {
         INFO(ranks << " data ranks, shape " << layout::shape_text(weights.front()));
@@ -159,16 +159,16 @@ TEST_CASE("experts that ranks cannot share evenly are sharded along another dime
     return record.sharded(mesh).cuts.back().dim;
   };
   const auto by_ep = layout::Layout{}.with({0, {Axis::ep}});
-  CHECK(dim(layout::Mesh({1, 4, 1, 1}), {}) == 0);
-  CHECK(dim(layout::Mesh({1, 8, 1, 1}), {}) == 2);  // 6 rows on 8 ranks: not evenly, but less is left unused
-  CHECK(dim(layout::Mesh({1, 2, 2, 1}), by_ep) == 0);
-  CHECK(dim(layout::Mesh({1, 2, 4, 1}), by_ep) == 2);
-  CHECK(dim(layout::Mesh({1, 1, 4, 1}), by_ep) == 0);
+  CHECK(dim(layout::Mesh({{layout::Axis::dp, 4}}), {}) == 0);
+  CHECK(dim(layout::Mesh({{layout::Axis::dp, 8}}), {}) == 2);  // 6 rows on 8 ranks: not evenly, but less is left unused
+  CHECK(dim(layout::Mesh({{layout::Axis::dp, 2}, {layout::Axis::ep, 2}}), by_ep) == 0);
+  CHECK(dim(layout::Mesh({{layout::Axis::dp, 2}, {layout::Axis::ep, 4}}), by_ep) == 2);
+  CHECK(dim(layout::Mesh({{layout::Axis::ep, 4}}), by_ep) == 0);
 }
 
 TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
   const auto weight = make_weight({{5, 3}});
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, 4, 1, 1}), 0, 4);
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 4}}), 0, 4);
   std::vector<std::int64_t> sizes;
   for (const auto& shards : sharding.shards) sizes.push_back(shards.front().numel);
   CHECK(sizes == std::vector<std::int64_t>{6, 6, 3, 0});  // ceil(5/4) = 2 rows a rank
@@ -178,7 +178,7 @@ TEST_CASE("rows that do not divide: the last ranks hold less, or nothing") {
 
 TEST_CASE("a fused group is sharded record by record") {
   const auto weight = make_weight({{4, 10}, {2, 10}});
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, 2, 1, 1}), 0, 2);
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, 2}}), 0, 2);
   CHECK(sharding.shape == std::vector<std::int64_t>{6, 10});
   CHECK(sharding.full_elements == 64);
   CHECK(sharding.shard_elements == 64);
@@ -213,7 +213,7 @@ class Dozens : public nn::Codec {
 std::vector<std::int64_t> rows_by_rank(nn::Weight& weight, int ranks, std::size_t stacked) {
   for (auto& record : weight.records()) record.trainable = false;
   weight.set_codec(std::make_shared<Dozens>(stacked));
-  const auto sharding = shard::shard_weight(weight, layout::Mesh({1, ranks, 1, 1}), 0, ranks);
+  const auto sharding = shard::shard_weight(weight, layout::Mesh({{layout::Axis::dp, ranks}}), 0, ranks);
   const auto whole = layout::Box::whole(weight.records().front().shape);
   const auto full = at::arange(sharding.numel, at::kLong);
   std::vector<std::int64_t> rows;

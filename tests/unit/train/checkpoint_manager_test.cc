@@ -51,7 +51,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
     auto session = session::materialise(job, communicator, {}, resume.reader.get());
     train::SaveSetting setting;
     setting.resume = &resume;
-    train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop, setting);
+    train::Loop loop(session, folder, stop, setting);
     loop.run();
     if (rank == 0) outcome.folder = folder.path();
   });
@@ -123,11 +123,11 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
         const int rank = communicator.world().rank;
         const auto job = testing::prepare_small(file, {cat("train.precision=", precision)}, 3, rank);
         auto session = session::materialise(job, communicator);
-        const auto step = train::step_of(job, session);
+        const train::Step step(session);
         const auto at = static_cast<std::size_t>(rank);
         for (const auto& part : job.prediction.footprints)
           predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;
-        for (const auto& box : session::saved_boxes(session, step.rule(), rank, session::Saves::all)) {
+        for (const auto& box : session::saved_boxes(session)) {
           saved[at] += static_cast<std::int64_t>(box.data.nbytes());
           // Only what strategies keep may change while a GPU still copies it.
           if (box.until_update == box.tensor.starts_with("strategy/")) saved[at] = -1;

@@ -112,7 +112,7 @@ fs::path run_loop(const std::string& name, const std::string& tables) {
     const auto job = prepare(file, overrides, 2, rank);
     observe::RunFolder run(train::shared_run_folder(job.config, communicator), rank);
     auto session = session::materialise(job, communicator);
-    train::Loop loop(train::loop_parts(job, session, run.path()), run, stop);
+    train::Loop loop(session, run, stop);
     loop.run();
     if (rank == 0) folder = run.path();
   });

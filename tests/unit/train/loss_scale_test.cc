@@ -1,6 +1,5 @@
 // The loss scale leaves no trace in what is learnt: powers of two round nothing, and an overflow is as if the step had
 // not been tried.
-#include "train/loss_scale.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
@@ -46,8 +45,8 @@ struct Rank {
   Rank(const std::string& file, const std::vector<std::string>& overrides, comm::Communicator& communicator)
       : job(testing::prepare_small(file, overrides, communicator.world().size, communicator.world().rank)),
         session(session::materialise(job, communicator)),
-        step(train::step_of(job, session)),
-        input(train::feed_of(job).draw(0)) {
+        step(session),
+        input(inference::Feed(job).draw(0)) {
     auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
     session.world_host->all_reduce(count, comm::ReduceOp::sum, "count");
     targets = count.item<std::int64_t>();

@@ -71,9 +71,9 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
     const auto job = testing::prepare_small(file, overrides, 1, 0);
     auto session = session::materialise(job, communicator);
     if (prepare) prepare(session);
-    auto feed = train::feed_of(job);
+    inference::Feed feed(job);
     const train::LossScale scale({}, session.device);
-    train::MicroSteps steps({job.topology.batch.accumulation, 7, {recorder, 20}}, train::loaded_model(session));
+    train::MicroSteps steps(session, {recorder, 20});
     for (std::int64_t s = 0; s < 5; ++s) {
       auto input = feed.draw(s);
       if (change) change(input);
@@ -82,7 +82,7 @@ Learnt gradients_of(const std::shared_ptr<AgainRecorder>& recorder, const std::v
       const auto& sums = steps.sums();
       learnt.losses.push_back(sums.loss.item<double>());
       learnt.auxiliary.push_back(sums.auxiliary.item<double>());
-      if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0].item<double>());
+      if (sums.expert_tokens.defined()) learnt.expert_tokens.push_back(sums.expert_tokens[0][0].item<double>());
       auto& gradients = learnt.gradients.emplace_back();
       for (const auto& stored : session.engine->gradient_boxes()) gradients[stored.record->name] = stored.value.clone();
     }
@@ -137,9 +137,9 @@ TEST_CASE("the first micro-steps show which weights have gradients: replays pass
   comm::run_in_process(1, [](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(testing::small_config(), with(one_shape, "train.precision=bf16"), 1, 0);
     auto session = session::materialise(job, communicator);
-    auto feed = train::feed_of(job);
+    inference::Feed feed(job);
     const train::LossScale scale({}, session.device);
-    train::MicroSteps steps({job.topology.batch.accumulation, 7, {}}, train::loaded_model(session));
+    train::MicroSteps steps(session, {});
     steps.begin(100, scale);
     steps.run(feed.draw(0), 0);
     for (const auto& reached : session.engine->reached()) CHECK(reached.reached);
@@ -267,10 +267,10 @@ std::vector<double> norms_on_two(const std::vector<std::shared_ptr<AgainRecorder
     const auto rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
     auto session = session::materialise(job, communicator);
-    auto feed = train::feed_of(job);
+    inference::Feed feed(job);
     const train::LossScale scale({}, session.device);
     const train::GraphSetting graphs{recorders[static_cast<std::size_t>(rank)], 20};
-    train::MicroSteps steps({job.topology.batch.accumulation, 7, graphs}, train::loaded_model(session));
+    train::MicroSteps steps(session, graphs);
     for (std::int64_t s = 0; s < 5; ++s) {
       const auto input = feed.draw(s);
       steps.begin(100, scale);

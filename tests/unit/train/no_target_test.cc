@@ -15,7 +15,6 @@
 #include "support/job.h"
 #include "testing/tiny.h"
 #include "train/loop.h"
-#include "train/of_job.h"
 #include "train/resume.h"
 
 using namespace capstan;
@@ -147,7 +146,7 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
     const auto job = testing::job_of(request, host);
     observe::RunFolder run(train::shared_run_folder(job.config, communicator), request.rank);
     auto session = session::materialise(job, communicator);
-    train::Loop loop(train::loop_parts(job, session, run.path()), run, stop);
+    train::Loop loop(session, run, stop);
     loop.run();
   });
   std::vector<std::int64_t> left_out;

@@ -46,8 +46,8 @@ Outcome run_loop(std::vector<std::string> overrides, const Prepare& prepare, std
     auto session = session::materialise(job, communicator);
     prepare(session, rank);
     observe::RunFolder folder(outcome.folder, rank);
-    outcome.inputs[static_cast<std::size_t>(rank)] = train::feed_of(job).draw(input_of_step);
-    train::Loop loop(train::loop_parts(job, session, folder.path()), folder, stop);
+    outcome.inputs[static_cast<std::size_t>(rank)] = inference::Feed(job).draw(input_of_step);
+    train::Loop loop(session, folder, stop);
     try {
       const auto ended = loop.run();
       if (rank == 0) outcome.ended = ended;

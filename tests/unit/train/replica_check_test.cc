@@ -22,9 +22,9 @@ std::vector<std::string> faults_in(const std::string& file, int world,
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, {"train.precision=bf16", "model.num_heads=2"}, world, rank);
     auto session = session::materialise(job, communicator);
-    train::ReplicaCheck check(session, job.topology.mesh, 100);
-    auto step = train::step_of(job, session);
-    auto feed = train::feed_of(job);
+    train::ReplicaCheck check(session, 100);
+    train::Step step(session);
+    inference::Feed feed(job);
     try {
       for (int s = 0; s < steps; ++s) {
         step.run(feed.draw(s), 500, 0.01);
@@ -137,12 +137,12 @@ TEST_CASE("it is due after the first steps of a process, then every N") {
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const auto job = testing::prepare_small(file, {}, 2, communicator.world().rank);
     auto session = session::materialise(job, communicator);
-    const train::ReplicaCheck check(session, job.topology.mesh, 10);
+    const train::ReplicaCheck check(session, 10);
     std::vector<std::int64_t> due;
     for (std::int64_t step = 5; step <= 25; ++step) {
       if (check.due(step, 4)) due.push_back(step);
     }
     if (due != std::vector<std::int64_t>{5, 6, 7, 10, 20}) throw std::logic_error("due after other steps");
-    if (train::ReplicaCheck(session, job.topology.mesh, 0).due(5, 4)) throw std::logic_error("due though off");
+    if (train::ReplicaCheck(session, 0).due(5, 4)) throw std::logic_error("due though off");
   });
 }

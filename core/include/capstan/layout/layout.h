@@ -28,8 +28,6 @@ struct Layout {
 
   /// What `rank` holds of a tensor of this shape; may be empty.
   Box box(const Shape& shape, const Mesh& mesh, int rank) const;
-  /// The same as a list without empty boxes. Readers of layouts (loading, checkpoints, norms) use this form.
-  std::vector<Box> boxes(const Shape& shape, const Mesh& mesh, int rank) const;
   /// Is `rank` the first of the ranks that hold its box? Exactly one holder of each element is: the one that norms and
   /// checkpoints use.
   bool counts(const Mesh& mesh, int rank) const;

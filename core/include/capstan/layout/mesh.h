@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <iosfwd>
 #include <string>
+#include <utility>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -15,15 +17,38 @@ namespace layout {
 /// The mesh's axes, slowest first: neighbouring ranks differ in `tp`. Hybrid sharding splits data parallelism in two:
 /// `dp` is then the ranks that share one copy of the parameters, `replicate` counts the copies; otherwise it is 1.
 enum class Axis { pp, replicate, dp, ep, tp };
-inline constexpr std::array<Axis, 5> all_axes{Axis::pp, Axis::replicate, Axis::dp, Axis::ep, Axis::tp};
+
+/// What is to know of an axis.
+struct AxisFacts {
+  Axis axis;
+  const char* name;
+  bool other_samples;  ///< its ranks see different samples
+  bool splits_model;   ///< its ranks hold one copy of the model together
+};
+/// All of them, in their order: whoever tells axes apart asks this table.
+inline constexpr std::array axis_table{AxisFacts{Axis::pp, "pp", false, true},
+                                       AxisFacts{Axis::replicate, "replicate", true, false},
+                                       AxisFacts{Axis::dp, "dp", true, false}, AxisFacts{Axis::ep, "ep", true, true},
+                                       AxisFacts{Axis::tp, "tp", false, true}};
+
+/// Those of which this is true; all without a condition.
+inline std::vector<Axis> axes_where(bool AxisFacts::*is_true = nullptr) {
+  std::vector<Axis> axes;
+  for (const auto& facts : axis_table) {
+    if (!is_true || facts.*is_true) axes.push_back(facts.axis);
+  }
+  return axes;
+}
+inline const std::vector<Axis> all_axes = axes_where();
 /// The axes whose ranks see different samples.
-inline const std::vector<Axis> data_axes{Axis::replicate, Axis::dp, Axis::ep};
+inline const std::vector<Axis> data_axes = axes_where(&AxisFacts::other_samples);
+/// The axes over which one copy of the model is split.
+inline const std::vector<Axis> model_axes = axes_where(&AxisFacts::splits_model);
 /// Is `axis` one of them?
 inline bool has_axis(const std::vector<Axis>& axes, Axis axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
-/// "pp", "replicate", "dp", "ep", "tp".
-const char* axis_name(Axis axis);
+inline const char* axis_name(Axis axis) { return axis_table[static_cast<std::size_t>(axis)].name; }
 std::ostream& operator<<(std::ostream& out, Axis axis);
 
 /// Collects the axis sizes that strategies ask for. Nothing is judged before resolve().
@@ -59,8 +84,8 @@ class Mesh {
  public:
   /// One rank.
   Mesh() = default;
-  /// Sizes of pp, dp, ep, tp, each at least 1; of dp, every `replicate`-th part holds a copy of its own.
-  explicit Mesh(std::array<int, 4> sizes, int replicate = 1);
+  /// Sizes of axes, each at least 1, which the others have.
+  explicit Mesh(std::initializer_list<std::pair<Axis, int>> sizes);
 
   int world_size() const;
   int size(Axis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
@@ -80,7 +105,7 @@ class Mesh {
 
  private:
   int stride(Axis axis) const;
-  std::array<int, 5> sizes_{1, 1, 1, 1, 1};
+  std::vector<int> sizes_ = std::vector<int>(axis_table.size(), 1);
 };
 
 /// The mesh of world = pp · dp · ep · tp: an axis that no strategy asked for has size 1, dp is what is left over.

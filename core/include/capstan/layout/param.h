@@ -26,12 +26,7 @@ struct Init {
   static Init constant(double value) { return {Kind::constant, value, 0}; }
 };
 
-/// What is stored for a parameter besides the compute copy: the parameter itself, its gradient, optimizer state.
-enum class Role { param, grad, optim };
-/// "param", "grad", "optim".
-const char* role_name(Role role);
-
-/// Where and how one role of a parameter is stored.
+/// Where and how one role of a parameter is stored: what there is of it besides the compute copy.
 struct RoleStorage {
   Layout layout;
   c10::ScalarType dtype = c10::ScalarType::Float;
@@ -70,17 +65,15 @@ struct Param {
   /// How many neighbours along partial_axes hold this rank's box, itself included: the box's gradient is their sum.
   std::int64_t partial_ranks(const Mesh& mesh) const;
 
-  Layout compute;  ///< the rank's box after tp, ep and pp
-  RoleStorage param;
-  RoleStorage grad;
-  RoleStorage optim;
+  Layout compute;     ///< the rank's box after tp, ep and pp
+  RoleStorage param;  ///< the parameter itself
+  RoleStorage grad;   ///< its gradient
+  RoleStorage optim;  ///< optimizer state
 
   std::int64_t numel() const { return layout::numel(shape); }
   /// `compute` sharded once more over the ranks along shard_axes(), in the first of shard_dims that divides evenly, or
   /// else in the last.
   Layout sharded(const Mesh& mesh) const;
-  const RoleStorage& role(Role role) const;
-  RoleStorage& role(Role role);
 };
 
 }  // namespace layout

@@ -14,11 +14,11 @@ namespace session {
 
 /// How a run is written for other programs.
 struct ExportForm {
-  std::string to = "hf";         ///< a Hugging Face model folder, or what a strategy of the run writes
-  std::string quantization;      ///< hf: frozen weights in this form; empty: as numbers
-  bool merge = false;            ///< hf: adapters are added into the model
-  std::string dtype = "auto";    ///< hf: auto, fp32, bf16 or fp16
-  std::int64_t shard_bytes = 0;  ///< hf: largest file; 0: as a run writes it
+  std::string to = "hf";          ///< a Hugging Face model folder, or what a strategy of the run writes
+  std::string quantization = {};  ///< hf: frozen weights in this form; empty: as numbers
+  bool merge = false;             ///< hf: adapters are added into the model
+  std::string dtype = "auto";     ///< hf: auto, fp32, bf16 or fp16
+  std::int64_t shard_bytes = 0;   ///< hf: largest file; 0: as a run writes it
 };
 
 /// A run whose weights are written for other programs.

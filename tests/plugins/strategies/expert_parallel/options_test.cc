@@ -74,7 +74,7 @@ TEST_CASE("gradients that stay local cannot be had with experts on other ranks")
 
 TEST_CASE("memory is predicted for an even load times the factor, which is printed") {
   strategy::Facts facts;
-  facts.mesh = layout::Mesh({1, 1, 2, 1});
+  facts.mesh = layout::Mesh({{layout::Axis::ep, 2}});
   facts.model.num_experts = 8;
   facts.model.experts_per_token = 2;
   facts.model.hidden_size = 64;
@@ -91,7 +91,7 @@ TEST_CASE("memory is predicted for an even load times the factor, which is print
     CHECK(parts[0].when == "forward");
   }
   CHECK(make(2, 2.0).footprint(facts)[0].part == "expert rows, even load x 2");
-  facts.mesh = layout::Mesh({1, 2, 1, 1});
+  facts.mesh = layout::Mesh({{layout::Axis::dp, 2}});
   CHECK(make(1, 1.5).footprint(facts).empty());
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("a rank holds its experts and all else whole; only the experts' gradie
       for (const auto& weight : unit.weights()) {
         for (const auto& record : weight->records()) {
           const bool is_expert = record.name.find("experts") != std::string::npos;
-          const auto box = record.compute.box(record.shape, layout::Mesh({1, 1, 2, 1}), 1);
+          const auto box = record.compute.box(record.shape, layout::Mesh({{layout::Axis::ep, 2}}), 1);
           if (box != (is_expert ? second_half(record.shape) : layout::Box::whole(record.shape)))
             throw std::logic_error(record.name + " has box " + box.text());
           const auto ep = std::count(record.data_axes.begin(), record.data_axes.end(), layout::Axis::ep);

@@ -40,7 +40,7 @@ struct Kept {
     group = communicator.group("data", everyone, cpu);
     alone = communicator.group("rank " + std::to_string(rank), {rank}, cpu);
     shard::EngineOptions options;
-    options.mesh = layout::Mesh({1, world, 1, 1});
+    options.mesh = layout::Mesh({{layout::Axis::dp, world}});
     options.rank = rank;
     options.precision.compute = at::kBFloat16;
     options.policy.shard_param = options.policy.shard_grad = options.policy.shard_optim = sharded;

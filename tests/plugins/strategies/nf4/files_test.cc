@@ -83,10 +83,11 @@ void write_model(const std::string& config, const fs::path& from, const fs::path
   const auto job = testing::job_of(request);
   comm::run_in_process(1, [&](comm::Communicator& communicator) {
     nn::InitSource values(7);
-    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train};
-    session::ModelFolderOptions options;
-    options.form = form;
-    session::write_model_folder(model, assembly::pointers(job.model->units), values, to, options, communicator);
+    const session::ModelToWrite model{job.plugins, job.samples.tokenizer, *job.config.train,
+                                      assembly::pointers(job.model->units)};
+    session::ExportForm options;
+    options.quantization = form;
+    session::write_model_folder(model, values, to, options, communicator);
   });
 }
 
