@@ -3,37 +3,36 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include "ops/column_sums.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
 at::Tensor matrix_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-template <class Schema>
-auto operator_of(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Schema>();
-}
+using Value = at::Tensor(const at::Tensor&);
+using ValueOfForm = at::Tensor(const at::Tensor&, bool);
+using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&);
+using GradientOfForm = at::Tensor(const at::Tensor&, const at::Tensor&, bool);
 
 at::Tensor activated(const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<Swiglu>("capstan::swiglu");
-  static const auto gelu = operator_of<at::Tensor(const at::Tensor&, bool)>("capstan::gelu");
+  static const auto swiglu = find_operator<Value>("capstan::swiglu");
+  static const auto gelu = find_operator<ValueOfForm>("capstan::gelu");
   return by == Activating::swiglu ? swiglu.call(x) : gelu.call(x, by == Activating::gelu_tanh);
 }
 
 at::Tensor gradient_of(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_backward");
-  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_backward");
+  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_backward");
+  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_backward");
   return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
 }
 
 /// The gradient of x; `gradient` then holds what the activation gives.
 at::Tensor both_of_(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_both_");
-  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_both_");
+  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_both_");
+  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_both_");
   return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
 }
 

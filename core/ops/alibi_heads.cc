@@ -3,7 +3,8 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -32,10 +33,6 @@ QueriesAndKeys alibi_heads_cpu(const at::Tensor& fused, const at::Tensor& slopes
   return {q, k};
 }
 
-QueriesAndKeys alibi_heads_meta(const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) {
-  return {widened_like(fused), widened_like(fused)};
-}
-
 at::Tensor fused_like(const at::Tensor& q, std::int64_t dim) {
   return at::empty({q.size(0), q.size(1), q.size(2), 3, dim}, q.options());
 }
@@ -48,10 +45,6 @@ at::Tensor alibi_heads_backward_cpu(const at::Tensor& q, const at::Tensor& k, co
   return out;
 }
 
-at::Tensor alibi_heads_backward_meta(const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) {
-  return fused_like(q, dim);
-}
-
 class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
@@ -59,20 +52,14 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
     const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
     const auto heads = slopes.size(0), dim = fused.size(2) / (3 * heads);
     ctx->saved_data["dim"] = dim;
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::alibi_heads", "")
-            .typed<QueriesAndKeys(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>();
+    static const auto op = find_operator<decltype(alibi_heads_cpu)>("capstan::alibi_heads");
     const at::Tensor parts = fused.view({fused.size(0), fused.size(1), heads, 3, dim});
     const auto [q, k] = op.call(parts, slopes, positions, scale);
     return {q.transpose(1, 2), k.transpose(1, 2), parts.select(3, 2).transpose(1, 2)};
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::alibi_heads_backward", "")
-            .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t)>();
+    static const auto op = find_operator<decltype(alibi_heads_backward_cpu)>("capstan::alibi_heads_backward");
     const auto by_position = [&](std::size_t i) { return gradients[i].transpose(1, 2); };
     const at::Tensor fused = op.call(by_position(0), by_position(1), by_position(2), ctx->saved_data["dim"].toInt());
     return {fused.view({fused.size(0), fused.size(1), -1}), {}, {}, {}};
@@ -92,8 +79,12 @@ TORCH_LIBRARY_IMPL(capstan, CPU, m) {
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("alibi_heads", &alibi_heads_meta);
-  m.impl("alibi_heads_backward", &alibi_heads_backward_meta);
+  m.impl("alibi_heads", [](const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) -> QueriesAndKeys {
+    return {widened_like(fused), widened_like(fused)};
+  });
+  m.impl("alibi_heads_backward", [](const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) {
+    return fused_like(q, dim);
+  });
 }
 
 std::int64_t alibi_columns(std::int64_t dim) {

@@ -1,11 +1,11 @@
 #include <capstan/base/error.h>
 #include <capstan/base/philox.h>
 #include <capstan/ops/random.h>
-#include <torch/library.h>
 
 #include "ops/make_box.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 #include "ops/parallel.h"
+#include "ops/philox_bits.h"
 #include "ops/rounded.h"
 
 namespace capstan::ops {
@@ -38,15 +38,19 @@ void fill_normal_cpu(const at::Tensor& out, double mean, double std, std::int64_
 
 }  // namespace
 
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("fill_normal(Tensor(a!) out, float mean, float std, int key, int[] logical_shape, int[] offsets) -> ()");
+}
 TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("fill_normal", &fill_normal_cpu); }
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("fill_normal", [](const at::Tensor&, double, double, std::int64_t, at::IntArrayRef, at::IntArrayRef) {});
+}
 
 void fill_normal(const at::Tensor& out, double mean, double std, std::uint64_t seed, std::string_view name,
                  const std::vector<std::int64_t>& logical_shape, const std::vector<std::int64_t>& offsets) {
   CAPSTAN_ASSERT(out.is_contiguous());
-  if (out.numel() == 0) {
-    return;
-  }
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::fill_normal", "").typed<FillNormal>();
+  if (out.numel() == 0) return;
+  static const auto op = find_operator<decltype(fill_normal_cpu)>("capstan::fill_normal");
   const at::NoGradGuard no_grad;
   op.call(out, mean, std, key_bits(make_key(seed, RandomPurpose::initialisation, name)), logical_shape, offsets);
 }

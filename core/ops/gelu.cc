@@ -1,9 +1,8 @@
 #include <ATen/ATen.h>
 #include <capstan/ops/gelu.h>
-#include <torch/library.h>
 
 #include "ops/again.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -23,13 +22,10 @@ at::Tensor gelu_both_cpu(const at::Tensor& gradient, const at::Tensor& x, bool t
   return of_x;
 }
 
-at::Tensor gelu_meta(const at::Tensor& x, bool) { return at::empty_like(x); }
-
 at::Tensor gelu_backward_meta(const at::Tensor&, const at::Tensor& x, bool) { return at::empty_like(x); }
 
 at::Tensor value_of(const at::Tensor& x, bool tanh) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::gelu", "").typed<at::Tensor(const at::Tensor&, bool)>();
+  static const auto op = find_operator<decltype(gelu_cpu)>("capstan::gelu");
   return op.call(x, tanh);
 }
 
@@ -42,8 +38,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::gelu_backward", "").typed<GeluBackward>();
+    static const auto op = find_operator<decltype(gelu_backward_cpu)>("capstan::gelu_backward");
     return {op.call(gradients[0], ctx->get_saved_variables()[0], ctx->saved_data["tanh"].toBool()), at::Tensor()};
   }
   static at::Tensor again(torch::autograd::AutogradContext* ctx) {
@@ -68,7 +63,7 @@ TORCH_LIBRARY_IMPL(capstan, CPU, m) {
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("gelu", &gelu_meta);
+  m.impl("gelu", [](const at::Tensor& x, bool) { return at::empty_like(x); });
   m.impl("gelu_backward", &gelu_backward_meta);
   m.impl("gelu_both_", &gelu_backward_meta);
 }

@@ -1,9 +1,8 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/norm.h>
-#include <torch/library.h>
 
 #include "kernels/block_sum.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 #include "ops/parallel.h"
 
 namespace capstan::ops {
@@ -62,15 +61,18 @@ void call(const at::Tensor& out, at::TensorList xs, bool accumulate) {
   for (const at::Tensor& x : xs) {
     CAPSTAN_ASSERT(x.is_non_overlapping_and_dense() && x.device() == out.device());
   }
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::squared_norms", "").typed<SquaredNorms>();
+  static const auto op = find_operator<decltype(squared_norms_cpu)>("capstan::squared_norms");
   const at::NoGradGuard no_grad;
   op.call(out, xs, accumulate);
 }
 
 }  // namespace
 
+TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("squared_norms(Tensor(a!) out, Tensor[] xs, bool accumulate) -> ()"); }
 TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("squared_norms", &squared_norms_cpu); }
+TORCH_LIBRARY_IMPL(capstan, Meta, m) {
+  m.impl("squared_norms", [](const at::Tensor&, at::TensorList, bool) {});
+}
 
 void add_squared_norm_(const at::Tensor& accumulator, const at::Tensor& x) { call(accumulator, x, true); }
 

@@ -1,18 +1,17 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/rotary.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include <utility>
 
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
 at::Tensor rotary_cpu(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                       bool inverse) {
-  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = sum_type(x);
   const auto half = x.size(-1) / 2;
   const at::Tensor angle = positions.to(type).unsqueeze(-1) * at::tensor(frequencies, at::TensorOptions(type));
   const at::Tensor cosine = angle.cos().unsqueeze(2);
@@ -25,7 +24,7 @@ at::Tensor rotary_cpu(const at::Tensor& x, const at::Tensor& positions, at::Arra
 }
 
 at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies, bool inverse) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::rotary", "").typed<Rotary>();
+  static const auto op = find_operator<decltype(rotary_cpu)>("capstan::rotary");
   return op.call(x, positions, frequencies, inverse);
 }
 
@@ -33,8 +32,6 @@ at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<d
 void turn_cpu(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
   heads.copy_(rotary_cpu(heads, positions, frequencies, false));
 }
-
-void turn_meta(const at::Tensor&, const at::Tensor&, at::ArrayRef<double>) {}
 
 at::Tensor of_all_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return at::empty({q.size(0), q.size(1), q.size(2) + k.size(2) + v.size(2), q.size(3)}, q.options());
@@ -50,11 +47,6 @@ at::Tensor turn_back_cpu(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return out;
 }
 
-at::Tensor turn_back_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
-                          at::ArrayRef<double>) {
-  return of_all_heads(q, k, v);
-}
-
 at::Tensor dense(const at::Tensor& heads) { return heads.stride(-1) == 1 ? heads : heads.contiguous(); }
 
 class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction> {
@@ -64,8 +56,7 @@ class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction
                                                 const at::Tensor& positions, const std::vector<double>& frequencies) {
     ctx->save_for_backward({positions});
     ctx->saved_data["frequencies"] = frequencies;
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_", "").typed<TurnHeads>();
+    static const auto op = find_operator<decltype(turn_cpu)>("capstan::turn_heads_");
     const auto [queries, keys] = counts;
     const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
     op.call(fused.narrow(2, 0, queries + keys), positions, frequencies);
@@ -74,8 +65,7 @@ class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_back", "").typed<TurnHeadsBack>();
+    static const auto op = find_operator<decltype(turn_back_cpu)>("capstan::turn_heads_back");
     return {op.call(dense(gradients[0]), dense(gradients[1]), dense(gradients[2]), ctx->get_saved_variables()[0],
                     ctx->saved_data["frequencies"].toDoubleVector()),
             at::Tensor(), at::Tensor(), at::Tensor()};
@@ -107,6 +97,7 @@ void check(const at::Tensor& x, const at::Tensor& positions, const std::vector<d
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor");
   m.def("turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()");
   m.def("turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor");
 }
@@ -118,8 +109,10 @@ TORCH_LIBRARY_IMPL(capstan, CPU, m) {
 }
 
 TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("turn_heads_", &turn_meta);
-  m.impl("turn_heads_back", &turn_back_meta);
+  m.impl("rotary", [](const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) { return room_for(x); });
+  m.impl("turn_heads_", [](const at::Tensor&, const at::Tensor&, at::ArrayRef<double>) {});
+  m.impl("turn_heads_back", [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
+                               at::ArrayRef<double>) { return of_all_heads(q, k, v); });
 }
 
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {
