@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/column_sums.h"
 #include "ops/operator.h"
@@ -36,9 +35,9 @@ at::Tensor both_of_(const at::Tensor& gradient, const at::Tensor& x, Activating 
   return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
 }
 
-class ActivatedLinearFunction : public torch::autograd::Function<ActivatedLinearFunction> {
+class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, std::int64_t activation) {
     ctx->save_for_backward({x, x.requires_grad() ? weight : at::Tensor()});
     ctx->saved_data["activation"] = activation;
@@ -50,13 +49,12 @@ class ActivatedLinearFunction : public torch::autograd::Function<ActivatedLinear
     return (bias ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t())).view(shape);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const auto by = static_cast<Activating>(ctx->saved_data["activation"].toInt());
     const at::Tensor gradient = matrix_of(gradients[0]), &x = saved[0];
     const bool of_x = ctx->needs_input_grad(0), of_weight = ctx->needs_input_grad(1);
-    torch::autograd::variable_list result(4);
+    variable_list result(4);
     at::Tensor in;
     if (of_x) {
       auto shape = x.sizes().vec();

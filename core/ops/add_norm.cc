@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/again.h"
 #include "ops/column_sums.h"
@@ -11,8 +10,6 @@
 namespace capstan::ops {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // Statistics of each row: [..., 1] in the dtype of sums.
@@ -40,7 +37,7 @@ struct Kept {
   at::Tensor rstd, weight;
 };
 
-class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
+class AddNormFunction : public Function<AddNormFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const Maybe& y,
                                const Maybe& bias, double epsilon) {
@@ -114,22 +111,16 @@ at::Tensor plain_add_norm_backward(const Maybe& residual, const at::Tensor& norm
 }
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def(
-      "add_norm(Tensor x, Tensor? y, Tensor weight, Tensor? bias, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)");
-  m.def(
-      "add_norm_backward(Tensor? residual, Tensor normed, Tensor sum, Tensor? mean, Tensor rstd, Tensor weight) -> "
-      "Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("add_norm", &plain_add_norm);
-  m.impl("add_norm_backward", &plain_add_norm_backward);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("add_norm", &add_norm_meta);
-  m.impl("add_norm_backward", [](const Maybe&, const at::Tensor&, const at::Tensor& sum, const Maybe&,
-                                 const at::Tensor&, const at::Tensor&) { return room_for(sum); });
+  define(
+      m,
+      "add_norm(Tensor x, Tensor? y, Tensor weight, Tensor? bias, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)",
+      &plain_add_norm, &add_norm_meta);
+  define(m,
+         "add_norm_backward(Tensor? residual, Tensor normed, Tensor sum, Tensor? mean, Tensor rstd, Tensor weight) -> "
+         "Tensor",
+         &plain_add_norm_backward,
+         [](const Maybe&, const at::Tensor&, const at::Tensor& sum, const Maybe&, const at::Tensor&,
+            const at::Tensor&) { return room_for(sum); });
 }
 
 Normed add_norm(const at::Tensor& x, const at::Tensor& y, const NormOf& norm) {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/operator.h"
 
@@ -45,10 +44,10 @@ at::Tensor alibi_heads_backward_cpu(const at::Tensor& q, const at::Tensor& k, co
   return out;
 }
 
-class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
+class AlibiFunction : public Function<AlibiFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
-                                                const at::Tensor& slopes, const at::Tensor& positions, double scale) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& fused, const at::Tensor& slopes,
+                               const at::Tensor& positions, double scale) {
     const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
     const auto heads = slopes.size(0), dim = fused.size(2) / (3 * heads);
     ctx->saved_data["dim"] = dim;
@@ -57,8 +56,7 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
     const auto [q, k] = op.call(parts, slopes, positions, scale);
     return {q.transpose(1, 2), k.transpose(1, 2), parts.select(3, 2).transpose(1, 2)};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     static const auto op = find_operator<decltype(alibi_heads_backward_cpu)>("capstan::alibi_heads_backward");
     const auto by_position = [&](std::size_t i) { return gradients[i].transpose(1, 2); };
     const at::Tensor fused = op.call(by_position(0), by_position(1), by_position(2), ctx->saved_data["dim"].toInt());
@@ -69,22 +67,13 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("alibi_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)");
-  m.def("alibi_heads_backward(Tensor q, Tensor k, Tensor v, int dim) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("alibi_heads", &alibi_heads_cpu);
-  m.impl("alibi_heads_backward", &alibi_heads_backward_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("alibi_heads", [](const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) -> QueriesAndKeys {
-    return {widened_like(fused), widened_like(fused)};
-  });
-  m.impl("alibi_heads_backward", [](const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) {
-    return fused_like(q, dim);
-  });
+  define(m, "alibi_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)",
+         &alibi_heads_cpu, [](const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) -> QueriesAndKeys {
+           return {widened_like(fused), widened_like(fused)};
+         });
+  define(
+      m, "alibi_heads_backward(Tensor q, Tensor k, Tensor v, int dim) -> Tensor", &alibi_heads_backward_cpu,
+      [](const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) { return fused_like(q, dim); });
 }
 
 std::int64_t alibi_columns(std::int64_t dim) {

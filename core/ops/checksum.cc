@@ -39,11 +39,7 @@ void checksums_cpu(const at::Tensor& out, at::TensorList xs) {
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("checksums(Tensor(a!) out, Tensor[] xs) -> ()"); }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("checksums", &checksums_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("checksums", [](const at::Tensor&, at::TensorList) {});
-}
+TORCH_LIBRARY_FRAGMENT(capstan, m) { define(m, "checksums(Tensor(a!) out, Tensor[] xs) -> ()", &checksums_cpu); }
 
 void checksums(const at::Tensor& out, const std::vector<at::Tensor>& xs) {
   CAPSTAN_ASSERT(out.scalar_type() == at::kLong && out.is_contiguous());

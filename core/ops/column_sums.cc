@@ -32,18 +32,10 @@ OfNorm norm_weight_sums_meta(const at::Tensor&, const at::Tensor& x, const Maybe
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("column_sums(Tensor x) -> Tensor");
-  m.def("norm_weight_sums(Tensor gradient, Tensor x, Tensor? mean, Tensor rstd) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("column_sums", &column_sums_cpu);
-  m.impl("norm_weight_sums", &norm_weight_sums_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("column_sums", [](const at::Tensor& x) { return at::empty({x.size(1)}, x.options()); });
-  m.impl("norm_weight_sums", &norm_weight_sums_meta);
+  define(m, "column_sums(Tensor x) -> Tensor", &column_sums_cpu,
+         [](const at::Tensor& x) { return at::empty({x.size(1)}, x.options()); });
+  define(m, "norm_weight_sums(Tensor gradient, Tensor x, Tensor? mean, Tensor rstd) -> (Tensor, Tensor)",
+         &norm_weight_sums_cpu, &norm_weight_sums_meta);
 }
 
 at::Tensor column_sums(const at::Tensor& x) {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/operator.h"
 
@@ -44,15 +43,14 @@ at::Tensor combined(const at::Tensor& rows, const at::Tensor& place, const Maybe
   return op.call(rows, place, weights, copies);
 }
 
-class CombineRowsFunction : public torch::autograd::Function<CombineRowsFunction> {
+class CombineRowsFunction : public Function<CombineRowsFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& place,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& place,
                             const at::Tensor& order, const at::Tensor& weights) {
     ctx->save_for_backward({rows, order, weights});
     return combined(rows, place, weights, weights.size(1));
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     static const auto op = find_operator<decltype(combine_rows_backward_cpu)>("capstan::combine_rows_backward");
     const auto [of_rows, of_weights] = op.call(gradients[0].contiguous(), saved[0], saved[1], saved[2]);
@@ -63,18 +61,10 @@ class CombineRowsFunction : public torch::autograd::Function<CombineRowsFunction
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("combine_rows(Tensor rows, Tensor place, Tensor? weights, int copies) -> Tensor");
-  m.def("combine_rows_backward(Tensor gradient, Tensor rows, Tensor order, Tensor weights) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("combine_rows", &combine_rows_cpu);
-  m.impl("combine_rows_backward", &combine_rows_backward_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("combine_rows", &combine_rows_meta);
-  m.impl("combine_rows_backward", &combine_rows_backward_meta);
+  define(m, "combine_rows(Tensor rows, Tensor place, Tensor? weights, int copies) -> Tensor", &combine_rows_cpu,
+         &combine_rows_meta);
+  define(m, "combine_rows_backward(Tensor gradient, Tensor rows, Tensor order, Tensor weights) -> (Tensor, Tensor)",
+         &combine_rows_backward_cpu, &combine_rows_backward_meta);
 }
 
 at::Tensor combine_rows(const at::Tensor& rows, const CopiesAt& at, const at::Tensor& weights) {

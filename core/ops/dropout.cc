@@ -2,7 +2,6 @@
 #include <capstan/base/philox.h>
 #include <capstan/base/text.h>
 #include <capstan/ops/random.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/make_box.h"
 #include "ops/operator.h"
@@ -72,10 +71,9 @@ struct KeyHolder : torch::CustomClassHolder {
   DropoutKey key;
 };
 
-class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
+class DropoutFunction : public Function<DropoutFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, double p,
-                            const DropoutKey& key) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double p, const DropoutKey& key) {
     ctx->saved_data["p"] = p;
     ctx->saved_data["key"] = c10::IValue::make_capsule(c10::make_intrusive<KeyHolder>(key));
     static const auto op = find_operator<decltype(dropout_cpu)>("capstan::dropout");
@@ -85,8 +83,7 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     return op.call(x, p, bits, key.step, maybe(key.device_step), key.sample_ids,
                    key.row_shape.empty() ? row : key.row_shape, key.row_offset.empty() ? origin : key.row_offset);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto holder = ctx->saved_data["key"].toCapsule();
     const DropoutKey& key = static_cast<const KeyHolder*>(holder.get())->key;
     return {dropout(gradients[0], ctx->saved_data["p"].toDouble(), key), at::Tensor(), at::Tensor()};
@@ -110,12 +107,11 @@ void check(const at::Tensor& x, double p, const DropoutKey& key) {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def(
-      "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, "
-      "int[] row_offset) -> Tensor");
+  define(m,
+         "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, int[] "
+         "row_offset) -> Tensor",
+         &dropout_cpu, &dropout_meta);
 }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("dropout", &dropout_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) { m.impl("dropout", &dropout_meta); }
 
 at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
   check(x, p, key);

@@ -21,12 +21,11 @@ Grouped group_rows_cpu(const at::Tensor& group, std::int64_t groups) {
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("group_rows(Tensor group, int groups) -> (Tensor, Tensor, Tensor)"); }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("group_rows", &group_rows_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("group_rows", [](const at::Tensor& group, std::int64_t groups) -> Grouped {
-    return {room_for(group), room_for(group), at::empty({groups}, group.options())};
-  });
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "group_rows(Tensor group, int groups) -> (Tensor, Tensor, Tensor)", &group_rows_cpu,
+         [](const at::Tensor& group, std::int64_t groups) -> Grouped {
+           return {room_for(group), room_for(group), at::empty({groups}, group.options())};
+         });
 }
 
 GroupedRows group_rows(const at::Tensor& group, std::int64_t groups) {

@@ -1,6 +1,5 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/rotary.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
 
@@ -49,11 +48,11 @@ at::Tensor turn_back_cpu(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 at::Tensor dense(const at::Tensor& heads) { return heads.stride(-1) == 1 ? heads : heads.contiguous(); }
 
-class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction> {
+class RotaryHeadsFunction : public Function<RotaryHeadsFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
-                                                const std::pair<std::int64_t, std::int64_t>& counts,
-                                                const at::Tensor& positions, const std::vector<double>& frequencies) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& fused,
+                               const std::pair<std::int64_t, std::int64_t>& counts, const at::Tensor& positions,
+                               const std::vector<double>& frequencies) {
     ctx->save_for_backward({positions});
     ctx->saved_data["frequencies"] = frequencies;
     static const auto op = find_operator<decltype(turn_cpu)>("capstan::turn_heads_");
@@ -63,8 +62,7 @@ class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction
     return {fused.narrow(2, 0, queries), fused.narrow(2, queries, keys),
             fused.narrow(2, queries + keys, fused.size(2) - queries - keys)};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     static const auto op = find_operator<decltype(turn_back_cpu)>("capstan::turn_heads_back");
     return {op.call(dense(gradients[0]), dense(gradients[1]), dense(gradients[2]), ctx->get_saved_variables()[0],
                     ctx->saved_data["frequencies"].toDoubleVector()),
@@ -72,16 +70,15 @@ class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction
   }
 };
 
-class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
+class RotaryFunction : public Function<RotaryFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& positions,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& positions,
                             const std::vector<double>& frequencies) {
     ctx->save_for_backward({positions});
     ctx->saved_data["frequencies"] = frequencies;
     return call(x, positions, frequencies, false);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto frequencies = ctx->saved_data["frequencies"].toDoubleVector();
     return {call(dense(gradients[0]), ctx->get_saved_variables()[0], frequencies, true), at::Tensor(), at::Tensor()};
   }
@@ -97,22 +94,14 @@ void check(const at::Tensor& x, const at::Tensor& positions, const std::vector<d
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor");
-  m.def("turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()");
-  m.def("turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("rotary", &rotary_cpu);
-  m.impl("turn_heads_", &turn_cpu);
-  m.impl("turn_heads_back", &turn_back_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("rotary", [](const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) { return room_for(x); });
-  m.impl("turn_heads_", [](const at::Tensor&, const at::Tensor&, at::ArrayRef<double>) {});
-  m.impl("turn_heads_back", [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
-                               at::ArrayRef<double>) { return of_all_heads(q, k, v); });
+  define(m, "rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor", &rotary_cpu,
+         [](const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) { return room_for(x); });
+  define(m, "turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()", &turn_cpu);
+  define(m, "turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor",
+         &turn_back_cpu,
+         [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&, at::ArrayRef<double>) {
+           return of_all_heads(q, k, v);
+         });
 }
 
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {

@@ -1,6 +1,5 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/swiglu.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/again.h"
 #include "ops/operator.h"
@@ -50,18 +49,17 @@ at::Tensor product_of(const at::Tensor& x) {
   return op.call(x);
 }
 
-class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
+class SwigluFunction : public Function<SwigluFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
     ctx->save_for_backward({x});
     return product_of(x);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     static const auto op = find_operator<decltype(swiglu_backward_cpu)>("capstan::swiglu_backward");
     return {op.call(gradients[0], ctx->get_saved_variables()[0])};
   }
-  static at::Tensor again(torch::autograd::AutogradContext* ctx) { return product_of(ctx->get_saved_variables()[0]); }
+  static at::Tensor again(AutogradContext* ctx) { return product_of(ctx->get_saved_variables()[0]); }
 };
 
 }  // namespace
@@ -69,21 +67,9 @@ class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
 const Again swiglu_again = again_of<SwigluFunction>();
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("swiglu(Tensor x) -> Tensor");
-  m.def("swiglu_backward(Tensor gradient, Tensor x) -> Tensor");
-  m.def("swiglu_both_(Tensor(a!) gradient, Tensor x) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("swiglu", &swiglu_cpu);
-  m.impl("swiglu_backward", &swiglu_backward_cpu);
-  m.impl("swiglu_both_", &swiglu_both_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("swiglu", &swiglu_meta);
-  m.impl("swiglu_backward", &swiglu_backward_meta);
-  m.impl("swiglu_both_", &swiglu_backward_meta);
+  define(m, "swiglu(Tensor x) -> Tensor", &swiglu_cpu, &swiglu_meta);
+  define(m, "swiglu_backward(Tensor gradient, Tensor x) -> Tensor", &swiglu_backward_cpu, &swiglu_backward_meta);
+  define(m, "swiglu_both_(Tensor(a!) gradient, Tensor x) -> Tensor", &swiglu_both_cpu, &swiglu_backward_meta);
 }
 
 at::Tensor swiglu(const at::Tensor& x) {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/operator.h"
 
@@ -16,10 +15,7 @@ bool gives_rows(const at::Tensor& table) {
   return dynamic_cast<const GivesRows*>(table.unsafeGetTensorImpl()->get_backend_meta()) != nullptr;
 }
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-class RowsFunction : public torch::autograd::Function<RowsFunction> {
+class RowsFunction : public Function<RowsFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& table, const at::Tensor& ids,
                             const at::Tensor& of_gradient) {
@@ -44,10 +40,8 @@ void add_rows_cpu(const at::Tensor& to, const at::Tensor& ids, const at::Tensor&
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("add_rows_(Tensor(a!) to, Tensor ids, Tensor rows, int first) -> ()"); }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("add_rows_", &add_rows_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("add_rows_", [](const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t) {});
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "add_rows_(Tensor(a!) to, Tensor ids, Tensor rows, int first) -> ()", &add_rows_cpu);
 }
 
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real) {
