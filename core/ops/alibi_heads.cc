@@ -8,6 +8,8 @@
 namespace capstan::ops {
 namespace {
 
+constexpr std::int64_t bias_parts = 3;  // of a bias, which columns of k hold
+
 using QueriesAndKeys = std::tuple<at::Tensor, at::Tensor>;
 
 at::Tensor widened_like(const at::Tensor& fused) {
@@ -17,19 +19,9 @@ at::Tensor widened_like(const at::Tensor& fused) {
 // The plain reference of the GPU's kernel.
 QueriesAndKeys alibi_heads_cpu(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions,
                                double scale) {
-  constexpr std::int64_t parts = 3;
-  const auto dim = fused.size(4);
-  const at::Tensor q = widened_like(fused).zero_(), k = widened_like(fused).zero_();
-  q.narrow(-1, 0, dim).copy_(fused.select(3, 0));
-  q.narrow(-1, dim, parts).fill_(1);
-  k.narrow(-1, 0, dim).copy_(fused.select(3, 1));
-  at::Tensor rest = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes / scale;
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const auto part = k.select(-1, dim + i);
-    part.copy_(rest);
-    rest = rest - part;
-  }
-  return {q, k};
+  const at::Tensor bias = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes;
+  const auto wide = with_bias_columns(fused.select(3, 0), fused.select(3, 1), bias, scale);
+  return {wide.q, wide.k};
 }
 
 at::Tensor fused_like(const at::Tensor& q, std::int64_t dim) {
@@ -77,8 +69,23 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 }
 
 std::int64_t alibi_columns(std::int64_t dim) {
-  constexpr std::int64_t parts = 3, multiple = 8;
-  return (dim + parts + multiple - 1) / multiple * multiple;
+  constexpr std::int64_t multiple = 8;
+  return (dim + bias_parts + multiple - 1) / multiple * multiple;
+}
+
+WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale) {
+  const auto columns = alibi_columns(q.size(-1)) - q.size(-1);
+  auto shape = k.sizes().vec();
+  shape.back() = columns;
+  const at::Tensor of_k = at::zeros(shape, k.options()), of_q = at::zeros({columns}, q.options());
+  of_q.narrow(0, 0, bias_parts).fill_(1);
+  auto rest = bias / scale;
+  for (std::int64_t i = 0; i < bias_parts; ++i) {
+    const auto part = of_k.select(-1, i);
+    part.copy_(rest);
+    if (i + 1 < bias_parts) rest = rest - part;
+  }
+  return {at::cat({q, of_q.expand(shape)}, -1), at::cat({k, of_k}, -1)};
 }
 
 AlibiHeads alibi_heads(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions, double scale) {
