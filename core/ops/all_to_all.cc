@@ -42,11 +42,6 @@ class AllToAllFunction : public Function<AllToAllFunction> {
 
 }  // namespace
 
-AllToAllRows::AllToAllRows(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"})) {
-  CAPSTAN_ASSERT(bound_->group != nullptr);
-}
-
 at::Tensor AllToAllRows::operator()(const at::Tensor& x, const Counts& sent, const Counts& received) const {
   if (bound_->group->size() == 1) return x;
   auto way = c10::make_intrusive<Way>();

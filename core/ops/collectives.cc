@@ -144,11 +144,6 @@ class ScatterFunction : public Function<ScatterFunction> {
   }
 };
 
-Bound bind(std::shared_ptr<comm::Group> group, const std::string& label) {
-  CAPSTAN_ASSERT(group != nullptr);
-  return std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"});
-}
-
 }  // namespace
 
 Piece piece_of(std::int64_t full, int size, int rank) {
@@ -157,15 +152,14 @@ Piece piece_of(std::int64_t full, int size, int rank) {
   return {begin, std::min(length, full - begin)};
 }
 
-CopyToGroup::CopyToGroup(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(bind(std::move(group), label)) {}
+OnGroup::OnGroup(std::shared_ptr<comm::Group> group, const std::string& label)
+    : bound_(std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"})) {
+  CAPSTAN_ASSERT(bound_->group != nullptr);
+}
 
 at::Tensor CopyToGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : CopyFunction::apply(x, bound_);
 }
-
-ReduceFromGroup::ReduceFromGroup(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(bind(std::move(group), label)) {}
 
 at::Tensor ReduceFromGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : ReduceFunction::apply(x, bound_);
@@ -173,7 +167,7 @@ at::Tensor ReduceFromGroup::operator()(const at::Tensor& x) const {
 
 GatherFromGroup::GatherFromGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, GatheredGradient gradient,
                                  const std::string& label)
-    : bound_(bind(std::move(group), label)), dim_(dim), gradient_(gradient) {}
+    : OnGroup(std::move(group), label), dim_(dim), gradient_(gradient) {}
 
 at::Tensor GatherFromGroup::operator()(const at::Tensor& x, std::int64_t full) const {
   return bound_->group->size() == 1 ? x : GatherFunction::apply(x, bound_, dim_, full, gradient_);
@@ -181,7 +175,7 @@ at::Tensor GatherFromGroup::operator()(const at::Tensor& x, std::int64_t full) c
 
 ScatterToGroup::ScatterToGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, ScatteredValue value,
                                const std::string& label)
-    : bound_(bind(std::move(group), label)), dim_(dim), value_(value) {}
+    : OnGroup(std::move(group), label), dim_(dim), value_(value) {}
 
 at::Tensor ScatterToGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : ScatterFunction::apply(x, bound_, dim_, value_);
