@@ -8,9 +8,7 @@ namespace {
 constexpr int width = 4;
 
 template <class T>
-struct alignas(width * sizeof(T)) Four {
-  T value[width];
-};
+using Four = Packed<T, width>;
 
 template <class T>
 __device__ bool is_aligned(const T* pointer) {

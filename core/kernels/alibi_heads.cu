@@ -68,20 +68,11 @@ __global__ void join(const __grid_constant__ AlibiBackward call) {
   }
 }
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 void alibi_heads(const AlibiCall& call, CUstream_st* stream) {
-  const unsigned blocks = blocks_for(call.batch * call.length, 1);
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);
-    if (call.dim % wide == 0 && is_aligned(call.fused) && is_aligned(call.q) && is_aligned(call.k)) {
-      widen<T, wide><<<blocks, threads, 0, stream>>>(call);
-    } else {
-      widen<T, 1><<<blocks, threads, 0, stream>>>(call);
-    }
+  with_pack(call.type, call.dim, {call.fused, call.q, call.k}, [&]<class T, int width>(Packed<T, width>, std::int64_t) {
+    widen<T, width><<<blocks_for(call.batch * call.length, 1), threads, 0, stream>>>(call);
   });
 }
 

@@ -86,20 +86,11 @@ void launch(const ColumnCall& call, CUstream_st* stream) {
   add_parts<T><<<last, dim3(across, rows_of_parts), 0, stream>>>(call, call.count);
 }
 
-bool fits(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 void column_sums(const ColumnCall& call, CUstream_st* stream) {
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);
-    if (call.columns % wide == 0 && fits(call.x) && (call.of == nullptr || fits(call.of))) {
-      launch<T, wide>(call, stream);
-    } else {
-      launch<T, 1>(call, stream);
-    }
-  });
+  with_pack(call.type, call.columns, {call.x, call.of},
+            [&]<class T, int width>(Packed<T, width>, std::int64_t) { launch<T, width>(call, stream); });
 }
 
 }  // namespace capstan::kernels

@@ -66,34 +66,19 @@ __global__ void spread(CombineBackward call) {
   }
 }
 
-bool fits(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 void combine_rows(const CombineCall& call, CUstream_st* stream) {
-  const unsigned blocks = blocks_for(call.tokens, 1);
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);
-    if (call.columns % wide == 0 && fits(call.rows) && fits(call.out)) {
-      combine<T, wide><<<blocks, threads, 0, stream>>>(call);
-    } else {
-      combine<T, 1><<<blocks, threads, 0, stream>>>(call);
-    }
+  with_pack(call.type, call.columns, {call.rows, call.out}, [&]<class T, int width>(Packed<T, width>, std::int64_t) {
+    combine<T, width><<<blocks_for(call.tokens, 1), threads, 0, stream>>>(call);
   });
 }
 
 void combine_rows_backward(const CombineBackward& call, CUstream_st* stream) {
-  const unsigned blocks = blocks_for(call.n, 1);
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);
-    if (call.columns % wide == 0 && fits(call.gradient) && fits(call.rows) && fits(call.of_rows)) {
-      spread<T, wide><<<blocks, threads, 0, stream>>>(call);
-    } else {
-      spread<T, 1><<<blocks, threads, 0, stream>>>(call);
-    }
-  });
+  with_pack(call.type, call.columns, {call.gradient, call.rows, call.of_rows},
+            [&]<class T, int width>(Packed<T, width>, std::int64_t) {
+              spread<T, width><<<blocks_for(call.n, 1), threads, 0, stream>>>(call);
+            });
 }
 
 }  // namespace capstan::kernels

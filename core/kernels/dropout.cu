@@ -14,9 +14,7 @@ __device__ T dropped(T x, std::uint32_t word, const DropoutRule& rule) {
 }
 
 template <class T>
-struct alignas(dropout_lanes * sizeof(T)) Quad {
-  T value[dropout_lanes];
-};
+using Quad = Packed<T, dropout_lanes>;
 
 /// Each thread computes four neighbours that share a block; a row of thread blocks for each row of x.
 template <class T>

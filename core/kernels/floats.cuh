@@ -3,6 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "kernels/launchers.h"
 
 namespace capstan::kernels {
@@ -54,6 +57,24 @@ void with_type(FloatType type, const Body& body) {
     case FloatType::half:
       return body(__half{});
   }
+}
+
+/// Does it begin at whole 16 bytes? Null does.
+inline bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+/// body(Packed<T, width>{}, packs) for rows of `columns` numbers: of packs of 16 bytes where all of them fit, else of
+/// single numbers.
+template <class Body>
+void with_pack(FloatType type, std::int64_t columns, std::initializer_list<const void*> pointers, const Body& body) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int wide = 16 / sizeof(T);
+    if (columns % wide == 0 && std::all_of(pointers.begin(), pointers.end(), is_aligned)) {
+      body(Packed<T, wide>{}, columns / wide);
+    } else {
+      body(Packed<T, 1>{}, columns);
+    }
+  });
 }
 
 /// Thread blocks for `count` items, one a thread; kernels stride over what is beyond.

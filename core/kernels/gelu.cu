@@ -87,23 +87,6 @@ __global__ void backward(Packed<T, width>* out, Packed<T, width>* gradient, cons
   }
 }
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
-/// body(pack, packs): 16 bytes a thread where sizes and pointers allow it, else a number.
-template <class Body>
-void with_pack(const GeluCall& call, const Body& body) {
-  with_type(call.type, [&](auto zero) {
-    using T = decltype(zero);
-    constexpr int wide = 16 / sizeof(T);
-    const bool fits = call.numel % wide == 0 && is_aligned(call.out) && is_aligned(call.x) && is_aligned(call.gradient);
-    if (fits) {
-      body(Packed<T, wide>{}, call.numel / wide);
-    } else {
-      body(Packed<T, 1>{}, call.numel);
-    }
-  });
-}
-
 template <bool tanh_form, class T, int width>
 void launch(const GeluCall& call, Packed<T, width>, std::int64_t packs, CUstream_st* stream) {
   using Pack = Packed<T, width>;
@@ -123,7 +106,7 @@ void launch(const GeluCall& call, Packed<T, width>, std::int64_t packs, CUstream
 }  // namespace
 
 void gelu(const GeluCall& call, CUstream_st* stream) {
-  with_pack(call, [&](auto pack, std::int64_t packs) {
+  with_pack(call.type, call.numel, {call.out, call.x, call.gradient}, [&](auto pack, std::int64_t packs) {
     if (call.tanh) {
       launch<true>(call, pack, packs, stream);
     } else {

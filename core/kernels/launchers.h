@@ -44,8 +44,8 @@ struct NormList {
   std::int64_t first_block[capacity + 1] = {};  ///< tensor t owns blocks first_block[t] up to first_block[t + 1]
 };
 
-/// out[t] (+)= sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
-void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream);
+/// out[t] = sum of tensor t's squares, in norm.h's order. `sums` has room for first_block[count] numbers.
+void squared_norms(const NormList& list, double* sums, double* out, CUstream_st* stream);
 
 /// out[t] += checksum of tensor t's bits (checksum.h), modulo 2^64.
 void add_checksums(const NormList& list, std::int64_t* out, CUstream_st* stream);

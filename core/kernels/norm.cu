@@ -97,7 +97,7 @@ __global__ void block_sums(const __grid_constant__ NormList list, double* sums) 
 }
 
 /// One thread block of sum_lanes threads a tensor, in the same order.
-__global__ void tensor_sums(const __grid_constant__ NormList list, const double* sums, double* out, bool accumulate) {
+__global__ void tensor_sums(const __grid_constant__ NormList list, const double* sums, double* out) {
   __shared__ double lanes[sum_lanes];
   const int tensor = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const double* const mine = sums + list.first_block[tensor];
@@ -114,18 +114,18 @@ __global__ void tensor_sums(const __grid_constant__ NormList list, const double*
   for (int i = 0; i < held; ++i) of_warp[i] = lanes[i * warp + thread];
   sum = tree_sum<1>(of_warp);
   if (thread == 0) {
-    out[tensor] = accumulate ? __dadd_rn(out[tensor], sum) : sum;
+    out[tensor] = sum;
   }
 }
 
 }  // namespace
 
-void squared_norms(const NormList& list, double* sums, double* out, bool accumulate, CUstream_st* stream) {
+void squared_norms(const NormList& list, double* sums, double* out, CUstream_st* stream) {
   const auto blocks = list.first_block[list.count];
   if (blocks > 0) {
     block_sums<<<static_cast<unsigned>((blocks + warps - 1) / warps), warps * warp, 0, stream>>>(list, sums);
   }
-  tensor_sums<<<static_cast<unsigned>(list.count), sum_lanes, 0, stream>>>(list, sums, out, accumulate);
+  tensor_sums<<<static_cast<unsigned>(list.count), sum_lanes, 0, stream>>>(list, sums, out);
 }
 
 }  // namespace capstan::kernels

@@ -201,7 +201,7 @@ at::Tensor Alibi::attention(const at::Tensor& q, const at::Tensor& k, const at::
     const Scores add{causal_mask(q, k), bias.unsqueeze(2), scale_of(q)};
     return plain_attention(q, k, v, add, drops ? &dropout : nullptr, batch);
   }
-  const auto wide = with_bias_columns(q, k, bias, scale_of(q));
+  const auto wide = ops::with_bias_columns(q, k, bias, scale_of(q));
   if (in_segments) return attend_in_segments(wide.q, wide.k, v, batch, {scale_of(q), {}});
   return at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, /*is_causal=*/true, scale_of(q));
 }
@@ -213,21 +213,6 @@ at::Tensor Alibi::attention_of_fused(const at::Tensor& fused, const Batch& batch
   const auto heads = ops::alibi_heads(fused, own, batch.positions, scale);
   if (batch.documents) return attend_in_segments(heads.q, heads.k, heads.v, batch, {scale, {}});
   return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, {}, 0.0, /*is_causal=*/true, scale);
-}
-
-WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale) {
-  constexpr std::int64_t parts = 3, multiple = 8;
-  const auto columns = (q.size(-1) + parts + multiple - 1) / multiple * multiple - q.size(-1);
-  auto rest = bias / scale;
-  auto of_k = at::zeros({k.size(0), k.size(1), k.size(2), columns}, k.options());
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const auto part = of_k.select(-1, i);
-    part.copy_(rest);
-    if (i + 1 < parts) rest = rest - part;
-  }
-  auto of_q = at::zeros({columns}, q.options());
-  of_q.narrow(0, 0, parts).fill_(1);
-  return {at::cat({q, of_q.expand({q.size(0), q.size(1), q.size(2), columns})}, -1), at::cat({k, of_k}, -1)};
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ops/activated_linear.h"
+#include "ops/add_norm.h"
 #include "ops/shared_input.h"
 #include "ops/table_rows.h"
 
@@ -71,8 +72,27 @@ LayerNorm::LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPt
 
 LayerNorm::~LayerNorm() = default;
 
+namespace {
+
+template <class Norm>
+SumAndNorm in_two_steps(const Norm& norm, const at::Tensor& x, const at::Tensor& y) {
+  const auto sum = y.defined() ? x + y : x;
+  return {sum, norm.forward(sum)};
+}
+
+SumAndNorm in_one_pass(const at::Tensor& x, const at::Tensor& y, const ops::NormOf& norm) {
+  const auto both = ops::add_norm(x, y, norm);
+  return {both.sum, both.normed};
+}
+
+}  // namespace
+
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
   return at::layer_norm(x, {x.size(-1)}, weight_->value(), bias_->value(), epsilon_);
+}
+
+SumAndNorm LayerNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
+  return x.is_cpu() ? in_two_steps(*this, x, y) : in_one_pass(x, y, {weight_->value(), bias_->value(), epsilon_});
 }
 
 RmsNorm::RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use)
@@ -85,6 +105,11 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   const auto wide = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   const auto scale = (mean_square(wide.square().mean(-1, /*keepdim=*/true)) + epsilon_).rsqrt();
   return (wide * scale * weight_->value()).to(x.scalar_type());
+}
+
+SumAndNorm RmsNorm::forward_sum(const at::Tensor& x, const at::Tensor& y) const {
+  const bool in_steps = x.is_cpu() || mean_square;
+  return in_steps ? in_two_steps(*this, x, y) : in_one_pass(x, y, {weight_->value(), {}, epsilon_});
 }
 
 Mlp::Mlp(Layer& parent, Kind kind, LinearWeights up, LinearWeights down)

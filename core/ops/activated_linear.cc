@@ -2,44 +2,42 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include "ops/column_sums.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
 at::Tensor matrix_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-template <class Schema>
-auto operator_of(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Schema>();
-}
+using Value = at::Tensor(const at::Tensor&);
+using ValueOfForm = at::Tensor(const at::Tensor&, bool);
+using Gradient = at::Tensor(const at::Tensor&, const at::Tensor&);
+using GradientOfForm = at::Tensor(const at::Tensor&, const at::Tensor&, bool);
 
 at::Tensor activated(const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<Swiglu>("capstan::swiglu");
-  static const auto gelu = operator_of<at::Tensor(const at::Tensor&, bool)>("capstan::gelu");
+  static const auto swiglu = find_operator<Value>("capstan::swiglu");
+  static const auto gelu = find_operator<ValueOfForm>("capstan::gelu");
   return by == Activating::swiglu ? swiglu.call(x) : gelu.call(x, by == Activating::gelu_tanh);
 }
 
 at::Tensor gradient_of(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_backward");
-  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_backward");
+  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_backward");
+  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_backward");
   return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
 }
 
 /// The gradient of x; `gradient` then holds what the activation gives.
 at::Tensor both_of_(const at::Tensor& gradient, const at::Tensor& x, Activating by) {
-  static const auto swiglu = operator_of<SwigluBackward>("capstan::swiglu_both_");
-  static const auto gelu = operator_of<GeluBackward>("capstan::gelu_both_");
+  static const auto swiglu = find_operator<Gradient>("capstan::swiglu_both_");
+  static const auto gelu = find_operator<GradientOfForm>("capstan::gelu_both_");
   return by == Activating::swiglu ? swiglu.call(gradient, x) : gelu.call(gradient, x, by == Activating::gelu_tanh);
 }
 
-class ActivatedLinearFunction : public torch::autograd::Function<ActivatedLinearFunction> {
+class ActivatedLinearFunction : public Function<ActivatedLinearFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, std::int64_t activation) {
     ctx->save_for_backward({x, x.requires_grad() ? weight : at::Tensor()});
     ctx->saved_data["activation"] = activation;
@@ -51,13 +49,12 @@ class ActivatedLinearFunction : public torch::autograd::Function<ActivatedLinear
     return (bias ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t())).view(shape);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const auto by = static_cast<Activating>(ctx->saved_data["activation"].toInt());
     const at::Tensor gradient = matrix_of(gradients[0]), &x = saved[0];
     const bool of_x = ctx->needs_input_grad(0), of_weight = ctx->needs_input_grad(1);
-    torch::autograd::variable_list result(4);
+    variable_list result(4);
     at::Tensor in;
     if (of_x) {
       auto shape = x.sizes().vec();

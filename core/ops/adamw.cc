@@ -14,6 +14,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "ops/operator.h"
 #include "ops/parallel.h"
 
 namespace capstan::ops {
@@ -167,7 +168,24 @@ float* floats(const at::Tensor& tensor, std::int64_t n) {
 
 bool is_half(c10::ScalarType type) { return type == c10::kBFloat16 || type == c10::kHalf; }
 
+// For tools/bench/offload.py: lr, beta1, beta2, decay, eps, count, scale.
+void adamw_cpu(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+               const at::Tensor& grad, const Maybe& copy, at::ArrayRef<double> step) {
+  constexpr std::size_t numbers = 7;
+  TORCH_CHECK(step.size() == numbers, "capstan::adamw_ takes ", numbers, " numbers");
+  adamw_(master, exp_avg, exp_avg_sq, grad, copy.value_or(at::Tensor()),
+         {step[0], step[1], step[2], step[3], step[4], step[5], static_cast<float>(step[numbers - 1])});
+}
+
 }  // namespace
+
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def(
+      "adamw_(Tensor(a!) master, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, Tensor grad, Tensor(d!)? copy, "
+      "float[] step) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("adamw_", &adamw_cpu); }
 
 void adamw_(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq, const at::Tensor& grad,
             const at::Tensor& copy, const AdamwStep& step) {

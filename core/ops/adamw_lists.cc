@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -43,10 +44,8 @@ void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnD
   for (const auto* number : {&numbers.count, &numbers.grad_scale, &numbers.skip})
     CAPSTAN_ASSERT(number->scalar_type() == at::kFloat && number->numel() == 1);
   if (count == 0) return;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::adamw_lists_", "")
-                             .typed<void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
-                                         at::ArrayRef<double>, at::TensorList)>();
+  static const auto op = find_operator<void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                                            at::ArrayRef<double>, at::TensorList)>("capstan::adamw_lists_");
   std::vector<at::Tensor> states = lists.averages;
   states.insert(states.end(), lists.squares.begin(), lists.squares.end());
   const std::vector<at::Tensor> on_device{numbers.count, numbers.grad_scale, numbers.skip};

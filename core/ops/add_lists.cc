@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -27,9 +28,7 @@ void add_lists_(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>
   }
   if (!other_sums.empty()) at::_foreach_add_(other_sums, other_parts);
   if (sums.empty()) return;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::add_lists_", "")
-                             .typed<void(at::TensorList, at::TensorList)>();
+  static const auto op = find_operator<void(at::TensorList, at::TensorList)>("capstan::add_lists_");
   op.call(sums, parts);
 }
 

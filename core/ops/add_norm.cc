@@ -2,39 +2,25 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include "ops/again.h"
 #include "ops/column_sums.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-using Maybe = std::optional<at::Tensor>;
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-
-at::ScalarType wide_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
-Maybe maybe(const at::Tensor& x) { return x.defined() ? Maybe(x) : std::nullopt; }
 
 // Statistics of each row: [..., 1] in the dtype of sums.
 at::Tensor row_number(const at::Tensor& x) {
   auto shape = x.sizes().vec();
   shape.back() = 1;
-  return at::empty(shape, x.options().dtype(wide_of(x)));
+  return at::empty(shape, x.options().dtype(sum_type(x)));
 }
 
 Results add_norm_meta(const at::Tensor& x, const Maybe& y, const at::Tensor&, const Maybe& bias, double) {
-  const auto like = [&] { return at::empty(x.sizes(), x.options()); };
-  return {y ? like() : at::Tensor(), like(), bias ? row_number(x) : at::Tensor(), row_number(x)};
-}
-
-at::Tensor add_norm_backward_meta(const Maybe&, const at::Tensor&, const at::Tensor& sum, const Maybe&,
-                                  const at::Tensor&, const at::Tensor&) {
-  return at::empty(sum.sizes(), sum.options());
+  return {y ? room_for(x) : at::Tensor(), room_for(x), bias ? row_number(x) : at::Tensor(), row_number(x)};
 }
 
 /// (x - mean) · rstd in the dtype of sums.
@@ -51,7 +37,7 @@ struct Kept {
   at::Tensor rstd, weight;
 };
 
-class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
+class AddNormFunction : public Function<AddNormFunction> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const Maybe& y,
                                const Maybe& bias, double epsilon) {
@@ -73,10 +59,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
     // Autograd counts the tensors that there are: x, weight, then y and bias.
     const std::size_t y = 2, bias = has_y ? 3 : 2;
     if (ctx->needs_input_grad(0) || (has_y && ctx->needs_input_grad(y))) {
-      static const auto op = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("capstan::add_norm_backward", "")
-                                 .typed<at::Tensor(const Maybe&, const at::Tensor&, const at::Tensor&, const Maybe&,
-                                                   const at::Tensor&, const at::Tensor&)>();
+      static const auto op = find_operator<decltype(plain_add_norm_backward)>("capstan::add_norm_backward");
       out[0] = op.call(maybe(residual), normed, kept.sum, kept.mean, kept.rstd, kept.weight);
       if (has_y) out[2] = out[0];
     }
@@ -97,10 +80,7 @@ class AddNormFunction : public torch::autograd::Function<AddNormFunction> {
  private:
   static Results call(const at::Tensor& x, const Maybe& y, const at::Tensor& weight, const Maybe& bias,
                       double epsilon) {
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::add_norm", "")
-            .typed<Results(const at::Tensor&, const Maybe&, const at::Tensor&, const Maybe&, double)>();
+    static const auto op = find_operator<decltype(plain_add_norm)>("capstan::add_norm");
     return op.call(x, y, weight, bias, epsilon);
   }
 };
@@ -112,7 +92,7 @@ const Again normed_again = again_of<AddNormFunction, 1>();
 Results plain_add_norm(const at::Tensor& x, const Maybe& y, const at::Tensor& weight, const Maybe& bias,
                        double epsilon) {
   const at::Tensor added = y ? x + *y : at::Tensor(), sum = y ? added : x;
-  const at::Tensor wide = sum.to(wide_of(x));
+  const at::Tensor wide = sum.to(sum_type(x));
   const Maybe mean = bias ? Maybe(wide.mean(-1, true)) : std::nullopt;
   const at::Tensor from_mean = mean ? wide - *mean : wide;
   const at::Tensor rstd = (from_mean.square().mean(-1, true) + epsilon).rsqrt();
@@ -131,21 +111,16 @@ at::Tensor plain_add_norm_backward(const Maybe& residual, const at::Tensor& norm
 }
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def(
-      "add_norm(Tensor x, Tensor? y, Tensor weight, Tensor? bias, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)");
-  m.def(
-      "add_norm_backward(Tensor? residual, Tensor normed, Tensor sum, Tensor? mean, Tensor rstd, Tensor weight) -> "
-      "Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("add_norm", &plain_add_norm);
-  m.impl("add_norm_backward", &plain_add_norm_backward);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("add_norm", &add_norm_meta);
-  m.impl("add_norm_backward", &add_norm_backward_meta);
+  define(
+      m,
+      "add_norm(Tensor x, Tensor? y, Tensor weight, Tensor? bias, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)",
+      &plain_add_norm, &add_norm_meta);
+  define(m,
+         "add_norm_backward(Tensor? residual, Tensor normed, Tensor sum, Tensor? mean, Tensor rstd, Tensor weight) -> "
+         "Tensor",
+         &plain_add_norm_backward,
+         [](const Maybe&, const at::Tensor&, const at::Tensor& sum, const Maybe&, const at::Tensor&,
+            const at::Tensor&) { return room_for(sum); });
 }
 
 Normed add_norm(const at::Tensor& x, const at::Tensor& y, const NormOf& norm) {

@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
+
+constexpr std::int64_t bias_parts = 3;  // of a bias, which columns of k hold
 
 using QueriesAndKeys = std::tuple<at::Tensor, at::Tensor>;
 
@@ -17,23 +19,9 @@ at::Tensor widened_like(const at::Tensor& fused) {
 // The plain reference of the GPU's kernel.
 QueriesAndKeys alibi_heads_cpu(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions,
                                double scale) {
-  constexpr std::int64_t parts = 3;
-  const auto dim = fused.size(4);
-  const at::Tensor q = widened_like(fused).zero_(), k = widened_like(fused).zero_();
-  q.narrow(-1, 0, dim).copy_(fused.select(3, 0));
-  q.narrow(-1, dim, parts).fill_(1);
-  k.narrow(-1, 0, dim).copy_(fused.select(3, 1));
-  at::Tensor rest = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes / scale;
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const auto part = k.select(-1, dim + i);
-    part.copy_(rest);
-    rest = rest - part;
-  }
-  return {q, k};
-}
-
-QueriesAndKeys alibi_heads_meta(const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) {
-  return {widened_like(fused), widened_like(fused)};
+  const at::Tensor bias = (positions - (fused.size(1) - 1)).unsqueeze(-1) * slopes;
+  const auto wide = with_bias_columns(fused.select(3, 0), fused.select(3, 1), bias, scale);
+  return {wide.q, wide.k};
 }
 
 at::Tensor fused_like(const at::Tensor& q, std::int64_t dim) {
@@ -48,31 +36,20 @@ at::Tensor alibi_heads_backward_cpu(const at::Tensor& q, const at::Tensor& k, co
   return out;
 }
 
-at::Tensor alibi_heads_backward_meta(const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) {
-  return fused_like(q, dim);
-}
-
-class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
+class AlibiFunction : public Function<AlibiFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
-                                                const at::Tensor& slopes, const at::Tensor& positions, double scale) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& fused, const at::Tensor& slopes,
+                               const at::Tensor& positions, double scale) {
     const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
     const auto heads = slopes.size(0), dim = fused.size(2) / (3 * heads);
     ctx->saved_data["dim"] = dim;
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::alibi_heads", "")
-            .typed<QueriesAndKeys(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>();
+    static const auto op = find_operator<decltype(alibi_heads_cpu)>("capstan::alibi_heads");
     const at::Tensor parts = fused.view({fused.size(0), fused.size(1), heads, 3, dim});
     const auto [q, k] = op.call(parts, slopes, positions, scale);
     return {q.transpose(1, 2), k.transpose(1, 2), parts.select(3, 2).transpose(1, 2)};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton()
-            .findSchemaOrThrow("capstan::alibi_heads_backward", "")
-            .typed<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t)>();
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    static const auto op = find_operator<decltype(alibi_heads_backward_cpu)>("capstan::alibi_heads_backward");
     const auto by_position = [&](std::size_t i) { return gradients[i].transpose(1, 2); };
     const at::Tensor fused = op.call(by_position(0), by_position(1), by_position(2), ctx->saved_data["dim"].toInt());
     return {fused.view({fused.size(0), fused.size(1), -1}), {}, {}, {}};
@@ -82,23 +59,33 @@ class AlibiFunction : public torch::autograd::Function<AlibiFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("alibi_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)");
-  m.def("alibi_heads_backward(Tensor q, Tensor k, Tensor v, int dim) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("alibi_heads", &alibi_heads_cpu);
-  m.impl("alibi_heads_backward", &alibi_heads_backward_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("alibi_heads", &alibi_heads_meta);
-  m.impl("alibi_heads_backward", &alibi_heads_backward_meta);
+  define(m, "alibi_heads(Tensor fused, Tensor slopes, Tensor positions, float scale) -> (Tensor, Tensor)",
+         &alibi_heads_cpu, [](const at::Tensor& fused, const at::Tensor&, const at::Tensor&, double) -> QueriesAndKeys {
+           return {widened_like(fused), widened_like(fused)};
+         });
+  define(
+      m, "alibi_heads_backward(Tensor q, Tensor k, Tensor v, int dim) -> Tensor", &alibi_heads_backward_cpu,
+      [](const at::Tensor& q, const at::Tensor&, const at::Tensor&, std::int64_t dim) { return fused_like(q, dim); });
 }
 
 std::int64_t alibi_columns(std::int64_t dim) {
-  constexpr std::int64_t parts = 3, multiple = 8;
-  return (dim + parts + multiple - 1) / multiple * multiple;
+  constexpr std::int64_t multiple = 8;
+  return (dim + bias_parts + multiple - 1) / multiple * multiple;
+}
+
+WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale) {
+  const auto columns = alibi_columns(q.size(-1)) - q.size(-1);
+  auto shape = k.sizes().vec();
+  shape.back() = columns;
+  const at::Tensor of_k = at::zeros(shape, k.options()), of_q = at::zeros({columns}, q.options());
+  of_q.narrow(0, 0, bias_parts).fill_(1);
+  auto rest = bias / scale;
+  for (std::int64_t i = 0; i < bias_parts; ++i) {
+    const auto part = of_k.select(-1, i);
+    part.copy_(rest);
+    if (i + 1 < bias_parts) rest = rest - part;
+  }
+  return {at::cat({q, of_q.expand(shape)}, -1), at::cat({k, of_k}, -1)};
 }
 
 AlibiHeads alibi_heads(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions, double scale) {

@@ -1,15 +1,14 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/all_to_all.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
 #include <utility>
 
+#include "ops/operator.h"
+
 namespace capstan::ops {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using Counts = std::vector<std::int64_t>;
 
 at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent, const Counts& received,
@@ -28,7 +27,7 @@ struct Way : torch::CustomClassHolder {
   Counts received;
 };
 
-class AllToAllFunction : public torch::autograd::Function<AllToAllFunction> {
+class AllToAllFunction : public Function<AllToAllFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const c10::IValue& capsule) {
     ctx->saved_data["way"] = capsule;
@@ -42,11 +41,6 @@ class AllToAllFunction : public torch::autograd::Function<AllToAllFunction> {
 };
 
 }  // namespace
-
-AllToAllRows::AllToAllRows(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"})) {
-  CAPSTAN_ASSERT(bound_->group != nullptr);
-}
 
 at::Tensor AllToAllRows::operator()(const at::Tensor& x, const Counts& sent, const Counts& received) const {
   if (bound_->group->size() == 1) return x;

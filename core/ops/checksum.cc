@@ -1,12 +1,12 @@
 #include "ops/checksum.h"
 
 #include <capstan/base/error.h>
-#include <torch/library.h>
 
 #include <atomic>
 #include <type_traits>
 
 #include "kernels/checksum_term.h"
+#include "ops/operator.h"
 #include "ops/parallel.h"
 
 namespace capstan::ops {
@@ -39,16 +39,14 @@ void checksums_cpu(const at::Tensor& out, at::TensorList xs) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("checksums", &checksums_cpu); }
+TORCH_LIBRARY_FRAGMENT(capstan, m) { define(m, "checksums(Tensor(a!) out, Tensor[] xs) -> ()", &checksums_cpu); }
 
 void checksums(const at::Tensor& out, const std::vector<at::Tensor>& xs) {
   CAPSTAN_ASSERT(out.scalar_type() == at::kLong && out.is_contiguous());
   CAPSTAN_ASSERT(out.numel() == static_cast<std::int64_t>(xs.size()));
   for (const auto& x : xs) CAPSTAN_ASSERT(x.is_non_overlapping_and_dense() && x.device() == out.device());
   if (xs.empty()) return;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::checksums", "")
-                             .typed<void(const at::Tensor&, at::TensorList)>();
+  static const auto op = find_operator<decltype(checksums_cpu)>("capstan::checksums");
   op.call(out, xs);
 }
 

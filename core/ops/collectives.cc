@@ -1,15 +1,71 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/collectives.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/pieces.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 using Bound = std::shared_ptr<const BoundGroup>;
+
+// The plain collectives along a dimension, uneven pieces included.
+
+std::int64_t piece_length(std::int64_t full, int size) { return (full + size - 1) / size; }
+
+/// x with dimension 0 filled up with zeros to `rows`, contiguous.
+at::Tensor padded(const at::Tensor& x, std::int64_t rows) {
+  if (x.size(0) == rows) return x.contiguous();
+  auto shape = x.sizes().vec();
+  shape[0] = rows;
+  at::Tensor out = at::zeros(shape, x.options());
+  out.narrow(0, 0, x.size(0)).copy_(x);
+  return out;
+}
+
+/// A tensor like `rows`, with another number of them.
+at::Tensor room(const at::Tensor& rows, std::int64_t count) {
+  auto shape = rows.sizes().vec();
+  shape[0] = count;
+  return at::empty(shape, rows.options());
+}
+
+/// The first `length` rows as dimension `dim` again.
+at::Tensor in_place(const at::Tensor& rows, std::int64_t length, std::int64_t dim) {
+  return rows.narrow(0, 0, length).movedim(0, dim).contiguous();
+}
+
+/// A fresh tensor with the sum over ranks.
+at::Tensor sum_over(comm::Group& group, const at::Tensor& x, std::string_view label) {
+  at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
+  group.all_reduce(out, comm::ReduceOp::sum, label);
+  return out;
+}
+
+/// This rank's piece of `dim`, a copy.
+at::Tensor cut(const comm::Group& group, const at::Tensor& x, std::int64_t dim) {
+  const Piece piece = piece_of(x.size(dim), group.size(), group.rank());
+  return x.narrow(dim, piece.begin, piece.length).clone(at::MemoryFormat::Contiguous);
+}
+
+/// The pieces of `dim`, `full` elements in all, concatenated.
+// Every piece but the last ones is full, so all padding of the gathered pieces comes after `full`.
+at::Tensor gather(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::int64_t full,
+                  std::string_view label) {
+  CAPSTAN_ASSERT(x.size(dim) == piece_of(full, group.size(), group.rank()).length);
+  const at::Tensor mine = padded(x.movedim(dim, 0), piece_length(full, group.size()));
+  const at::Tensor all = room(mine, mine.size(0) * group.size());
+  group.all_gather(all, mine, label);
+  return in_place(all, full, dim);
+}
+
+/// This rank's piece of `dim` of the sum over ranks.
+at::Tensor reduce_pieces(comm::Group& group, const at::Tensor& x, std::int64_t dim, std::string_view label) {
+  const std::int64_t length = piece_length(x.size(dim), group.size());
+  const at::Tensor all = padded(x.movedim(dim, 0), length * group.size());
+  const at::Tensor mine = room(all, length);
+  group.reduce_scatter(mine, all, label);
+  return in_place(mine, piece_of(x.size(dim), group.size(), group.rank()).length, dim);
+}
 
 /// Carries the group through an autograd context.
 struct BoundHolder : torch::CustomClassHolder {
@@ -26,7 +82,7 @@ Bound kept(AutogradContext* ctx) {
   return static_cast<const BoundHolder*>(holder.get())->bound;
 }
 
-class CopyFunction : public torch::autograd::Function<CopyFunction> {
+class CopyFunction : public Function<CopyFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Bound& bound) {
     keep(ctx, bound);
@@ -38,7 +94,7 @@ class CopyFunction : public torch::autograd::Function<CopyFunction> {
   }
 };
 
-class ReduceFunction : public torch::autograd::Function<ReduceFunction> {
+class ReduceFunction : public Function<ReduceFunction> {
  public:
   static at::Tensor forward(AutogradContext*, const at::Tensor& x, const Bound& bound) {
     return sum_over(*bound->group, x, bound->forward_label);
@@ -46,7 +102,7 @@ class ReduceFunction : public torch::autograd::Function<ReduceFunction> {
   static variable_list backward(AutogradContext*, const variable_list& gradients) { return {gradients[0], {}}; }
 };
 
-class GatherFunction : public torch::autograd::Function<GatherFunction> {
+class GatherFunction : public Function<GatherFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Bound& bound, std::int64_t dim,
                             std::int64_t full, GatheredGradient gradient) {
@@ -68,7 +124,7 @@ class GatherFunction : public torch::autograd::Function<GatherFunction> {
   }
 };
 
-class ScatterFunction : public torch::autograd::Function<ScatterFunction> {
+class ScatterFunction : public Function<ScatterFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Bound& bound, std::int64_t dim,
                             ScatteredValue value) {
@@ -88,22 +144,22 @@ class ScatterFunction : public torch::autograd::Function<ScatterFunction> {
   }
 };
 
-Bound bind(std::shared_ptr<comm::Group> group, const std::string& label) {
-  CAPSTAN_ASSERT(group != nullptr);
-  return std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"});
-}
-
 }  // namespace
 
-CopyToGroup::CopyToGroup(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(bind(std::move(group), label)) {}
+Piece piece_of(std::int64_t full, int size, int rank) {
+  const std::int64_t length = piece_length(full, size);
+  const std::int64_t begin = std::min(full, rank * length);
+  return {begin, std::min(length, full - begin)};
+}
+
+OnGroup::OnGroup(std::shared_ptr<comm::Group> group, const std::string& label)
+    : bound_(std::make_shared<const BoundGroup>(BoundGroup{std::move(group), label, label + ", backward"})) {
+  CAPSTAN_ASSERT(bound_->group != nullptr);
+}
 
 at::Tensor CopyToGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : CopyFunction::apply(x, bound_);
 }
-
-ReduceFromGroup::ReduceFromGroup(std::shared_ptr<comm::Group> group, const std::string& label)
-    : bound_(bind(std::move(group), label)) {}
 
 at::Tensor ReduceFromGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : ReduceFunction::apply(x, bound_);
@@ -111,7 +167,7 @@ at::Tensor ReduceFromGroup::operator()(const at::Tensor& x) const {
 
 GatherFromGroup::GatherFromGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, GatheredGradient gradient,
                                  const std::string& label)
-    : bound_(bind(std::move(group), label)), dim_(dim), gradient_(gradient) {}
+    : OnGroup(std::move(group), label), dim_(dim), gradient_(gradient) {}
 
 at::Tensor GatherFromGroup::operator()(const at::Tensor& x, std::int64_t full) const {
   return bound_->group->size() == 1 ? x : GatherFunction::apply(x, bound_, dim_, full, gradient_);
@@ -119,7 +175,7 @@ at::Tensor GatherFromGroup::operator()(const at::Tensor& x, std::int64_t full) c
 
 ScatterToGroup::ScatterToGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, ScatteredValue value,
                                const std::string& label)
-    : bound_(bind(std::move(group), label)), dim_(dim), value_(value) {}
+    : OnGroup(std::move(group), label), dim_(dim), value_(value) {}
 
 at::Tensor ScatterToGroup::operator()(const at::Tensor& x) const {
   return bound_->group->size() == 1 ? x : ScatterFunction::apply(x, bound_, dim_, value_);

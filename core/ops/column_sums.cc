@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -17,16 +18,13 @@ at::Tensor summed_rows(const at::Tensor& x, at::ScalarType type) {
 // The plain references of the GPU's kernels.
 at::Tensor column_sums_cpu(const at::Tensor& x) { return summed_rows(x, x.scalar_type()); }
 
-OfNorm norm_weight_sums_cpu(const at::Tensor& gradient, const at::Tensor& x, const std::optional<at::Tensor>& mean,
+OfNorm norm_weight_sums_cpu(const at::Tensor& gradient, const at::Tensor& x, const Maybe& mean,
                             const at::Tensor& rstd) {
   const at::Tensor wide = x.to(rstd.scalar_type()), z = (mean ? wide - *mean : wide) * rstd;
   return {summed_rows(gradient * z, x.scalar_type()), mean ? summed_rows(gradient, x.scalar_type()) : at::Tensor()};
 }
 
-at::Tensor column_sums_meta(const at::Tensor& x) { return at::empty({x.size(1)}, x.options()); }
-
-OfNorm norm_weight_sums_meta(const at::Tensor&, const at::Tensor& x, const std::optional<at::Tensor>& mean,
-                             const at::Tensor&) {
+OfNorm norm_weight_sums_meta(const at::Tensor&, const at::Tensor& x, const Maybe& mean, const at::Tensor&) {
   const auto one = [&] { return at::empty({x.size(-1)}, x.options()); };
   return {one(), mean ? one() : at::Tensor()};
 }
@@ -34,34 +32,22 @@ OfNorm norm_weight_sums_meta(const at::Tensor&, const at::Tensor& x, const std::
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("column_sums(Tensor x) -> Tensor");
-  m.def("norm_weight_sums(Tensor gradient, Tensor x, Tensor? mean, Tensor rstd) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("column_sums", &column_sums_cpu);
-  m.impl("norm_weight_sums", &norm_weight_sums_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("column_sums", &column_sums_meta);
-  m.impl("norm_weight_sums", &norm_weight_sums_meta);
+  define(m, "column_sums(Tensor x) -> Tensor", &column_sums_cpu,
+         [](const at::Tensor& x) { return at::empty({x.size(1)}, x.options()); });
+  define(m, "norm_weight_sums(Tensor gradient, Tensor x, Tensor? mean, Tensor rstd) -> (Tensor, Tensor)",
+         &norm_weight_sums_cpu, &norm_weight_sums_meta);
 }
 
 at::Tensor column_sums(const at::Tensor& x) {
   CAPSTAN_ASSERT(x.dim() == 2);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::column_sums", "").typed<at::Tensor(const at::Tensor&)>();
+  static const auto op = find_operator<decltype(column_sums_cpu)>("capstan::column_sums");
   return op.call(x.contiguous());
 }
 
 NormWeightGradients norm_weight_gradients(const at::Tensor& gradient, const at::Tensor& x,
                                           const std::optional<at::Tensor>& mean, const at::Tensor& rstd) {
   CAPSTAN_ASSERT(gradient.sizes() == x.sizes() && rstd.numel() * x.size(-1) == x.numel());
-  static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("capstan::norm_weight_sums", "")
-          .typed<OfNorm(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&)>();
+  static const auto op = find_operator<decltype(norm_weight_sums_cpu)>("capstan::norm_weight_sums");
   const auto [weight, bias] = op.call(gradient.contiguous(), x.contiguous(), mean, rstd);
   return {weight, bias};
 }

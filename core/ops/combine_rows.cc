@@ -2,20 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
-using Forward = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::int64_t);
 using Gradients = std::tuple<at::Tensor, at::Tensor>;
-using Backward = Gradients(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&);
-
-at::ScalarType sum_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 // The plain reference of the GPU's kernels.
-at::Tensor combine_rows_cpu(const at::Tensor& rows, const at::Tensor& place, const std::optional<at::Tensor>& weights,
+at::Tensor combine_rows_cpu(const at::Tensor& rows, const at::Tensor& place, const Maybe& weights,
                             std::int64_t copies) {
   const at::Tensor each = rows.index_select(0, place).view({-1, copies, rows.size(1)}).to(sum_type(rows));
   return (weights ? each * weights->unsqueeze(-1) : each).sum(1).to(rows.scalar_type());
@@ -33,34 +29,30 @@ Gradients combine_rows_backward_cpu(const at::Tensor& gradient, const at::Tensor
   return {of_rows.to(rows.scalar_type()), of_weights.view(weights.sizes())};
 }
 
-at::Tensor combine_rows_meta(const at::Tensor& rows, const at::Tensor& place, const std::optional<at::Tensor>&,
-                             std::int64_t copies) {
+at::Tensor combine_rows_meta(const at::Tensor& rows, const at::Tensor& place, const Maybe&, std::int64_t copies) {
   return at::empty({place.size(0) / copies, rows.size(1)}, rows.options());
 }
 
 Gradients combine_rows_backward_meta(const at::Tensor&, const at::Tensor& rows, const at::Tensor&,
                                      const at::Tensor& weights) {
-  return {at::empty(rows.sizes(), rows.options()), at::empty(weights.sizes(), weights.options())};
+  return {room_for(rows), room_for(weights)};
 }
 
-at::Tensor combined(const at::Tensor& rows, const at::Tensor& place, const std::optional<at::Tensor>& weights,
-                    std::int64_t copies) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::combine_rows", "").typed<Forward>();
+at::Tensor combined(const at::Tensor& rows, const at::Tensor& place, const Maybe& weights, std::int64_t copies) {
+  static const auto op = find_operator<decltype(combine_rows_cpu)>("capstan::combine_rows");
   return op.call(rows, place, weights, copies);
 }
 
-class CombineRowsFunction : public torch::autograd::Function<CombineRowsFunction> {
+class CombineRowsFunction : public Function<CombineRowsFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& place,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& place,
                             const at::Tensor& order, const at::Tensor& weights) {
     ctx->save_for_backward({rows, order, weights});
     return combined(rows, place, weights, weights.size(1));
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::combine_rows_backward", "").typed<Backward>();
+    static const auto op = find_operator<decltype(combine_rows_backward_cpu)>("capstan::combine_rows_backward");
     const auto [of_rows, of_weights] = op.call(gradients[0].contiguous(), saved[0], saved[1], saved[2]);
     return {of_rows, {}, {}, of_weights};
   }
@@ -69,18 +61,10 @@ class CombineRowsFunction : public torch::autograd::Function<CombineRowsFunction
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("combine_rows(Tensor rows, Tensor place, Tensor? weights, int copies) -> Tensor");
-  m.def("combine_rows_backward(Tensor gradient, Tensor rows, Tensor order, Tensor weights) -> (Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("combine_rows", &combine_rows_cpu);
-  m.impl("combine_rows_backward", &combine_rows_backward_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("combine_rows", &combine_rows_meta);
-  m.impl("combine_rows_backward", &combine_rows_backward_meta);
+  define(m, "combine_rows(Tensor rows, Tensor place, Tensor? weights, int copies) -> Tensor", &combine_rows_cpu,
+         &combine_rows_meta);
+  define(m, "combine_rows_backward(Tensor gradient, Tensor rows, Tensor order, Tensor weights) -> (Tensor, Tensor)",
+         &combine_rows_backward_cpu, &combine_rows_backward_meta);
 }
 
 at::Tensor combine_rows(const at::Tensor& rows, const CopiesAt& at, const at::Tensor& weights) {

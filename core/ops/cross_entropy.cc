@@ -1,19 +1,16 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/cross_entropy.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "ops/operator.h"
 #include "ops/scaled.h"
 #include "ops/softmax_rows.h"
 
 namespace capstan::ops {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 bool is_16_bit(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
@@ -158,7 +155,7 @@ class Chunks {
   double scale_;
 };
 
-class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
+class CrossEntropyFunction : public Function<CrossEntropyFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& weight,
                             const at::Tensor& labels, std::int64_t chunk_rows, bool gradients,

@@ -2,7 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 
@@ -14,9 +15,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("new_graph_recorder(Tensor on_device)
 
 std::shared_ptr<GraphRecorder> graph_recorder(c10::Device device) {
   if (!device.is_cuda()) return nullptr;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::new_graph_recorder", "")
-                             .typed<std::int64_t(const at::Tensor&)>();
+  static const auto op = find_operator<std::int64_t(const at::Tensor&)>("capstan::new_graph_recorder");
   const auto made = op.call(at::empty({0}, at::TensorOptions().device(device)));
   return std::shared_ptr<GraphRecorder>(reinterpret_cast<GraphRecorder*>(made));  // NOLINT(performance-no-int-to-ptr)
 }

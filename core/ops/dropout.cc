@@ -2,14 +2,11 @@
 #include <capstan/base/philox.h>
 #include <capstan/base/text.h>
 #include <capstan/ops/random.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
-
-#include <cmath>
 
 #include "ops/make_box.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 #include "ops/parallel.h"
+#include "ops/philox_bits.h"
 
 namespace capstan::ops {
 namespace {
@@ -36,9 +33,8 @@ void drop_run(T* out, const T* x, std::int64_t index, std::int64_t length, const
   }
 }
 
-at::Tensor dropout_cpu(const at::Tensor& x, double p, std::int64_t key, std::int64_t step,
-                       const std::optional<at::Tensor>& device_step, const at::Tensor& sample_ids,
-                       at::IntArrayRef row_shape, at::IntArrayRef row_offset) {
+at::Tensor dropout_cpu(const at::Tensor& x, double p, std::int64_t key, std::int64_t step, const Maybe& device_step,
+                       const at::Tensor& sample_ids, at::IntArrayRef row_shape, at::IntArrayRef row_offset) {
   const at::Tensor in = x.contiguous();
   const at::Tensor ids = sample_ids.contiguous();
   at::Tensor out = at::empty_like(in);
@@ -64,28 +60,30 @@ at::Tensor dropout_cpu(const at::Tensor& x, double p, std::int64_t key, std::int
   return out;
 }
 
+at::Tensor dropout_meta(const at::Tensor& x, double, std::int64_t, std::int64_t, const Maybe&, const at::Tensor&,
+                        at::IntArrayRef, at::IntArrayRef) {
+  return room_for(x);
+}
+
 /// Carries a DropoutKey through an autograd context.
 struct KeyHolder : torch::CustomClassHolder {
   explicit KeyHolder(DropoutKey k) : key(std::move(k)) {}
   DropoutKey key;
 };
 
-class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
+class DropoutFunction : public Function<DropoutFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, double p,
-                            const DropoutKey& key) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double p, const DropoutKey& key) {
     ctx->saved_data["p"] = p;
     ctx->saved_data["key"] = c10::IValue::make_capsule(c10::make_intrusive<KeyHolder>(key));
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::dropout", "").typed<Dropout>();
+    static const auto op = find_operator<decltype(dropout_cpu)>("capstan::dropout");
     const auto bits = key_bits(make_key(key.seed, RandomPurpose::dropout, key.site));
-    const auto device_step = key.device_step.defined() ? std::optional(key.device_step) : std::nullopt;
     const auto row = x.sizes().slice(1);
     const std::vector<std::int64_t> origin(row.size(), 0);
-    return op.call(x, p, bits, key.step, device_step, key.sample_ids, key.row_shape.empty() ? row : key.row_shape,
-                   key.row_offset.empty() ? origin : key.row_offset);
+    return op.call(x, p, bits, key.step, maybe(key.device_step), key.sample_ids,
+                   key.row_shape.empty() ? row : key.row_shape, key.row_offset.empty() ? origin : key.row_offset);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto holder = ctx->saved_data["key"].toCapsule();
     const DropoutKey& key = static_cast<const KeyHolder*>(holder.get())->key;
     return {dropout(gradients[0], ctx->saved_data["p"].toDouble(), key), at::Tensor(), at::Tensor()};
@@ -108,11 +106,12 @@ void check(const at::Tensor& x, double p, const DropoutKey& key) {
 
 }  // namespace
 
-kernels::DropoutRule dropout_rule(double p, std::int64_t key) {
-  return {key_from_bits(key), static_cast<std::uint64_t>(std::llround(std::ldexp(p, 32))), 1.0 / (1.0 - p)};
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m,
+         "dropout(Tensor x, float p, int key, int step, Tensor? device_step, Tensor sample_ids, int[] row_shape, int[] "
+         "row_offset) -> Tensor",
+         &dropout_cpu, &dropout_meta);
 }
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("dropout", &dropout_cpu); }
 
 at::Tensor dropout(const at::Tensor& x, double p, const DropoutKey& key) {
   check(x, p, key);

@@ -1,10 +1,11 @@
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
 #include <capstan/ops/grouped.h>
-#include <torch/library.h>
 
 #include <limits>
 #include <tuple>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -18,22 +19,19 @@ Grouped group_rows_cpu(const at::Tensor& group, std::int64_t groups) {
   return {order, place, counts};
 }
 
-Grouped group_rows_meta(const at::Tensor& group, std::int64_t groups) {
-  return {at::empty_like(group), at::empty_like(group), at::empty({groups}, group.options())};
-}
-
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("group_rows(Tensor group, int groups) -> (Tensor, Tensor, Tensor)"); }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("group_rows", &group_rows_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) { m.impl("group_rows", &group_rows_meta); }
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "group_rows(Tensor group, int groups) -> (Tensor, Tensor, Tensor)", &group_rows_cpu,
+         [](const at::Tensor& group, std::int64_t groups) -> Grouped {
+           return {room_for(group), room_for(group), at::empty({groups}, group.options())};
+         });
+}
 
 GroupedRows group_rows(const at::Tensor& group, std::int64_t groups) {
   CAPSTAN_ASSERT(group.dim() == 1 && group.scalar_type() == at::kLong && groups > 0);
   CAPSTAN_ASSERT(group.numel() <= std::numeric_limits<std::int32_t>::max());
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::group_rows", "")
-                             .typed<Grouped(const at::Tensor&, std::int64_t)>();
+  static const auto op = find_operator<decltype(group_rows_cpu)>("capstan::group_rows");
   auto [order, place, counts] = op.call(group.contiguous(), groups);
   return {std::move(order), std::move(place), std::move(counts)};
 }

@@ -1,14 +1,11 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/grouped.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/combine_rows.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// Rows in the mean from which on a group's own product is faster than its part of the grouped one.
 constexpr std::int64_t many_rows = 512;
@@ -51,7 +48,7 @@ at::Tensor rows_product(const at::Tensor& rows, const at::Tensor& matrices, cons
   return out;
 }
 
-class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunction> {
+class GroupedLinearFunction : public Function<GroupedLinearFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& ends) {
@@ -69,7 +66,7 @@ class GroupedLinearFunction : public torch::autograd::Function<GroupedLinearFunc
   }
 };
 
-class PermuteRowsFunction : public torch::autograd::Function<PermuteRowsFunction> {
+class PermuteRowsFunction : public Function<PermuteRowsFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& index,
                             const at::Tensor& inverse, std::int64_t copies) {

@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/again.h"
 #include "ops/column_sums.h"
+#include "ops/operator.h"
 #include "ops/shared_input.h"
 
 namespace capstan::ops {
@@ -13,9 +13,9 @@ namespace {
 
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-class LinearFunction : public torch::autograd::Function<LinearFunction> {
+class LinearFunction : public Function<LinearFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     ctx->saved_data["shape"] = x.sizes();
     ctx->saved_data["has_bias"] = bias.has_value();
@@ -29,11 +29,10 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     return (bias ? at::addmm(*bias, rows, weight.t()) : at::mm(rows, weight.t())).view(shape);
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor gradient = rows_of(gradients[0]);
-    torch::autograd::variable_list result(3);
+    variable_list result(3);
     if (ctx->needs_input_grad(0) && !defer_gradient(*ctx, gradient, saved[1]))
       result[0] = at::mm(gradient, saved[1]).view(ctx->saved_data["shape"].toIntVector());
     if (ctx->needs_input_grad(1)) result[1] = at::mm(gradient.t(), rows_of(InputForBackward::of(*ctx, saved[0])));

@@ -1,6 +1,7 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/low_rank.h>
-#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -11,10 +12,10 @@ at::Tensor part_of_rows(const at::Tensor& y, std::int64_t begin, std::int64_t co
   return y.reshape({-1, y.size(-1)}).narrow(1, begin, columns);
 }
 
-class LowRankFunction : public torch::autograd::Function<LowRankFunction> {
+class LowRankFunction : public Function<LowRankFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& y, const at::Tensor& inner,
-                            const at::Tensor& up, double scale, std::int64_t begin) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y, const at::Tensor& inner, const at::Tensor& up,
+                            double scale, std::int64_t begin) {
     ctx->mark_dirty({y});
     ctx->save_for_backward({inner, up});
     ctx->saved_data["scale"] = scale;
@@ -22,13 +23,12 @@ class LowRankFunction : public torch::autograd::Function<LowRankFunction> {
     part_of_rows(y, begin, up.size(0)).addmm_(inner, up.t(), 1, scale);
     return y;
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &inner = saved[0], &up = saved[1];
     const auto scale = ctx->saved_data["scale"].toDouble();
     const at::Tensor gradient = part_of_rows(gradients[0], ctx->saved_data["begin"].toInt(), up.size(0));
-    torch::autograd::variable_list result(5);
+    variable_list result(5);
     result[0] = gradients[0];
     if (ctx->needs_input_grad(1)) result[1] = scaled_by(at::mm(gradient, up), scale);
     if (ctx->needs_input_grad(2)) result[2] = scaled_by(at::mm(gradient.t(), inner), scale);

@@ -1,12 +1,10 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/move_rows.h>
-#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 at::Tensor moved(const at::Tensor& x, const at::Tensor& from, const at::Tensor& to, std::int64_t rows) {
   auto shape = x.sizes().vec();
@@ -14,7 +12,7 @@ at::Tensor moved(const at::Tensor& x, const at::Tensor& from, const at::Tensor& 
   return at::zeros(shape, x.options()).index_copy_(0, to, x.index_select(0, from));
 }
 
-class MoveRows : public torch::autograd::Function<MoveRows> {
+class MoveRows : public Function<MoveRows> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& from, const at::Tensor& to,
                             std::int64_t rows) {
@@ -29,7 +27,7 @@ class MoveRows : public torch::autograd::Function<MoveRows> {
   }
 };
 
-class PickRows : public torch::autograd::Function<PickRows> {
+class PickRows : public Function<PickRows> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& rows) {
     ctx->save_for_backward({rows});

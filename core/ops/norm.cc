@@ -1,9 +1,8 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/norm.h>
-#include <torch/library.h>
 
 #include "kernels/block_sum.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 #include "ops/parallel.h"
 
 namespace capstan::ops {
@@ -46,38 +45,28 @@ double squared_norm(const T* data, std::int64_t numel) {
   return lane_sum(kernels::sum_blocks(numel), [&](std::int64_t i) { return sums[static_cast<std::size_t>(i)]; });
 }
 
-void squared_norms_cpu(const at::Tensor& out, at::TensorList xs, bool accumulate) {
+void squared_norms_cpu(const at::Tensor& out, at::TensorList xs) {
   auto* const to = out.data_ptr<double>();
   for (std::size_t i = 0; i < xs.size(); ++i) {
-    double sum = 0;
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, xs[i].scalar_type(), "squared_norms",
-                                    [&] { sum = squared_norm(xs[i].const_data_ptr<scalar_t>(), xs[i].numel()); });
-    to[i] = accumulate ? to[i] + sum : sum;
+                                    [&] { to[i] = squared_norm(xs[i].const_data_ptr<scalar_t>(), xs[i].numel()); });
   }
-}
-
-void call(const at::Tensor& out, at::TensorList xs, bool accumulate) {
-  CAPSTAN_ASSERT(out.scalar_type() == at::kDouble && out.is_contiguous());
-  CAPSTAN_ASSERT(out.numel() == static_cast<std::int64_t>(xs.size()));
-  for (const at::Tensor& x : xs) {
-    CAPSTAN_ASSERT(x.is_non_overlapping_and_dense() && x.device() == out.device());
-  }
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("capstan::squared_norms", "").typed<SquaredNorms>();
-  const at::NoGradGuard no_grad;
-  op.call(out, xs, accumulate);
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("squared_norms", &squared_norms_cpu); }
-
-void add_squared_norm_(const at::Tensor& accumulator, const at::Tensor& x) { call(accumulator, x, true); }
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "squared_norms(Tensor(a!) out, Tensor[] xs) -> ()", &squared_norms_cpu);
+}
 
 void squared_norms(const at::Tensor& out, const std::vector<at::Tensor>& xs) {
-  if (!xs.empty()) {
-    call(out, xs, false);
-  }
+  CAPSTAN_ASSERT(out.scalar_type() == at::kDouble && out.is_contiguous());
+  CAPSTAN_ASSERT(out.numel() == static_cast<std::int64_t>(xs.size()));
+  for (const at::Tensor& x : xs) CAPSTAN_ASSERT(x.is_non_overlapping_and_dense() && x.device() == out.device());
+  if (xs.empty()) return;
+  static const auto op = find_operator<decltype(squared_norms_cpu)>("capstan::squared_norms");
+  const at::NoGradGuard no_grad;
+  op.call(out, xs);
 }
 
 }  // namespace capstan::ops

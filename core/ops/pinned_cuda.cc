@@ -8,8 +8,6 @@
 
 #include <utility>
 
-#include "ops/operators.h"
-
 namespace capstan::ops::cuda {
 namespace {
 

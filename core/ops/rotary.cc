@@ -1,18 +1,16 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/rotary.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include <utility>
 
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
 
 at::Tensor rotary_cpu(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies,
                       bool inverse) {
-  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = sum_type(x);
   const auto half = x.size(-1) / 2;
   const at::Tensor angle = positions.to(type).unsqueeze(-1) * at::tensor(frequencies, at::TensorOptions(type));
   const at::Tensor cosine = angle.cos().unsqueeze(2);
@@ -25,7 +23,7 @@ at::Tensor rotary_cpu(const at::Tensor& x, const at::Tensor& positions, at::Arra
 }
 
 at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<double> frequencies, bool inverse) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::rotary", "").typed<Rotary>();
+  static const auto op = find_operator<decltype(rotary_cpu)>("capstan::rotary");
   return op.call(x, positions, frequencies, inverse);
 }
 
@@ -33,8 +31,6 @@ at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<d
 void turn_cpu(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
   heads.copy_(rotary_cpu(heads, positions, frequencies, false));
 }
-
-void turn_meta(const at::Tensor&, const at::Tensor&, at::ArrayRef<double>) {}
 
 at::Tensor of_all_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return at::empty({q.size(0), q.size(1), q.size(2) + k.size(2) + v.size(2), q.size(3)}, q.options());
@@ -50,48 +46,39 @@ at::Tensor turn_back_cpu(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return out;
 }
 
-at::Tensor turn_back_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
-                          at::ArrayRef<double>) {
-  return of_all_heads(q, k, v);
-}
-
 at::Tensor dense(const at::Tensor& heads) { return heads.stride(-1) == 1 ? heads : heads.contiguous(); }
 
-class RotaryHeadsFunction : public torch::autograd::Function<RotaryHeadsFunction> {
+class RotaryHeadsFunction : public Function<RotaryHeadsFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& fused,
-                                                const std::pair<std::int64_t, std::int64_t>& counts,
-                                                const at::Tensor& positions, const std::vector<double>& frequencies) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& fused,
+                               const std::pair<std::int64_t, std::int64_t>& counts, const at::Tensor& positions,
+                               const std::vector<double>& frequencies) {
     ctx->save_for_backward({positions});
     ctx->saved_data["frequencies"] = frequencies;
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_", "").typed<TurnHeads>();
+    static const auto op = find_operator<decltype(turn_cpu)>("capstan::turn_heads_");
     const auto [queries, keys] = counts;
     const at::AutoDispatchBelowADInplaceOrView guard;  // outputs of their own, no views that autograd follows
     op.call(fused.narrow(2, 0, queries + keys), positions, frequencies);
     return {fused.narrow(2, 0, queries), fused.narrow(2, queries, keys),
             fused.narrow(2, queries + keys, fused.size(2) - queries - keys)};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::turn_heads_back", "").typed<TurnHeadsBack>();
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    static const auto op = find_operator<decltype(turn_back_cpu)>("capstan::turn_heads_back");
     return {op.call(dense(gradients[0]), dense(gradients[1]), dense(gradients[2]), ctx->get_saved_variables()[0],
                     ctx->saved_data["frequencies"].toDoubleVector()),
             at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
+class RotaryFunction : public Function<RotaryFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& positions,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& positions,
                             const std::vector<double>& frequencies) {
     ctx->save_for_backward({positions});
     ctx->saved_data["frequencies"] = frequencies;
     return call(x, positions, frequencies, false);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto frequencies = ctx->saved_data["frequencies"].toDoubleVector();
     return {call(dense(gradients[0]), ctx->get_saved_variables()[0], frequencies, true), at::Tensor(), at::Tensor()};
   }
@@ -107,19 +94,14 @@ void check(const at::Tensor& x, const at::Tensor& positions, const std::vector<d
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(capstan, m) {
-  m.def("turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()");
-  m.def("turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("rotary", &rotary_cpu);
-  m.impl("turn_heads_", &turn_cpu);
-  m.impl("turn_heads_back", &turn_back_cpu);
-}
-
-TORCH_LIBRARY_IMPL(capstan, Meta, m) {
-  m.impl("turn_heads_", &turn_meta);
-  m.impl("turn_heads_back", &turn_back_meta);
+  define(m, "rotary(Tensor x, Tensor positions, float[] frequencies, bool inverse) -> Tensor", &rotary_cpu,
+         [](const at::Tensor& x, const at::Tensor&, at::ArrayRef<double>, bool) { return room_for(x); });
+  define(m, "turn_heads_(Tensor(a!) heads, Tensor positions, float[] frequencies) -> ()", &turn_cpu);
+  define(m, "turn_heads_back(Tensor q, Tensor k, Tensor v, Tensor positions, float[] frequencies) -> Tensor",
+         &turn_back_cpu,
+         [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&, at::ArrayRef<double>) {
+           return of_all_heads(q, k, v);
+         });
 }
 
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const std::vector<double>& frequencies) {

@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -24,9 +25,7 @@ at::Tensor scaled(const at::Tensor& x, const at::Tensor& factor, at::ScalarType 
   const bool narrows = x.scalar_type() == at::kFloat && factor.scalar_type() == at::kFloat &&
                        (type == at::kBFloat16 || type == at::kHalf);
   if (!x.is_cuda() || !narrows || !x.is_contiguous()) return plain_scaled(x, factor, type);
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::scaled", "")
-                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, at::ScalarType)>();
+  static const auto op = find_operator<decltype(plain_scaled)>("capstan::scaled");
   return op.call(x, factor, type);
 }
 

@@ -2,9 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
 
 #include <algorithm>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 // How many columns of a head the kernel of `like`'s GPU takes at most; 0: it has none.
@@ -15,9 +16,7 @@ bool has_segment_attention(const at::Tensor& x, std::int64_t columns) {
   if ((x.scalar_type() != at::kBFloat16 && x.scalar_type() != at::kHalf) || columns % multiple != 0) return false;
   constexpr std::int64_t newest = 256;
   if (x.is_cpu() || x.is_meta()) return x.is_meta() && columns <= newest;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::segment_columns", "")
-                             .typed<std::int64_t(const at::Tensor&)>();
+  static const auto op = find_operator<std::int64_t(const at::Tensor&)>("capstan::segment_columns");
   const at::AutoDispatchBelowADInplaceOrView guard;  // a question about x, not a function of it
   return columns <= op.call(x);
 }

@@ -1,11 +1,12 @@
 #include "ops/shared_input.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <typeinfo>
 #include <utility>
 #include <vector>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -22,9 +23,9 @@ Deferred& of_entry(const c10::IValue& value) {
   return static_cast<Deferred&>(*holder);  // the context keeps it
 }
 
-class ShareFunction : public torch::autograd::Function<ShareFunction> {
+class ShareFunction : public Function<ShareFunction> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x) {
     ctx->set_materialize_grads(false);
     ctx->saved_data["shape"] = x.sizes();
     ctx->saved_data[entry] = c10::IValue::make_capsule(c10::make_intrusive<Deferred>());
@@ -32,8 +33,7 @@ class ShareFunction : public torch::autograd::Function<ShareFunction> {
     return {at::alias(x), at::alias(x)};
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const auto products = std::exchange(of_entry(entry_of(*ctx)).products, {});
     at::Tensor sum = gradients[0];  // a product's own result: it may be written to
     for (const auto& [gradient, weight] : products) {
@@ -47,7 +47,7 @@ class ShareFunction : public torch::autograd::Function<ShareFunction> {
     return {sum};
   }
 
-  static const c10::IValue& entry_of(torch::autograd::AutogradContext& ctx) { return ctx.saved_data.at(entry); }
+  static const c10::IValue& entry_of(AutogradContext& ctx) { return ctx.saved_data.at(entry); }
 };
 
 using ShareNode = torch::autograd::CppNode<ShareFunction>;
@@ -61,13 +61,13 @@ SharedInput share_input(const at::Tensor& x) {
   return {both[0], both[1]};
 }
 
-void note_sharing(torch::autograd::AutogradContext& ctx, const at::Tensor& x) {
+void note_sharing(AutogradContext& ctx, const at::Tensor& x) {
   const auto& node = x.grad_fn();
   if (!node || x.output_nr() != 1 || !shares(*node)) return;
   ctx.saved_data[noted] = ShareFunction::entry_of(static_cast<ShareNode&>(*node).ctx_);
 }
 
-bool defer_gradient(torch::autograd::AutogradContext& ctx, const at::Tensor& gradient, const at::Tensor& weight) {
+bool defer_gradient(AutogradContext& ctx, const at::Tensor& gradient, const at::Tensor& weight) {
   const auto found = ctx.saved_data.find(noted);
   if (found == ctx.saved_data.end()) return false;
   of_entry(found->second).products.emplace_back(gradient, weight);

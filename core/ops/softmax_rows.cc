@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -43,19 +44,14 @@ TORCH_LIBRARY_IMPL(capstan, Meta, m) {
 Statistics softmax_statistics(const at::Tensor& logits, const at::Tensor& column) {
   CAPSTAN_ASSERT(logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.is_contiguous());
   CAPSTAN_ASSERT(column.scalar_type() == at::kLong && column.numel() == logits.size(0));
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::softmax_statistics", "")
-                             .typed<Statistics(const at::Tensor&, const at::Tensor&)>();
+  static const auto op = find_operator<decltype(statistics_meta)>("capstan::softmax_statistics");
   return op.call(logits, column.contiguous());
 }
 
 at::Tensor softmax_gradient_(const at::Tensor& logits, const at::Tensor& maximum, const at::Tensor& sum,
                              const at::Tensor& column, double scale, at::ScalarType type) {
   CAPSTAN_ASSERT(logits.is_contiguous() && column.numel() == logits.size(0));
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::softmax_gradient_", "")
-                             .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                         double, at::ScalarType)>();
+  static const auto op = find_operator<decltype(gradient_meta)>("capstan::softmax_gradient_");
   op.call(logits, maximum.contiguous(), sum.contiguous(), column.contiguous(), scale, type);
   return gradient_in(logits, type);
 }
@@ -65,10 +61,7 @@ at::Tensor softmax_loss_(const at::Tensor& logits, const at::Tensor& column, dou
   CAPSTAN_ASSERT(logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.is_contiguous());
   CAPSTAN_ASSERT(column.scalar_type() == at::kLong && column.dim() == 1 && column.size(0) == logits.size(0));
   CAPSTAN_ASSERT(losses.scalar_type() == at::kFloat && losses.sizes() == column.sizes() && losses.is_contiguous());
-  static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("capstan::softmax_loss_", "")
-          .typed<void(const at::Tensor&, const at::Tensor&, double, at::ScalarType, const at::Tensor&)>();
+  static const auto op = find_operator<decltype(loss_meta)>("capstan::softmax_loss_");
   op.call(logits, column.contiguous(), scale, type, losses);
   return gradient_in(logits, type);
 }

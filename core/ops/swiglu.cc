@@ -1,10 +1,8 @@
 #include <capstan/base/error.h>
 #include <capstan/ops/swiglu.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include "ops/again.h"
-#include "ops/operators.h"
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -13,7 +11,7 @@ namespace {
 struct Halves {
   at::Tensor gate, up;
   explicit Halves(const at::Tensor& x) {
-    const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto type = sum_type(x);
     const auto parts = x.chunk(2, -1);
     gate = parts[0].to(type);
     up = parts[1].to(type);
@@ -38,35 +36,40 @@ at::Tensor swiglu_both_cpu(const at::Tensor& gradient, const at::Tensor& x) {
   return of_x;
 }
 
-class SwigluFunction : public torch::autograd::Function<SwigluFunction> {
+at::Tensor swiglu_meta(const at::Tensor& x) {
+  auto shape = x.sizes().vec();
+  shape.back() /= 2;
+  return at::empty(shape, x.options());
+}
+
+at::Tensor swiglu_backward_meta(const at::Tensor&, const at::Tensor& x) { return room_for(x); }
+
+at::Tensor product_of(const at::Tensor& x) {
+  static const auto op = find_operator<decltype(swiglu_cpu)>("capstan::swiglu");
+  return op.call(x);
+}
+
+class SwigluFunction : public Function<SwigluFunction> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
     ctx->save_for_backward({x});
-    return product(x);
+    return product_of(x);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
-                                                 const torch::autograd::variable_list& gradients) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu_backward", "").typed<SwigluBackward>();
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    static const auto op = find_operator<decltype(swiglu_backward_cpu)>("capstan::swiglu_backward");
     return {op.call(gradients[0], ctx->get_saved_variables()[0])};
   }
-  static at::Tensor again(torch::autograd::AutogradContext* ctx) { return product(ctx->get_saved_variables()[0]); }
-
- private:
-  static at::Tensor product(const at::Tensor& x) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("capstan::swiglu", "").typed<Swiglu>();
-    return op.call(x);
-  }
+  static at::Tensor again(AutogradContext* ctx) { return product_of(ctx->get_saved_variables()[0]); }
 };
 
 }  // namespace
 
 const Again swiglu_again = again_of<SwigluFunction>();
 
-TORCH_LIBRARY_IMPL(capstan, CPU, m) {
-  m.impl("swiglu", &swiglu_cpu);
-  m.impl("swiglu_backward", &swiglu_backward_cpu);
-  m.impl("swiglu_both_", &swiglu_both_cpu);
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "swiglu(Tensor x) -> Tensor", &swiglu_cpu, &swiglu_meta);
+  define(m, "swiglu_backward(Tensor gradient, Tensor x) -> Tensor", &swiglu_backward_cpu, &swiglu_backward_meta);
+  define(m, "swiglu_both_(Tensor(a!) gradient, Tensor x) -> Tensor", &swiglu_both_cpu, &swiglu_backward_meta);
 }
 
 at::Tensor swiglu(const at::Tensor& x) {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
+
+#include "ops/operator.h"
 
 namespace capstan::ops {
 namespace {
@@ -15,10 +15,7 @@ bool gives_rows(const at::Tensor& table) {
   return dynamic_cast<const GivesRows*>(table.unsafeGetTensorImpl()->get_backend_meta()) != nullptr;
 }
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-class RowsFunction : public torch::autograd::Function<RowsFunction> {
+class RowsFunction : public Function<RowsFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& table, const at::Tensor& ids,
                             const at::Tensor& of_gradient) {
@@ -41,13 +38,11 @@ void add_rows_cpu(const at::Tensor& to, const at::Tensor& ids, const at::Tensor&
   to.index_add_(0, ids.index_select(0, here) - first, rows.index_select(0, here).to(to.scalar_type()));
 }
 
-void add_rows_meta(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t) {}
-
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(capstan, m) { m.def("add_rows_(Tensor(a!) to, Tensor ids, Tensor rows, int first) -> ()"); }
-TORCH_LIBRARY_IMPL(capstan, CPU, m) { m.impl("add_rows_", &add_rows_cpu); }
-TORCH_LIBRARY_IMPL(capstan, Meta, m) { m.impl("add_rows_", &add_rows_meta); }
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  define(m, "add_rows_(Tensor(a!) to, Tensor ids, Tensor rows, int first) -> ()", &add_rows_cpu);
+}
 
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real) {
   if (!gives_rows(table)) return at::embedding(table, ids);
@@ -64,9 +59,7 @@ void add_rows_(const at::Tensor& to, const at::Tensor& ids, const at::Tensor& ro
   CAPSTAN_ASSERT(to.dim() == 2 && to.is_contiguous() && ids.dim() == 1 && ids.scalar_type() == at::kLong);
   CAPSTAN_ASSERT(rows.dim() == 2 && rows.size(0) == ids.size(0) && rows.size(1) == to.size(1));
   if (to.numel() == 0 || ids.numel() == 0) return;
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("capstan::add_rows_", "")
-                             .typed<void(const at::Tensor&, const at::Tensor&, const at::Tensor&, std::int64_t)>();
+  static const auto op = find_operator<decltype(add_rows_cpu)>("capstan::add_rows_");
   op.call(to, ids.contiguous(), rows.contiguous(), first);
 }
 

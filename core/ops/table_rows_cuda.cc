@@ -1,10 +1,4 @@
-#include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-#include <torch/library.h>
-
-#include "ops/cuda_tensors.h"
+#include "ops/launch.cuh"
 
 namespace capstan::ops::cuda {
 namespace {
@@ -23,8 +17,7 @@ void add_rows_cuda(const at::Tensor& to, const at::Tensor& ids, const at::Tensor
                                rows.const_data_ptr(),
                                float_type(rows),
                                to.size(1)};
-  kernels::add_table_rows(call, c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  launch(kernels::add_table_rows, call);
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 // BLOOM's architecture (BigScience 2022): ALiBi, embedding norm, fused QKV by heads, GELU, tied head.
+#include <capstan/decoder/layer_norm_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/layer_norm_options.h>
 
 namespace bloom {
 namespace {
 
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
-struct BloomOptions : nn::LayerNormOptions {
+struct BloomOptions : decoder::LayerNormOptions {
   BloomOptions() { seq_length = 2048; }
   std::string model_type = "bloom";
   double attention_dropout = 0;
@@ -19,11 +19,12 @@ struct BloomOptions : nn::LayerNormOptions {
 
 void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
   t.add("model_type", &BloomOptions::model_type).choices({"bloom"}).doc("family of the config.json");
-  nn::describe_layer_norm_sizes(t, {"n_embed", {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}});
-  nn::add_option(t, "seq_length", &BloomOptions::seq_length)
+  decoder::describe_layer_norm_sizes(t,
+                                     {"n_embed", {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}});
+  t.add("seq_length", &BloomOptions::seq_length)
       .min(1)
       .doc("the longest sequence; published models were trained on 2048, ALiBi itself has no limit");
-  nn::add_option(t, "dropout", &BloomOptions::dropout)
+  t.add("dropout", &BloomOptions::dropout)
       .min(0)
       .max(0.99)
       .spelling("hidden_dropout")
@@ -35,7 +36,7 @@ void BloomOptions::describe(capstan::config::OptionTable<BloomOptions>& t) {
   t.add("residual_after_norm", &BloomOptions::residual_after_norm)
       .spelling("apply_residual_connection_post_layernorm")
       .doc("residuals start after the layer norms instead of before them");
-  nn::describe_layer_norm_rest(t);
+  decoder::describe_layer_norm_rest(t);
 }
 
 // The published config.json files' numbers.
@@ -51,14 +52,14 @@ capstan::config::Presets BloomOptions::presets() {
           {"bloom-7b1", sizes(4096, 30, 32)}};
 }
 
-class Bloom : public nn::Decoder {
+class Bloom : public decoder::Model {
  public:
   explicit Bloom(capstan::config::Options<BloomOptions> options) : options_(std::move(options)) {}
 
-  void check(capstan::Diagnostics& diagnostics) const override { nn::check_heads(options_, diagnostics); }
+  void check(capstan::Diagnostics& diagnostics) const override { decoder::check_heads(options_, diagnostics); }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
     made.alibi = true;

@@ -1,7 +1,7 @@
 // GPT-2's architecture (Radford et al. 2019): learned positions, pre-norm blocks, GELU, tied head, dropout.
 #include <capstan/base/text.h>
+#include <capstan/decoder/layer_norm_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/layer_norm_options.h>
 
 #include <cmath>
 
@@ -9,9 +9,9 @@ namespace gpt {
 namespace {
 
 using capstan::cat;
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
-struct GptOptions : nn::LayerNormOptions {
+struct GptOptions : decoder::LayerNormOptions {
   GptOptions() { dropout = 0.1; }
   std::string model_type = "gpt2";
   std::optional<std::int64_t> ff_dim;
@@ -28,16 +28,16 @@ struct GptOptions : nn::LayerNormOptions {
 
 void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
   t.add("model_type", &GptOptions::model_type).choices({"gpt2"}).doc("family of the config.json");
-  nn::describe_layer_norm_sizes(t, {"n_embd", {"n_layer"}, {"n_head"}});
+  decoder::describe_layer_norm_sizes(t, {"n_embd", {"n_layer"}, {"n_head"}});
   t.add("ff_dim", &GptOptions::ff_dim)
       .min(1)
       .spelling("n_inner")
       .doc("width of the feed-forward layer; 4 x hidden_size when not set");
-  nn::add_option(t, "seq_length", &GptOptions::seq_length)
+  t.add("seq_length", &GptOptions::seq_length)
       .min(1)
       .spelling("n_positions")
       .doc("learned positions: the longest sequence");
-  nn::add_option(t, "dropout", &GptOptions::dropout)
+  t.add("dropout", &GptOptions::dropout)
       .min(0)
       .max(0.99)
       .spelling("resid_pdrop")
@@ -59,7 +59,7 @@ void GptOptions::describe(capstan::config::OptionTable<GptOptions>& t) {
   t.add("scale_by_layer", &GptOptions::scale_by_layer)
       .spelling("scale_attn_by_inverse_layer_idx")
       .doc("attention scores divided by the layer's number in a config.json; only false is supported");
-  nn::describe_layer_norm_rest(t);
+  decoder::describe_layer_norm_rest(t);
 }
 
 // The published config.json files' numbers.
@@ -77,12 +77,12 @@ capstan::config::Presets GptOptions::presets() {
           {"gpt2-xl", sizes(1600, 48, 25)}};
 }
 
-class Gpt : public nn::Decoder {
+class Gpt : public decoder::Model {
  public:
   explicit Gpt(capstan::config::Options<GptOptions> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    nn::check_heads(options_, diagnostics);
+    decoder::check_heads(options_, diagnostics);
     if (options_->scale_by_layer) {
       diagnostics.add(options_.where(&GptOptions::scale_by_layer), "model.scale_by_layer is not supported",
                       "set scale_by_layer = false");
@@ -90,13 +90,13 @@ class Gpt : public nn::Decoder {
   }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
     made.ff_dim = o.ff_dim.value_or(made.ff_dim);
     made.embedding_dropout = o.at_embedding();
     made.attention_dropout = o.in_attention();
-    if (o.activation == "gelu") made.mlp.activation = nn::Activation::gelu;
+    if (o.activation == "gelu") made.mlp.activation = capstan::nn::Activation::gelu;
     made.residual_init_std = o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
     auto& names = made.names;
     names.tokens = "wte";

@@ -1,17 +1,18 @@
 // Llama's architecture (Touvron et al. 2023, Dubey et al. 2024): RMSNorm, rotary positions, grouped-query attention,
 // SwiGLU. Mistral's and Qwen 2's are the same with other options.
+#include <capstan/base/text.h>
+#include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/rotary_options.h>
 
 namespace llama {
 namespace {
 
 using capstan::cat;
 using capstan::config::Preset;
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
 /// Of a Llama, Llama 2 or 3, Mistral or Qwen 2.
-struct LlamaOptions : nn::RotaryOptions, nn::WindowOptions {
+struct LlamaOptions : decoder::RotaryOptions, decoder::WindowOptions {
   std::string model_type = "llama";
   bool attention_bias = false;
   bool mlp_bias = false;
@@ -31,41 +32,44 @@ void LlamaOptions::describe(capstan::config::OptionTable<LlamaOptions>& t) {
       .doc("family of the config.json; qwen2 has biases on q, k and v");
   t.add("attention_bias", &LlamaOptions::attention_bias).doc("biases on q, k, v and the output product");
   t.add("mlp_bias", &LlamaOptions::mlp_bias).doc("biases in the feed-forward layer");
-  nn::describe_window(t, "all blocks of a mistral, some of a qwen2");
-  nn::describe_windows_of_blocks(t, "qwen2");
-  nn::describe_rotary_sizes(t, "the gated feed-forward layer");
-  nn::describe_rotary_scaling(t);
-  nn::describe_rotary_rest(t);
+  decoder::describe_window(t, "all blocks of a mistral, some of a qwen2");
+  decoder::describe_windows_of_blocks(t, "qwen2");
+  decoder::describe_rotary_sizes(t, "the gated feed-forward layer");
+  decoder::describe_rotary_scaling(t);
+  decoder::describe_rotary_rest(t);
 }
 
 // The published config.json files' numbers.
 capstan::config::Presets LlamaOptions::presets() {
-  const auto llama2 = [](const nn::RotarySizes& sizes) { return nn::rotary_preset("llama", sizes, 1e-5, 1e4, false); };
-  const auto llama3 = [](const nn::RotarySizes& sizes, double factor, bool tied) {
-    auto out = nn::rotary_preset("llama", sizes, 1e-5, 5e5, tied);
+  const auto llama2 = [](const decoder::RotarySizes& sizes) {
+    return decoder::rotary_preset("llama", sizes, 1e-5, 1e4, false);
+  };
+  const auto llama3 = [](const decoder::RotarySizes& sizes, double factor, bool tied) {
+    auto out = decoder::rotary_preset("llama", sizes, 1e-5, 5e5, tied);
     out.insert(out.end(), {{"rope_type", std::string("llama3")}, {"rope_factor", factor}});
     return out;
   };
-  return {{"llama2-7b", llama2({32000, 4096, 32, 32, 32, 11008, 4096})},
-          {"llama2-13b", llama2({32000, 5120, 40, 40, 40, 13824, 4096})},
-          {"llama2-70b", llama2({32000, 8192, 80, 64, 8, 28672, 4096})},
-          {"llama3.1-8b", llama3({128256, 4096, 32, 32, 8, 14336, 131072}, 8, false)},
-          {"llama3.1-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8, false)},
-          {"llama3.2-1b", llama3({128256, 2048, 16, 32, 8, 8192, 131072}, 32, true)},
-          {"llama3.2-3b", llama3({128256, 3072, 28, 24, 8, 8192, 131072}, 32, true)},
-          {"mistral-7b-v0.3", nn::rotary_preset("mistral", {32768, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false)},
-          {"qwen2.5-0.5b", nn::rotary_preset("qwen2", {151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, 1e6, true)},
-          {"qwen2.5-7b", nn::rotary_preset("qwen2", {152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, 1e6, false)}};
+  return {
+      {"llama2-7b", llama2({32000, 4096, 32, 32, 32, 11008, 4096})},
+      {"llama2-13b", llama2({32000, 5120, 40, 40, 40, 13824, 4096})},
+      {"llama2-70b", llama2({32000, 8192, 80, 64, 8, 28672, 4096})},
+      {"llama3.1-8b", llama3({128256, 4096, 32, 32, 8, 14336, 131072}, 8, false)},
+      {"llama3.1-70b", llama3({128256, 8192, 80, 64, 8, 28672, 131072}, 8, false)},
+      {"llama3.2-1b", llama3({128256, 2048, 16, 32, 8, 8192, 131072}, 32, true)},
+      {"llama3.2-3b", llama3({128256, 3072, 28, 24, 8, 8192, 131072}, 32, true)},
+      {"mistral-7b-v0.3", decoder::rotary_preset("mistral", {32768, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false)},
+      {"qwen2.5-0.5b", decoder::rotary_preset("qwen2", {151936, 896, 24, 14, 2, 4864, 32768}, 1e-6, 1e6, true)},
+      {"qwen2.5-7b", decoder::rotary_preset("qwen2", {152064, 3584, 28, 28, 4, 18944, 131072}, 1e-6, 1e6, false)}};
 }
 
-class Llama : public nn::Decoder {
+class Llama : public decoder::Model {
  public:
   explicit Llama(capstan::config::Options<LlamaOptions> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
     const auto& o = *options_;
-    nn::check_rotary(options_, diagnostics);
-    nn::check_rotary_scaling(options_, diagnostics);
+    decoder::check_rotary(options_, diagnostics);
+    decoder::check_rotary_scaling(options_, diagnostics);
     check_window(diagnostics);
     if (o.model_type == "llama" || !(o.attention_bias || o.mlp_bias)) return;
     diagnostics.add(options_.where(o.attention_bias ? &LlamaOptions::attention_bias : &LlamaOptions::mlp_bias),
@@ -75,7 +79,7 @@ class Llama : public nn::Decoder {
   }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     const auto& o = *options_;
     auto made = o.spec();
     made.qkv_bias = o.attention_bias || o.is_qwen2();  // which has no key for them
@@ -91,31 +95,31 @@ class Llama : public nn::Decoder {
     map.architecture = o.model_type == "mistral" ? "MistralForCausalLM"
                        : o.is_qwen2()            ? "Qwen2ForCausalLM"
                                                  : "LlamaForCausalLM";
-    nn::describe_rotary_files(o, map);
-    nn::describe_window_files(o, o, o.is_qwen2(), map);
+    decoder::describe_rotary_files(o, map);
+    decoder::describe_window_files(o, o, o.is_qwen2(), map);
     if (o.model_type == "llama") map.left_out.emplace_back("sliding_window");
     if (o.model_type != "llama") map.left_out.insert(map.left_out.end(), {"attention_bias", "mlp_bias"});
-    nn::describe_rotary_scaling_files(o, map);
+    decoder::describe_rotary_scaling_files(o, map);
   }
 
  private:
   // What transformers does not read in the family's config.json is refused, not passed over.
   void check_window(capstan::Diagnostics& diagnostics) const {
     const auto& o = *options_;
-    if (o.is_qwen2()) return nn::check_layer_types(options_, diagnostics);
+    if (o.is_qwen2()) return decoder::check_layer_types(options_, options_->num_layers, diagnostics);
     const auto none = cat("set sliding_window = ", o.seq_length, " for none");
     if (o.window() && o.model_type == "llama") {
-      diagnostics.add(nn::where(options_, &LlamaOptions::sliding_window),
+      diagnostics.add(options_.where(&LlamaOptions::sliding_window),
                       cat("model.sliding_window is ", *o.window(), ", but llama models see all positions"),
                       none + ", or model_type = \"mistral\"");
     }
     if (o.uses_window() && !o.use_sliding_window.value_or(true)) {
-      diagnostics.add(nn::where(options_, &LlamaOptions::use_sliding_window),
+      diagnostics.add(options_.where(&LlamaOptions::use_sliding_window),
                       "model.use_sliding_window is false, but mistral models use every sliding_window that they have",
                       none);
     }
     if (!o.layer_types.empty()) {
-      diagnostics.add(nn::where(options_, &LlamaOptions::layer_types),
+      diagnostics.add(options_.where(&LlamaOptions::layer_types),
                       cat("model.layer_types is set, but all blocks of a ", o.model_type, " see the same positions"),
                       "leave it away, or set model_type = \"qwen2\"");
     }

@@ -1,13 +1,13 @@
 // Mixtral's architecture (Jiang et al. 2024): Llama's attention, and a router that sends each token to some experts.
+#include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/rotary_options.h>
 
 namespace mixtral {
 namespace {
 
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
-struct MixtralOptions : nn::RotaryOptions, nn::RouterOptions {
+struct MixtralOptions : decoder::RotaryOptions, decoder::RouterOptions {
   MixtralOptions() {
     rms_norm_epsilon = 1e-5;
     rope_theta = 1e6;
@@ -21,34 +21,34 @@ struct MixtralOptions : nn::RotaryOptions, nn::RouterOptions {
 
 void MixtralOptions::describe(capstan::config::OptionTable<MixtralOptions>& t) {
   t.add("model_type", &MixtralOptions::model_type).choices({"mixtral"}).doc("family of the config.json");
-  nn::describe_rotary_sizes(t, "an expert");
-  nn::describe_routers(t, "num_local_experts");
+  decoder::describe_rotary_sizes(t, "an expert");
+  decoder::describe_routers(t, "num_local_experts");
   t.add("router_jitter_noise", &MixtralOptions::router_jitter_noise).min(0).max(0).doc("noise on the routers' inputs");
-  nn::describe_rotary_positions(t, {"default"}, "not");
-  nn::describe_window(t, "in all blocks");
-  nn::describe_rotary_rest(t);
+  decoder::describe_rotary_positions(t, {"default"}, "not");
+  decoder::describe_window(t, "in all blocks");
+  decoder::describe_rotary_rest(t);
 }
 
 // The published config.json's numbers.
 capstan::config::Presets MixtralOptions::presets() {
-  auto mixtral = nn::rotary_preset("mixtral", {32000, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false);
+  auto mixtral = decoder::rotary_preset("mixtral", {32000, 4096, 32, 32, 8, 14336, 32768}, 1e-5, 1e6, false);
   mixtral.insert(
       mixtral.end(),
       {{"num_experts", std::int64_t{8}}, {"experts_per_token", std::int64_t{2}}, {"router_aux_loss_coef", 0.02}});
   return {{"mixtral-8x7b", std::move(mixtral)}};
 }
 
-class Mixtral : public nn::Decoder {
+class Mixtral : public decoder::Model {
  public:
   explicit Mixtral(capstan::config::Options<MixtralOptions> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    nn::check_rotary(options_, diagnostics);
-    nn::check_routers(options_, diagnostics);
+    decoder::check_rotary(options_, diagnostics);
+    decoder::check_routers(options_, diagnostics);
   }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     auto made = options_->spec();
     made.scores.window = options_->window();
     made.mixture = options_->mixture();
@@ -61,7 +61,7 @@ class Mixtral : public nn::Decoder {
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = "MixtralForCausalLM";
     map.left_out = {"rope_type"};
-    nn::describe_rotary_files(*options_, map);
+    decoder::describe_rotary_files(*options_, map);
   }
 
  private:

@@ -1,14 +1,14 @@
 // OLMo 2's architecture (OLMo team 2024): Llama's with norms after its layers instead of before them, and norms
 // of all of q's and k's features.
+#include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/rotary_options.h>
 
 namespace olmo2 {
 namespace {
 
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
-struct Olmo2Options : nn::RotaryOptions {
+struct Olmo2Options : decoder::RotaryOptions {
   Olmo2Options() {
     rms_norm_epsilon = 1e-6;
     rope_theta = 5e5;
@@ -23,33 +23,33 @@ struct Olmo2Options : nn::RotaryOptions {
 void Olmo2Options::describe(capstan::config::OptionTable<Olmo2Options>& t) {
   t.add("model_type", &Olmo2Options::model_type).choices({"olmo2"}).doc("family of the config.json");
   t.add("attention_bias", &Olmo2Options::attention_bias).doc("biases on q, k, v and the output product");
-  nn::describe_rotary_sizes(t, "the gated feed-forward layer");
-  nn::describe_rotary_scaling(t);
-  nn::describe_rotary_rest(t);
+  decoder::describe_rotary_sizes(t, "the gated feed-forward layer");
+  decoder::describe_rotary_scaling(t);
+  decoder::describe_rotary_rest(t);
 }
 
 // The published config.json files' numbers.
 capstan::config::Presets Olmo2Options::presets() {
-  return {{"olmo2-1b", nn::rotary_preset("olmo2", {100352, 2048, 16, 16, 16, 8192, 4096}, 1e-6, 5e5, false)},
-          {"olmo2-7b", nn::rotary_preset("olmo2", {100352, 4096, 32, 32, 32, 11008, 4096}, 1e-6, 5e5, false)},
-          {"olmo2-13b", nn::rotary_preset("olmo2", {100352, 5120, 40, 40, 40, 13824, 4096}, 1e-6, 5e5, false)}};
+  return {{"olmo2-1b", decoder::rotary_preset("olmo2", {100352, 2048, 16, 16, 16, 8192, 4096}, 1e-6, 5e5, false)},
+          {"olmo2-7b", decoder::rotary_preset("olmo2", {100352, 4096, 32, 32, 32, 11008, 4096}, 1e-6, 5e5, false)},
+          {"olmo2-13b", decoder::rotary_preset("olmo2", {100352, 5120, 40, 40, 40, 13824, 4096}, 1e-6, 5e5, false)}};
 }
 
-class Olmo2 : public nn::Decoder {
+class Olmo2 : public decoder::Model {
  public:
   explicit Olmo2(capstan::config::Options<Olmo2Options> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    nn::check_rotary(options_, diagnostics);
-    nn::check_rotary_scaling(options_, diagnostics);
+    decoder::check_rotary(options_, diagnostics);
+    decoder::check_rotary_scaling(options_, diagnostics);
   }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     auto made = options_->spec();
     made.norm_before = false;
     made.norm_after = true;
-    made.head_norms = nn::DecoderSpec::HeadNorms::all;
+    made.head_norms = decoder::Spec::HeadNorms::all;
     made.qkv_bias = made.projection_bias = options_->attention_bias;
     made.names.attention_post_norm = "post_attention_layernorm";
     made.names.mlp_post_norm = "post_feedforward_layernorm";
@@ -58,8 +58,8 @@ class Olmo2 : public nn::Decoder {
 
   void describe_files(capstan::layout::FileMap& map) const override {
     map.architecture = "Olmo2ForCausalLM";
-    nn::describe_rotary_files(*options_, map);
-    nn::describe_rotary_scaling_files(*options_, map);
+    decoder::describe_rotary_files(*options_, map);
+    decoder::describe_rotary_scaling_files(*options_, map);
   }
 
  private:

@@ -1,15 +1,16 @@
 // Qwen 3's architecture (Yang et al. 2025): Llama's with RMS norms of q and k by head and a width of heads of its own;
 // dense, or with routed experts.
+#include <capstan/base/text.h>
+#include <capstan/decoder/rotary_options.h>
 #include <capstan/model.h>
-#include <capstan/nn/rotary_options.h>
 
 namespace qwen3 {
 namespace {
 
 using capstan::cat;
-namespace nn = capstan::nn;
+namespace decoder = capstan::decoder;
 
-struct Qwen3Options : nn::RotaryOptions, nn::WindowOptions, nn::RouterOptions {
+struct Qwen3Options : decoder::RotaryOptions, decoder::WindowOptions, decoder::RouterOptions {
   Qwen3Options() { rope_theta = 1e6; }
   std::string model_type = "qwen3";
   std::int64_t expert_dim = 176;
@@ -37,9 +38,9 @@ void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
   t.add("model_type", &Qwen3Options::model_type)
       .choices({"qwen3", "qwen3_moe"})
       .doc("family of the config.json; qwen3_moe has routed experts");
-  nn::describe_rotary_sizes(t, "the gated feed-forward layer; of an expert, expert_dim is");
+  decoder::describe_rotary_sizes(t, "the gated feed-forward layer; of an expert, expert_dim is");
   t.add("expert_dim", &Qwen3Options::expert_dim).min(1).spelling("moe_intermediate_size").doc("width of an expert");
-  nn::describe_routers(t, "num_local_experts");  // what transformers 5 writes
+  decoder::describe_routers(t, "num_local_experts");  // what transformers 5 writes
   t.add("normalise_weights", &Qwen3Options::normalise_weights)
       .spelling("norm_topk_prob")
       .doc("a token's weights of its experts are divided by their sum");
@@ -51,20 +52,20 @@ void Qwen3Options::describe(capstan::config::OptionTable<Qwen3Options>& t) {
       .spelling("mlp_only_layers")
       .doc("further blocks with a plain feed-forward layer, by number");
   t.add("attention_bias", &Qwen3Options::attention_bias).doc("biases on q, k, v and the output product");
-  nn::describe_window(t, "in the blocks that the next options say, in all of a qwen3_moe");
-  nn::describe_windows_of_blocks(t, "qwen3");
-  nn::describe_rotary_scaling(t);
-  nn::describe_rotary_rest(t);
+  decoder::describe_window(t, "in the blocks that the next options say, in all of a qwen3_moe");
+  decoder::describe_windows_of_blocks(t, "qwen3");
+  decoder::describe_rotary_scaling(t);
+  decoder::describe_rotary_rest(t);
 }
 
 // The published config.json files' numbers.
 capstan::config::Presets Qwen3Options::presets() {
-  const auto dense = [](const nn::RotarySizes& sizes, bool tied) {
-    auto out = nn::rotary_preset("qwen3", sizes, 1e-6, 1e6, tied);
+  const auto dense = [](const decoder::RotarySizes& sizes, bool tied) {
+    auto out = decoder::rotary_preset("qwen3", sizes, 1e-6, 1e6, tied);
     out.emplace_back("head_dim", std::int64_t{128});
     return out;
   };
-  auto mixture = nn::rotary_preset("qwen3_moe", {151936, 2048, 48, 32, 4, 6144, 40960}, 1e-6, 1e6, false);
+  auto mixture = decoder::rotary_preset("qwen3_moe", {151936, 2048, 48, 32, 4, 6144, 40960}, 1e-6, 1e6, false);
   mixture.insert(mixture.end(), {{"head_dim", std::int64_t{128}},
                                  {"expert_dim", std::int64_t{768}},
                                  {"num_experts", std::int64_t{128}},
@@ -75,22 +76,22 @@ capstan::config::Presets Qwen3Options::presets() {
           {"qwen3-30b-a3b", std::move(mixture)}};
 }
 
-class Qwen3 : public nn::Decoder {
+class Qwen3 : public decoder::Model {
  public:
   explicit Qwen3(capstan::config::Options<Qwen3Options> options) : options_(std::move(options)) {}
 
   void check(capstan::Diagnostics& diagnostics) const override {
-    nn::check_rotary(options_, diagnostics);
-    nn::check_rotary_scaling(options_, diagnostics);
-    if (!options_->has_experts()) return nn::check_layer_types(options_, diagnostics);
-    nn::check_routers(options_, diagnostics);
+    decoder::check_rotary(options_, diagnostics);
+    decoder::check_rotary_scaling(options_, diagnostics);
+    if (!options_->has_experts()) return decoder::check_layer_types(options_, options_->num_layers, diagnostics);
+    decoder::check_routers(options_, diagnostics);
     check_mixture(diagnostics);
   }
 
  protected:
-  nn::DecoderSpec spec() const override {
+  decoder::Spec spec() const override {
     auto made = options_->spec();
-    made.head_norms = nn::DecoderSpec::HeadNorms::each;
+    made.head_norms = decoder::Spec::HeadNorms::each;
     const auto& o = *options_;
     made.qkv_bias = made.projection_bias = o.attention_bias;
     if (o.use_sliding_window.value_or(false)) made.scores.window = o.window();
@@ -109,14 +110,14 @@ class Qwen3 : public nn::Decoder {
   void describe_files(capstan::layout::FileMap& map) const override {
     const auto& o = *options_;
     map.architecture = o.has_experts() ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM";
-    nn::describe_rotary_files(o, map);
-    nn::describe_rotary_scaling_files(o, map);
+    decoder::describe_rotary_files(o, map);
+    decoder::describe_rotary_scaling_files(o, map);
     if (o.has_experts()) {
       map.left_out.emplace_back("layer_types");
       map.more["num_experts"] = std::to_string(o.num_experts);  // which transformers 4 reads
       return;
     }
-    nn::describe_window_files(o, o, true, map);
+    decoder::describe_window_files(o, o, true, map);
     map.left_out.insert(map.left_out.end(),
                         {"expert_dim", "num_experts", "experts_per_token", "router_aux_loss", "router_aux_loss_coef",
                          "normalise_weights", "sparse_step", "dense_layers"});
@@ -137,7 +138,7 @@ class Qwen3 : public nn::Decoder {
                       "set model_type = \"qwen3\", or sparse_step = 1");
     }
     if (!o.layer_types.empty()) {
-      diagnostics.add(nn::where(options_, &Qwen3Options::layer_types),
+      diagnostics.add(options_.where(&Qwen3Options::layer_types),
                       "model.layer_types is set, but all blocks of a qwen3_moe see the same positions",
                       "leave it away");
     }

@@ -3,7 +3,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>
-#include <capstan/nn/rotary_options.h>
+#include <capstan/decoder/rotary_options.h>
 #include <capstan_places.h>
 
 #include <nlohmann/json.hpp>
@@ -76,11 +76,11 @@ void read_tensors(const checkpoint::SafetensorsFolder& folder) {
   }
 }
 
-struct LlamaLike : nn::RotaryOptions {
+struct LlamaLike : decoder::RotaryOptions {
   static void describe(config::OptionTable<LlamaLike>& t) {
-    nn::describe_rotary_sizes(t, "the feed-forward layer");
-    nn::describe_rotary_scaling(t);
-    nn::describe_rotary_rest(t);
+    decoder::describe_rotary_sizes(t, "the feed-forward layer");
+    decoder::describe_rotary_scaling(t);
+    decoder::describe_rotary_rest(t);
   }
 };
 
@@ -90,8 +90,8 @@ void read_config_json(const fs::path& folder) {
       assembly::with_model_file({"model", {}, {}}, {folder.string(), "a.toml:1"}, config::Options<LlamaLike>::schema());
   const config::Options<LlamaLike> options(section, faults);
   if (faults.empty()) {
-    nn::check_rotary(options, faults);
-    nn::check_rotary_scaling(options, faults);
+    decoder::check_rotary(options, faults);
+    decoder::check_rotary_scaling(options, faults);
   }
   faults.throw_if_any();
 }

@@ -1,7 +1,7 @@
 # cmake --install: a prefix that works wherever it is moved, shaped like the build tree.
 #
 #   bin/capstan, bin/capstan-new-plugin      share/capstan/{configs,templates,examples}
-#   lib/libcapstan*.so                       share/doc/capstan
+#   lib/libcapstan*.so, libcapstan_*.a       share/doc/capstan
 #   lib/capstan/plugins/<kind>/*.so          lib/cmake/Capstan: find_package(Capstan)
 #   include/capstan: the SDK
 #
@@ -26,8 +26,10 @@ if(TARGET capstan_testing)
   install(TARGETS capstan_testing ARCHIVE DESTINATION lib)
   add_dependencies(installable capstan_testing)
 endif()
+install(TARGETS capstan_decoder ARCHIVE DESTINATION lib)
+add_dependencies(installable capstan_decoder)
 
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/" DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
 # Before 1.0 a minor version may change the SDK.
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -1,11 +1,13 @@
 # capstan_add_plugin(<name> KIND model|strategy|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
-#                    [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
+#                    [LIBRARIES <target>...] [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
 # symbol and carries the ABI note which the host reads before it opens the file.
 # In Capstan's own tree the file lands in lib/capstan/plugins/<kind>/, where the
 # host looks for it; elsewhere in <build>/plugins/<kind>/, for CAPSTAN_PLUGIN_PATH.
 # It is installed to lib/capstan/plugins/<kind>/, but not with OUTPUT_DIRECTORY.
+# LIBRARIES: what the plugin is linked with besides, such as capstan::decoder. capstan_add_test links the plugin's tests
+# with it too.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
 # Models and strategies need the engine, and so LibTorch: they are built with capstan::engine. Data, tokenizers,
@@ -88,7 +90,7 @@ function(capstan_plugin_library target file folder tag)
 endfunction()
 
 function(capstan_add_plugin name)
-  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES" ${ARGN})
+  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|tokenizer|monitor|command)$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
   endif()
@@ -131,7 +133,7 @@ function(capstan_add_plugin name)
   set(target plugin_${PLUGIN_KIND}_${name})
   set(targets ${target})
   capstan_plugin_library(${target} "${name}" "${folder}" "needs=${needs} ${tag}" ${PLUGIN_SOURCES})
-  target_link_libraries(${target} PRIVATE capstan::${needs})
+  target_link_libraries(${target} PRIVATE capstan::${needs} ${PLUGIN_LIBRARIES})
   if(needs STREQUAL engine)
     capstan_precompiled(${target})
   else()

@@ -1,7 +1,7 @@
 # capstan_add_test(<name> [PLUGIN <target>] SOURCES <file>...): a Catch2 program of tests, which CTest runs where the
 # project calls enable_testing(). #include <capstan_catch.h> serves Catch2 2 and 3.
 #
-# PLUGIN: what plugin_<kind>_<name> was compiled from is linked in too, since a plugin exports nothing but its entry.
+# PLUGIN: what plugin_<kind>_<name> was compiled from and is linked with is linked in too, since a plugin exports nothing but its entry.
 #
 # Needs before it is included: the target capstan::engine and CapstanPlugin.cmake, whose precompiled header and flags it
 # shares. Makes capstan_catch_main, Catch2's main(), when it is first used.
@@ -51,6 +51,8 @@ function(capstan_add_test name)
   set_target_properties(${name} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
   target_link_libraries(${name} PRIVATE capstan::engine capstan_catch_main)
   if(TEST_PLUGIN)
+    get_target_property(libraries ${TEST_PLUGIN} LINK_LIBRARIES)
+    target_link_libraries(${name} PRIVATE ${libraries})
     get_target_property(speaks_tensors ${TEST_PLUGIN} PRECOMPILE_HEADERS_REUSE_FROM)
     if(speaks_tensors)
       target_compile_options(${name} PRIVATE -fPIC)   # as the header was compiled; programs are -fPIE otherwise

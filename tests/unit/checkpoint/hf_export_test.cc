@@ -1,7 +1,7 @@
 // Weights of a Hugging Face folder, written by several ranks from any source.
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
-#include <capstan/nn/decoder.h>
+#include <capstan/decoder/decoder.h>
 #include <capstan_catch.h>
 
 #include <nlohmann/json.hpp>
@@ -208,14 +208,14 @@ struct Neox {
     spec.tied_head = tied;
     spec.names.prefix = "gpt_neox.";
     spec.names.head = "embed_out";
-    units = nn::decoder_units(spec);
+    units = decoder::units(spec);
   }
   std::vector<nn::Unit*> list() const {
     std::vector<nn::Unit*> all;
     for (const auto& unit : units) all.push_back(unit.get());
     return all;
   }
-  nn::DecoderSpec spec;
+  decoder::Spec spec;
   std::vector<std::unique_ptr<nn::Unit>> units;
 };
 
@@ -223,7 +223,7 @@ struct Neox {
 
 TEST_CASE("a head of another name than lm_head is written under its own, or refused") {
   const Neox neox;
-  const auto files = nn::decoder_files(neox.spec);
+  const auto files = decoder::files(neox.spec);
   Constant ones(1);
   HfWeights weights;
   for (auto* record : nn::parameters(neox.list())) weights.records.push_back(record);
@@ -246,5 +246,5 @@ TEST_CASE("a head of another name than lm_head is written under its own, or refu
   CHECK(misnamed_head(neox.list(), wrong) == "");
   CHECK(wrong.published("gpt_neox.embed_out.weight") == "gpt_neox.embed_out.weight");
   const Neox tied(true);
-  CHECK(misnamed_head(tied.list(), nn::decoder_files(tied.spec)) == "");
+  CHECK(misnamed_head(tied.list(), decoder::files(tied.spec)) == "");
 }

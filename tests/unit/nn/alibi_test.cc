@@ -123,7 +123,7 @@ TEST_CASE("bias columns carry the bias through a plain causal kernel") {
     const double scale = 1 / std::sqrt(static_cast<double>(dim));
     const auto slope = at::tensor(slopes(4), at::kDouble).view({1, 4, 1});
     const auto bias = (slope * at::arange(-8, 1, at::TensorOptions(at::kDouble))).expand({2, 4, 9});
-    const auto wide = nn::with_bias_columns(q, k, bias, scale);
+    const auto wide = ops::with_bias_columns(q, k, bias, scale);
     CHECK(wide.q.size(-1) == (dim + 3 + 7) / 8 * 8);
     CHECK(wide.k.sizes() == wide.q.sizes());
     const auto got = at::scaled_dot_product_attention(wide.q, wide.k, v, {}, 0.0, true, scale);
@@ -137,7 +137,7 @@ TEST_CASE("three bfloat16 columns hold a float32 bias") {
   const auto q = at::zeros({1, 1, 2048, 72}, at::kBFloat16);
   const double scale = 1 / std::sqrt(72.0);
   const auto bias = at::arange(-2047, 1, at::TensorOptions(at::kFloat)).mul(0.70710678F).view({1, 1, 2048});
-  const auto wide = nn::with_bias_columns(q, q, bias, scale);
+  const auto wide = ops::with_bias_columns(q, q, bias, scale);
   CHECK(wide.k.scalar_type() == at::kBFloat16);
   const auto carried = (wide.k.to(at::kDouble) * wide.q.to(at::kDouble)).sum(-1) * scale;
   // 2^-24 of the largest number.
@@ -155,7 +155,7 @@ TEST_CASE("the fused projection's widened heads are those of its parts") {
     const auto got = ops::alibi_heads(fused.flatten(2), slope, positions, 0.4);
     const auto of = [&](std::int64_t part) { return fused.select(3, part).transpose(1, 2); };
     const auto bias = slope.view({1, -1, 1}) * (positions - 4).unsqueeze(1);
-    const auto wanted = nn::with_bias_columns(of(0), of(1), bias, 0.4);
+    const auto wanted = ops::with_bias_columns(of(0), of(1), bias, 0.4);
     CHECK(at::equal(got.q, wanted.q));
     CHECK(at::equal(got.k, wanted.k));
     CHECK(at::equal(got.v, of(2)));

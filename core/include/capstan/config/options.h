@@ -3,8 +3,9 @@
 #include <capstan/base/export.h>
 #include <capstan/config/value.h>
 
+#include <concepts>
 #include <cstddef>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -121,17 +122,25 @@ struct Member<std::vector<std::string>> {
 template <class M>
 struct Unwrap {
   using type = M;
-  static constexpr bool optional = false;
 };
 template <class M>
 struct Unwrap<std::optional<M>> {
   using type = M;
-  static constexpr bool optional = true;
+};
+/// What the tables of a struct and of those that it derives from share.
+struct OptionRows {
+  struct Field {
+    const void* member;  ///< in the default-made struct
+    void (*set)(void* member, const Value& value);
+  };
+  Schema schema;
+  std::vector<Field> fields;
 };
 }  // namespace detail
 
 /// Declares the options of the struct T: one add() per member, defaults taken from a default-made T.
-/// Members: bool, std::int64_t, double, std::string, vectors of these (not bool), std::optional of any.
+/// Members, of T or of what it derives from: bool, std::int64_t, double, std::string, vectors of these (not bool),
+/// std::optional of any.
 ///
 ///     struct LowRankOptions {
 ///       std::int64_t rank = 8;
@@ -142,38 +151,50 @@ struct Unwrap<std::optional<M>> {
 template <class T>
 class OptionTable {
  public:
-  OptionTable() { T::describe(*this); }
+  OptionTable() : defaults_(std::make_shared<T>()), rows_(std::make_shared<detail::OptionRows>()) {
+    T::describe(*this);
+  }
+  /// The table of a struct that derives from T, for a function that adds T's options to any such table.
+  template <std::derived_from<T> Derived>
+  OptionTable(const OptionTable<Derived>& whole) : defaults_(whole.defaults_), rows_(whole.rows_) {}
 
-  template <class M>
-  OptionBuilder add(std::string key, M T::*member) {
+  template <class M, class Owner>
+  OptionBuilder add(std::string key, M Owner::*member) {
     using Inner = typename detail::Unwrap<M>::type;
-    schema_.push_back({.key = std::move(key),
-                       .type = detail::Member<Inner>::type,
-                       .default_value = default_of<Inner>(defaults_.*member)});
-    fields_.push_back({offset(member), [member](T& object, const Value& value) {
-                         if (const auto* inner = std::get_if<Inner>(&value)) object.*member = *inner;
-                       }});
-    return OptionBuilder(schema_.back());
+    const M& value = (*defaults_).*member;
+    rows_->schema.push_back(
+        {.key = std::move(key), .type = detail::Member<Inner>::type, .default_value = default_of<Inner>(value)});
+    rows_->fields.push_back({&value, [](void* to, const Value& given) {
+                               if (const auto* inner = std::get_if<Inner>(&given)) *static_cast<M*>(to) = *inner;
+                             }});
+    return OptionBuilder(rows_->schema.back());
   }
 
   /// The option was removed: `instead` says what to do, `was` is the default that it had.
   void gone(std::string key, Value was, std::string instead) {
-    schema_.gone.push_back({std::move(key), std::move(was), std::move(instead)});
+    rows_->schema.gone.push_back({std::move(key), std::move(was), std::move(instead)});
   }
 
-  const Schema& schema() const { return schema_; }
+  const Schema& schema() const { return rows_->schema; }
 
-  template <class M>
-  std::size_t index(M T::*member) const {
-    for (std::size_t i = 0; i < fields_.size(); ++i) {
-      if (fields_[i].offset == offset(member)) return i;
+  template <class M, class Owner>
+  std::size_t index(M Owner::*member) const {
+    const void* wanted = &((*defaults_).*member);
+    for (std::size_t i = 0; i < rows_->fields.size(); ++i) {
+      if (rows_->fields[i].member == wanted) return i;
     }
     assertion_failed("option is in the table", __FILE__, __LINE__);
   }
 
-  void assign(T& object, std::size_t index, const Value& value) const { fields_[index].set(object, value); }
+  void assign(T& object, std::size_t index, const Value& value) const {
+    const auto& field = rows_->fields[index];
+    const auto offset = static_cast<const char*>(field.member) - reinterpret_cast<const char*>(defaults_.get());
+    field.set(reinterpret_cast<char*>(&object) + offset, value);
+  }
 
  private:
+  template <class>
+  friend class OptionTable;
   template <class Inner>
   static Value default_of(const std::optional<Inner>& value) {
     return value ? Value(std::in_place_type<Inner>, *value) : Value();
@@ -182,17 +203,8 @@ class OptionTable {
   static Value default_of(const Inner& value) {
     return Value(std::in_place_type<Inner>, value);
   }
-  template <class M>
-  std::ptrdiff_t offset(M T::*member) const {
-    return reinterpret_cast<const char*>(&(defaults_.*member)) - reinterpret_cast<const char*>(&defaults_);
-  }
-  struct Field {
-    std::ptrdiff_t offset;
-    std::function<void(T&, const Value&)> set;
-  };
-  T defaults_{};
-  Schema schema_;
-  std::vector<Field> fields_;
+  std::shared_ptr<const T> defaults_;
+  std::shared_ptr<detail::OptionRows> rows_;
 };
 
 /// A filled option struct that remembers where each value came from.
@@ -205,43 +217,50 @@ class Options {
     fill(ignored);
   }
   Options(Section section, Diagnostics& diagnostics) : section_(std::move(section)) { fill(diagnostics); }
+  /// The options of a struct that derives from T, for a function that looks at T's.
+  template <std::derived_from<T> Derived>
+  Options(const Options<Derived>& whole)
+      : table_(whole.table_), section_(whole.section_), value_(whole.value_), resolved_(whole.resolved_) {}
 
   const T& operator*() const { return value_; }
   const T* operator->() const { return &value_; }
   /// The file and line (or layer) that set this member; for a diagnostic's `where`.
-  template <class M>
-  std::string where(M T::*member) const {
-    return resolved_[table().index(member)].origin.text();
+  template <class M, class Owner>
+  std::string where(M Owner::*member) const {
+    return resolved_[table_.index(member)].origin.text();
   }
   /// True when a layer above the defaults set it.
-  template <class M>
-  bool is_set(M T::*member) const {
-    return resolved_[table().index(member)].origin.layer != Origin::Layer::default_value;
+  template <class M, class Owner>
+  bool is_set(M Owner::*member) const {
+    return resolved_[table_.index(member)].origin.layer != Origin::Layer::default_value;
   }
   /// "train.max_steps": the member's full name, for a diagnostic's text.
-  template <class M>
-  std::string name(M T::*member) const {
-    return (section_.path.empty() ? "" : section_.path + ".") + resolved_[table().index(member)].spec.key;
+  template <class M, class Owner>
+  std::string name(M Owner::*member) const {
+    return (section_.path.empty() ? "" : section_.path + ".") + resolved_[table_.index(member)].spec.key;
   }
   /// Sets a member from outside the layers (a value derived from others); its origin stays.
-  template <class M, class V>
-  void derive(M T::*member, V value) {
+  template <class M, class Owner, class V>
+  void derive(M Owner::*member, V value) {
     value_.*member = value;
-    resolved_[table().index(member)].value = Value(value);
+    resolved_[table_.index(member)].value = Value(value);
   }
   const std::vector<Resolved>& resolved() const { return resolved_; }
   const Section& section() const { return section_; }
   static const Schema& schema() { return table().schema(); }
 
  private:
+  template <class>
+  friend class Options;
   static const OptionTable<T>& table() {
     static const OptionTable<T> instance;
     return instance;
   }
   void fill(Diagnostics& diagnostics) {
-    resolved_ = resolve(table().schema(), section_, diagnostics);
-    for (std::size_t i = 0; i < resolved_.size(); ++i) table().assign(value_, i, resolved_[i].value);
+    resolved_ = resolve(table_.schema(), section_, diagnostics);
+    for (std::size_t i = 0; i < resolved_.size(); ++i) table_.assign(value_, i, resolved_[i].value);
   }
+  OptionTable<T> table_ = table();
   Section section_;
   T value_{};
   std::vector<Resolved> resolved_;

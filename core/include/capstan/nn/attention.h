@@ -31,8 +31,8 @@ class Alibi : public Layer {
   /// Slopes by the paper's rule for any number of heads, computed as BLOOM does: in float32, except for float64.
   Alibi(Layer& parent, std::int64_t heads);
   ~Alibi() override;
-  /// As causal_attention. On CPU and with dropout the bias is added to the scores; else keys carry it as extra columns
-  /// (with_bias_columns), so that the plain causal kernel runs.
+  /// As causal_attention. On CPU and with dropout the bias is added to the scores; else keys carry it as extra columns,
+  /// so that the plain causal kernel runs.
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,
                        const Batch& batch, KVCache* cache, std::size_t layer) const;
   /// The same of a fused projection [B, S, heads · 3 · dim], contiguous, for what the plain causal kernel takes, or of
@@ -47,15 +47,6 @@ class Alibi : public Layer {
   at::Tensor exact_;
   mutable at::Tensor on_device_;  // of the last call's dtype and device: a copy in each layer would cost more than it
 };
-
-/// q and k, each [B, heads, S, dim], widened to dim + 3 columns rounded up to a multiple of 8, so that scale · q'k' =
-/// scale · qk + bias[.., key]: q' = [q, 1, 1, 1, 0 …], k' = [k, high, middle, low, 0 …] with bias / scale as the sum of
-/// three numbers of k's dtype (three of bfloat16 hold all of a float32). `bias` [B, heads, S], float32 or float64.
-struct WidenedHeads {
-  at::Tensor q;
-  at::Tensor k;
-};
-WidenedHeads with_bias_columns(const at::Tensor& q, const at::Tensor& k, const at::Tensor& bias, double scale);
 
 /// Self-attention with its products: q, k and v in one (linear_qkv, [.., hidden]), norms of q and k where there are
 /// any, positions, causal attention, and the output product (linear_proj).

@@ -13,9 +13,7 @@ class VocabularyHead : public Layer {
  public:
   VocabularyHead(Layer& parent, std::string name, WeightPtr weight);
   ~VocabularyHead() override;
-  /// x [B, S, hidden], normed. With labels: the loss sum over their targets (0-dim), logits being held by the chunk and
-  /// computed of the batch's loss_rows alone.
-  /// Without: logits [B, vocabulary] of each row's position `last`.
+  /// x [B, S, hidden], normed -> with labels loss_sum, without last_logits.
   at::Tensor forward(const at::Tensor& x, const Batch& batch) const;
 
   Split may_split() const { return Split::vocabulary; }
@@ -29,6 +27,10 @@ class VocabularyHead : public Layer {
   CommPort after_logits{*this, "after_logits"};
 
  private:
+  /// Over the labels' targets (0-dim), logits being held by the chunk and computed of the batch's loss_rows alone.
+  at::Tensor loss_sum(const at::Tensor& x, const Batch& batch) const;
+  /// [B, vocabulary], of each row's position `last`.
+  at::Tensor last_logits(const at::Tensor& x, const Batch& batch) const;
   WeightPtr weight_;
 };
 

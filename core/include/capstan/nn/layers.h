@@ -69,12 +69,20 @@ class Embedding : public Layer {
   WeightPtr weight_;
 };
 
+/// A residual stream and its norm, which a layer reads.
+struct SumAndNorm {
+  at::Tensor sum;
+  at::Tensor normed;
+};
+
 /// Layer normalisation over the last dimension (Ba et al. 2016).
 class LayerNorm : public Layer {
  public:
   LayerNorm(Layer& parent, std::string name, WeightPtr weight, WeightPtr bias, double epsilon);
   ~LayerNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
+  /// {x + y, its norm}; y undefined: {x, its norm}. On a GPU in one pass, as is the sum of both gradients.
+  SumAndNorm forward_sum(const at::Tensor& x, const at::Tensor& y) const;
 
  private:
   WeightPtr weight_;
@@ -90,6 +98,8 @@ class RmsNorm : public Layer {
   RmsNorm(Layer& parent, std::string name, WeightPtr weight, double epsilon, Use use = Use::states);
   ~RmsNorm() override;
   at::Tensor forward(const at::Tensor& x) const;
+  /// As LayerNorm's.
+  SumAndNorm forward_sum(const at::Tensor& x, const at::Tensor& y) const;
 
   Use use() const { return owned().front().use; }
   const WeightPtr& weight() const { return weight_; }

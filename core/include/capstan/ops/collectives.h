@@ -33,26 +33,29 @@ struct BoundGroup {
   std::string backward_label;
 };
 
+/// What each of them is made with.
+class OnGroup {
+ public:
+  OnGroup(std::shared_ptr<comm::Group> group, const std::string& label);
+
+ protected:
+  std::shared_ptr<const BoundGroup> bound_;
+};
+
 /// Same in, same out; in backward the incoming gradients are partial sums and are all-reduced. Used before a
 /// column-parallel layer.
-class CopyToGroup {
+class CopyToGroup : OnGroup {
  public:
-  CopyToGroup(std::shared_ptr<comm::Group> group, const std::string& label);
+  using OnGroup::OnGroup;
   at::Tensor operator()(const at::Tensor& x) const;
-
- private:
-  std::shared_ptr<const BoundGroup> bound_;
 };
 
 /// Partial sums in, their sum out (all-reduce); in backward the gradient is the same on all ranks and passes through.
 /// Used after a row-parallel layer.
-class ReduceFromGroup {
+class ReduceFromGroup : OnGroup {
  public:
-  ReduceFromGroup(std::shared_ptr<comm::Group> group, const std::string& label);
+  using OnGroup::OnGroup;
   at::Tensor operator()(const at::Tensor& x) const;
-
- private:
-  std::shared_ptr<const BoundGroup> bound_;
 };
 
 /// What the gradient of a gathered tensor is on each rank.
@@ -62,7 +65,7 @@ enum class GatheredGradient {
 };
 
 /// Shards of `dim` in, the full tensor out (all-gather).
-class GatherFromGroup {
+class GatherFromGroup : OnGroup {
  public:
   GatherFromGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, GatheredGradient gradient,
                   const std::string& label);
@@ -70,7 +73,6 @@ class GatherFromGroup {
   at::Tensor operator()(const at::Tensor& x, std::int64_t full) const;
 
  private:
-  std::shared_ptr<const BoundGroup> bound_;
   std::int64_t dim_;
   GatheredGradient gradient_;
 };
@@ -82,13 +84,12 @@ enum class ScatteredValue {
 };
 
 /// The full tensor in, this rank's piece of `dim` out; backward gathers the pieces' gradients (all-gather).
-class ScatterToGroup {
+class ScatterToGroup : OnGroup {
  public:
   ScatterToGroup(std::shared_ptr<comm::Group> group, std::int64_t dim, ScatteredValue value, const std::string& label);
   at::Tensor operator()(const at::Tensor& x) const;
 
  private:
-  std::shared_ptr<const BoundGroup> bound_;
   std::int64_t dim_;
   ScatteredValue value_;
 };

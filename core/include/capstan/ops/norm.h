@@ -15,9 +15,6 @@ namespace ops {
 // Tensors are float64, float32, bfloat16 or half and dense in memory (contiguous in some order of the dimensions, so
 // a slice of a flat buffer too). Everything runs on the current stream; nothing waits for the device.
 
-/// accumulator += sum of x's squared elements. `accumulator` is float64, has one element, and is on x's device.
-void add_squared_norm_(const at::Tensor& accumulator, const at::Tensor& x);
-
 /// out[i] = sum of the squared elements of xs[i], of any mix of dtypes. `out` is [xs.size()] float64, contiguous, on
 /// the tensors' device. On CUDA two launches for every 64 tensors.
 void squared_norms(const at::Tensor& out, const std::vector<at::Tensor>& xs);

@@ -1,42 +1,13 @@
 #include <capstan/base/text.h>
-#include <capstan/nn/decoder.h>
+#include <capstan/decoder/decoder.h>
 
 #include <algorithm>
-#include <utility>
 
-#include "nn/decoder_units.h"
-
-namespace capstan::nn {
-
-std::vector<std::unique_ptr<Unit>> decoder_units(const DecoderSpec& spec) {
-  const DecoderRecords records(spec);
-  const auto table = records.table(spec.names.tokens, spec.vocab_size);
-  std::vector<std::unique_ptr<Unit>> units;
-  units.push_back(std::make_unique<DecoderEmbedding>(spec, table));
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) units.push_back(std::make_unique<DecoderBlock>(spec, i));
-  units.push_back(
-      std::make_unique<DecoderHead>(spec, spec.tied_head ? table : records.table(spec.names.head, spec.vocab_size)));
-  return units;
-}
-
-ModelFacts decoder_facts(const DecoderSpec& spec) {
-  ModelFacts facts;
-  facts.vocab_size = spec.vocab_size;
-  facts.max_positions = spec.max_positions;
-  facts.hidden_size = spec.hidden_size;
-  facts.num_layers = spec.num_layers;
-  facts.num_heads = spec.heads.queries;
-  facts.num_kv_heads = spec.heads.keys;
-  facts.num_experts = spec.mixture.count;
-  facts.experts_per_token = spec.mixture.count > 0 ? spec.mixture.per_token : 0;
-  facts.attention_dropout = spec.attention_dropout > 0;
-  return facts;
-}
-
+namespace capstan::decoder {
 namespace {
 
 // The feed-forward weights of a block that a token takes part in.
-std::int64_t feed_forward_weights(const DecoderSpec& spec, std::int64_t block) {
+std::int64_t feed_forward_weights(const Spec& spec, std::int64_t block) {
   const auto& mixture = spec.mixture;
   const auto of_width = [&](std::int64_t ff) { return (spec.mlp.gated ? 3 : 2) * spec.hidden_size * ff; };
   if (mixture.is_in(block)) return mixture.per_token * of_width(spec.ff_dim) + mixture.count * spec.hidden_size;
@@ -44,30 +15,14 @@ std::int64_t feed_forward_weights(const DecoderSpec& spec, std::int64_t block) {
 }
 
 // How many positions a token of a block sees on average.
-double positions_seen(const DecoderSpec& spec, std::int64_t block, std::int64_t sequence_length) {
+double positions_seen(const Spec& spec, std::int64_t block, std::int64_t sequence_length) {
   const auto length = static_cast<double>(sequence_length);
   if (!spec.scores.window || spec.blocks_without_window.contains(block)) return length / 2;
   const auto window = std::min(length, static_cast<double>(*spec.scores.window));
   return window - window * window / (2 * length);
 }
 
-}  // namespace
-
-double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length) {
-  const auto hidden = spec.hidden_size, features = spec.heads.queries * spec.heads.dim;
-  const auto attention = 2 * hidden * (features + spec.heads.keys * spec.heads.dim);
-  auto weights = spec.num_layers * attention + spec.vocab_size * hidden;
-  double seen = 0;
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    weights += feed_forward_weights(spec, i);
-    seen += positions_seen(spec, i, sequence_length);
-  }
-  return 6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(features) * seen;
-}
-
-namespace {
-
-void stack_experts(const DecoderSpec& spec, const std::string& block, layout::FileMap& map) {
+void stack_experts(const Spec& spec, const std::string& block, layout::FileMap& map) {
   const auto bare = [&](const std::string& name) {
     return name.starts_with(spec.names.prefix) ? name.substr(spec.names.prefix.size()) : name;
   };
@@ -85,7 +40,7 @@ void stack_experts(const DecoderSpec& spec, const std::string& block, layout::Fi
 }
 
 // A fused q, k and v is a record [heads, 3, dim, …], and a matrix or a vector of as many rows in files.
-void flatten_fused(const DecoderSpec& spec, layout::FileMap& map) {
+void flatten_fused(const Spec& spec, layout::FileMap& map) {
   const auto rows = 3 * spec.heads.queries * spec.heads.dim;
   for (std::int64_t i = 0; i < spec.num_layers; ++i) {
     const auto module = cat(spec.names.block, i, ".", spec.names.qkv.front());
@@ -96,15 +51,15 @@ void flatten_fused(const DecoderSpec& spec, layout::FileMap& map) {
 
 }  // namespace
 
-layout::FileMap decoder_files(const DecoderSpec& spec) {
+layout::FileMap files(const Spec& spec) {
   const auto& prefix = spec.names.prefix;
   layout::FileMap map;
   map.prefixes = {prefix};
   map.unprefixed.clear();
   const auto head = spec.names.head + ".weight";
   if (!head.starts_with(prefix)) map.unprefixed.push_back(head);
-  for (const auto& unit : decoder_units(spec)) {
-    for (const auto* record : parameters(*unit)) {
+  for (const auto& unit : units(spec)) {
+    for (const auto* record : nn::parameters(*unit)) {
       auto& tensor = map.tensors[record->name];
       tensor.name = record->name.starts_with(prefix) ? record->name.substr(prefix.size()) : record->name;
     }
@@ -116,14 +71,42 @@ layout::FileMap decoder_files(const DecoderSpec& spec) {
   return map;
 }
 
-Decoder::~Decoder() = default;
+Model::~Model() = default;
 
-layout::FileMap Decoder::file_map() const {
+nn::ModelFacts Model::facts() const {
   const auto made = spec();
-  auto map = decoder_files(made);
+  nn::ModelFacts facts;
+  facts.vocab_size = made.vocab_size;
+  facts.max_positions = made.max_positions;
+  facts.hidden_size = made.hidden_size;
+  facts.num_layers = made.num_layers;
+  facts.num_heads = made.heads.queries;
+  facts.num_kv_heads = made.heads.keys;
+  facts.num_experts = made.mixture.count;
+  facts.experts_per_token = made.mixture.count > 0 ? made.mixture.per_token : 0;
+  facts.attention_dropout = made.attention_dropout > 0;
+  return facts;
+}
+
+double Model::flops_per_token(std::int64_t sequence_length) const {
+  const auto made = spec();
+  const auto hidden = made.hidden_size, features = made.heads.queries * made.heads.dim;
+  const auto attention = 2 * hidden * (features + made.heads.keys * made.heads.dim);
+  auto weights = made.num_layers * attention + made.vocab_size * hidden;
+  double seen = 0;
+  for (std::int64_t i = 0; i < made.num_layers; ++i) {
+    weights += feed_forward_weights(made, i);
+    seen += positions_seen(made, i, sequence_length);
+  }
+  return 6.0 * static_cast<double>(weights) + 12.0 * static_cast<double>(features) * seen;
+}
+
+layout::FileMap Model::file_map() const {
+  const auto made = spec();
+  auto map = files(made);
   describe_files(map);
   if (made.tied_head) map.ignored.push_back(made.names.head + ".weight");
   return map;
 }
 
-}  // namespace capstan::nn
+}  // namespace capstan::decoder

@@ -11,11 +11,11 @@
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace nn {
+namespace decoder {
 
 /// What the records of a decoder are called: the modules of its Hugging Face class. A record is the module's name and
 /// ".weight" or ".bias"; those of a block have `block` and its number before them. The defaults are Llama's.
-struct DecoderNames {
+struct Names {
   std::string tokens = "model.embed_tokens";
   std::string positions;       ///< of learned positions
   std::string embedding_norm;  ///< empty: there is none
@@ -58,7 +58,7 @@ struct MixtureSpec {
 
 /// What a decoder is: a token table, blocks of attention and feed-forward layer, each with a residual, and a head. Made
 /// of nn's layers, so that every strategy can place it, without a word about ranks here. The defaults are Llama's.
-struct DecoderSpec {
+struct Spec {
   enum class Norm { layer, rms };
   enum class HeadNorms {
     none,
@@ -71,7 +71,7 @@ struct DecoderSpec {
   std::int64_t num_layers = 0;
   std::int64_t max_positions = 0;
   std::int64_t ff_dim = 0;  ///< of an expert, where feed-forward layers are mixtures (but for dense_blocks)
-  Attention::Heads heads;
+  nn::Attention::Heads heads;
 
   Norm norm = Norm::rms;
   double norm_epsilon = 1e-6;
@@ -79,17 +79,17 @@ struct DecoderSpec {
   bool norm_after = false;           ///< … x + norm(f(x)); both: x + norm(f(norm(x)))
   bool residual_after_norm = false;  ///< norm(x) + f(norm(x))
 
-  /// Positions: rotary, or ALiBi, or learned (DecoderNames::positions).
-  std::optional<Rotary> rotary;
+  /// Positions: rotary, or ALiBi, or learned (Names::positions).
+  std::optional<nn::Rotary> rotary;
   bool alibi = false;
 
   bool qkv_bias = false;
   bool projection_bias = false;
   HeadNorms head_norms = HeadNorms::none;
-  AttentionScores scores;
+  nn::AttentionScores scores;
   std::set<std::int64_t> blocks_without_window = {};  ///< that see all positions although scores.window is set
 
-  Mlp::Kind mlp;
+  nn::Mlp::Kind mlp;
   bool mlp_bias = false;
   MixtureSpec mixture;
 
@@ -104,35 +104,33 @@ struct DecoderSpec {
 
   double init_std = 0.02;
   std::optional<double> residual_init_std;  ///< of products that write to the residual; init_std when not set
-  DecoderNames names;
+  Names names;
 };
 
 /// The units: "embedding", "blocks.0" …, "head".
-std::vector<std::unique_ptr<Unit>> decoder_units(const DecoderSpec& spec);
-ModelFacts decoder_facts(const DecoderSpec& spec);
-/// Forward and backward of a token: 6 per weight of every product that it takes part in (its experts, router and head
-/// included, tables not) and 12·K·heads·dim a layer for attention, K being the positions that a token sees on average:
-/// S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
-double decoder_flops(const DecoderSpec& spec, std::int64_t sequence_length);
+std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec);
 /// Every record under its own name, without the prefix, which all get but the head, unless it has it; experts as
 /// stacks, a fused q, k and v as one matrix.
-layout::FileMap decoder_files(const DecoderSpec& spec);
+layout::FileMap files(const Spec& spec);
 
 /// A model that is such a decoder: what is left to it are its options, their check, and what a config.json of its
 /// family says besides.
-class Decoder : public Model {
+class Model : public nn::Model {
  public:
-  ~Decoder() override;
-  ModelFacts facts() const override { return decoder_facts(spec()); }
-  std::vector<std::unique_ptr<Unit>> build() const override { return decoder_units(spec()); }
-  double flops_per_token(std::int64_t sequence_length) const override { return decoder_flops(spec(), sequence_length); }
+  ~Model() override;
+  nn::ModelFacts facts() const override;
+  std::vector<std::unique_ptr<nn::Unit>> build() const override { return units(spec()); }
+  /// Forward and backward: 6 per weight of every product that a token takes part in (its experts, router and head
+  /// included, tables not) and 12·K·heads·dim a layer for attention, K being the positions that a token sees on
+  /// average: S / 2, or fewer in a window (Chowdhery et al. 2022, appendix B, with the causal half).
+  double flops_per_token(std::int64_t sequence_length) const override;
   layout::FileMap file_map() const override;
 
  protected:
-  virtual DecoderSpec spec() const = 0;
-  /// Fills in `architecture`, and whatever is not as decoder_files says. A tied head's copy in files is passed over.
+  virtual Spec spec() const = 0;
+  /// Fills in `architecture`, and whatever is not as files() says. A tied head's copy in files is passed over.
   virtual void describe_files(layout::FileMap& map) const = 0;
 };
 
-}  // namespace nn
+}  // namespace decoder
 CAPSTAN_END_NAMESPACE

@@ -1,8 +1,8 @@
-// What a DecoderSpec says is what the units compute, composed by hand from nn's functions. Whole families are compared
+// What a Spec says is what the units compute, composed by hand from nn's functions. Whole families are compared
 // with transformers in tests/system/parity.
 #include <ATen/ATen.h>
-#include <capstan/nn/decoder.h>
-#include <capstan/nn/layer_norm_options.h>
+#include <capstan/decoder/decoder.h>
+#include <capstan/decoder/layer_norm_options.h>
 #include <capstan_catch.h>
 
 #include <map>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t words = 7, width = 6, length = 4;
 
-nn::DecoderSpec tiny() {
-  nn::DecoderSpec spec;
+decoder::Spec tiny() {
+  decoder::Spec spec;
   spec.vocab_size = words;
   spec.hidden_size = width;
   spec.num_layers = 1;
@@ -33,7 +33,7 @@ using Values = std::map<std::string, at::Tensor>;
 
 /// The decoder with uneven values in its weights, and these by name.
 struct Filled {
-  explicit Filled(const nn::DecoderSpec& spec) : units(nn::decoder_units(spec)) {
+  explicit Filled(const decoder::Spec& spec) : units(decoder::units(spec)) {
     double phase = 0.2;
     for (const auto& unit : units) {
       for (const auto& weight : unit->weights()) {
@@ -130,9 +130,9 @@ TEST_CASE("a tied head is the table, and its copy in files is passed over; exper
   auto spec = tiny();
   spec.tied_head = true;
   spec.mixture.count = 2;
-  const auto units = nn::decoder_units(spec);
+  const auto units = decoder::units(spec);
   CHECK(units.front()->weights().front() == units.back()->weights().back());
-  const auto files = nn::decoder_files(spec);
+  const auto files = decoder::files(spec);
   CHECK(files.tensors.at("model.layers.0.mlp.experts.down_proj").stack ==
         std::vector<std::string>{"layers.0.mlp.experts.0.down_proj.weight", "layers.0.mlp.experts.1.down_proj.weight"});
   CHECK(files.tensors.at("model.layers.0.mlp.experts.gate_up_proj").stack.size() == 4);
@@ -142,7 +142,7 @@ TEST_CASE("a tied head is the table, and its copy in files is passed over; exper
 namespace {
 
 // GPT-NeoX's names in transformers: a fused q, k and v by heads, and a head that is not called lm_head.
-nn::DecoderSpec neox() {
+decoder::Spec neox() {
   auto spec = tiny();
   spec.heads = {2, 2, 4};
   spec.qkv_bias = true;
@@ -162,7 +162,7 @@ std::string published(const layout::FileMap& files, const std::string& record) {
 }  // namespace
 
 TEST_CASE("files have the head under its own name, and a fused q, k and v as one matrix") {
-  const auto files = nn::decoder_files(neox());
+  const auto files = decoder::files(neox());
   CHECK(published(files, "embed_out.weight") == "embed_out.weight");
   CHECK(published(files, "gpt_neox.embed_in.weight") == "gpt_neox.embed_in.weight");
   const std::string qkv = "gpt_neox.layers.0.attention.query_key_value.";
@@ -172,18 +172,19 @@ TEST_CASE("files have the head under its own name, and a fused q, k and v as one
 
   auto inside = neox();
   inside.names.head = "gpt_neox.output_layer";
-  const auto within = nn::decoder_files(inside);
+  const auto within = decoder::files(inside);
   CHECK(within.unprefixed.empty());
   CHECK(published(within, "gpt_neox.output_layer.weight") == "gpt_neox.output_layer.weight");
-  CHECK(nn::decoder_files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
+  CHECK(decoder::files(tiny()).unprefixed == std::vector<std::string>{"lm_head.weight"});
 }
 
 namespace {
 
 // A family whose config.json calls some sizes what the options are called.
-struct OwnNames : nn::LayerNormOptions {
+struct OwnNames : decoder::LayerNormOptions {
   static void describe(config::OptionTable<OwnNames>& t) {
-    nn::describe_layer_norm_sizes(t, {"hidden_size", {"num_layers", "num_hidden_layers"}, {"num_attention_heads"}});
+    decoder::describe_layer_norm_sizes(t,
+                                       {"hidden_size", {"num_layers", "num_hidden_layers"}, {"num_attention_heads"}});
   }
 };
 

@@ -1,0 +1,117 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/config/options.h>
+#include <capstan/decoder/decoder.h>
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace decoder {
+
+// Options that decoders with rotary attention share: Llama's, Mixtral's, Qwen's and those like them. A model's options
+// derive from RotaryOptions, set defaults of their own in their constructor, and describe what they have by the
+// functions below, which take the model's own table and options. Spellings are a config.json's.
+
+struct RotaryOptions {
+  std::int64_t vocab_size = 258;
+  std::int64_t hidden_size = 128;
+  std::int64_t num_layers = 2;
+  std::int64_t num_heads = 4;
+  std::optional<std::int64_t> num_kv_heads;
+  std::optional<std::int64_t> head_dim;
+  std::int64_t ff_dim = 352;
+  std::int64_t seq_length = 2048;
+  double rms_norm_epsilon = 1e-6;
+  double rope_theta = 10000;
+  std::string rope_type = "default";
+  std::optional<double> rope_factor;
+  double rope_low_frequency_factor = 1;
+  double rope_high_frequency_factor = 4;
+  std::optional<double> rope_fast_turns;
+  std::optional<double> rope_slow_turns;
+  std::optional<double> rope_attention_factor;
+  std::int64_t rope_original_length = 8192;
+  std::string activation = "silu";
+  bool tie_word_embeddings = false;
+  double attention_dropout = 0;
+  std::optional<std::int64_t> sliding_window;
+  double init_std = 0.02;
+
+  std::int64_t kv_heads() const { return num_kv_heads.value_or(num_heads); }
+  /// Of a head.
+  std::int64_t dim() const { return head_dim.value_or(hidden_size / num_heads); }
+  /// sliding_window, where it is shorter than seq_length. spec() does not have it: a model says which blocks use it.
+  std::optional<std::int64_t> window() const {
+    return sliding_window && *sliding_window < seq_length ? sliding_window : std::nullopt;
+  }
+  /// The decoder of these sizes: RMS norms before, rotary positions, gated feed-forward layers, no biases.
+  Spec spec() const;
+};
+
+/// `ff` is what ff_dim is the width of.
+void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::string& ff);
+/// rope_theta, and the scalings `types`, which `doc` explains.
+void describe_rotary_positions(config::OptionTable<RotaryOptions> table, std::vector<std::string> types,
+                               const std::string& doc);
+/// rope_theta, and every scaling that nn::Rotary has.
+void describe_rotary_scaling(config::OptionTable<RotaryOptions> table);
+/// sliding_window; `which`: the blocks that are limited to it.
+void describe_window(config::OptionTable<RotaryOptions> table, const std::string& which);
+void describe_rotary_rest(config::OptionTable<RotaryOptions> table);
+
+/// Heads that do not fit hidden_size or each other.
+void check_rotary(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
+/// Options of scalings that do not fit each other; for those that describe_rotary_scaling has described.
+void check_rotary_scaling(const config::Options<RotaryOptions>& options, Diagnostics& diagnostics);
+
+/// What a config.json of such a model says besides its options, and old files' buffers.
+void describe_rotary_files(const RotaryOptions& options, layout::FileMap& map);
+/// The same of the scalings' options.
+void describe_rotary_scaling_files(const RotaryOptions& options, layout::FileMap& map);
+
+/// What presets of such models differ in.
+struct RotarySizes {
+  std::int64_t vocab, hidden, layers, heads, kv_heads, ff, length;
+};
+config::Preset rotary_preset(const std::string& model_type, const RotarySizes& sizes, double epsilon, double theta,
+                             bool tied);
+
+/// Windows in some of the blocks, as Qwen 2 and 3 have them; a model's options derive from both.
+struct WindowOptions {
+  std::optional<bool> use_sliding_window;
+  std::int64_t max_window_layers = 28;
+  std::vector<std::string> layer_types;
+
+  /// The blocks of `layers` that see all positions, if others have a window.
+  std::set<std::int64_t> blocks_without_window(std::int64_t layers) const;
+};
+
+/// `families`: which model_type has these options.
+void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const std::string& families);
+/// layer_types that do not say for each of the `layers` what it is.
+void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics);
+/// As describe_rotary_files, where the family has these options or not: what each block is, whichever options say so.
+void describe_window_files(const RotaryOptions& options, const WindowOptions& windows, bool has_them,
+                           layout::FileMap& map);
+
+/// The routers' options of mixtures; a model's options derive from both.
+struct RouterOptions {
+  std::int64_t num_experts = 8;
+  std::int64_t experts_per_token = 2;
+  bool router_aux_loss = false;
+  double router_aux_loss_coef = 0.001;
+
+  MixtureSpec mixture() const { return {num_experts, experts_per_token, true, router_aux_loss, router_aux_loss_coef}; }
+};
+
+/// `file_key`: what a config.json calls the number of experts, where not num_experts.
+void describe_routers(config::OptionTable<RouterOptions> table, const std::string& file_key = {});
+void check_routers(const config::Options<RouterOptions>& options, Diagnostics& diagnostics);
+
+}  // namespace decoder
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,262 @@
+#include <ATen/ATen.h>
+#include <capstan/base/text.h>
+#include <capstan/decoder/decoder.h>
+
+#include <utility>
+
+namespace capstan::decoder {
+namespace {
+
+using layout::Init;
+using nn::Batch;
+using nn::Hidden;
+using nn::KVCache;
+using nn::WeightPtr;
+
+WeightPtr weight_of(std::vector<layout::Param> records) { return std::make_shared<nn::Weight>(std::move(records)); }
+
+WeightPtr vector_of(const std::string& name, std::int64_t size, Init init) {
+  return weight_of({nn::record(name, {size}, init, false)});
+}
+
+WeightPtr matrix_of(const std::string& name, layout::Shape shape, double std) {
+  return weight_of({nn::record(name, std::move(shape), Init::normal(std), true)});
+}
+
+WeightPtr table_of(const Spec& s, const std::string& module, std::int64_t rows) {
+  return matrix_of(module + ".weight", {rows, s.hidden_size}, s.init_std);
+}
+
+struct Linears {
+  std::vector<std::string> modules;
+  std::vector<layout::Shape> features;  // of each module
+  std::int64_t in;
+  bool bias;
+  double std;
+};
+
+// [features …, in] of each module, as one weight; with biases [features …].
+nn::LinearWeights linear_of(const Linears& of) {
+  std::vector<layout::Param> weights, biases;
+  for (std::size_t i = 0; i < of.modules.size(); ++i) {
+    auto shape = of.features.at(i);
+    biases.push_back(nn::record(of.modules[i] + ".bias", shape, Init::zeros(), false));
+    shape.push_back(of.in);
+    weights.push_back(nn::record(of.modules[i] + ".weight", shape, Init::normal(of.std), true));
+  }
+  return {weight_of(std::move(weights)), of.bias ? weight_of(std::move(biases)) : nullptr};
+}
+
+double residual_std(const Spec& s) { return s.residual_init_std.value_or(s.init_std); }
+
+// "embed_tokens" of "model.embed_tokens": what layers are called that strategies name.
+std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
+nn::Attention::Kind attention_kind(const Spec& s, std::int64_t index) {
+  nn::Attention::Kind kind;
+  kind.heads = s.heads;
+  kind.order = s.names.qkv.size() == 1 ? nn::Attention::Order::by_head : nn::Attention::Order::by_kind;
+  kind.rotary = s.rotary;
+  kind.alibi = s.alibi;
+  kind.scores = s.scores;
+  if (s.blocks_without_window.contains(index)) kind.scores.window.reset();
+  kind.dropout = s.attention_dropout;
+  kind.norm_epsilon = s.norm_epsilon;
+  kind.layer = static_cast<std::size_t>(index);
+  return kind;
+}
+
+nn::Attention::Weights attention_of(const Spec& s, const std::string& block) {
+  const auto& heads = s.heads;
+  const auto queries = heads.queries * heads.dim, keys = heads.keys * heads.dim;
+  std::vector<std::string> modules;
+  for (const auto& name : s.names.qkv) modules.push_back(block + name);
+  const auto features = modules.size() == 1 ? std::vector<layout::Shape>{{heads.queries, 3, heads.dim}}
+                                            : std::vector<layout::Shape>{{queries}, {keys}, {keys}};
+  nn::Attention::Weights weights;
+  weights.qkv = linear_of({modules, features, s.hidden_size, s.qkv_bias, s.init_std});
+  weights.projection =
+      linear_of({{block + s.names.projection}, {{s.hidden_size}}, queries, s.projection_bias, residual_std(s)});
+  if (s.head_norms == Spec::HeadNorms::none) return weights;
+  const bool each = s.head_norms == Spec::HeadNorms::each;
+  weights.query_norm = vector_of(block + s.names.query_norm + ".weight", each ? heads.dim : queries, Init::ones());
+  weights.key_norm = vector_of(block + s.names.key_norm + ".weight", each ? heads.dim : keys, Init::ones());
+  return weights;
+}
+
+nn::Mixture::Weights mixture_of(const Spec& s, const std::string& block) {
+  const auto count = s.mixture.count, hidden = s.hidden_size, ff = s.ff_dim;
+  const auto router = block + s.names.router, experts = block + s.names.experts;
+  return {matrix_of(router + ".weight", {count, hidden}, s.init_std),
+          matrix_of(experts + ".gate_up_proj", {count, 2, ff, hidden}, s.init_std),
+          matrix_of(experts + ".down_proj", {count, hidden, ff}, s.init_std)};
+}
+
+// The norm that the spec asks for, or none.
+class Norm {
+ public:
+  // No module: none.
+  Norm(nn::Layer& parent, const std::string& name, const Spec& s, const std::string& module) {
+    if (module.empty()) return;
+    auto weight = vector_of(module + ".weight", s.hidden_size, Init::ones());
+    if (s.norm == Spec::Norm::rms) {
+      rms_.emplace(parent, name, std::move(weight), s.norm_epsilon);
+    } else {
+      auto bias = vector_of(module + ".bias", s.hidden_size, Init::zeros());
+      layer_.emplace(parent, name, std::move(weight), std::move(bias), s.norm_epsilon);
+    }
+  }
+  at::Tensor forward(const at::Tensor& x) const {
+    if (rms_) return rms_->forward(x);
+    return layer_ ? layer_->forward(x) : x;
+  }
+  nn::SumAndNorm forward_sum(const at::Tensor& x, const at::Tensor& y) const {
+    if (rms_) return rms_->forward_sum(x, y);
+    if (layer_) return layer_->forward_sum(x, y);
+    const auto sum = y.defined() ? x + y : x;
+    return {sum, sum};
+  }
+
+ private:
+  std::optional<nn::LayerNorm> layer_;
+  std::optional<nn::RmsNorm> rms_;
+};
+
+class Embedding : public nn::Unit {
+ public:
+  Embedding(const Spec& s, const WeightPtr& tokens)
+      : Unit("embedding"),
+        multiplier_(s.embedding_multiplier),
+        tokens_(*this, last_part(s.names.tokens), nn::Split::vocabulary, tokens),
+        norm_(*this, "norm", s, s.names.embedding_norm),
+        dropout_(*this, "embedding.dropout", s.embedding_dropout) {
+    const auto& positions = s.names.positions;
+    if (positions.empty()) return;
+    positions_.emplace(*this, last_part(positions), nn::Split::none, table_of(s, positions, s.max_positions));
+  }
+
+  Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
+    auto x = tokens_.forward(batch.tokens, batch.real);
+    if (multiplier_ != 1) x = x * multiplier_;
+    if (positions_) x = x + positions_->forward(batch.positions, batch.real);
+    hidden.states = dropout_.forward(norm_.forward(x), batch);
+    return hidden;
+  }
+
+ private:
+  double multiplier_;
+  nn::Embedding tokens_;
+  std::optional<nn::Embedding> positions_;
+  Norm norm_;
+  nn::Dropout dropout_;
+};
+
+std::string in_block(const std::string& block, const std::string& module, bool wanted) {
+  return wanted ? block + module : std::string();
+}
+
+class Block : public nn::Unit {
+ public:
+  Block(const Spec& s, std::int64_t index) : Block(s, index, cat(s.names.block, index, ".")) {}
+  Hidden forward(Hidden hidden, const Batch& batch, KVCache* cache) override;
+
+ private:
+  // `file`: the block's prefix in record names, "model.layers.3.".
+  Block(const Spec& s, std::int64_t index, const std::string& file);
+  at::Tensor scaled(const at::Tensor& y) const { return multiplier_ == 1 ? y : y * multiplier_; }
+
+  bool residual_after_norm_;
+  double multiplier_;
+  bool balanced_;
+  Norm norm1_;
+  Norm norm2_;
+  nn::Attention attention_;
+  std::optional<nn::Mlp> mlp_;
+  std::optional<nn::Mixture> mixture_;
+  Norm post_norm1_;
+  Norm post_norm2_;
+  nn::Dropout dropout1_;
+  nn::Dropout dropout2_;
+  nn::Region attention_region_{*this, "attention"};
+  nn::Region mlp_region_{*this, "mlp"};
+};
+
+Block::Block(const Spec& s, std::int64_t index, const std::string& file)
+    : Unit(cat("blocks.", index)),
+      residual_after_norm_(s.residual_after_norm),
+      multiplier_(s.residual_multiplier),
+      balanced_(s.mixture.balanced),
+      norm1_(*this, "norm1", s, in_block(file, s.names.attention_norm, s.norm_before)),
+      norm2_(*this, "norm2", s, in_block(file, s.names.mlp_norm, s.norm_before)),
+      attention_(*this, attention_kind(s, index), attention_of(s, file)),
+      post_norm1_(*this, "post_norm1", s, in_block(file, s.names.attention_post_norm, s.norm_after)),
+      post_norm2_(*this, "post_norm2", s, in_block(file, s.names.mlp_post_norm, s.norm_after)),
+      dropout1_(*this, name() + ".dropout1", s.dropout),
+      dropout2_(*this, name() + ".dropout2", s.dropout) {
+  if (s.mixture.is_in(index)) {
+    mixture_.emplace(*this, mixture_of(s, file), s.mixture.per_token, s.mixture.sum_to_one);
+    return;
+  }
+  const auto ff = s.mixture.count > 0 ? s.mixture.dense_ff_dim : s.ff_dim;
+  std::vector<std::string> up;
+  for (const auto& module : s.names.up) up.push_back(file + module);
+  const std::vector<layout::Shape> features(up.size(), {ff});
+  mlp_.emplace(*this, s.mlp, linear_of({up, features, s.hidden_size, s.mlp_bias, s.init_std}),
+               linear_of({{file + s.names.down}, {{s.hidden_size}}, ff, s.mlp_bias, residual_std(s)}));
+}
+
+Hidden Block::forward(Hidden hidden, const Batch& batch, KVCache* cache) {
+  // By value: a recomputed region runs again in backward, and goes by what this forward decides.
+  const auto kept = batch.kept || !mixture_ ? batch.kept : std::make_shared<nn::RecomputeContext>();
+  const auto attend = [this, batch, cache](const at::Tensor& in) { return attention_.forward(in, batch, cache); };
+  const auto feed = [this, kept](const at::Tensor& in) {
+    return mixture_ ? mixture_->forward(in, *kept) : mlp_->forward(in);
+  };
+  const auto in = norm1_.forward_sum(hidden.states, {});
+  const auto attended = dropout1_.forward(post_norm1_.forward(attention_region_(in.normed, attend)), batch);
+  const auto mid = norm2_.forward_sum(residual_after_norm_ ? in.normed : in.sum, scaled(attended));
+  const auto fed = dropout2_.forward(post_norm2_.forward(mlp_region_(mid.normed, feed)), batch);
+  hidden.states = (residual_after_norm_ ? mid.normed : mid.sum) + scaled(fed);
+  if (mixture_) mixture_->count(hidden, mid.normed, batch, *kept, balanced_);
+  return hidden;
+}
+
+class Head : public nn::Unit {
+ public:
+  Head(const Spec& s, const WeightPtr& matrix)
+      : Unit("head"),
+        multiplier_(s.logits_multiplier),
+        balance_weight_(s.mixture.balance_weight),
+        norm_(*this, "norm", s, s.names.norm),
+        head_(*this, last_part(s.names.head), matrix) {
+    if (s.mixture.count > 0) balance_.emplace(*this);
+  }
+
+  Hidden forward(Hidden hidden, const Batch& batch, KVCache*) override {
+    const auto x = norm_.forward(hidden.states);
+    hidden.states = head_.forward(multiplier_ == 1 ? x : x * multiplier_, batch);
+    if (!hidden.sums.empty()) hidden.sums = {balance_->forward(hidden.sums) * balance_weight_};
+    return hidden;
+  }
+
+ private:
+  double multiplier_;
+  double balance_weight_;
+  std::optional<nn::LoadBalance> balance_;
+  Norm norm_;
+  nn::VocabularyHead head_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<nn::Unit>> units(const Spec& spec) {
+  const auto table = table_of(spec, spec.names.tokens, spec.vocab_size);
+  std::vector<std::unique_ptr<nn::Unit>> made;
+  made.push_back(std::make_unique<Embedding>(spec, table));
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) made.push_back(std::make_unique<Block>(spec, i));
+  made.push_back(
+      std::make_unique<Head>(spec, spec.tied_head ? table : table_of(spec, spec.names.head, spec.vocab_size)));
+  return made;
+}
+
+}  // namespace capstan::decoder
