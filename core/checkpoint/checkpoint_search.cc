@@ -1,7 +1,5 @@
 #include <capstan/base/text.h>
 
-#include <exception>
-
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
@@ -16,19 +14,16 @@ namespace fs = std::filesystem;
 // Rank 0's view decides: another host may see a new folder later.
 std::vector<fs::path> candidates(const fs::path& folder, comm::Group* group) {
   if (!group) return committed(folder);
-  auto names = nlohmann::json::array();
-  std::exception_ptr failure;
-  try {
+  const auto look = [&] {
+    auto names = nlohmann::json::array();
     if (group->rank() == 0) {
       for (const auto& path : committed(folder)) names.push_back(path.filename().string());
     }
-  } catch (const Error&) {
-    failure = std::current_exception();
-  }
+    return names.dump();
+  };
   std::vector<fs::path> out;
-  const auto first = comm::agree(*group, names.dump(), failure, cat("looking for checkpoints in ", folder.string()),
-                                 "checkpoints found")
-                         .front();
+  const auto first =
+      comm::agree(*group, cat("looking for checkpoints in ", folder.string()), "checkpoints found", look).front();
   for (const auto& name : nlohmann::json::parse(first)) out.push_back(folder / name.get<std::string>());
   return out;
 }

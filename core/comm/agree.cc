@@ -26,29 +26,21 @@ std::vector<int> ranks_of(const Communicator& communicator) {
 
 using Json = nlohmann::json;
 
-// {"text": …}, or {"faults": [[where, what, fix], …], "context": […]}, or {"bug": …}.
-Json report_of(const std::string& mine, const std::exception_ptr& failure) {
-  if (!failure) return {{"text", mine}};
+// What became of the work: {"text": …}, or {"faults": [[where, what, fix], …], "context": […]}, or {"bug": …}.
+std::string report_of(const std::function<std::string()>& work) {
+  Json report;
   try {
-    std::rethrow_exception(failure);
+    report["text"] = work();
   } catch (const Error& error) {
-    auto faults = Json::array();
-    for (const auto& fault : error.diagnostics()) faults.push_back({fault.where, fault.what, fault.fix});
-    return {{"faults", std::move(faults)}, {"context", error.context()}};
+    report = {{"faults", Json::array()}, {"context", error.context()}};
+    for (const auto& fault : error.diagnostics()) report["faults"].push_back({fault.where, fault.what, fault.fix});
   } catch (const std::exception& error) {
-    return {{"bug", error.what()}};
+    report = {{"bug", error.what()}};
   } catch (...) {
-    return {{"bug", "an exception that is no std::exception"}};
+    report = {{"bug", "an exception that is no std::exception"}};
   }
-}
-
-Error error_of(const Json& report, const std::string& context) {
-  std::vector<Diagnostic> faults;
-  for (const auto& fault : report.at("faults")) faults.push_back({fault.at(0), fault.at(1), fault.at(2)});
-  Error error(std::move(faults));
-  for (const auto& line : report.at("context")) error.add_context(line);
-  error.add_context(context);
-  return error;
+  // A file name may hold any bytes: ill-formed UTF-8 is replaced.
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 [[noreturn]] void throw_failure(const Json& report, const std::vector<std::string>& ranks, const std::string& doing) {
@@ -56,12 +48,11 @@ Error error_of(const Json& report, const std::string& context) {
                            ? cat(doing, " on rank ", ranks.front())
                            : cat(doing, " on ranks ", join(ranks), " (what rank ", ranks.front(), " met is shown)");
   if (report.contains("bug")) throw std::logic_error(cat(report.at("bug").get<std::string>(), " while ", context));
-  throw error_of(report, context);
-}
-
-std::string dump(const Json& json) {
-  // A file name may hold any bytes: ill-formed UTF-8 is replaced.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::vector<Diagnostic> faults;
+  for (const auto& fault : report.at("faults")) faults.push_back({fault.at(0), fault.at(1), fault.at(2)});
+  Error error(std::move(faults));
+  for (const auto& line : report.at("context")) error.add_context(line);
+  throw Error(error.add_context(context));
 }
 
 // The texts of all ranks, or the failure of those that have one.
@@ -95,8 +86,9 @@ class Pace {
   Pace(const Pace&) = delete;
   Pace& operator=(const Pace&) = delete;
 
-  /// This rank's work has ended, with this report; returns the results of all.
-  std::vector<std::string> finish(std::string report) {
+  /// Works on this rank; returns the results of all.
+  std::vector<std::string> results(const std::function<std::string()>& work) {
+    auto report = report_of(work);
     if (!thread_.joinable()) return results_of({report}, ranks_, doing_);
     {
       const std::scoped_lock lock(mutex_);
@@ -158,17 +150,6 @@ class Pace {
   std::thread thread_;  // last: it uses all of the others
 };
 
-std::vector<std::string> results_at(Pace& pace, const std::function<std::string()>& work) {
-  std::string mine;
-  std::exception_ptr failure;
-  try {
-    mine = work();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  return pace.finish(dump(report_of(mine, failure)));
-}
-
 }  // namespace
 
 std::vector<std::string> exchange_texts(Group& group, const std::string& mine, std::string_view label) {
@@ -191,16 +172,10 @@ std::vector<std::string> exchange_texts(Group& group, const std::string& mine, s
   return out;
 }
 
-std::vector<std::string> agree(Group& group, const std::string& mine, const std::exception_ptr& failure,
-                               const std::string& doing, std::string_view label) {
-  return results_of(exchange_texts(group, dump(report_of(mine, failure)), label), group.ranks(), doing);
-}
-
 std::vector<std::string> agree(Group& group, const std::string& doing, std::string_view label,
                                const std::function<std::string()>& work) {
   const auto exchange = [&](const std::string& mine) { return exchange_texts(group, mine, label); };
-  Pace pace(exchange, group.ranks(), group.rank() == 0, doing);
-  return results_at(pace, work);
+  return Pace(exchange, group.ranks(), group.rank() == 0, doing).results(work);
 }
 
 std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::string& name, c10::Device device) {
@@ -210,8 +185,7 @@ std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::strin
 std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
                                const std::function<std::string()>& work) {
   const auto exchange = [&](const std::string& mine) { return communicator.exchange(mine); };
-  Pace pace(exchange, ranks_of(communicator), communicator.world().rank == 0, doing);
-  return results_at(pace, work);
+  return Pace(exchange, ranks_of(communicator), communicator.world().rank == 0, doing).results(work);
 }
 
 std::string from_first_rank(Communicator& communicator, const std::string& doing,

@@ -3,7 +3,6 @@
 #include <capstan/comm/communicator.h>
 #include <capstan/comm/group.h>
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,16 +19,12 @@ std::shared_ptr<Group> group_of_all(Communicator& communicator, const std::strin
 /// Every rank's text, by its place in the group (on CPU). A collective.
 std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine, std::string_view label);
 
-/// The same, but a rank may have failed instead: then all ranks throw the first failing rank's Error, with a line of
-/// context that names the failed ranks and `doing` ("saving /run/checkpoints/step-00000100"). Any other exception
-/// becomes a std::logic_error on all of them.
-std::vector<std::string> agree(comm::Group& group, const std::string& mine, const std::exception_ptr& failure,
-                               const std::string& doing, std::string_view label);
-
-/// Runs `work` on this rank, and returns all ranks' results by their place in the group (on CPU); throws on all of them
-/// as above where it throws on any. A collective, but no time limit holds for the work: ranks tell each other, from
-/// a thread of their own, that they are at it, and the first one says after 40 s, and then each minute, which still
-/// are. So `work` uses neither the group nor, below, the communicator.
+/// Runs `work` on this rank, and returns all ranks' results by their place in the group (on CPU). Where it throws on
+/// any, all ranks throw the first failing rank's Error, with a line of context that names the failed ranks and `doing`
+/// ("saving /run/checkpoints/step-00000100"). Any other exception becomes a std::logic_error on all of them.
+/// A collective, but no time limit holds for the work: ranks tell each other, from a thread of their own, that they are
+/// at it, and the first one says after 40 s, and then each minute, which still are. So `work` uses neither the group
+/// nor, below, the communicator.
 std::vector<std::string> agree(comm::Group& group, const std::string& doing, std::string_view label,
                                const std::function<std::string()>& work);
 

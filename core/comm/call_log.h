@@ -3,7 +3,6 @@
 #include <capstan/monitor/tracer.h>
 
 #include <c10/core/Device.h>
-#include <c10/core/Event.h>
 
 #include <chrono>
 #include <cstdint>
@@ -13,6 +12,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "comm/side_stream.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
@@ -25,7 +26,8 @@ struct Call {
   std::int64_t number = 0;  ///< the group's n-th call, from 1
   std::chrono::steady_clock::time_point start;
 
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  /// Since its start, "12.3 s".
+  std::string duration() const;
   /// "all-reduce 'grad norm' of group dp, call 42".
   std::string text() const;
 };
@@ -58,11 +60,8 @@ class CallLog {
     State state = State::free;
     std::uint64_t ticket = 0;
     Call call;
-    std::optional<c10::Event> after;
+    Event after;
   };
-  /// What a tracer calls it: "all-gather 'fsdp blocks.3'".
-  static std::string span_name(const Call& call);
-
   std::shared_ptr<FailureState> failure_;
   std::shared_ptr<monitor::Tracer> tracer_;
   mutable std::mutex mutex_;

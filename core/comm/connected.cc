@@ -2,7 +2,6 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/comm/connect.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -15,6 +14,8 @@
 #include "comm/gloo.h"
 #include "comm/heartbeat.h"
 #include "comm/nccl.h"
+#include "comm/patience.h"
+#include "comm/planned_group.h"
 #include "comm/rendezvous.h"
 #include "comm/watch.h"
 #include "store/proof.h"
@@ -39,40 +40,19 @@ class Registry {
     const auto found = members_.find(name);
     return found == members_.end() ? std::vector<int>() : found->second;
   }
-  void abort_device_groups() {
-    std::vector<std::shared_ptr<DeviceGroup>> groups;
-    {
-      const std::scoped_lock lock(mutex_);
-      for (const auto& weak : device_groups_) {
-        if (auto group = weak.lock()) groups.push_back(std::move(group));
-      }
+  void abort_device_groups() const {
+    std::unique_lock lock(mutex_);
+    const auto groups = device_groups_;
+    lock.unlock();
+    for (const auto& weak : groups) {
+      if (const auto group = weak.lock()) group->abort();
     }
-    for (const auto& group : groups) group->abort();
   }
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, std::vector<int>> members_;
   std::vector<std::weak_ptr<DeviceGroup>> device_groups_;
-};
-
-/// A group of one rank: Group itself does all the work.
-class SingleGroup final : public Group {
- public:
-  SingleGroup(std::string name, std::vector<int> ranks, c10::Device device, std::shared_ptr<CallLog> log)
-      : Group(std::move(name), std::move(ranks), 0, device, std::move(log)) {}
-
- private:
-  [[noreturn]] static void unreachable() { throw std::logic_error("a group of one rank communicates with nobody"); }
-  void do_all_reduce(const at::Tensor&, ReduceOp) override { unreachable(); }
-  void do_all_gather(const at::Tensor&, const at::Tensor&) override { unreachable(); }
-  void do_reduce_scatter(const at::Tensor&, const at::Tensor&) override { unreachable(); }
-  void do_broadcast(const at::Tensor&, int) override { unreachable(); }
-  void do_all_to_all(const at::Tensor&, const at::Tensor&, const std::vector<std::int64_t>&,
-                     const std::vector<std::int64_t>&) override {
-    unreachable();
-  }
-  void do_barrier() override { unreachable(); }
 };
 
 /// One rank alone.
@@ -83,47 +63,33 @@ class Alone final : public Communicator {
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& ranks, c10::Device device) override {
     CAPSTAN_ASSERT(ranks == std::vector<int>{0});
     registry_.add(name, ranks);
-    return std::make_shared<SingleGroup>(name, ranks, device, log_);
+    return std::make_shared<PlannedGroup>(name, ranks, 0, device);
   }
   std::string backend(c10::Device) const override { return "none"; }
   std::vector<std::string> exchange(const std::string& mine) override { return {mine}; }
   void report_failure(const std::string&) override {}
-  void trace(std::shared_ptr<monitor::Tracer> tracer) override { log_->trace(std::move(tracer)); }
 
  private:
   World world_;
   Registry registry_;
-  std::shared_ptr<CallLog> log_ = std::make_shared<CallLog>();
 };
 
 class Connected final : public Communicator {
  public:
   Connected(const ConnectOptions& options, Joined joined)
       : options_(options),
-        hosts_(std::move(joined.hosts)),
-        where_(std::move(joined.where)),
-        store_(std::move(joined.store)),
-        gloo_device_(make_gloo_device(joined.address)),
+        joined_(std::move(joined)),
+        gloo_device_(make_gloo_device(joined_.address)),
         failure_(std::make_shared<FailureState>(options.world.rank)),
         log_(std::make_shared<CallLog>(failure_)) {
     const std::string owner = options.rendezvous.store_exists
                                   ? cat("the rendezvous store at ", options.rendezvous.text())
-                                  : cat("rank 0 on ", hosts_.front());
-    HeartbeatSetup heartbeat{options.world,
-                             hosts_,
-                             joined.hosts_store,
-                             owner,
-                             options.silence,
-                             options.timeout,
-                             [registry = registry_](const std::string& name) { return registry->members(name); },
-                             [registry = registry_] { registry->abort_device_groups(); },
-                             options.failure_note};
-    heartbeat_ = std::make_shared<Heartbeat>(std::move(heartbeat), store_->clone(), log_, failure_);
-    // The local launcher: its end is the ranks' end, so that its silence alone says nothing.
-    const int launcher = options.world.launcher == "local" ? ::getppid() : 0;
-    watch_ = std::make_unique<Watch>(
-        WatchSetup{options.world.rank, owner, launcher, options.silence, options.patience, options.on_stuck},
-        heartbeat_, log_, failure_);
+                                  : cat("rank 0 on ", joined_.hosts.front());
+    heartbeat_ = start_heartbeat({options, joined_.hosts, joined_.hosts_store, owner,
+                                  [registry = registry_](const std::string& name) { return registry->members(name); },
+                                  [registry = registry_] { registry->abort_device_groups(); }},
+                                 joined_.store->clone(), log_, failure_);
+    watch_ = std::make_unique<Watch>(options, owner, heartbeat_, log_, failure_);
   }
 
   ~Connected() override {
@@ -139,18 +105,18 @@ class Connected final : public Communicator {
     CAPSTAN_ASSERT(found != ranks.end());
     const int rank = static_cast<int>(found - ranks.begin());
     registry_->add(name, ranks);
-    if (ranks.size() == 1) return std::make_shared<SingleGroup>(name, ranks, device, log_);
+    if (ranks.size() == 1) return std::make_shared<PlannedGroup>(name, ranks, 0, device);
     assemble(name, ranks);
     if (device.is_cpu()) {
       const auto lost = [weak = std::weak_ptr(heartbeat_)](const std::string& reason) {
         if (const auto heartbeat = weak.lock()) heartbeat->find_failure(reason);
       };
       // Gloo's own limit counts only while its group is made.
-      return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout}, *store_,
-                             log_, failure_, lost);
+      return make_gloo_group({name, ranks, rank, gloo_device_, options_.deterministic, 2 * options_.timeout},
+                             *joined_.store, log_, failure_, lost);
     }
     if (options_.nccl == nullptr) throw Error("groups on a GPU need the GPU module", "run with device = \"cpu\"");
-    auto made = options_.nccl->make({name, ranks, rank, device, options_.timeout}, *store_, log_);
+    auto made = options_.nccl->make({name, ranks, rank, device, options_.timeout}, *joined_.store, log_);
     registry_->add(made);
     return made;
   }
@@ -160,38 +126,36 @@ class Connected final : public Communicator {
   std::vector<std::string> exchange(const std::string& mine) override {
     const int round = ++exchanges_;
     std::vector<std::string> keys;
-    keys.reserve(hosts_.size());
     for (int rank = 0; rank < world().size; ++rank) keys.push_back(cat("exchange/", round, "/", rank));
-    store_->set(keys[static_cast<std::size_t>(world().rank)], mine);
+    joined_.store->set(keys[static_cast<std::size_t>(world().rank)], mine);
     await(keys, "exchange");
-    return store_->get(keys);
+    return joined_.store->get(keys);
   }
 
-  std::string rendezvous() const override { return where_; }
+  std::string rendezvous() const override { return joined_.where; }
 
   void report_failure(const std::string& message) override { failure_->fail({world().rank, world().host, message}); }
 
  private:
   /// Waits until all members are here with the same list, so that a backend is only made among ranks that are alive.
   void assemble(const std::string& name, const std::vector<int>& ranks) {
-    std::vector<std::string> members;
-    members.reserve(ranks.size());
-    for (const int rank : ranks) members.push_back(std::to_string(rank));
-    const std::string list = join(members);
+    std::string list;
     std::vector<std::string> keys;
-    keys.reserve(members.size());
-    for (const std::string& member : members) keys.push_back(cat("group/", name, "/", member));
-    store_->set(cat("group/", name, "/", world().rank), list);
+    for (const int rank : ranks) {
+      list += cat(rank, " ");
+      keys.push_back(cat("group/", name, "/", rank));
+    }
+    joined_.store->set(cat("group/", name, "/", world().rank), list);
     await(keys, cat("making group ", name));
-    for (const std::string& theirs : store_->get(keys)) {
+    for (const std::string& theirs : joined_.store->get(keys)) {
       if (theirs != list) throw std::logic_error(cat("ranks disagree about the members of group ", name));
     }
   }
 
   void await(const std::vector<std::string>& keys, const std::string& what) {
     const std::uint64_t ticket = log_->begin("store", "world", what, exchanges_);
-    while (!wait_for(*store_, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
-      if (heartbeat_->excuses()) continue;
+    while (!wait_for(*joined_.store, keys, *failure_, options_.timeout + std::chrono::seconds(10))) {
+      if (heartbeat_->patience().excuses()) continue;
       throw Error(cat(what, ": not all ranks came within the time limit"),
                   "look for a rank that ended or stands still; comm.timeout_s lets the others wait longer");
     }
@@ -199,9 +163,7 @@ class Connected final : public Communicator {
   }
 
   const ConnectOptions options_;
-  const std::vector<std::string> hosts_;
-  const std::string where_;
-  std::unique_ptr<store::Store> store_;
+  const Joined joined_;
   std::shared_ptr<GlooDevice> gloo_device_;
   std::shared_ptr<FailureState> failure_;
   std::shared_ptr<CallLog> log_;

@@ -1,4 +1,4 @@
-#include "comm/early_failure.h"
+// A rank that fails before it has connected, and those that learn of it.
 
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "comm/network.h"
+#include "comm/rendezvous.h"
 #include "comm/secret.h"
 #include "store/store.h"
 
@@ -55,14 +56,7 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
   }
   const auto store = store::Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));
   store->set_if_absent("failure", failure.serialized());
-  const auto deadline = Clock::now() + limit;
-  for (int rank = 1; rank < options.world.size && Clock::now() < deadline;) {
-    if (store->has({cat("informed/", rank)})) {
-      ++rank;
-    } else {
-      std::this_thread::sleep_for(milliseconds(20));
-    }
-  }
+  wait_until_informed(*store, options.world.size, limit, /*joined_alone=*/false);
 }
 
 }  // namespace
@@ -79,10 +73,11 @@ std::optional<Failure> read_early_failure(const Rendezvous& where) {
   return Failure::parse(read_file(file));
 }
 
-void wait_until_informed(store::Store& store, int size, milliseconds limit) {
+void wait_until_informed(store::Store& store, int size, milliseconds limit, bool joined_alone) {
   const auto deadline = Clock::now() + limit;
   for (int rank = 1; rank < size && Clock::now() < deadline;) {
-    if (store.has({cat("hello/", rank)}) && !store.has({cat("informed/", rank)})) {
+    const bool counts = !joined_alone || store.has({cat("hello/", rank)});
+    if (counts && !store.has({cat("informed/", rank)})) {
       std::this_thread::sleep_for(milliseconds(10));
     } else {
       ++rank;

@@ -2,10 +2,20 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
+#include <capstan/comm/connect.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 namespace capstan::comm {
+
+Communicator::~Communicator() = default;
 
 PeerFailed::PeerFailed(const std::string& message, int rank) : Error(message), rank_(rank) {}
 PeerFailed::~PeerFailed() = default;
@@ -34,6 +44,27 @@ Failure Failure::parse(std::string_view text) {
   failure.host = text.substr(first + 1, second - first - 1);
   failure.message = text.substr(second + 1);
   return failure;
+}
+
+FailureNote::FailureNote() : fd_(::memfd_create("capstan-failure", 0)) {
+  if (fd_ < 0) throw Error(cat("cannot make memory that ranks share: ", std::strerror(errno)));
+}
+
+FailureNote::~FailureNote() { ::close(fd_); }
+
+void FailureNote::write(int rank, const std::string& host, const std::string& message) const {
+  const auto text = Failure{rank, host, message}.serialized();
+  // It fits in one page: readers see all of it, or nothing.
+  [[maybe_unused]] const auto written =
+      ::pwrite(fd_, text.data(), std::min<std::size_t>(text.size(), failure_note_bytes), 0);
+}
+
+std::optional<Failure> read_failure_note(int fd) {
+  if (fd < 0) return std::nullopt;
+  std::array<char, failure_note_bytes> text{};
+  const auto length = ::pread(fd, text.data(), text.size(), 0);
+  if (length <= 0) return std::nullopt;
+  return Failure::parse({text.data(), static_cast<std::size_t>(length)});
 }
 
 bool FailureState::fail(const Failure& failure) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,10 @@ struct Failure {
   std::string serialized() const;
   static Failure parse(std::string_view text);
 };
+
+inline constexpr std::size_t failure_note_bytes = 2048;
+/// The content of a FailureNote, by its file descriptor (-1: there is none); nothing while all ranks are alive.
+std::optional<Failure> read_failure_note(int fd);
 
 /// Whether this run has failed, seen from one rank. Thread-safe.
 class FailureState {

@@ -18,36 +18,14 @@
 namespace capstan::comm {
 namespace {
 
-using Work = c10::intrusive_ptr<c10d::Work>;
-
-class Device final : public GlooDevice {
- public:
-  explicit Device(std::shared_ptr<::gloo::transport::Device> device) : gloo(std::move(device)) {}
-  std::shared_ptr<::gloo::transport::Device> gloo;
-};
-
 c10d::ReduceOp gloo_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::sum:
-      break;
-  }
-  return c10d::ReduceOp::SUM;
+  return op == ReduceOp::sum ? c10d::ReduceOp::SUM : op == ReduceOp::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::MIN;
 }
 
 at::Tensor as_bytes(const at::Tensor& tensor) { return flat_memory(tensor, at::kByte); }
 
 /// The n equal pieces of a flat tensor.
-std::vector<at::Tensor> pieces(const at::Tensor& flat, int n) {
-  const std::int64_t length = flat.numel() / n;
-  std::vector<at::Tensor> parts;
-  parts.reserve(static_cast<std::size_t>(n));
-  for (int i = 0; i < n; ++i) parts.push_back(flat.narrow(0, i * length, length));
-  return parts;
-}
+std::vector<at::Tensor> pieces(const at::Tensor& flat, int n) { return flat.view({n, flat.numel() / n}).unbind(); }
 
 /// Up to this size an all-reduce in rank order gathers everything and sums: one round trip instead of two.
 constexpr std::int64_t small_bytes = 16384;
@@ -61,13 +39,11 @@ class GlooGroup final : public Group {
         failure_(std::move(failure)),
         on_lost_(std::move(on_lost)) {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
-    gloo->devices.push_back(static_cast<const Device&>(*options.device).gloo);
+    gloo->devices.push_back(options.device);
     gloo->threads = 1;
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("gloo/", options.name), store.handle().store->clone());
-    const auto make = [&] {
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, size(), std::move(gloo));
-    };
-    backend_ = guarded(make);
+    backend_ = guarded(
+        [&] { return c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, size(), std::move(gloo)); });
     // From here on the heartbeat judges what hangs: it knows of ranks that wait for a disk.
     backend_->setTimeout(std::chrono::hours(24 * 365));
   }
@@ -92,7 +68,7 @@ class GlooGroup final : public Group {
     }
   }
 
-  void finish(const Work& work) {
+  void finish(const c10::intrusive_ptr<c10d::Work>& work) {
     const auto done = std::make_shared<std::atomic<bool>>(false);
     work->getFuture()->addCallback(
         [done, failure = failure_](c10::ivalue::Future&) {
@@ -107,17 +83,12 @@ class GlooGroup final : public Group {
     guarded([&] { work->wait(); });
   }
 
-  void gather_bytes(const at::Tensor& out, const at::Tensor& in) {
+  /// `out_bytes` and `in_bytes`: those of each rank; empty where all ranks have as many.
+  void exchange(const at::Tensor& out, const at::Tensor& in, std::vector<std::int64_t> out_bytes = {},
+                std::vector<std::int64_t> in_bytes = {}) {
     at::Tensor to = as_bytes(out);
     at::Tensor from = as_bytes(in);
-    finish(backend_->_allgather_base(to, from));
-  }
-
-  void exchange_equal_pieces(const at::Tensor& out, const at::Tensor& in) {
-    at::Tensor to = as_bytes(out);
-    at::Tensor from = as_bytes(in);
-    std::vector<std::int64_t> equal;
-    finish(backend_->alltoall_base(to, from, equal, equal));
+    finish(backend_->alltoall_base(to, from, out_bytes, in_bytes));
   }
 
   void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
@@ -127,24 +98,28 @@ class GlooGroup final : public Group {
       options.reduceOp = gloo_op(op);
       return finish(backend_->allreduce(list, options));
     }
-    if (static_cast<std::int64_t>(tensor.nbytes()) <= small_bytes) return do_start_all_reduce(tensor, op)->wait();
+    if (static_cast<std::int64_t>(tensor.nbytes()) <= small_bytes) return do_start_all_reduce(tensor, op)();
     const at::Tensor flat = flat_memory(tensor);
     const std::int64_t piece = (flat.numel() + size() - 1) / size();
     const at::Tensor padded = at::zeros({piece * size()}, flat.options());
     padded.narrow(0, 0, flat.numel()).copy_(flat);
     const at::Tensor mine = at::empty({piece}, flat.options());
     reduce_pieces(mine, padded, op);
-    gather_bytes(padded, mine);
+    do_all_gather(padded, mine);
     flat.copy_(padded.narrow(0, 0, flat.numel()));
   }
 
   void reduce_pieces(const at::Tensor& out, const at::Tensor& in, ReduceOp op) {
     const at::Tensor received = at::empty_like(in);
-    exchange_equal_pieces(received, in);
+    exchange(received, in);
     reduce_in_rank_order(out, pieces(received, size()), op);
   }
 
-  void do_all_gather(const at::Tensor& out, const at::Tensor& in) override { gather_bytes(out, in); }
+  void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+    at::Tensor to = as_bytes(out);
+    at::Tensor from = as_bytes(in);
+    finish(backend_->_allgather_base(to, from));
+  }
 
   void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override {
     reduce_pieces(flat_memory(out), flat_memory(in), ReduceOp::sum);
@@ -165,59 +140,34 @@ class GlooGroup final : public Group {
       for (auto& count : counts) count *= row;
       return counts;
     };
-    at::Tensor to = as_bytes(out);
-    at::Tensor from = as_bytes(in);
-    auto out_splits = in_bytes(out_counts);
-    auto in_splits = in_bytes(in_counts);
-    finish(backend_->alltoall_base(to, from, out_splits, in_splits));
+    exchange(out, in, in_bytes(out_counts), in_bytes(in_counts));
   }
 
   void do_barrier() override { finish(backend_->barrier()); }
 
-  std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  /// Of the few numbers of a step's host collective: all ranks' are gathered meanwhile, and summed at the end.
+  Rest do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    if (static_cast<std::int64_t>(tensor.nbytes()) > small_bytes) return Group::do_start_all_reduce(tensor, op);
+    const at::Tensor mine = flat_memory(tensor);
+    const at::Tensor gathered = at::empty({size() * mine.numel()}, mine.options());
+    at::Tensor to = as_bytes(gathered);
+    at::Tensor from = as_bytes(mine);
+    return [this, mine, gathered, op, work = backend_->_allgather_base(to, from)] {
+      finish(work);
+      reduce_in_rank_order(mine, pieces(gathered, size()), op);
+    };
+  }
 
-  friend class GatherAndSum;
   const bool deterministic_;
   std::shared_ptr<FailureState> failure_;
   std::function<void(const std::string&)> on_lost_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
 };
 
-/// An all-reduce in flight: all ranks' tensors are being gathered; wait() computes the sum. Meant for the few numbers
-/// of a step's host collective.
-class GatherAndSum final : public Pending {
- public:
-  GatherAndSum(GlooGroup& group, const at::Tensor& tensor, ReduceOp op)
-      : group_(group), tensor_(flat_memory(tensor)), op_(op) {
-    gathered_ = at::empty({group.size() * tensor_.numel()}, tensor_.options());
-    at::Tensor to = as_bytes(gathered_);
-    at::Tensor from = as_bytes(tensor);
-    work_ = group.backend_->_allgather_base(to, from);
-  }
-  void wait() override {
-    group_.finish(work_);
-    reduce_in_rank_order(tensor_, pieces(gathered_, group_.size()), op_);
-  }
-
- private:
-  GlooGroup& group_;
-  at::Tensor tensor_;
-  at::Tensor gathered_;
-  ReduceOp op_;
-  Work work_;
-};
-
-std::unique_ptr<Pending> GlooGroup::do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  if (static_cast<std::int64_t>(tensor.nbytes()) > small_bytes) return Group::do_start_all_reduce(tensor, op);
-  return std::make_unique<GatherAndSum>(*this, tensor, op);
-}
-
 }  // namespace
 
-GlooDevice::~GlooDevice() = default;
-
 std::shared_ptr<GlooDevice> make_gloo_device(const std::string& address) {
-  return std::make_shared<Device>(c10d::ProcessGroupGloo::createDeviceForHostname(address));
+  return c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
 std::shared_ptr<Group> make_gloo_group(const GlooOptions& options, const store::Store& store,

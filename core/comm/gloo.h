@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+namespace gloo::transport {
+class Device;
+}
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
 class Store;
@@ -17,10 +21,7 @@ namespace comm {
 class FailureState;
 
 /// One network endpoint, shared by all Gloo groups of a rank.
-class GlooDevice {
- public:
-  virtual ~GlooDevice();
-};
+using GlooDevice = ::gloo::transport::Device;
 /// `address`: an IP address of this host that its peers reach.
 std::shared_ptr<GlooDevice> make_gloo_device(const std::string& address);
 

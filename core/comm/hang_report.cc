@@ -4,17 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-
-#include "comm/ranks_text.h"
 
 namespace capstan::comm {
 namespace {
 
 constexpr std::size_t most_calls = 2;    // of one rank: the oldest; the others are queued after it
 constexpr std::size_t most_places = 24;  // a line each; thousands of ranks are in few places
-
-std::string seconds_text(double seconds) { return cat(number_text(std::round(seconds * 10) / 10), " s"); }
 
 struct Line {
   bool in_flight = false;
@@ -94,6 +89,18 @@ std::string conclusion(const std::vector<int>& absent, bool different) {
 
 }  // namespace
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (std::size_t from = 0; from < ranks.size();) {
+    std::size_t to = from;
+    while (to + 1 < ranks.size() && ranks[to + 1] == ranks[to] + 1) ++to;
+    if (to == from + 1) to = from;  // "4, 5", not "4-5"
+    parts.push_back(to == from ? cat(ranks[from]) : cat(ranks[from], "-", ranks[to]));
+    from = to + 1;
+  }
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(parts));
+}
+
 std::string describe_calls(CallLog& log) {
   std::string out = "calls\n";
   for (const Call& call : log.in_flight()) out += cat("in\t", call.group, '\t', call.number, '\t', call.text(), '\n');
@@ -120,7 +127,7 @@ std::string hang_report(const Call& waiting, const std::vector<Position>& ranks)
     }
     put(places, rank.calls.empty() ? "" : whereabouts(lines), rank);
   }
-  std::string out = cat(waiting.text(), ", has not ended for ", seconds_text(waiting.seconds()), ":");
+  std::string out = cat(waiting.text(), ", has not ended for ", waiting.duration(), ":");
   if (!there.empty()) out += cat("\n    ", ranks_text(there), there.size() == 1 ? " waits in it" : " wait in it");
   for (std::size_t i = 0; i < places.size() && i < most_places; ++i) out += cat("\n    ", place_text(places[i]));
   return out + cat("\n    ", conclusion(absent, different));

@@ -9,6 +9,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
+/// {5} -> "rank 5"; {0, 1, 2, 3, 7} -> "ranks 0-3, 7". `ranks` ascend.
+std::string ranks_text(const std::vector<int>& ranks);
+
 /// This rank's collectives, as text for the store.
 std::string describe_calls(CallLog& log);
 

@@ -14,7 +14,6 @@
 
 #include "comm/call_log.h"
 #include "comm/failure.h"
-#include "comm/failure_note.h"
 #include "comm/hang_report.h"
 #include "comm/patience.h"
 #include "store/store.h"
@@ -35,18 +34,64 @@ const char* const goodbye = "bye";
 
 std::string alive_key(int rank) { return cat("alive/", rank); }
 
-}  // namespace
-
-class Heartbeat::Loop {
+class HeartbeatLoop final : public Heartbeat {
  public:
-  Loop(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
-       std::shared_ptr<FailureState> failure)
+  HeartbeatLoop(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
+                std::shared_ptr<FailureState> failure)
       : setup_(std::move(setup)),
         store_(std::move(store)),
         log_(std::move(log)),
         failure_(std::move(failure)),
-        patience_(setup_.world.rank, setup_.hosts, setup_.timeout),
+        patience_(me(), setup_.hosts, setup_.options.timeout),
         peers_(setup_.hosts.size()) {}
+
+  /// The thread shares the object, and is detached when the store never answers.
+  void start(std::shared_ptr<HeartbeatLoop> self) {
+    thread_ = std::thread([self = std::move(self)] { self->run(); });
+  }
+
+  void close() override {
+    if (!thread_.joinable()) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      closing_since_ = Clock::now();
+      changed_.notify_all();
+    }
+    if (wait_for_end()) {
+      thread_.join();
+    } else {
+      thread_.detach();  // blocked in a system call on a socket without an answer; it owns all that it uses
+    }
+  }
+
+  bool closing() const override {
+    const std::scoped_lock lock(mutex_);
+    return closing_since_.has_value();
+  }
+
+  void find_failure(const std::string& reason) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!suspicious_since_) suspicious_since_ = Clock::now();
+      changed_.notify_all();
+    }
+    failure_->wait([] { return false; }, setup_.options.silence + 2 * beat);
+    const std::scoped_lock lock(mutex_);
+    failure_->fail({me(), setup_.options.world.host,
+                    cat("it lost the connection to a peer: ", reason, positions_.empty() ? "" : "\n  ", positions_)});
+  }
+
+  Patience& patience() override { return patience_; }
+
+  milliseconds unanswered() const override {
+    return std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()) - answered_.load();
+  }
+
+ private:
+  struct Peer {
+    std::string value;
+    Clock::time_point changed = Clock::now();
+  };
 
   void run() {
     try {
@@ -60,48 +105,20 @@ class Heartbeat::Loop {
     changed_.notify_all();
   }
 
-  void close() {
-    const std::scoped_lock lock(mutex_);
-    if (!closing_since_) closing_since_ = Clock::now();
-    changed_.notify_all();
-  }
-  bool closing() const {
-    const std::scoped_lock lock(mutex_);
-    return closing_since_.has_value();
-  }
-  /// Whether the thread ended: it does, unless the store's socket blocks it for ever.
-  bool wait_for_end() {
-    std::unique_lock lock(mutex_);
-    while (!ended_ && unanswered() < setup_.silence) changed_.wait_for(lock, tick);
-    return ended_;
-  }
-  milliseconds unanswered() const {
-    return std::chrono::duration_cast<milliseconds>(Clock::now().time_since_epoch()) - answered_.load();
-  }
-  void suspect() {
-    const std::scoped_lock lock(mutex_);
-    if (!suspicious_since_) suspicious_since_ = Clock::now();
-    changed_.notify_all();
-  }
-  Patience& patience() { return patience_; }
-  /// Where all ranks were when this one noticed the problem; empty when that is not known.
-  std::string known_positions() const {
-    const std::scoped_lock lock(mutex_);
-    return positions_;
-  }
-  const HeartbeatSetup& setup() const { return setup_; }
-  FailureState& failure() { return *failure_; }
-
- private:
-  struct Peer {
-    std::string value;
-    Clock::time_point changed = Clock::now();
-  };
-
   void sleep() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, tick);
   }
+
+  /// Whether the thread ended: it does, unless the store's socket blocks it for ever.
+  bool wait_for_end() {
+    std::unique_lock lock(mutex_);
+    while (!ended_ && unanswered() < setup_.options.silence) changed_.wait_for(lock, tick);
+    return ended_;
+  }
+
+  int me() const { return setup_.options.world.rank; }
+  int size() const { return setup_.options.world.size; }
 
   std::optional<Clock::time_point> suspicious_since() const {
     const std::scoped_lock lock(mutex_);
@@ -114,7 +131,7 @@ class Heartbeat::Loop {
     forgive_own_sleep(now);
     exchange_failure();
     if (now - last_beat_ >= beat) {
-      store_->set(alive_key(setup_.world.rank), Patience::heartbeat(++beats_, *log_));
+      store_->set(alive_key(me()), Patience::heartbeat(++beats_, *log_));
       last_beat_ = now;
       patience_.look(*store_, log_->in_flight(), now);
       if (watches_peers()) look_at_peers(now);
@@ -135,7 +152,7 @@ class Heartbeat::Loop {
 
   void exchange_failure() {
     if (failure_known_) return;
-    if (const auto died = read_failure_note(setup_.failure_note)) failure_->fail(*died);
+    if (const auto died = read_failure_note(setup_.options.failure_note)) failure_->fail(*died);
     if (const auto mine = failure_->failure()) {
       store_->set_if_absent("failure", mine->serialized());
     } else if (store_->has({"failure"})) {
@@ -144,28 +161,28 @@ class Heartbeat::Loop {
       return;
     }
     failure_known_ = true;
-    store_->set(cat("informed/", setup_.world.rank), "yes");
+    store_->set(cat("informed/", me()), "yes");
   }
 
-  bool watches_peers() const { return setup_.world.rank <= 1 || suspicious_since().has_value(); }
+  bool watches_peers() const { return me() <= 1 || suspicious_since().has_value(); }
 
   void look_at_peers(Clock::time_point now) {
     std::vector<std::string> keys;
     keys.reserve(peers_.size());
-    for (int rank = 0; rank < setup_.world.size; ++rank) keys.push_back(alive_key(rank));
+    for (int rank = 0; rank < size(); ++rank) keys.push_back(alive_key(rank));
     const auto values = store_->get(keys);
-    if (setup_.world.rank == 0) patience_.pass_on(*store_, values);
+    if (me() == 0) patience_.pass_on(*store_, values);
     const auto since = suspicious_since();
-    for (int rank = 0; rank < setup_.world.size; ++rank) {
+    for (int rank = 0; rank < size(); ++rank) {
       Peer& peer = peers_[static_cast<std::size_t>(rank)];
       const std::string& value = values[static_cast<std::size_t>(rank)];
       if (peer.value != value) peer = {value, now};
-      if (rank == setup_.world.rank || (setup_.world.rank == 1 && rank > 1 && !since)) continue;
+      if (rank == me() || (me() == 1 && rank > 1 && !since)) continue;
       if (value == goodbye) {
         if (since) fail_with(rank, "it ended while others still communicate with it");
         continue;
       }
-      const auto limit = since ? std::min(setup_.silence, suspicious_silence) : setup_.silence;
+      const auto limit = since ? std::min(setup_.options.silence, suspicious_silence) : setup_.options.silence;
       const auto from = since ? std::max(peer.changed, *since) : peer.changed;
       if (now - from > limit)
         fail_with(rank, cat("it has not been heard of for ", seconds_of(now - peer.changed), " s"));
@@ -190,7 +207,7 @@ class Heartbeat::Loop {
       asked_ = now;
     }
     if (!answered_where_ && store_->has({"where are you"})) {
-      store_->set(cat("calls/", setup_.world.rank), describe_calls(*log_));
+      store_->set(cat("calls/", me()), describe_calls(*log_));
       answered_where_ = true;
     }
     if (!asked_ || now - *asked_ < answer_time || failure_->failure()) return;
@@ -207,7 +224,7 @@ class Heartbeat::Loop {
     const auto members = setup_.members(calls.front().group);
     const bool world = members.empty();  // the store's own waits
     std::vector<Position> ranks;
-    for (int rank = 0; rank < setup_.world.size; ++rank) {
+    for (int rank = 0; rank < size(); ++rank) {
       const bool in_group = world || std::find(members.begin(), members.end(), rank) != members.end();
       const std::string key = cat("calls/", rank);
       ranks.push_back({rank, setup_.hosts[static_cast<std::size_t>(rank)], in_group,
@@ -219,12 +236,12 @@ class Heartbeat::Loop {
   bool may_leave() {
     const auto failure = failure_->failure();
     const bool failed = failure.has_value();
-    if (!failed) store_->set(alive_key(setup_.world.rank), goodbye);
+    if (!failed) store_->set(alive_key(me()), goodbye);
     if (failed && !failure_known_) return false;  // once more, to publish it
     if (!setup_.hosts_store) return true;
     if (failed && Clock::now() - *closing_since_ > farewell) return true;
-    for (int rank = 0; rank < setup_.world.size; ++rank) {
-      if (rank == setup_.world.rank || (failed && rank == failure->rank)) continue;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == me() || (failed && rank == failure->rank)) continue;
       const bool left = store_->get(alive_key(rank)) == goodbye;
       if (!left && !(failed && store_->has({cat("informed/", rank)}))) return false;
     }
@@ -260,42 +277,17 @@ class Heartbeat::Loop {
   std::optional<Clock::time_point> suspicious_since_;
   std::string positions_;
   bool ended_ = false;
+  std::thread thread_;
 };
 
-Heartbeat::Heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
-                     std::shared_ptr<FailureState> failure)
-    : loop_(std::make_shared<Loop>(std::move(setup), std::move(store), std::move(log), std::move(failure))) {
-  thread_ = std::thread([loop = loop_] { loop->run(); });
+}  // namespace
+
+std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store,
+                                           std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure) {
+  const auto loop =
+      std::make_shared<HeartbeatLoop>(std::move(setup), std::move(store), std::move(log), std::move(failure));
+  loop->start(loop);
+  return {loop.get(), [loop](Heartbeat* heartbeat) { heartbeat->close(); }};
 }
-
-Heartbeat::~Heartbeat() { close(); }
-
-void Heartbeat::close() {
-  if (!thread_.joinable()) return;
-  loop_->close();
-  if (loop_->wait_for_end()) {
-    thread_.join();
-  } else {
-    thread_.detach();  // blocked in a system call on a socket without an answer; it owns all that it uses
-  }
-}
-
-bool Heartbeat::closing() const { return loop_->closing(); }
-
-void Heartbeat::find_failure(const std::string& reason) {
-  loop_->suspect();
-  loop_->failure().wait([] { return false; }, loop_->setup().silence + 2 * beat);
-  const auto me = loop_->setup().world;
-  const std::string positions = loop_->known_positions();
-  loop_->failure().fail(
-      {me.rank, me.host,
-       cat("it lost the connection to a peer: ", reason, positions.empty() ? "" : "\n  ", positions)});
-}
-
-std::optional<std::string> Heartbeat::news() { return loop_->patience().news(); }
-
-bool Heartbeat::excuses() const { return loop_->patience().excuses(); }
-
-std::chrono::milliseconds Heartbeat::unanswered() const { return loop_->unanswered(); }
 
 }  // namespace capstan::comm

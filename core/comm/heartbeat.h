@@ -1,13 +1,11 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/communicator.h>
+#include <capstan/comm/connect.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -18,17 +16,15 @@ namespace comm {
 
 class CallLog;
 class FailureState;
+class Patience;
 
 struct HeartbeatSetup {
-  World world;
+  ConnectOptions options;
   std::vector<std::string> hosts;  ///< by rank
   bool hosts_store = false;        ///< this rank runs the store, so it must end last
   std::string store_owner;         ///< "rank 0 on node1", for the message that it is gone
-  std::chrono::milliseconds silence{};
-  std::chrono::milliseconds timeout{};
   std::function<std::vector<int>(const std::string& group)> members;
   std::function<void()> abort_backends;
-  int failure_note = -1;  ///< see ConnectOptions
 };
 
 /// The thread that talks to the store: sends a heartbeat each second, publishes and receives the first failure,
@@ -37,31 +33,22 @@ struct HeartbeatSetup {
 /// unless it waits for a disk (Patience).
 class Heartbeat {
  public:
-  Heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store, std::shared_ptr<CallLog> log,
-            std::shared_ptr<FailureState> failure);
-  /// Closes if close() was not called.
-  ~Heartbeat();
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
+  virtual ~Heartbeat() = default;
 
   /// Says goodbye, or publishes the failure, and ends the thread. The rank that runs the store waits for the others.
-  void close();
-  bool closing() const;
+  virtual void close() = 0;
+  virtual bool closing() const = 0;
   /// A connection broke: returns when the run's failure is known; silent peers get 3 s. If no rank turns out to be at
   /// fault, this rank fails with `reason` and where all ranks were.
-  void find_failure(const std::string& reason);
-  /// Patience's.
-  std::optional<std::string> news();
-  bool excuses() const;
+  virtual void find_failure(const std::string& reason) = 0;
+  virtual Patience& patience() = 0;
   /// Time since the store last answered.
-  std::chrono::milliseconds unanswered() const;
-
-  class Loop;
-
- private:
-  std::shared_ptr<Loop> loop_;  // shared with the thread, which is detached when the store never answers
-  std::thread thread_;
+  virtual std::chrono::milliseconds unanswered() const = 0;
 };
+
+/// Starts it. It closes with the last of those who have it, if close() was not called.
+std::shared_ptr<Heartbeat> start_heartbeat(HeartbeatSetup setup, std::unique_ptr<store::Store> store,
+                                           std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -10,10 +10,13 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "comm/agree.h"
 #include "comm/call_log.h"
+#include "comm/failure.h"
 #include "comm/ordered_sum.h"
 
 namespace capstan::comm {
@@ -72,7 +75,7 @@ class Team {
       return;
     }
     const std::uint64_t round = table.round;
-    table.changed.wait(lock, [&] { return table.round != round || failed_rank_ >= 0 || gone(table) >= 0; });
+    table.changed.wait(lock, [&] { return table.round != round || failure_ || gone(table) >= 0; });
     if (table.round != round) return;
     throw_if_failed();
     throw std::logic_error(cat("rank ", gone(table), " has ended while ", who, " waits for it"));
@@ -80,11 +83,8 @@ class Team {
 
   void fail(int rank, const std::string& message, const std::exception_ptr& exception) {
     std::scoped_lock lock(mutex_);
-    if (failed_rank_ < 0) {
-      failed_rank_ = rank;
-      message_ = message;
-    }
-    if (exception && !exception_ && failed_rank_ == rank) exception_ = exception;
+    if (!failure_) failure_ = Failure{rank, {}, message};
+    if (exception && !exception_ && failure_->rank == rank) exception_ = exception;
     wake_all();
   }
 
@@ -102,9 +102,7 @@ class Team {
 
  private:
   void throw_if_failed() const {
-    if (failed_rank_ >= 0) {
-      throw PeerFailed(cat("rank ", failed_rank_, " failed: ", message_), failed_rank_);
-    }
+    if (failure_) throw PeerFailed(failure_->text(), failure_->rank);
   }
   int gone(const Table& table) const {
     for (const int rank : table.ranks) {
@@ -120,8 +118,7 @@ class Team {
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Table>> tables_;
   std::vector<bool> ended_;
-  int failed_rank_ = -1;
-  std::string message_;
+  std::optional<Failure> failure_;
   std::exception_ptr exception_;
 };
 
@@ -139,8 +136,6 @@ class InProcessGroup final : public Group {
         table_(std::move(table)) {}
 
  private:
-  using Reduce = std::vector<at::Tensor>;
-
   std::vector<Post>& posts() { return table_->posts[turn_]; }
   Post& mine() { return posts()[static_cast<std::size_t>(rank())]; }
 
@@ -170,8 +165,8 @@ class InProcessGroup final : public Group {
   }
 
   /// Slice [from, from + length) of every rank's post.
-  Reduce slices(std::int64_t from, std::int64_t length) {
-    Reduce parts;
+  std::vector<at::Tensor> slices(std::int64_t from, std::int64_t length) {
+    std::vector<at::Tensor> parts;
     parts.reserve(posts().size());
     for (const Post& post : posts()) parts.push_back(post.tensor.narrow(0, from, length));
     return parts;
@@ -272,21 +267,7 @@ class InProcessCommunicator final : public Communicator {
   std::string backend(c10::Device) const override { return "in-process"; }
 
   std::vector<std::string> exchange(const std::string& mine) override {
-    at::Tensor lengths = at::empty({world_.size}, at::kLong);
-    everyone_->all_gather(lengths, at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong),
-                          "exchange lengths");
-    const auto longest = lengths.max().item<std::int64_t>();
-    const at::Tensor text = at::zeros({longest}, at::kByte);
-    std::copy(mine.begin(), mine.end(), text.data_ptr<std::uint8_t>());
-    const at::Tensor texts = at::empty({world_.size * longest}, at::kByte);
-    everyone_->all_gather(texts, text, "exchange");
-    std::vector<std::string> result;
-    result.reserve(static_cast<std::size_t>(world_.size));
-    for (int i = 0; i < world_.size; ++i) {
-      const auto* begin = reinterpret_cast<const char*>(texts.data_ptr<std::uint8_t>()) + i * longest;
-      result.emplace_back(begin, static_cast<std::size_t>(lengths.data_ptr<std::int64_t>()[i]));
-    }
-    return result;
+    return exchange_texts(*everyone_, mine, "exchange");
   }
 
   void trace(std::shared_ptr<monitor::Tracer> tracer) override { log_->trace(std::move(tracer)); }

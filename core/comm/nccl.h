@@ -25,7 +25,6 @@ struct NcclOptions {
 class DeviceGroup : public Group {
  public:
   using Group::Group;
-  ~DeviceGroup() override;
   /// Aborts calls that hang on the device; called by the watch thread when the run has failed. The group cannot be used
   /// afterwards.
   virtual void abort() = 0;
@@ -34,7 +33,7 @@ class DeviceGroup : public Group {
 /// Makes NCCL groups: implemented in the GPU module, so that core needs neither CUDA nor NCCL.
 class NcclFactory {
  public:
-  virtual ~NcclFactory();
+  virtual ~NcclFactory() = default;
   /// All members call it at the same time; returns when they are connected.
   virtual std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const store::Store& store,
                                             std::shared_ptr<CallLog> log) const = 0;

@@ -16,15 +16,7 @@ namespace capstan::comm {
 namespace {
 
 c10d::ReduceOp nccl_op(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::sum:
-      break;
-  }
-  return c10d::ReduceOp::SUM;
+  return op == ReduceOp::sum ? c10d::ReduceOp::SUM : op == ReduceOp::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::MIN;
 }
 
 /// The tensor outside autograd; c10d reads its memory only.

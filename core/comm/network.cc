@@ -15,13 +15,14 @@
 #include <memory>
 #include <vector>
 
+#include "store/sockets.h"
+
 namespace capstan::comm {
 namespace {
 
 struct Interface {
   std::string name;
   std::string address;
-  bool ipv4 = false;
   bool up = false;
 };
 
@@ -47,24 +48,14 @@ std::vector<Interface> interfaces() {
   for (const bool ipv4 : {true, false}) {
     for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
       if (!has_address(i->ifa_addr) || (i->ifa_addr->sa_family == AF_INET) != ipv4) continue;
-      found.push_back({i->ifa_name, digits(i->ifa_addr), ipv4, (i->ifa_flags & IFF_UP) != 0});
+      found.push_back({i->ifa_name, digits(i->ifa_addr), (i->ifa_flags & IFF_UP) != 0});
     }
   }
   return found;
 }
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-AddressList look_up(const std::string& host, int& status) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  status = getaddrinfo(host.c_str(), nullptr, &hints, &list);
-  return {status == 0 ? list : nullptr, freeaddrinfo};
-}
-
 /// The list's addresses, each once, IPv4 first.
-std::vector<std::string> addresses(const AddressList& list) {
+std::vector<std::string> addresses(const store::AddressList& list) {
   std::vector<std::string> found;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* i = list.get(); i != nullptr; i = i->ai_next) {
@@ -76,30 +67,11 @@ std::vector<std::string> addresses(const AddressList& list) {
   return found;
 }
 
-/// A socket's address of IPv4 or IPv6; false when the text is neither.
-bool parse_address(const std::string& text, sockaddr_storage& address, socklen_t& size) {
-  const std::uint16_t discard = htons(9);  // any port: nothing is sent
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
-  address = {};
-  if (inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    v4.sin_port = discard;
-    size = sizeof v4;
-    return true;
-  }
-  if (inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) != 1) return false;
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = discard;
-  size = sizeof v6;
-  return true;
-}
-
 }  // namespace
 
 std::vector<std::string> resolve(const std::string& host) {
   int status = 0;
-  const AddressList list = look_up(host, status);
+  const auto list = store::look_up(host, 0, 0, status);
   if (!list) {
     throw Error(cat("the rendezvous host '", host, "' is unknown: ", gai_strerror(status)),
                 "check MASTER_ADDR, or unset it: Capstan then publishes the address itself");
@@ -120,17 +92,17 @@ std::string address_of_interface(const std::string& interface) {
 }
 
 std::string address_towards(const std::string& address) {
-  sockaddr_storage target{};
-  socklen_t size = 0;
-  if (!parse_address(address, target, size)) return {};
-  const int socket_fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket_fd < 0) return {};
-  sockaddr_storage local{};
-  socklen_t local_size = sizeof local;
-  const bool known = connect(socket_fd, reinterpret_cast<const sockaddr*>(&target), size) == 0 &&
-                     getsockname(socket_fd, reinterpret_cast<sockaddr*>(&local), &local_size) == 0;
-  close(socket_fd);
-  return known ? digits(reinterpret_cast<const sockaddr*>(&local)) : std::string();
+  constexpr int discard = 9;  // any port: nothing is sent
+  int status = 0;
+  const auto target = store::look_up(address, discard, AI_NUMERICHOST, status);
+  if (!target) return {};
+  const store::Descriptor way(::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  auto* local = reinterpret_cast<sockaddr*>(&own);
+  socklen_t size = sizeof own;
+  const bool known =
+      ::connect(way.fd(), target->ai_addr, target->ai_addrlen) == 0 && ::getsockname(way.fd(), local, &size) == 0;
+  return known ? digits(local) : std::string();
 }
 
 std::vector<std::string> own_addresses() {
@@ -142,7 +114,7 @@ std::vector<std::string> own_addresses() {
   std::array<char, 256> name{};
   int status = 0;
   if (gethostname(name.data(), name.size()) == 0) {
-    for (const std::string& address : addresses(look_up(name.data(), status))) {
+    for (const std::string& address : addresses(store::look_up(name.data(), 0, 0, status))) {
       if (address.find(':') == std::string::npos) add(address);
     }
   }

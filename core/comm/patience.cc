@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/disk_wait.h"
-#include "comm/ranks_text.h"
+#include "comm/hang_report.h"
 #include "store/store.h"
 
 namespace capstan::comm {

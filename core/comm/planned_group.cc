@@ -37,8 +37,4 @@ void PlannedGroup::do_all_to_all(const at::Tensor&, const at::Tensor& in, const 
 }
 void PlannedGroup::do_barrier() { tell("barrier", {}); }
 
-std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device) {
-  return std::make_shared<PlannedGroup>("planned", ranks, rank, device);
-}
-
 }  // namespace capstan::comm

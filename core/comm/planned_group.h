@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace comm {
 
 /// A group that exists before the rendezvous, with the right sizes and ranks: for placing a model on a mesh whose ranks
 /// do not run yet. Until it is connected every call is a bug; on the meta device, whose tensors have no values, calls
-/// do nothing.
+/// do nothing. Also the group of one rank alone, whose calls Group makes itself.
 class PlannedGroup final : public Group {
  public:
   /// `rank` is the position in `ranks`.
@@ -52,9 +51,6 @@ class PlannedCalls {
  private:
   Told told_;
 };
-
-/// The same without a name, for groups that are never connected.
-std::shared_ptr<Group> planned_group(const std::vector<int>& ranks, int rank, c10::Device device);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

@@ -13,10 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/early_failure.h"
-#include "comm/failure.h"
+#include "comm/hang_report.h"
 #include "comm/network.h"
-#include "comm/ranks_text.h"
 #include "comm/secret.h"
 #include "store/store.h"
 
@@ -28,14 +26,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds attempt{3000};       // time to reach the address in a file, which may be an old one
 constexpr milliseconds look_interval{200};  // at the shared folder
-constexpr milliseconds farewell{3000};      // time for the others to read why the run does not start
+constexpr milliseconds last_words{3000};    // time for the others to read why the run does not start
 
 std::string hello_key(int rank) { return cat("hello/", rank); }
-
-struct Address {
-  std::string host;
-  int port = 0;
-};
 
 /// The addresses under which the others may reach a store in this process.
 std::vector<std::string> serving_addresses(const ConnectOptions& options) {
@@ -77,94 +70,75 @@ std::unique_ptr<store::Store> serve(const ConnectOptions& options, std::string& 
 }
 
 /// The "address:port" lines of a published file; none while there is none.
-std::vector<Address> read_published(const std::string& file) {
+std::vector<std::string> read_published(const std::string& file) {
   std::error_code absent;
   // NFS remembers that a file was absent; opening its folder makes it look again.
   (void)std::filesystem::directory_iterator(std::filesystem::path(file).parent_path(), absent);
   if (!is_there(file)) return {};
-  std::vector<Address> found;
-  for (const std::string& line : split(trim(read_file(file)), '\n')) {
-    const auto colon = line.rfind(':');
-    if (colon == std::string::npos) continue;
-    Address address{line.substr(0, colon)};
-    std::from_chars(line.data() + colon + 1, line.data() + line.size(), address.port);
-    found.push_back(std::move(address));
-  }
-  return found;
+  auto lines = split(trim(read_file(file)), '\n');
+  std::erase_if(lines, [](const std::string& line) { return line.find(':') == std::string::npos; });
+  return lines;
 }
 
-std::string list_of(const std::vector<Address>& addresses) {
-  std::vector<std::string> names;
-  names.reserve(addresses.size());
-  for (const Address& address : addresses) names.push_back(cat(address.host, ":", address.port));
-  return join(names, " or ");
-}
-
-/// One attempt at each address; null when none answers.
-std::unique_ptr<store::Store> try_addresses(const std::vector<Address>& addresses, const ConnectOptions& options,
+/// One attempt at each "address:port"; null when none answers.
+std::unique_ptr<store::Store> try_addresses(const std::vector<std::string>& addresses, const ConnectOptions& options,
                                             std::string& reached) {
   const auto secret = find_secret(options.rendezvous);
   if (!secret) return nullptr;
   const store::Access access{*secret, options.rendezvous.is_torch};
-  for (const Address& address : addresses) {
+  for (const std::string& address : addresses) {
+    const auto colon = address.rfind(':');
+    int port = 0;
+    std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
     try {
-      auto store = store::Store::connect(address.host, address.port, options.rendezvous.prefix,
-                                         std::min(attempt, options.connect_timeout), access);
-      reached = address.host;
-      return store;
+      reached = address.substr(0, colon);
+      return store::Store::connect(reached, port, options.rendezvous.prefix, std::min(attempt, options.connect_timeout),
+                                   access);
     } catch (const Error& error) {
-      log::debug(cat("rendezvous at ", address.host, ":", address.port, ": ", error.what()));
+      log::debug(cat("rendezvous at ", address, ": ", error.what()));
     }
   }
   return nullptr;
 }
 
-void throw_early_failure(const Rendezvous& where) {
-  if (const auto failure = read_early_failure(where)) throw PeerFailed(failure->text(), failure->rank);
-}
-
-/// A file may be left from an attempt that died, so it is read again whenever no address answers.
-std::unique_ptr<store::Store> find(const ConnectOptions& options, std::string& address) {
-  const auto deadline = Clock::now() + options.connect_timeout;
-  const std::string& file = options.rendezvous.file;
-  for (;;) {
-    throw_early_failure(options.rendezvous);
-    const auto published = read_published(file);
-    if (auto store = try_addresses(published, options, address)) return store;
-    if (Clock::now() > deadline) {
-      throw Error(cat("rank ", options.world.rank, " found no rank 0: ",
-                      published.empty() ? cat(file, " did not appear")
-                                        : cat("nobody answers at ", list_of(published), ", which ", file, " names")),
-                  "the folder of that file must be shared by all nodes; is rank 0 running?");
-    }
-    std::this_thread::sleep_for(milliseconds(50));
+[[noreturn]] void throw_not_found(const ConnectOptions& options, const std::vector<std::string>& addresses) {
+  const Rendezvous& where = options.rendezvous;
+  const auto me = cat("rank ", options.world.rank);
+  if (where.host.empty()) {
+    const auto seen = addresses.empty()
+                          ? cat(where.file, " did not appear")
+                          : cat("nobody answers at ", join(addresses, " or "), ", which ", where.file, " names");
+    throw Error(cat(me, " found no rank 0: ", seen),
+                "the folder of that file must be shared by all nodes; is rank 0 running?");
   }
-}
-
-/// A host may have several addresses, and some may be unreachable.
-std::unique_ptr<store::Store> find_master(const ConnectOptions& options, std::string& address) {
-  std::vector<Address> addresses;
-  for (const std::string& each : resolve(options.rendezvous.host)) addresses.push_back({each, options.rendezvous.port});
-  const auto deadline = Clock::now() + options.connect_timeout;
-  for (;;) {
-    if (auto store = try_addresses(addresses, options, address)) return store;
-    if (Clock::now() > deadline) break;
-    std::this_thread::sleep_for(milliseconds(50));
-  }
-  if (!find_secret(options.rendezvous)) {
+  if (!find_secret(where)) {
     throw Error(
-        cat("rank ", options.world.rank, " waited in vain for ", options.rendezvous.secret_file,
-            ", in which rank 0 leaves the secret of this run"),
+        cat(me, " waited in vain for ", where.secret_file, ", in which rank 0 leaves the secret of this run"),
         "set run.dir to a folder that all nodes share, or export CAPSTAN_SECRET with the same long random text on "
         "all ranks");
   }
-  throw Error(cat("rank ", options.world.rank, " cannot reach the rendezvous at ", options.rendezvous.text()),
+  throw Error(cat(me, " cannot reach the rendezvous at ", where.text()),
               "is rank 0 running there? MASTER_ADDR and MASTER_PORT name it");
 }
 
-std::unique_ptr<store::Store> open_store(const ConnectOptions& options, bool serves, std::string& address) {
-  if (serves) return serve(options, address);
-  return options.rendezvous.host.empty() ? find(options, address) : find_master(options, address);
+/// A published file may be left from an attempt that died, so it is read again whenever no address answers. A host may
+/// have several addresses, and some may be unreachable.
+std::unique_ptr<store::Store> find(const ConnectOptions& options, std::string& address) {
+  const Rendezvous& where = options.rendezvous;
+  std::vector<std::string> addresses;
+  if (!where.host.empty()) {
+    for (const std::string& each : resolve(where.host)) addresses.push_back(cat(each, ":", where.port));
+  }
+  const auto deadline = Clock::now() + options.connect_timeout;
+  for (;;) {
+    if (where.host.empty()) {
+      if (const auto failure = read_early_failure(where)) throw PeerFailed(failure->text(), failure->rank);
+      addresses = read_published(where.file);
+    }
+    if (auto store = try_addresses(addresses, options, address)) return store;
+    if (Clock::now() > deadline) throw_not_found(options, addresses);
+    std::this_thread::sleep_for(milliseconds(50));
+  }
 }
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
@@ -190,20 +164,15 @@ std::vector<int> missing_ranks(store::Store& store, int size) {
 
 /// "rank 3 on gpu08, ranks 4-7 on gpu09" if hosts are known, "ranks 3-7" if not.
 std::string list_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  const auto host = [&hosts](int rank) {
+  std::vector<std::pair<std::string, std::vector<int>>> by_host;
+  for (const int rank : ranks) {
     const auto i = static_cast<std::size_t>(rank);
-    return i < hosts.size() ? hosts[i] : std::string();
-  };
-  std::vector<std::string> parts;
-  for (std::size_t from = 0; from < ranks.size();) {
-    std::size_t to = from + 1;
-    while (to < ranks.size() && host(ranks[to]) == host(ranks[from])) ++to;
-    const std::vector<int> same(ranks.begin() + static_cast<std::ptrdiff_t>(from),
-                                ranks.begin() + static_cast<std::ptrdiff_t>(to));
-    const std::string where = host(ranks[from]);
-    parts.push_back(cat(ranks_text(same), where.empty() ? "" : " on ", where));
-    from = to;
+    const auto host = i < hosts.size() ? hosts[i] : std::string();
+    if (by_host.empty() || by_host.back().first != host) by_host.push_back({host, {}});
+    by_host.back().second.push_back(rank);
   }
+  std::vector<std::string> parts;
+  for (const auto& [host, same] : by_host) parts.push_back(cat(ranks_text(same), host.empty() ? "" : " on ", host));
   return join(parts);
 }
 
@@ -213,7 +182,7 @@ std::string list_of(const std::vector<int>& ranks, const std::vector<std::string
       cat(list_of(missing, options.hosts), " of ", options.world.size, " did not connect within ",
           duration_text(std::chrono::duration<double>(waited).count()), " (min:s)");
   store.set_if_absent("failure", Failure{0, options.world.host, message}.serialized());
-  wait_until_informed(store, options.world.size, farewell);
+  wait_until_informed(store, options.world.size, last_words);
   throw Error(message, "look at the end of those ranks' output; were all of them started?");
 }
 
@@ -223,7 +192,7 @@ void pass_on_early_failure(store::Store& store, const ConnectOptions& options) {
   if (from_file) store.set_if_absent("failure", from_file->serialized());
   if (!from_file && !store.has({"failure"})) return;
   const auto failure = Failure::parse(store.get("failure"));
-  wait_until_informed(store, options.world.size, farewell);
+  wait_until_informed(store, options.world.size, last_words);
   throw PeerFailed(failure.text(), failure.rank);
 }
 
@@ -254,10 +223,6 @@ void gather(store::Store& store, const ConnectOptions& options) {
   for (int rank = 0; rank < size; ++rank) hosts.push_back(split(store.get(hello_key(rank)), '\t').front());
   store.set("ready", join(hosts, "\t"));
 }
-
-}  // namespace
-
-namespace {
 
 /// What rank 0 has published is removed when all have joined, or when the rendezvous fails.
 class Published {
@@ -308,7 +273,7 @@ Joined join_rendezvous(const ConnectOptions& options) {
   const Published published(options);
   joined.hosts_store = world.rank == 0 && !options.rendezvous.store_exists;
   std::string store_address;
-  joined.store = open_store(options, joined.hosts_store, store_address);
+  joined.store = joined.hosts_store ? serve(options, store_address) : find(options, store_address);
   store::Store& store = *joined.store;
   // Gloo's ranks must all use one address family, but each may have reached the store under a different address: rank
   // 0's family is used.

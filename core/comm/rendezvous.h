@@ -2,17 +2,19 @@
 #include <capstan/base/export.h>
 #include <capstan/comm/connect.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "comm/failure.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
 class Store;
 }
 namespace comm {
-
-class FailureState;
 
 /// The result of the rendezvous on a rank.
 struct Joined {
@@ -30,6 +32,14 @@ Joined join_rendezvous(const ConnectOptions& options);
 /// `limit`.
 bool wait_for(store::Store& store, const std::vector<std::string>& keys, FailureState& failure,
               std::chrono::milliseconds limit);
+
+/// The failure that a rank wrote next to the rendezvous file when it failed before connecting; nothing if the
+/// rendezvous is an address, or if the file is much older than this process and so from another attempt.
+std::optional<Failure> read_early_failure(const Rendezvous& where);
+
+/// Rank 0, which runs the store: waits until the other ranks know of the failure ("informed/r"), or those of them that
+/// have joined ("hello/r"), for at most `limit`.
+void wait_until_informed(store::Store& store, int size, std::chrono::milliseconds limit, bool joined_alone = true);
 
 }  // namespace comm
 CAPSTAN_END_NAMESPACE

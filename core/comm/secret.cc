@@ -17,25 +17,25 @@
 #include "store/sockets.h"
 
 namespace capstan::comm {
+namespace {
 
+/// Writes a file that this user alone may read (0600), complete or not at all. Throws FileError.
 void write_private(const std::string& path, const std::string& text) {
   const auto temporary = cat(path, ".", store::new_secret());
+  const auto fail = [&](int reason) {
+    ::unlink(temporary.c_str());
+    throw FileError(path, "write", reason);
+  };
   {
-    const store::Socket file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const store::Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.fd() < 0) throw FileError(path, "write", errno);
     const auto written = ::write(file.fd(), text.data(), text.size());
-    if (written != static_cast<ssize_t>(text.size())) {
-      const int reason = written < 0 ? errno : ENOSPC;
-      ::unlink(temporary.c_str());
-      throw FileError(path, "write", reason);
-    }
+    if (written != static_cast<ssize_t>(text.size())) fail(written < 0 ? errno : ENOSPC);
   }
-  if (std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const int reason = errno;
-  ::unlink(temporary.c_str());
-  throw FileError(path, "write", reason);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail(errno);
 }
 
+/// Its content; nothing while it does not exist. Throws Error where another user could have written or read it.
 std::optional<std::string> read_private(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
@@ -55,6 +55,8 @@ std::optional<std::string> read_private(const std::string& path) {
     throw;
   }
 }
+
+}  // namespace
 
 std::string make_secret(const Rendezvous& where) {
   if (!where.secret.empty() || where.secret_file.empty()) return where.secret;

@@ -8,11 +8,6 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
-/// Writes a file that this user alone may read (0600), complete or not at all. Throws FileError.
-void write_private(const std::string& path, const std::string& text);
-/// Its content; nothing while it does not exist. Throws Error where another user could have written or read it.
-std::optional<std::string> read_private(const std::string& path);
-
 /// The secret of a rendezvous on rank 0, which makes one where the launcher gave none, and publishes it in the
 /// rendezvous's secret_file.
 std::string make_secret(const Rendezvous& where);

@@ -23,10 +23,10 @@ void Event::synchronize() const {
 
 bool Event::is_reached() const { return !event_ || event_->query(); }
 
-SideStream::SideStream(c10::Device device, bool overlaps, bool high_priority) : device_(device) {
+SideStream::SideStream(c10::Device device, bool overlaps) : device_(device) {
   if (device.is_cpu() || device.is_meta() || !overlaps) return;
   const c10::impl::VirtualGuardImpl guard(device.type());
-  stream_ = std::make_unique<c10::Stream>(guard.getStreamFromGlobalPool(device, high_priority));
+  stream_ = std::make_unique<c10::Stream>(guard.getStreamFromGlobalPool(device, /*isHighPriority=*/true));
 }
 
 SideStream::Use::Use(const SideStream& side, bool wait_for_current) {

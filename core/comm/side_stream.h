@@ -21,7 +21,6 @@ class Event {
   void wait(c10::Device device) const;
   /// The host waits.
   void synchronize() const;
-  bool is_set() const { return event_ != nullptr; }
   /// Has the stream passed it? Does not wait.
   bool is_reached() const;
 
@@ -32,7 +31,7 @@ class Event {
 /// A stream for one kind of work that overlaps with compute. Without overlap, and on CPU, it is the current stream.
 class SideStream {
  public:
-  SideStream(c10::Device device, bool overlaps, bool high_priority = true);
+  SideStream(c10::Device device, bool overlaps);
 
   /// Makes the side stream current for its lifetime. The side stream first waits for the work queued on the stream that
   /// was current, unless told not to.
@@ -44,7 +43,6 @@ class SideStream {
     c10::OptionalStreamGuard guard_;
   };
 
-  c10::Device device() const { return device_; }
   bool overlaps() const { return stream_ != nullptr; }
 
  private:

@@ -4,8 +4,8 @@
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
+#include <unistd.h>
 
-#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "comm/call_log.h"
 #include "comm/failure.h"
 #include "comm/heartbeat.h"
+#include "comm/patience.h"
 
 namespace capstan::comm {
 namespace {
@@ -35,9 +36,14 @@ bool is_suspended(int process) {
 
 }  // namespace
 
-Watch::Watch(WatchSetup setup, std::shared_ptr<Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
-             std::shared_ptr<FailureState> failure)
-    : setup_(std::move(setup)), heartbeat_(std::move(heartbeat)), log_(std::move(log)), failure_(std::move(failure)) {
+Watch::Watch(const ConnectOptions& options, std::string store_owner, std::shared_ptr<Heartbeat> heartbeat,
+             std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure)
+    : options_(options),
+      store_owner_(std::move(store_owner)),
+      launcher_(options.world.launcher == "local" ? ::getppid() : 0),
+      heartbeat_(std::move(heartbeat)),
+      log_(std::move(log)),
+      failure_(std::move(failure)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -61,17 +67,17 @@ void Watch::run() {
     if (now - last_look > std::chrono::seconds(2)) awake_since_ = now;  // this process itself was stopped
     last_look = now;
     if (!failed) judge_silence(now);
-    if (const auto news = heartbeat_->news()) log::warning(*news);
+    if (const auto news = heartbeat_->patience().news()) log::warning(*news);
     const auto failure = failure_->failure();
     if (!failure) continue;
     if (!failed) {
       failed = now;
       announce(*failure);
     }
-    if (!told && setup_.on_stuck && stuck(now - *failed)) {
+    if (!told && options_.on_stuck && stuck(now - *failed)) {
       told = true;
       log::error("the main thread is stuck and does not notice the failure");
-      setup_.on_stuck(failure->text());
+      options_.on_stuck(failure->text());
     }
   }
   const auto failure = failure_->failure();
@@ -79,24 +85,24 @@ void Watch::run() {
 }
 
 void Watch::judge_silence(Clock::time_point now) {
-  if (heartbeat_->unanswered() <= setup_.silence) return;
-  if (is_suspended(setup_.store_process)) {
+  if (heartbeat_->unanswered() <= options_.silence) return;
+  if (is_suspended(launcher_)) {
     awake_since_ = now;
-    if (setup_.rank == 0 && !std::exchange(suspension_told_, true)) {
-      log::warning(cat("process ", setup_.store_process, ", which has started the ranks, is suspended: they wait ",
-                       "where they need it (kill -CONT ", setup_.store_process, " continues it)"));
+    if (options_.world.rank == 0 && !std::exchange(suspension_told_, true)) {
+      log::warning(cat("process ", launcher_, ", which has started the ranks, is suspended: they wait ",
+                       "where they need it (kill -CONT ", launcher_, " continues it)"));
     }
   }
-  if (now - awake_since_ <= setup_.silence) return;
+  if (now - awake_since_ <= options_.silence) return;
   failure_->fail({-1,
                   {},
-                  cat(setup_.store_owner, " has not answered for ",
-                      std::chrono::duration_cast<std::chrono::seconds>(setup_.silence).count(), " s")});
+                  cat(store_owner_, " has not answered for ",
+                      std::chrono::duration_cast<std::chrono::seconds>(options_.silence).count(), " s")});
 }
 
 void Watch::announce(const Failure& failure) {
-  if (failure.rank == setup_.rank) return;  // the main thread prints it itself
-  const bool tells = failure.teller() == setup_.rank;
+  if (failure.rank == options_.world.rank) return;  // the main thread prints it itself
+  const bool tells = failure.teller() == options_.world.rank;
   if (!tells) log::error(cat("first error: ", failure.brief()));
   // Messages below error level go to the rank's log file only.
   const auto level = tells ? log::Level::error : log::Level::debug;
@@ -104,13 +110,12 @@ void Watch::announce(const Failure& failure) {
   std::set<std::string> groups;
   for (const Call& call : log_->in_flight()) {
     if (!groups.insert(call.group).second) continue;  // the others of a group wait for its oldest call
-    log::write(level, cat("rank ", setup_.rank, " was in ", call.text(), ", for ",
-                          number_text(std::round(call.seconds() * 10) / 10), " s"));
+    log::write(level, cat("rank ", options_.world.rank, " was in ", call.text(), ", for ", call.duration()));
   }
 }
 
 bool Watch::stuck(Clock::duration since_failure) const {
-  return since_failure > (failure_->seen() || heartbeat_->closing() ? setup_.patience + clean_up : setup_.patience);
+  return since_failure > (failure_->seen() || heartbeat_->closing() ? options_.patience + clean_up : options_.patience);
 }
 
 }  // namespace capstan::comm

@@ -1,9 +1,9 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/comm/connect.h>
 
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,23 +17,14 @@ class FailureState;
 struct Failure;
 class Heartbeat;
 
-struct WatchSetup {
-  int rank = 0;
-  std::string store_owner;
-  int store_process = 0;  ///< that runs the store on this machine, and whose end ends this one; 0: none such
-  std::chrono::milliseconds silence{};
-  std::chrono::milliseconds patience{};
-  std::function<void(const std::string& first_error)> on_stuck;
-};
-
 /// The thread that acts on a failure. It never communicates, so nothing can block it: it logs the first error (in full
 /// on one rank, else its first line) and what this rank was doing, and calls on_stuck if the main thread does not
 /// react. It logs the heartbeat's news too, and detects that the store itself stopped answering, unless its process is
 /// only suspended.
 class Watch {
  public:
-  Watch(WatchSetup setup, std::shared_ptr<Heartbeat> heartbeat, std::shared_ptr<CallLog> log,
-        std::shared_ptr<FailureState> failure);
+  Watch(const ConnectOptions& options, std::string store_owner, std::shared_ptr<Heartbeat> heartbeat,
+        std::shared_ptr<CallLog> log, std::shared_ptr<FailureState> failure);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -45,7 +36,9 @@ class Watch {
   void announce(const Failure& failure);
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
-  const WatchSetup setup_;
+  const ConnectOptions options_;
+  const std::string store_owner_;
+  const int launcher_;  ///< the local one, which runs the store and whose end is the ranks' end; 0: none such
   std::shared_ptr<Heartbeat> heartbeat_;
   std::shared_ptr<CallLog> log_;
   std::shared_ptr<FailureState> failure_;

@@ -7,11 +7,13 @@
 #include <capstan/base/text.h>
 #include <capstan/config/model_path.h>
 #include <capstan/monitor/output_file.h>
+#include <capstan/plugin/host.h>
 
 #include <algorithm>
 #include <optional>
 
 #include <capstan/plugin/host.h>
+#include "assembly/host_memory.h"
 #include "cli/plugin_folders.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"
@@ -20,6 +22,15 @@
 #include "setup/unsaved.h"
 
 namespace capstan::commands {
+namespace {
+
+// Of a run on another machine: what its ranks take of host memory is held against run.host_memory alone.
+void check_told_memory(const session::Job& job, Diagnostics& faults) {
+  assembly::check_host_memory(job.config, job.topology, job.prediction, assembly::told_host_memory(*job.config.run),
+                              faults);
+}
+
+}  // namespace
 
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
                                     plugin::Host& host) {
@@ -33,11 +44,10 @@ std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Chang
   if (change.ranks == 0) overrides.push_back(cat("train.global_batch=", global_batch));
   const auto job = session::predict_with(request, overrides, host);
   if (!job || !job->prediction.activations) return {};
-  const auto& [config, plugins, topology, samples, model, prediction] = *job;
-  plan::Peak peak{layout::total_bytes(prediction.footprints, config.device),
-                  assembly::host_bytes(prediction, config.device)};
+  plan::Peak peak{layout::total_bytes(job->prediction.footprints, job->config.device),
+                  assembly::host_bytes(job->prediction, job->config.device)};
   Diagnostics diagnostics;
-  assembly::check_host_memory(config, topology, prediction, assembly::told_host_memory(*config.run), diagnostics);
+  check_told_memory(*job, diagnostics);
   peak.host_fits = diagnostics.empty();
   return peak;
 }
@@ -71,13 +81,7 @@ bool is_here(const plan::Gpu& wanted) {
   });
 }
 
-// Of a run on another machine: what its ranks take of host memory is held against run.host_memory alone.
-void judge_host_elsewhere(const session::Job& job, Diagnostics& faults) {
-  assembly::check_host_memory(job.config, job.topology, job.prediction, assembly::told_host_memory(*job.config.run),
-                              faults);
-}
-
-// What they need there, where nobody has said what there is.
+// What ranks need on another machine, where nobody has said what there is.
 std::string host_elsewhere_text(const session::Job& job) {
   const auto needed = assembly::host_bytes(job.prediction, job.config.device);
   if (needed == 0 || assembly::told_host_memory(*job.config.run)) return {};
@@ -132,7 +136,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
   if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, ranks::gpu_module_cuda(), diagnostics);
-  if (prepared && request.any_host_memory) judge_host_elsewhere(*prepared, diagnostics);
+  if (prepared && request.any_host_memory) check_told_memory(*prepared, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;
   if (!arguments.resolved.empty()) monitor::write_output(arguments.resolved, config::to_toml(job.tables()));

@@ -1,5 +1,10 @@
 // What the host sees of the engine (plugin/engine.h).
+#include <capstan/base/error.h>
 #include <capstan/command/command.h>
+
+#include <c10/util/Exception.h>
+
+#include <stdexcept>
 
 #include "commands/check_command.h"
 #include "commands/run_command.h"
@@ -9,16 +14,28 @@
 namespace capstan::commands {
 namespace {
 
+// Calls `fn`. What LibTorch throws leaves as an Error where there are words for it, else as a std::logic_error, which
+// is reported as a bug: whoever called the engine need not know LibTorch's types.
+template <class F>
+int without_torch_errors(const F& fn) {
+  try {
+    return fn();
+  } catch (const c10::Error& error) {
+    if (auto known = ranks::in_words(error)) throw Error(*known);
+    throw std::logic_error(error.what());
+  }
+}
+
 class OwnEngine final : public plugin::Engine {
  public:
   int run(const launch::RunArguments& arguments, const Environment& env) const override {
-    return ranks::without_torch_errors([&] { return run_command(arguments, env); });
+    return without_torch_errors([&] { return run_command(arguments, env); });
   }
   int check(const launch::CheckArguments& arguments, const Environment& env) const override {
-    return ranks::without_torch_errors([&] { return check_command(arguments, env); });
+    return without_torch_errors([&] { return check_command(arguments, env); });
   }
   int call(command::Command& command, const command::Call& call) const override {
-    return ranks::without_torch_errors([&] { return command.run(call); });
+    return without_torch_errors([&] { return command.run(call); });
   }
 };
 

@@ -27,15 +27,6 @@ std::string model_type_of(const fs::path& file) {
   return found->get<std::string>();
 }
 
-std::string plugin_for(const std::string& type, const fs::path& file, plugin::Host& host) {
-  auto name = assembly::plugin_of_family(type, host);
-  if (name.empty()) {
-    throw Error(cat("no model plugin computes models of type '", type, "'"),
-                "take another model; `capstan plugins` lists the plugins", file.string());
-  }
-  return name;
-}
-
 // What a name on the command line means: a path, or else a model of the hub that is in its cache.
 fs::path find_place(const std::string& name, const config::HubCache& hub) {
   auto path = fs::absolute(name).lexically_normal();
@@ -54,7 +45,13 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
   const auto path = find_place(name, config::hub_cache(call.environment));
   if (is_there(path / "config.toml")) return of_run(path, path);
   if (is_there(path / "config.json")) {
-    const auto plugin = plugin_for(model_type_of(path / "config.json"), path / "config.json", call.plugins);
+    const auto file = path / "config.json";
+    const auto type = model_type_of(file);
+    const auto plugin = assembly::plugin_of_family(type, call.plugins);
+    if (plugin.empty()) {
+      throw Error(cat("no model plugin computes models of type '", type, "'"),
+                  "take another model; `capstan plugins` lists the plugins", file.string());
+    }
     // Of a hub's model the id says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();

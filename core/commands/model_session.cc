@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "cli/plugin_folders.h"
-#include "commands/rank_request.h"
+#include "commands/run_command.h"
 #include "config/to_toml.h"
 #include "inference/evaluate.h"
 #include "ranks/start.h"
@@ -62,7 +62,7 @@ std::vector<inference::Prompt> tokenized(const std::vector<std::string>& texts, 
 void load_model(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
                 ModelSession::State& state) {
   state.rank.emplace(rank);
-  state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
+  state.host.emplace(cli::plugin_folders(env), rank.device.kind == "cuda", cli::trusts_writers(env));
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
   train::read_token_caches(*state.job, inference::Stop(), *rank.communicator, terminal::print_progress);
   log::configure({}, log::Level::warning, rank.launch.world.rank);

@@ -4,21 +4,26 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
 #include <capstan/plugin/host.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "cli/plugin_folders.h"
 #include "comm/agree.h"
-#include "commands/rank_request.h"
-#include "commands/run_extensions.h"
+#include "commands/check_command.h"
 #include "launch/error_report.h"
+#include "observe/memory.h"
+#include "plan/against_actual.h"
+#include "plan/gpu_fit.h"
+#include "plan/step_time.h"
 #include "ranks/restart.h"
-#include "ranks/start.h"
 #include "ranks/stopping.h"
 #include "train/run.h"
 
@@ -44,13 +49,11 @@ std::string start_of_job(const launch::Environment& env) {
   return job ? cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0")) : "";
 }
 
-ranks::Command command_of(const launch::RunArguments& arguments) { return {arguments.config, arguments.overrides}; }
-
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all continue with that.
 launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
                                   const ranks::Rank& rank) {
   const auto look = [&] {
-    return join(ranks::find_restarted(env, rank.early.run, rank.early.checkpoint, command_of(arguments)), "\n");
+    return join(ranks::find_restarted(env, rank.early.run, rank.early.checkpoint, arguments), "\n");
   };
   try {
     const auto found = comm::from_first_rank(*rank.communicator, "looking for the run that SLURM restarts", look);
@@ -67,8 +70,67 @@ struct RankState {
   std::optional<train::Run> run;
 };
 
-std::string offload_warning(const ranks::Rank& rank) {
-  return rank.device.name == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads);
+session::Job job_of(const setup::JobRequest& request, plugin::Host& host) {
+  Diagnostics faults;
+  auto job = session::prepare(request, host, faults);
+  faults.throw_if_any();
+  return std::move(*job);
+}
+
+std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Host& host) {
+  if (request.device == "cpu") {
+    request.device = "cuda";
+    request.overrides.emplace_back("run.device=auto");
+  }
+  request.any_host_memory = true;
+  const auto job = job_of(request, host);
+  const auto batch = job.topology.batch;
+  const plan::Trials trials{plan::offers_of(host), [&](const plan::Change& change) {
+                              return peak_with(request, change, batch.global_batch, host);
+                            }};
+  const auto peak = layout::total_bytes(job.prediction.footprints, job.config.device);
+  std::vector<monitor::MemorySaving> list;
+  for (const auto& [change, with] : plan::what_saves_most(batch, peak, trials))
+    list.push_back({change.words, join(change.overrides, " "), with.gpu});
+  return list;
+}
+
+// What was predicted for this request, and what would save most: on a CPU rank what a GPU would save. At the run's end
+// the prediction against what was measured.
+class Predictions final : public command::RunExtension {
+ public:
+  Predictions(const session::Job& job, const ranks::Rank& rank, plugin::Host& host)
+      : job_(job), rank_(rank), host_(host) {}
+
+  void answer(monitor::MemoryQuestions& questions) override {
+    auto asked = job_.config.request;
+    asked.activations = true;
+    questions.predicted = [asked, this] { return observe::memory_parts(job_of(asked, host_).prediction.footprints); };
+    questions.savings = [asked, this] { return savings(asked, host_); };
+  }
+
+  std::string after_training(const command::TrainedRun& run) override {
+    const auto figures = plan::figures_of_device(rank_.device.description, rank_.device.bytes);
+    double step_s = 0;
+    if (const auto& work = job_.prediction.work; work && figures)
+      step_s = plan::step_time(*work, job_.topology.batch.accumulation, *figures).total();
+    return plan::against_actual(job_.prediction, job_.config.device, {run.setup_bytes, run.peak_bytes, run.step_s},
+                                step_s);
+  }
+
+ private:
+  const session::Job& job_;
+  const ranks::Rank& rank_;
+  plugin::Host& host_;
+};
+
+// What the GPU with the least memory has for tensors: all ranks learn the same. 0 on CPUs.
+std::int64_t smallest_gpu_room(const ranks::Rank& rank) {
+  if (rank.device.kind != "cuda") return 0;
+  auto least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.bytes)))
+    least = std::min<std::int64_t>(least, std::stoll(bytes));
+  return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
 }
 
 train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env,
@@ -78,22 +140,25 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
     std::fflush(stdout);
   };
   const auto opened = [&](const std::filesystem::path& folder) {
-    if (rank.first()) ranks::note_job(env, command_of(arguments), folder);
-    ranks::record_start(rank, folder);
+    if (rank.first()) ranks::note_job(env, arguments, folder);
+    ranks::ConnectedRank(rank).record_start(folder);
   };
   const auto crash = env("CAPSTAN_CRASH_AT");
   return {.communicator = *rank.communicator,
           .plugins = host,
           .stop = stop,
-          .device = ranks::ConnectedRank(rank).device(),
+          .device = rank.device,
           .environment = env,
           .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
           .job = start_of_job(env),
-          .offload_warning = offload_warning(rank),
+          .offload_warning = rank.device.kind == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads),
           .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
           .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
-          .prepared = [&] { ranks::print_start_table(rank); },
-          .extensions = [&](const session::Job& job) { return own_extensions(job, rank, host); },
+          .prepared = [&] { ranks::ConnectedRank(rank).print_start(); },
+          .extensions =
+              [&](const session::Job& job) {
+                return std::vector<train::Extension>{{"plan", std::make_shared<Predictions>(job, rank, host)}};
+              },
           .opened = opened};
 }
 
@@ -101,16 +166,37 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
                RankState& state) {
   auto& stop = ranks::ask_on_signals();
   if (rank.first()) stop.deadline = ranks::job_deadline(env);
-  state.host.emplace(cli::plugin_folders(env), rank.device.name == "cuda", cli::trusts_writers(env));
+  state.host.emplace(cli::plugin_folders(env), rank.device.kind == "cuda", cli::trusts_writers(env));
   state.run.emplace(run_setting(arguments, env, rank, *state.host, stop));
   const auto end = state.run->train();
   if (end.exit_code) return *end.exit_code;
-  const auto ending = ranks::end_stopped({end.when, end.resumable, end.requeue_exit_code}, stop, *rank.communicator);
+  const auto ending = ranks::end_stopped(end, stop, *rank.communicator);
   if (rank.first()) terminal::print_error(ending.message);
   return ending.exit_code;
 }
 
 }  // namespace
+
+setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const launch::Environment& env,
+                                  const ranks::Rank& rank) {
+  const auto& world = rank.communicator->world();
+  setup::JobRequest request;
+  request.gpu_room = smallest_gpu_room(rank);
+  request.file = arguments.config;
+  request.overrides = arguments.overrides;
+  request.world_size = world.size;
+  request.rank = world.rank;
+  request.hub = config::hub_cache(env);
+  request.device = rank.device.kind;
+  request.gpu = rank.device.gpu;
+  request.gpu_capability = rank.device.capability;
+  request.activations = arguments.purpose == setup::Purpose::train;
+  request.cache = rank.cache;
+  request.ranks_per_node = world.local_size;
+  request.purpose = arguments.purpose;
+  request.weights = arguments.weights;
+  return request;
+}
 
 int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
   // Outside of what a failure unwinds: a rank that fails ends with its state as it is.

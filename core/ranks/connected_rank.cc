@@ -1,10 +1,13 @@
 #include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/terminal.h>
 #include <capstan/config/run_name.h>
 #include <capstan/plugin/host.h>
 #include <capstan/ranks/connected_rank.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "comm/agree.h"
 #include "config/document.h"
@@ -39,14 +42,17 @@ bool ConnectedRank::first() const { return rank_.first(); }
 
 comm::Communicator& ConnectedRank::communicator() const { return *rank_.communicator; }
 
-command::RankDevice ConnectedRank::device() const {
-  const auto& gpu = rank_.device.gpu;
-  return {rank_.device.name, gpu.device, gpu.description, gpu.uuid, gpu.bytes, gpu.driver_version};
+command::RankDevice ConnectedRank::device() const { return rank_.device; }
+
+void ConnectedRank::print_start() const {
+  if (!first() || rank_.launch.world.size == 1) return;
+  terminal::print(start_text(rank_));
+  std::fflush(stdout);
 }
 
-void ConnectedRank::print_start() const { print_start_table(rank_); }
-
-void ConnectedRank::record_start(const std::filesystem::path& folder) const { ranks::record_start(rank_, folder); }
+void ConnectedRank::record_start(const std::filesystem::path& folder) const {
+  if (first()) write_file(folder / "launch.json", start_json(rank_));
+}
 
 std::string ConnectedRank::from_first(const std::string& doing, const std::function<std::string()>& work) const {
   return comm::from_first_rank(communicator(), doing, work);

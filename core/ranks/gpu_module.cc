@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 
+#include <boost/dll/runtime_symbol_info.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -16,21 +17,15 @@
 #include "comm/nccl.h"
 #include "launch/elf.h"
 #include "launch/foreign_libraries.h"
+#include "plugin/loader.h"
 
 namespace capstan::ranks {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The file that holds a symbol of a loaded library.
-fs::path file_of(const void* address) {
-  Dl_info info{};
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) throw Error("the loader does not know its own files");
-  return fs::canonical(info.dli_fname);
-}
-
 fs::path torch_cuda_library() {
-  return file_of(reinterpret_cast<const void*>(&at::globalContext)).parent_path() / "libtorch_cuda.so";
+  return fs::canonical(boost::dll::symbol_location(at::globalContext).string()).parent_path() / "libtorch_cuda.so";
 }
 
 /// LibTorch's CUDA major version, from what its GPU library needs: "libcudart.so.13".
@@ -48,16 +43,13 @@ int cuda_major(const fs::path& module) {
 
 /// Turns off NCCL's own watchdog, which would end the process before our report; values set by the user are kept.
 void tame_nccl_watchdog() {
-  for (const auto& [name, value] :
-       {std::pair{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}, std::pair{"TORCH_NCCL_ENABLE_MONITORING", "0"},
-        std::pair{"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}}) {
-    setenv(name, value, /*overwrite=*/0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
+  for (const char* name :
+       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING", "TORCH_NCCL_DUMP_ON_TIMEOUT"}) {
+    setenv(name, "0", /*overwrite=*/0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
   }
 }
 
-fs::path module_file() {
-  return file_of(reinterpret_cast<const void*>(&gpu_module_cuda)).parent_path() / "libcapstan_cuda.so";
-}
+fs::path module_file() { return plugin::own_library().parent_path() / "libcapstan_cuda.so"; }
 
 }  // namespace
 
@@ -66,7 +58,7 @@ int gpu_module_cuda() {
   return is_there(file) ? cuda_major(file) : 0;
 }
 
-GpuModule open_gpu_module(const launch::Launch& launch, const GpuRequest& request) {
+Device open_gpu(const launch::Launch& launch, const std::string& precision, const std::string& ld_library_path) {
   const auto& world = launch.world;
   const auto file = module_file();
   if (!is_there(file)) {
@@ -74,28 +66,28 @@ GpuModule open_gpu_module(const launch::Launch& launch, const GpuRequest& reques
                 "build with cmake --preset cuda, or set device = \"cpu\"");
   }
   const launch::GpuFacts facts = launch::ask_driver();
-  GpuModule module;
-  module.device = launch::choose_gpu(facts, world, cuda_major(file));
-  module.warnings = launch::check_gpus(launch, static_cast<int>(facts.gpus.size()));
-  const launch::GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(module.device)];
-  launch::check_precision(gpu, request.precision, world);
-  launch::refuse_foreign_libraries(launch::foreign_libraries(torch_cuda_library(), request.ld_library_path));
-  module.identity = cat(world.host, " ", gpu.uuid);
-  module.description = launch::describe_gpu(module.device, gpu);
-  module.uuid = gpu.uuid;
-  module.capability = 10 * gpu.major + gpu.minor;
-  module.bytes = gpu.bytes;
-  module.driver_version = facts.driver_version;
+  Device device;
+  device.kind = "cuda";
+  device.gpu = launch::choose_gpu(facts, world, cuda_major(file));
+  device.warnings = launch::check_gpus(launch, static_cast<int>(facts.gpus.size()));
+  const launch::GpuFacts::Gpu& gpu = facts.gpus[static_cast<std::size_t>(device.gpu)];
+  launch::check_precision(gpu, precision, world);
+  launch::refuse_foreign_libraries(launch::foreign_libraries(torch_cuda_library(), ld_library_path));
+  device.identity = cat(world.host, " ", gpu.uuid);
+  device.description = launch::describe_gpu(device.gpu, gpu);
+  device.uuid = gpu.uuid;
+  device.capability = 10 * gpu.major + gpu.minor;
+  device.bytes = gpu.bytes;
+  device.driver_version = facts.driver_version;
   tame_nccl_watchdog();
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw Error(cat("the GPU module cannot be loaded: ", dlerror()), "run tools/setup --cuda");
   const auto entry = reinterpret_cast<comm::NcclFactoryEntry>(dlsym(handle, "capstan_cuda_nccl"));
   if (entry == nullptr) throw Error(cat(file.string(), " is not Capstan's GPU module"), "rebuild it");
   if (!at::hasCUDA()) throw std::logic_error("the GPU module was opened after the first use of ATen");
-  module.nccl = entry();
-  c10::impl::VirtualGuardImpl(c10::kCUDA)
-      .setDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(module.device)));
-  return module;
+  device.nccl = entry();
+  c10::impl::VirtualGuardImpl(c10::kCUDA).setDevice(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.gpu)));
+  return device;
 }
 
 }  // namespace capstan::ranks

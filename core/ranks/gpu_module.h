@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/command/run_extension.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,22 +14,11 @@ class NcclFactory;
 }
 namespace ranks {
 
-/// What opening needs from the run.
-struct GpuRequest {
-  std::string precision;        ///< train.precision
-  std::string ld_library_path;  ///< of the environment
-};
-
-/// A rank's GPU, opened once and for the lifetime of the process.
-struct GpuModule {
-  int device = 0;                           ///< made current
+/// What a rank computes on. A GPU is opened once and for the lifetime of the process.
+struct Device : command::RankDevice {
   const comm::NcclFactory* nccl = nullptr;  ///< for comm::ConnectOptions
   std::string identity;                     ///< "node7 GPU-…": differs between ranks that do not share a GPU
-  std::string description;                  ///< describe_gpu()
-  std::string uuid;
-  int capability = 0;      ///< compute capability, 90 for 9.0
-  std::int64_t bytes = 0;  ///< of memory
-  int driver_version = 0;  ///< 13000 is CUDA 13.0
+  int capability = 0;                       ///< compute capability, 90 for 9.0
   std::vector<std::string> warnings;
 };
 
@@ -37,7 +26,8 @@ struct GpuModule {
 /// of ATen (seeds, random numbers, hasCUDA: their first use fixes whether there is CUDA) and before threads are
 /// started. Throws Error, before anything is loaded, when the module is missing, the driver, the GPU or the layout of
 /// tasks is unsuitable (choose_gpu, check_gpus, check_precision), or LD_LIBRARY_PATH mixes in other CUDA libraries.
-GpuModule open_gpu_module(const launch::Launch& launch, const GpuRequest& request);
+/// The GPU is made current.
+Device open_gpu(const launch::Launch& launch, const std::string& precision, const std::string& ld_library_path);
 
 /// The major version of CUDA that the GPU module is built for; 0: this build has none.
 int gpu_module_cuda();

@@ -24,7 +24,9 @@
 #include <optional>
 #include <utility>
 
+#include "launch/comm_settings.h"
 #include "launch/cpu_share.h"
+#include "store/sockets.h"
 
 namespace capstan::ranks {
 namespace {
@@ -35,27 +37,6 @@ constexpr std::array forwarded{SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP};
 
 [[noreturn]] void system_error(const char* what) { throw Error(cat(what, ": ", std::strerror(errno))); }
 
-/// A file descriptor that is closed with its owner.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    reset();
-    fd_ = std::exchange(other.fd_, -1);
-    return *this;
-  }
-  int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
 /// During its lifetime signals arrive as data; its destructor restores the old mask.
 class SignalInbox {
  public:
@@ -65,37 +46,38 @@ class SignalInbox {
     for (const int signal : forwarded) sigaddset(&set, signal);
     sigaddset(&set, SIGCHLD);
     if (pthread_sigmask(SIG_BLOCK, &set, &old_) != 0) system_error("cannot block signals");
-    fd_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (fd_.get() < 0) system_error("cannot open a signalfd");
+    fd_ = store::Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (fd_.fd() < 0) system_error("cannot open a signalfd");
   }
   ~SignalInbox() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
   SignalInbox(const SignalInbox&) = delete;
   SignalInbox& operator=(const SignalInbox&) = delete;
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.fd(); }
   const sigset_t& old_mask() const { return old_; }
   std::optional<signalfd_siginfo> next() const {
     signalfd_siginfo info{};
-    if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    if (read(fd_.fd(), &info, sizeof info) != sizeof info) return std::nullopt;
     return info;
   }
 
  private:
   sigset_t old_{};
-  Descriptor fd_;
+  store::Descriptor fd_;
 };
 
 /// One of a rank's output streams: complete lines are passed to ours, after the rank's name.
 class Stream {
  public:
-  Stream(int rank, Descriptor from, int to) : prefix_(cat("[rank ", rank, "] ")), from_(std::move(from)), to_(to) {}
+  Stream(int rank, store::Descriptor from, int to)
+      : prefix_(cat("[rank ", rank, "] ")), from_(std::move(from)), to_(to) {}
 
-  int fd() const { return from_.get(); }
+  int fd() const { return from_.fd(); }
   /// Passes on complete lines; at the end of the stream also an unfinished one.
   void pump() {
     std::array<char, 65536> buffer{};
     for (;;) {
-      const ssize_t count = read(from_.get(), buffer.data(), buffer.size());
+      const ssize_t count = read(from_.fd(), buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
       if (count <= 0) break;
@@ -106,7 +88,7 @@ class Stream {
       pending_ += '\n';
       pass_lines();
     }
-    from_.reset();
+    from_ = store::Descriptor();
   }
 
  private:
@@ -122,29 +104,17 @@ class Stream {
 
   std::string prefix_;
   std::string pending_;
-  Descriptor from_;
+  store::Descriptor from_;
   Output to_;
 };
 
-/// C strings for exec.
-class Strings {
- public:
-  explicit Strings(std::vector<std::string> texts) : texts_(std::move(texts)) {
-    for (std::string& text : texts_) pointers_.push_back(text.data());
-    pointers_.push_back(nullptr);
-  }
-  char** data() { return pointers_.data(); }
-
- private:
-  std::vector<std::string> texts_;
-  std::vector<char*> pointers_;
-};
-
-bool names(const char* variable, const std::string& name) {
-  return std::strncmp(variable, name.c_str(), name.size()) == 0 && variable[name.size()] == '=';
+/// C strings for exec, which last as long as the texts.
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
-
-using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 /// This process's CPUs, as far as a control group lets it use them.
 int usable_cpus() {
@@ -154,32 +124,30 @@ int usable_cpus() {
 }
 
 /// This process's variables, with `own` in place of those of the same name.
-std::vector<std::string> environment_with(Pairs own, int n) {
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe): nobody sets any
-    own.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, usable_cpus() / n)));
-  }
-  std::vector<std::string> all;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const auto same = [&](const auto& pair) { return names(*variable, pair.first); };
-    if (std::none_of(own.begin(), own.end(), same)) all.emplace_back(*variable);
-  }
-  for (const auto& [name, value] : own) all.push_back(cat(name, "=", value));
-  return all;
+std::vector<std::string> environment_with(const launch::Variables& own, int n) {
+  auto all = launch::all_variables();
+  for (const auto& [name, value] : own) all[name] = value;
+  all.emplace("OMP_NUM_THREADS", cat(std::max(1, usable_cpus() / n)));
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : all) texts.push_back(cat(name, "=", value));
+  return texts;
 }
 
-struct LocalRank {
-  pid_t process = -1;
-  bool running = true;
-};
+std::string signal_text(int signal) {
+  const char* name = sigabbrev_np(signal);
+  std::string text = cat("killed by signal ", signal, name == nullptr ? "" : cat(" (SIG", name, ")"));
+  if (signal == SIGKILL) text += ": most often by the kernel's out-of-memory killer, see dmesg or journalctl -k";
+  return text;
+}
 
 /// The ranks of one run on this host, from their start to their end.
 class LocalRanks {
  public:
-  /// With `of_step` they are ranks of a step of srun's, and use its rendezvous.
-  LocalRanks(int n, int first_rank, bool of_step, std::string host, const std::vector<std::string>& arguments,
-             std::chrono::milliseconds grace, std::vector<int> orderly)
-      : grace_(grace), orderly_(std::move(orderly)), first_rank_(first_rank), host_(std::move(host)) {
-    if (of_step) {
+  LocalRanks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
+             std::vector<int> orderly, const std::optional<StepTask>& step)
+      : grace_(grace), orderly_(std::move(orderly)), first_rank_(step ? step->first_rank : 0) {
+    if (step) {
+      host_ = step->host;
       note_.emplace();
     } else {
       server_.emplace("capstan/local");
@@ -213,10 +181,11 @@ class LocalRanks {
                             n);
   }
 
-  void start(int local, int n, const std::vector<std::string>& arguments) {
+  void start(int local, int n, std::vector<std::string> arguments) {
     const int rank = first_rank_ + local;
-    Strings argv(arguments);
-    Strings environment(environment_of(local, n));
+    auto variables = environment_of(local, n);
+    const auto argv = pointers_to(arguments);
+    const auto environment = pointers_to(variables);
     std::array<int, 2> out{-1, -1};
     std::array<int, 2> err{-1, -1};
     if (rank > 0 && (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0)) {
@@ -233,17 +202,17 @@ class LocalRanks {
       execve("/proc/self/exe", argv.data(), environment.data());
       _exit(127);
     }
-    ranks_.push_back({child, true});
+    processes_.push_back(child);
     if (rank == 0) return;
-    const Descriptor written_by_child[] = {Descriptor(out[1]), Descriptor(err[1])};
-    fcntl(out[0], F_SETFL, O_NONBLOCK);
-    fcntl(err[0], F_SETFL, O_NONBLOCK);
-    streams_.push_back(std::make_unique<Stream>(rank, Descriptor(out[0]), STDOUT_FILENO));
-    streams_.push_back(std::make_unique<Stream>(rank, Descriptor(err[0]), STDERR_FILENO));
+    for (const auto& [ends, to] : {std::pair(out, STDOUT_FILENO), std::pair(err, STDERR_FILENO)}) {
+      close(ends[1]);
+      fcntl(ends[0], F_SETFL, O_NONBLOCK);
+      streams_.push_back(std::make_unique<Stream>(rank, store::Descriptor(ends[0]), to));
+    }
   }
 
   std::ptrdiff_t running() const {
-    return std::count_if(ranks_.begin(), ranks_.end(), [](const LocalRank& rank) { return rank.running; });
+    return std::count_if(processes_.begin(), processes_.end(), [](pid_t process) { return process != 0; });
   }
 
   void poll_once() {
@@ -265,16 +234,16 @@ class LocalRanks {
   }
 
   void send(int signal) {
-    for (const LocalRank& rank : ranks_) {
-      if (rank.running) kill(rank.process, signal);
+    for (const pid_t process : processes_) {
+      if (process != 0) kill(process, signal);
     }
   }
 
   void reap() {
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
       int status = 0;
-      if (!ranks_[i].running || waitpid(ranks_[i].process, &status, WNOHANG) != ranks_[i].process) continue;
-      ranks_[i].running = false;
+      if (processes_[i] == 0 || waitpid(processes_[i], &status, WNOHANG) != processes_[i]) continue;
+      processes_[i] = 0;
       if (!first_ended_at_) first_ended_at_ = Clock::now();
       if (status != 0) failed(static_cast<int>(i), status);
     }
@@ -300,8 +269,8 @@ class LocalRanks {
   void miss_stragglers() {
     if (failed_at_ || !first_ended_at_ || running() == 0 || Clock::now() - *first_ended_at_ < 5 * grace_) return;
     std::vector<std::string> left;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].running) left.push_back(std::to_string(first_rank_ + static_cast<int>(i)));
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      if (processes_[i] != 0) left.push_back(std::to_string(first_rank_ + static_cast<int>(i)));
     }
     log::error(cat(left.size() == 1 ? "rank " : "ranks ", join(left), " did not end within ",
                    number_text(std::chrono::duration<double>(5 * grace_).count()), " s of the first that did"));
@@ -324,11 +293,11 @@ class LocalRanks {
   const std::chrono::milliseconds grace_;
   const std::vector<int> orderly_;
   const int first_rank_;
-  const std::string host_;
+  std::string host_ = "this host";
   SignalInbox inbox_;  // before the server: its thread inherits the mask
   std::optional<comm::RendezvousServer> server_;
   std::optional<comm::FailureNote> note_;
-  std::vector<LocalRank> ranks_;
+  std::vector<pid_t> processes_;  // of the ranks; 0: it has ended
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
   bool ending_ = false;  // ranks may be dying of our own signals
@@ -349,25 +318,10 @@ void check_count(int n) {
 
 }  // namespace
 
-std::string signal_text(int signal) {
-  const char* name = sigabbrev_np(signal);
-  std::string text = cat("killed by signal ", signal, name == nullptr ? "" : cat(" (SIG", name, ")"));
-  if (signal == SIGKILL) text += ": most often by the kernel's out-of-memory killer, see dmesg or journalctl -k";
-  return text;
-}
-
 int run_local_ranks(int n, const std::vector<std::string>& arguments, std::chrono::milliseconds grace,
-                    std::vector<int> orderly) {
+                    std::vector<int> orderly, const std::optional<StepTask>& step) {
   check_count(n);
-  LocalRanks ranks(n, 0, /*of_step=*/false, "this host", arguments, grace, std::move(orderly));
-  return ranks.wait();
-}
-
-int run_ranks_of_step(int n, int first_rank, const std::string& host, const std::vector<std::string>& arguments,
-                      std::chrono::milliseconds grace, std::vector<int> orderly) {
-  check_count(n);
-  LocalRanks ranks(n, first_rank, /*of_step=*/true, host, arguments, grace, std::move(orderly));
-  return ranks.wait();
+  return LocalRanks(n, arguments, grace, std::move(orderly), step).wait();
 }
 
 }  // namespace capstan::ranks

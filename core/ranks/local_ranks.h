@@ -2,11 +2,18 @@
 #include <capstan/base/export.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ranks {
+
+/// A task that SLURM started alone on its node.
+struct StepTask {
+  int first_rank = 0;  ///< of the ranks that it starts, in the step
+  std::string host;
+};
 
 /// Starts this program `n` times on this host, as ranks 0 to n-1, with `arguments` (the program's name first), and
 /// waits for all. The ranks find each other through CAPSTAN_RANK, CAPSTAN_WORLD_SIZE and CAPSTAN_RENDEZVOUS.
@@ -16,17 +23,12 @@ namespace ranks {
 /// SIGKILL after half of `grace` more. They die with this process. Returns the exit code of the rank that failed first
 /// (128 + n for signal n); ExitCode::peer_failed only when every failing rank returns it. Exit codes in `orderly` are
 /// no failure: all ranks end so together. Call it before any thread is started.
+///
+/// With `step` they are ranks of a step of srun's, and find the other nodes' as srun's own tasks do; each is numbered
+/// by CAPSTAN_LOCAL_RANK of CAPSTAN_LOCAL_SIZE. If one dies, the other ranks of this node tell those of other nodes.
 int run_local_ranks(int n, const std::vector<std::string>& arguments,
-                    std::chrono::milliseconds grace = std::chrono::seconds(10), std::vector<int> orderly = {});
-
-/// The same for a task that SLURM started alone on its node: its `n` ranks are those of the step from `first_rank` on,
-/// and find the other nodes' as srun's own tasks do. A rank is numbered by CAPSTAN_LOCAL_RANK of CAPSTAN_LOCAL_SIZE.
-/// If one dies, the other ranks of this node (`host`) tell those of other nodes.
-int run_ranks_of_step(int n, int first_rank, const std::string& host, const std::vector<std::string>& arguments,
-                      std::chrono::milliseconds grace = std::chrono::seconds(10), std::vector<int> orderly = {});
-
-/// "killed by signal 9 (SIGKILL)", with its usual cause.
-std::string signal_text(int signal);
+                    std::chrono::milliseconds grace = std::chrono::seconds(10), std::vector<int> orderly = {},
+                    const std::optional<StepTask>& step = {});
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -1,12 +1,8 @@
 #include "ranks/rank_table.h"
 
 #include <capstan/base/counted.h>
-#include <capstan/base/files.h>
-#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "ranks/start.h"
@@ -16,58 +12,49 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Connections connections_of(const Rank& rank) {
-  const auto& world = rank.launch.world;
-  Connections made{world.size, world.nodes, world.launcher, "none", rank.communicator->rendezvous(), rank.settings.all};
-  if (world.size > 1) made.backend = rank.device.name == "cuda" ? "nccl" : "gloo";
-  return made;
-}
+std::string backend_of(const Rank& rank) { return rank.communicator->backend(c10::Device(rank.device.kind)); }
 
 }  // namespace
 
-std::string RankRow::serialized() const {
-  return join({host, gpu, cpus, numa, std::to_string(threads), identity, "."}, "\t");
+std::vector<RankRow> meet_all(const Rank& rank) {
+  const auto own = Json::array({rank.launch.world.host, rank.device.description, rank.cpus.mask, rank.cpus.nodes,
+                                rank.cpus.threads, rank.device.identity});
+  std::vector<RankRow> rows;
+  std::vector<std::string> identities;
+  for (const auto& text : rank.communicator->exchange(own.dump(-1, ' ', false, Json::error_handler_t::replace))) {
+    const auto said = Json::parse(text);
+    rows.push_back({said[0], said[1], said[2], said[3], said[4], said[5]});
+    identities.push_back(rows.back().identity);
+  }
+  if (rank.device.kind == "cuda") launch::check_distinct_gpus(identities);
+  return rows;
 }
 
-RankRow RankRow::parse(const std::string& text) {
-  const auto cells = split(text, '\t');
-  RankRow row;
-  if (cells.size() < 6) return row;
-  row.host = cells[0];
-  row.gpu = cells[1];
-  row.cpus = cells[2];
-  row.numa = cells[3];
-  row.threads = std::atoi(cells[4].c_str());
-  row.identity = cells[5];
-  return row;
-}
-
-std::string start_text(const Connections& connections, const std::vector<RankRow>& rows) {
-  std::string out = cat("connected ", connections.size, "/", connections.size, ": ", counted(connections.size, "rank"),
-                        " on ", counted(connections.nodes, "node"), " by ", connections.launcher, ", backend ",
-                        connections.backend, ", rendezvous ", connections.rendezvous, "\n");
-  if (!connections.variables.empty()) out += cat("environment: ", launch::text(connections.variables), "\n");
+std::string start_text(const Rank& rank) {
+  const auto& world = rank.launch.world;
+  std::string out = cat("connected ", world.size, "/", world.size, ": ", counted(world.size, "rank"), " on ",
+                        counted(world.nodes, "node"), " by ", world.launcher, ", backend ", backend_of(rank),
+                        ", rendezvous ", rank.communicator->rendezvous(), "\n");
+  if (!rank.settings.all.empty()) out += cat("environment: ", launch::text(rank.settings.all), "\n");
   std::vector<std::vector<std::string>> cells{{"rank", "host", "GPU", "CPUs", "NUMA", "threads"}};
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    const RankRow& row = rows[rank];
-    cells.push_back({std::to_string(rank), row.host, row.gpu.empty() ? "-" : row.gpu, row.cpus,
+  for (const RankRow& row : rank.rows) {
+    cells.push_back({std::to_string(cells.size() - 1), row.host, row.gpu.empty() ? "-" : row.gpu, row.cpus,
                      row.numa.empty() ? "-" : row.numa, std::to_string(row.threads)});
   }
   return out + table_text(cells);
 }
 
-std::string start_json(const Connections& connections, const std::vector<RankRow>& rows) {
-  Json json{{"world_size", connections.size},
-            {"nodes", connections.nodes},
-            {"launcher", connections.launcher},
-            {"backend", connections.backend},
-            {"rendezvous", connections.rendezvous}};
-  json["environment"] = Json::object();
-  for (const auto& [name, value] : connections.variables) json["environment"][name] = value;
-  json["ranks"] = Json::array();
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    const RankRow& row = rows[rank];
-    json["ranks"].push_back({{"rank", rank},
+std::string start_json(const Rank& rank) {
+  const auto& world = rank.launch.world;
+  Json json{{"world_size", world.size},
+            {"nodes", world.nodes},
+            {"launcher", world.launcher},
+            {"backend", backend_of(rank)},
+            {"rendezvous", rank.communicator->rendezvous()},
+            {"environment", rank.settings.all},
+            {"ranks", Json::array()}};
+  for (const RankRow& row : rank.rows) {
+    json["ranks"].push_back({{"rank", json["ranks"].size()},
                              {"host", row.host},
                              {"gpu", row.gpu},
                              {"cpus", row.cpus},
@@ -75,29 +62,6 @@ std::string start_json(const Connections& connections, const std::vector<RankRow
                              {"threads", row.threads}});
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::vector<RankRow> meet_all(const Rank& rank) {
-  const RankRow own{rank.launch.world.host, rank.device.gpu.description, rank.cpus.mask,
-                    rank.cpus.nodes,        rank.cpus.threads,           rank.device.gpu.identity};
-  std::vector<RankRow> rows;
-  std::vector<std::string> identities;
-  for (const auto& text : rank.communicator->exchange(own.serialized())) {
-    rows.push_back(RankRow::parse(text));
-    identities.push_back(rows.back().identity);
-  }
-  if (rank.device.name == "cuda") launch::check_distinct_gpus(identities);
-  return rows;
-}
-
-void print_start_table(const Rank& rank) {
-  if (!rank.first() || rank.launch.world.size == 1) return;
-  terminal::print(start_text(connections_of(rank), rank.rows));
-  std::fflush(stdout);
-}
-
-void record_start(const Rank& rank, const std::filesystem::path& folder) {
-  if (rank.first()) write_file(folder / "launch.json", start_json(connections_of(rank), rank.rows));
 }
 
 }  // namespace capstan::ranks

@@ -34,15 +34,11 @@ struct Beginning {
   std::string command;  ///< configuration and overrides, each as JSON writes it
 };
 
-Beginning beginning_of(const launch::Environment& env, const Command& command) {
+Beginning beginning_of(const launch::Environment& env, const launch::RunArguments& command) {
   auto words = nlohmann::json::array({fs::absolute(command.config).lexically_normal().string()});
   for (const auto& override : command.overrides) words.push_back(override);
   return {job_name(env), env("SLURM_STEP_ID").value_or("none"),
           words.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)};
-}
-
-std::string note_text(const Beginning& beginning) {
-  return cat(beginning.job, "\nstep ", beginning.step, "\n", beginning.command, "\n");
 }
 
 std::vector<std::string> noted_lines(const fs::path& run_folder) {
@@ -94,12 +90,14 @@ Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& n
 
 }  // namespace
 
-void note_job(const launch::Environment& env, const Command& command, const fs::path& run_folder) {
-  if (!job_name(env).empty()) write_file(run_folder / note, note_text(beginning_of(env, command)));
+void note_job(const launch::Environment& env, const launch::RunArguments& command, const fs::path& run_folder) {
+  const auto mine = beginning_of(env, command);
+  if (!mine.job.empty()) write_file(run_folder / note, cat(mine.job, "\nstep ", mine.step, "\n", mine.command, "\n"));
 }
 
 std::vector<std::string> find_restarted(const launch::Environment& env, const setup::RunOptions& run,
-                                        const setup::CheckpointOptions& checkpoint, const Command& command) {
+                                        const setup::CheckpointOptions& checkpoint,
+                                        const launch::RunArguments& command) {
   const auto mine = beginning_of(env, command);
   if (mine.job.empty() || env("SLURM_RESTART_COUNT").value_or("0") == "0" || !checkpoint.saves()) return {};
   const auto found = folder_of(mine, run.dir, run.name.value_or(config::name_of_run(command.config)));

@@ -5,21 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "launch/arguments.h"
 #include "launch/launch.h"
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace ranks {
 
-/// What a person, or a job's script, typed of a run.
-struct Command {
-  std::string config;
-  std::vector<std::string> overrides;
-};
-
 /// Records in the run's folder which command of which SLURM job began it, for find_restarted(). Does nothing outside
 /// of SLURM.
-void note_job(const launch::Environment& env, const Command& command, const std::filesystem::path& run_folder);
+void note_job(const launch::Environment& env, const launch::RunArguments& command,
+              const std::filesystem::path& run_folder);
 
 /// What a requeued SLURM job adds to its command line to resume the run that this command began, whatever number that
 /// run's folder has after its name: run.name and checkpoint.resume. A script may have several commands: each finds its
@@ -28,7 +24,8 @@ void note_job(const launch::Environment& env, const Command& command, const std:
 /// until the run has a checkpoint of its own. Throws FileError if the run's folder may be one that cannot be
 /// read.
 std::vector<std::string> find_restarted(const launch::Environment& env, const setup::RunOptions& run,
-                                        const setup::CheckpointOptions& checkpoint, const Command& command);
+                                        const setup::CheckpointOptions& checkpoint,
+                                        const launch::RunArguments& command);
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

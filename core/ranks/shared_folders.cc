@@ -2,9 +2,9 @@
 
 #include <capstan/base/text.h>
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
+
+#include "checkpoint/durable_file.h"
 
 namespace capstan::ranks {
 namespace {
@@ -18,35 +18,30 @@ bool lies_under(const fs::path& folder, const fs::path& home) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-void judge(const char* option, const fs::path& folder, const FolderFacts& facts, const fs::path& home, double least,
-           std::vector<std::string>& warnings) {
-  if (folder.empty()) return;
-  if (facts.in_slurm && lies_under(folder, home)) {
-    warnings.push_back(cat(option, " = ", folder.string(),
-                           " lies under $HOME, which is small and slow on most clusters: "
-                           "name a folder on the parallel or scratch file system"));
-  }
-  const double free = free_bytes(folder);
-  if (free >= 0 && free < least) {
-    warnings.push_back(cat(option, " = ", folder.string(), " has ", bytes_text(free), " of free space"));
-  }
+// Where the folder is or will be; negative if it is unknown.
+double free_space(const fs::path& folder) {
+  std::error_code error;
+  fs::path there = fs::absolute(folder, error);
+  while (!error && !fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  return static_cast<double>(checkpoint::free_bytes(there));
 }
 
 }  // namespace
 
-double free_bytes(const fs::path& folder) {
-  std::error_code error;
-  fs::path there = fs::absolute(folder, error);
-  while (!error && !fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  struct statvfs info {};
-  if (statvfs(there.c_str(), &info) != 0) return -1;
-  return static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-}
-
-std::vector<std::string> folder_warnings(const FolderFacts& folders, const fs::path& home, double least) {
+std::vector<std::string> folder_warnings(const fs::path& run, const fs::path& cache, const fs::path& home,
+                                         double least) {
   std::vector<std::string> warnings;
-  judge("run.dir", folders.run, folders, home, least, warnings);
-  judge("run.cache", folders.cache, folders, home, least, warnings);
+  for (const auto& [option, folder] : {std::pair("run.dir", run), std::pair("run.cache", cache)}) {
+    if (folder.empty()) continue;
+    const auto named = cat(option, " = ", folder.string());
+    if (lies_under(folder, home)) {
+      warnings.push_back(cat(named,
+                             " lies under $HOME, which is small and slow on most clusters: "
+                             "name a folder on the parallel or scratch file system"));
+    }
+    const double free = free_space(folder);
+    if (free >= 0 && free < least) warnings.push_back(cat(named, " has ", bytes_text(free), " of free space"));
+  }
   return warnings;
 }
 

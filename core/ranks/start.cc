@@ -35,51 +35,40 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// Reports a missing GPU once, in words, instead of on each rank.
-void check_enough_gpus(const Early& early, int ranks, const char* option) {
-  if (early.run.device == "cpu") return;
-  const auto gpus = static_cast<int>(launch::ask_driver().gpus.size());
-  if (gpus == 0 || ranks <= gpus) return;  // without any, the ranks report the error
-  throw Error(cat(option, " ", ranks, " asks for ", counted(ranks, "rank"), ", one GPU each, but this machine shows ",
-                  counted(gpus, "GPU")),
-              cat("use -n ", gpus, ", or set run.device=cpu"));
-}
-
-int ranks_to_spawn(const Early& early, int asked) {
-  if (asked > 0) return asked;
+/// How many ranks to start on this host: as many as asked for, or one a GPU. GPUs that are missing are reported once,
+/// in words, instead of on each rank.
+int ranks_to_start(const Early& early, int asked) {
   const auto gpus = early.run.device == "cpu" ? 0 : static_cast<int>(launch::ask_driver().gpus.size());
-  if (gpus > 0) return gpus;
-  throw Error("--spawn-local starts one rank a GPU, and this machine shows none", "say how many: -n 4");
-}
-
-/// Of this process and of the ranks that it starts, which have its limit: said once, before any is started.
-void check_files_of(int local_ranks, int ranks) {
-  launch::need_open_files(std::max(launch::files_of_starter(local_ranks), launch::files_of_rank(ranks)),
-                          cat("the start of ", local_ranks, " ranks"));
+  if (asked == 0 && gpus == 0)
+    throw Error("--spawn-local starts one rank a GPU, and this machine shows none", "say how many: -n 4");
+  if (gpus > 0 && asked > gpus) {  // without any, the ranks report the error
+    throw Error(cat("-n ", asked, " asks for ", counted(asked, "rank"), ", one GPU each, but this machine shows ",
+                    counted(gpus, "GPU")),
+                cat("use -n ", gpus, ", or set run.device=cpu"));
+  }
+  return asked > 0 ? asked : gpus;
 }
 
 void set_variable(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 0);  // NOLINT(concurrency-mt-unsafe): before any thread is started
 }
 
-/// "auto" is cuda if the driver shows a GPU.
+/// Decides this rank's device and opens it, before ATen is used for the first time. "auto" is cuda if the driver shows
+/// a GPU.
 Device open_device(const launch::Launch& launch, const Early& early, const std::string& cache,
                    const launch::Environment& env) {
-  Device device;
   const bool wants_gpu =
       early.run.device == "cuda" || (early.run.device == "auto" && !launch::ask_driver().gpus.empty());
   if (!wants_gpu) {
     // LibTorch's profiler asks for GPUs even when a CPU rank's trace is written, and calls it an error that there are
     // none; above its highest level it says nothing. Whether a trace was written is seen by the file.
     set_variable("KINETO_LOG_LEVEL", "5");
-    return device;
+    return {};
   }
   // What cuBLAS needs to be deterministic; read when CUDA starts.
   if (early.run.deterministic) set_variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   if (!cache.empty()) set_variable("CUDA_CACHE_PATH", (std::filesystem::path(cache) / "cuda").string());
-  device.name = "cuda";
-  device.gpu = open_gpu_module(launch, {early.precision, env("LD_LIBRARY_PATH").value_or("")});
-  return device;
+  return open_gpu(launch, early.precision, env("LD_LIBRARY_PATH").value_or(""));
 }
 
 comm::ConnectOptions connect_options(const launch::Launch& launch, const Early& early,
@@ -103,11 +92,12 @@ comm::ConnectOptions connect_options(const launch::Launch& launch, const Early& 
 void say_warnings(const Rank& rank) {
   if (!rank.first()) return;
   for (const auto* list :
-       {&rank.launch.warnings, &rank.device.gpu.warnings, &rank.cpus.warnings, &rank.settings.warnings}) {
+       {&rank.launch.warnings, &rank.device.warnings, &rank.cpus.warnings, &rank.settings.warnings}) {
     for (const auto& warning : *list) log::warning(warning);
   }
-  const FolderFacts folders{rank.early.run.dir, rank.early.run.cache.value_or(rank.cache), rank.launch.in_slurm};
-  for (const auto& warning : folder_warnings(folders, rank.launch.user.home)) log::warning(warning);
+  const auto& run = rank.early.run;
+  const auto home = rank.launch.in_slurm ? rank.launch.user.home : "";
+  for (const auto& warning : folder_warnings(run.dir, run.cache.value_or(rank.cache), home)) log::warning(warning);
 }
 
 // What this rank was doing when another failed. comm reports the first error itself.
@@ -141,12 +131,6 @@ void prepare(Rank& rank, const launch::Environment& env) {
   at::set_num_threads(rank.cpus.threads);
 }
 
-}  // namespace
-
-int Early::stop_code() const {
-  return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
-}
-
 Early read_early(const launch::RunArguments& arguments) {
   Early early;
   try {
@@ -162,6 +146,9 @@ Early read_early(const launch::RunArguments& arguments) {
   return early;
 }
 
+/// If this process only starts ranks: starts them and returns their exit code. That is -n outside of any launcher, or
+/// --spawn-local in a task that srun started alone on its node, by default one rank per GPU. Throws Error if that makes
+/// no sense. Returns nothing in a process that is a rank itself.
 std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& early,
                                      const launch::RunArguments& start) {
   const comm::World& world = launch.world;
@@ -169,22 +156,20 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
   if (started) return std::nullopt;
   constexpr std::chrono::seconds grace{10};
   const std::vector<int> orderly{static_cast<int>(ExitCode::interrupted), early.stop_code()};
-  if (world.launcher == "alone" && (start.ranks > 1 || start.spawn_local)) {
-    const int ranks = start.spawn_local ? ranks_to_spawn(early, start.ranks) : start.ranks;
-    check_enough_gpus(early, ranks, "-n");
-    check_files_of(ranks, ranks);
-    return run_local_ranks(ranks, start.command_line, grace, orderly);
+  const bool alone = world.launcher == "alone";
+  if (start.spawn_local && !alone && (world.launcher != "srun" || world.local_size != 1)) {
+    throw Error(cat("--spawn-local starts the ranks of a node, but ", world.launcher, " has started ", world.local_size,
+                    " on ", world.host),
+                "leave --spawn-local away, or write #SBATCH --ntasks-per-node=1");
   }
-  if (start.spawn_local) {
-    if (world.launcher != "srun" || world.local_size != 1) {
-      throw Error(cat("--spawn-local starts the ranks of a node, but ", world.launcher, " has started ",
-                      world.local_size, " on ", world.host),
-                  "leave --spawn-local away, or write #SBATCH --ntasks-per-node=1");
-    }
-    const int ranks = ranks_to_spawn(early, start.ranks);
-    check_enough_gpus(early, ranks, "-n");
-    check_files_of(ranks, ranks * static_cast<int>(std::max<std::size_t>(1, launch.nodes.size())));
-    return run_ranks_of_step(ranks, world.node * ranks, world.host, start.command_line, grace, orderly);
+  if (start.spawn_local || (alone && start.ranks > 1)) {
+    const int ranks = ranks_to_start(early, start.ranks);
+    const int nodes = alone ? 1 : static_cast<int>(std::max<std::size_t>(1, launch.nodes.size()));
+    // The ranks have this process's limit of open files: said once, before any is started.
+    launch::need_open_files(std::max(launch::files_of_starter(ranks), launch::files_of_rank(ranks * nodes)),
+                            cat("the start of ", ranks, " ranks"));
+    const auto step = alone ? std::nullopt : std::optional(StepTask{world.node * ranks, world.host});
+    return run_local_ranks(ranks, start.command_line, grace, orderly, step);
   }
   if (start.ranks > 0 && world.size != start.ranks) {
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",
@@ -196,15 +181,14 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
   return std::nullopt;
 }
 
+/// Opens the device, sets ATen's threads and NCCL's environment variables, and connects to the peers. A rank that
+/// fails before it has connected tells the others, whose start_rank() then throws PeerFailed.
 Rank start_rank(const launch::Launch& launch, const Early& early, const launch::Environment& env) {
-  Rank rank{launch,
-            early,
-            {},
-            {},
-            launch::comm_settings(early.comm, launch::all_variables()),
-            env("CAPSTAN_CACHE").value_or(""),
-            {},
-            {}};
+  Rank rank;
+  rank.launch = launch;
+  rank.early = early;
+  rank.settings = launch::comm_settings(early.comm, launch::all_variables());
+  rank.cache = env("CAPSTAN_CACHE").value_or("");
   auto options = connect_options(launch, early, rank.settings);
   try {
     prepare(rank, env);
@@ -213,10 +197,16 @@ Rank start_rank(const launch::Launch& launch, const Early& early, const launch::
     throw;
   }
   say_warnings(rank);
-  options.nccl = rank.device.gpu.nccl;
+  options.nccl = rank.device.nccl;
   rank.communicator = comm::connect(options);
   rank.rows = meet_all(rank);
   return rank;
+}
+
+}  // namespace
+
+int Early::stop_code() const {
+  return checkpoint.saves() ? static_cast<int>(run.requeue_exit_code) : static_cast<int>(ExitCode::interrupted);
 }
 
 int run_as_rank(const launch::RunArguments& arguments, const launch::Environment& env,

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,19 +31,6 @@ struct Early {
   /// The exit code of a run that a signal stops, before and after the rendezvous.
   int stop_code() const;
 };
-Early read_early(const launch::RunArguments& arguments);
-
-/// If this process only starts ranks: starts them and returns their exit code. That is -n outside of any launcher, or
-/// --spawn-local in a task that srun started alone on its node, by default one rank per GPU. Throws Error if that makes
-/// no sense. Returns nothing in a process that is a rank itself.
-std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& early,
-                                     const launch::RunArguments& arguments);
-
-/// Decides this rank's device and opens the GPU module, before ATen is used for the first time.
-struct Device {
-  std::string name = "cpu";
-  GpuModule gpu;
-};
 
 /// A rank that is connected to its peers.
 struct Rank {
@@ -59,10 +45,6 @@ struct Rank {
 
   bool first() const { return launch.world.rank == 0; }
 };
-
-/// Opens the device, sets ATen's threads and NCCL's environment variables, and connects to the peers. A rank that
-/// fails before it has connected tells the others, whose start_rank() then throws PeerFailed.
-Rank start_rank(const launch::Launch& launch, const Early& early, const launch::Environment& env);
 
 /// A command of all ranks: starts local ones if the command line says so, else starts this one and runs `body`. An
 /// exception of the body or of a peer is sent to all ranks, printed once, and becomes the exit code; a rank that fails

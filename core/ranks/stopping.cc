@@ -3,10 +3,6 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/text.h>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +11,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <vector>
+#include <cstdio>
+
+#include "train/run.h"
 
 namespace capstan::ranks {
 namespace {
@@ -38,38 +35,14 @@ extern "C" void on_signal(int signal) {
   errno = before;
 }
 
-/// A program's output, if it succeeds within the limit; otherwise it is killed.
-std::optional<std::string> output_of(std::vector<std::string> words, std::chrono::seconds limit) {
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = -1;
-  const int failed = posix_spawnp(&child, argv.front(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
+/// A command's output, if it succeeds within ten seconds; otherwise it is killed.
+std::optional<std::string> output_of(const std::string& command) {
+  std::FILE* pipe = ::popen(cat("exec timeout -s KILL 10 ", command, " 2>/dev/null").c_str(), "re");
+  if (pipe == nullptr) return std::nullopt;
   std::string text;
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  bool ended = false;
-  while (failed == 0 && !ended && std::chrono::steady_clock::now() < deadline) {
-    pollfd wanted{ends[0], POLLIN, 0};
-    if (poll(&wanted, 1, 100) <= 0) continue;
-    std::array<char, 256> buffer{};
-    const auto count = read(ends[0], buffer.data(), buffer.size());
-    ended = count == 0;
-    if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-  close(ends[0]);
-  if (failed != 0) return std::nullopt;
-  if (!ended) kill(child, SIGKILL);
-  int status = -1;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  if (!ended || status != 0) return std::nullopt;
+  std::array<char, 256> buffer{};
+  while (const auto count = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);
+  if (::pclose(pipe) != 0) return std::nullopt;
   return text;
 }
 
@@ -119,8 +92,7 @@ std::optional<inference::Stop::Clock::time_point> job_deadline(const launch::Env
   if (is_number(end)) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     left = std::stod(end) - std::chrono::duration<double>(now).count();
-  } else if (const auto said =
-                 output_of({"squeue", "--noheader", "--jobs", job, "--format", "%L"}, std::chrono::seconds(10))) {
+  } else if (const auto said = output_of(cat("squeue --noheader --jobs ", job, " --format %L"))) {
     left = seconds_left(*said);
   }
   if (!left) return std::nullopt;
@@ -130,7 +102,7 @@ std::optional<inference::Stop::Clock::time_point> job_deadline(const launch::Env
          std::chrono::duration_cast<inference::Stop::Clock::duration>(std::chrono::duration<double>(*left));
 }
 
-Ending end_stopped(const StoppedRun& run, const inference::Stop& stop, comm::Communicator& communicator) {
+Ending end_stopped(const train::RunEnd& run, const inference::Stop& stop, comm::Communicator& communicator) {
   const auto reasons = communicator.exchange(stop.reason());
   const auto asked = std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
   const bool by_person = std::find(reasons.begin(), reasons.end(), "SIGINT") != reasons.end();

@@ -9,6 +9,9 @@
 #include "launch/launch.h"
 
 CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+struct RunEnd;
+}
 namespace ranks {
 
 /// From now on SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 end the process at once, with their exit codes: before the
@@ -32,15 +35,8 @@ struct Ending {
   std::string message;  ///< for rank 0 to print
 };
 
-/// A stopped run's state when its ranks agree on how to end.
-struct StoppedRun {
-  std::string when;        ///< "after step 12", "while loading the model"
-  bool resumable = false;  ///< a later start resumes where this one ends
-  int requeue_exit_code = 0;
-};
-
 /// Agreed over all ranks, any of which may have got the signal. A collective.
-Ending end_stopped(const StoppedRun& run, const inference::Stop& stop, comm::Communicator& communicator);
+Ending end_stopped(const train::RunEnd& run, const inference::Stop& stop, comm::Communicator& communicator);
 
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -4,7 +4,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "launch/error_report.h"
@@ -24,15 +23,6 @@ std::optional<Error> in_words(const std::exception& exception) {
       return launch::no_host_memory(text.substr(at, text.find(". ", at) - at));
   }
   return launch::in_words(exception);
-}
-
-void rethrow_without_torch() {
-  try {
-    throw;
-  } catch (const c10::Error& error) {
-    if (auto known = in_words(error)) throw Error(*known);
-    throw std::logic_error(error.what());
-  }
 }
 
 }  // namespace capstan::ranks

@@ -12,17 +12,5 @@ namespace ranks {
 /// Nothing for an Error, and for all else.
 std::optional<Error> in_words(const std::exception& exception);
 
-/// Calls `fn`. What LibTorch throws leaves as an Error where in_words() has words for it, else as a std::logic_error,
-/// which is reported as a bug: whoever called the engine need not know LibTorch's types.
-[[noreturn]] void rethrow_without_torch();
-template <class F>
-auto without_torch_errors(const F& fn) {
-  try {
-    return fn();
-  } catch (...) {
-    rethrow_without_torch();
-  }
-}
-
 }  // namespace ranks
 CAPSTAN_END_NAMESPACE

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <exception>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -29,14 +28,8 @@ namespace {
 // new file later.
 bool ask_together(comm::Group* group, const std::string& doing, const std::function<bool()>& asks) {
   if (!group) return asks();
-  std::exception_ptr failure;
-  std::string answer;
-  try {
-    answer = asks() ? "yes" : "no";
-  } catch (const Error&) {
-    failure = std::current_exception();
-  }
-  return comm::agree(*group, answer, failure, doing, "place of the checkpoints").front() == "yes";
+  const auto answer = [&] { return std::string(asks() ? "yes" : "no"); };
+  return comm::agree(*group, doing, "place of the checkpoints", answer).front() == "yes";
 }
 
 std::unique_ptr<checkpoint::Reader> open_together(const fs::path& path, comm::Group* group) {

@@ -1,6 +1,5 @@
 #include "store/sockets.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -10,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -18,33 +16,29 @@ namespace capstan::store {
 namespace {
 
 using SocketClock = std::chrono::steady_clock;
-using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 [[noreturn]] void fail(int reason, const char* doing) {
   throw std::system_error(reason, std::generic_category(), doing);
 }
 
-Found find_address(const std::string& address, int port, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* list = nullptr;
-  const auto service = std::to_string(port);
-  if (getaddrinfo(address.c_str(), service.c_str(), &hints, &list) != 0) fail(EADDRNOTAVAIL, "its address is unknown");
-  return {list, freeaddrinfo};
+AddressList find_address(const std::string& address, int port, int flags) {
+  int status = 0;
+  auto list = look_up(address, port, flags, status);
+  if (!list) fail(EADDRNOTAVAIL, "its address is unknown");
+  return list;
 }
 
-Socket open_socket(const addrinfo& of) {
-  Socket made(::socket(of.ai_family, of.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, of.ai_protocol));
+Descriptor open_socket(const addrinfo& of) {
+  Descriptor made(::socket(of.ai_family, of.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, of.ai_protocol));
   if (made.fd() < 0) fail(errno, "no socket can be made");
   return made;
 }
 
-void set_option(const Socket& socket, int level, int name, int value) {
+void set_option(const Descriptor& socket, int level, int name, int value) {
   (void)::setsockopt(socket.fd(), level, name, &value, sizeof value);
 }
 
-void await(const Socket& socket, short events, SocketClock::time_point until) {
+void await(const Descriptor& socket, short events, SocketClock::time_point until) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - SocketClock::now()).count();
     if (left <= 0) fail(ETIMEDOUT, "no answer in time");
@@ -57,16 +51,25 @@ void await(const Socket& socket, short events, SocketClock::time_point until) {
 
 }  // namespace
 
-Socket::~Socket() {
+Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
-Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-Socket& Socket::operator=(Socket&& other) noexcept {
+Descriptor::Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(fd_, other.fd_);
   return *this;
 }
 
-Socket listen_on(const std::string& address, int port) {
+AddressList look_up(const std::string& host, int port, int flags, int& status) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  return {status == 0 ? list : nullptr, freeaddrinfo};
+}
+
+Descriptor listen_on(const std::string& address, int port) {
   if (address.empty()) {
     try {
       return listen_on("::", port);  // of both families
@@ -85,7 +88,7 @@ Socket listen_on(const std::string& address, int port) {
   return listener;
 }
 
-int port_of(const Socket& listener) {
+int port_of(const Descriptor& listener) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   if (::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0) fail(errno, "it has no port");
@@ -93,11 +96,11 @@ int port_of(const Socket& listener) {
                                         : reinterpret_cast<sockaddr_in6&>(own).sin6_port);
 }
 
-Socket accept_from(const Socket& listener, std::string& peer) {
+Descriptor accept_from(const Descriptor& listener, std::string& peer) {
   sockaddr_storage other{};
   socklen_t size = sizeof other;
   auto* address = reinterpret_cast<sockaddr*>(&other);
-  Socket accepted(::accept4(listener.fd(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Descriptor accepted(::accept4(listener.fd(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (accepted.fd() < 0) return accepted;
   set_option(accepted, IPPROTO_TCP, TCP_NODELAY, 1);
   std::array<char, NI_MAXHOST> host{};
@@ -108,7 +111,7 @@ Socket accept_from(const Socket& listener, std::string& peer) {
   return accepted;
 }
 
-Socket connect_to(const std::string& address, int port, std::chrono::milliseconds limit) {
+Descriptor connect_to(const std::string& address, int port, std::chrono::milliseconds limit) {
   const auto until = SocketClock::now() + limit;
   const auto found = find_address(address, port, 0);
   auto made = open_socket(*found);
@@ -123,7 +126,7 @@ Socket connect_to(const std::string& address, int port, std::chrono::millisecond
   return made;
 }
 
-bool receive(const Socket& socket, std::string& in, std::size_t most) {
+bool receive(const Descriptor& socket, std::string& in, std::size_t most) {
   std::array<char, 65536> part{};
   while (in.size() < most) {
     const auto got = ::recv(socket.fd(), part.data(), std::min(part.size(), most - in.size()), 0);
@@ -138,7 +141,7 @@ bool receive(const Socket& socket, std::string& in, std::size_t most) {
   return true;
 }
 
-bool send_some(const Socket& socket, std::string& out) {
+bool send_some(const Descriptor& socket, std::string& out) {
   std::size_t done = 0;
   while (done < out.size()) {
     const auto sent = ::send(socket.fd(), out.data() + done, out.size() - done, MSG_NOSIGNAL);
@@ -154,7 +157,7 @@ bool send_some(const Socket& socket, std::string& out) {
   return true;
 }
 
-void send_all(const Socket& socket, std::string out, std::chrono::milliseconds limit) {
+void send_all(const Descriptor& socket, std::string out, std::chrono::milliseconds limit) {
   const auto until = SocketClock::now() + limit;
   while (!out.empty()) {
     if (!send_some(socket, out)) fail(ECONNRESET, "the connection broke");
@@ -162,7 +165,7 @@ void send_all(const Socket& socket, std::string out, std::chrono::milliseconds l
   }
 }
 
-std::string receive_exactly(const Socket& socket, std::size_t count, std::chrono::milliseconds limit) {
+std::string receive_exactly(const Descriptor& socket, std::size_t count, std::chrono::milliseconds limit) {
   const auto until = SocketClock::now() + limit;
   std::string in;
   while (in.size() < count) {

@@ -19,26 +19,18 @@ C10_DECLARE_int(caffe2_log_level);
 namespace capstan::store {
 namespace {
 
-constexpr auto holder_is_gone = "rank 0's process holds it: see why that ended, or whether its node can be reached";
-
 /// Runs a call of c10d's store; what it throws becomes an Error without a stack trace.
 template <class F>
 auto guarded(const F& call) -> decltype(call()) {
   try {
     return call();
-  } catch (const c10::Error& error) {
-    throw Error(cat("the ranks' store does not answer: ", error.what_without_backtrace()), holder_is_gone);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(cat("the ranks' store does not answer: ", error.what()), holder_is_gone);
+    const auto* torch = dynamic_cast<const c10::Error*>(&error);
+    throw Error(cat("the ranks' store does not answer: ", torch ? torch->what_without_backtrace() : error.what()),
+                "rank 0's process holds it: see why that ended, or whether its node can be reached");
   }
-}
-
-/// c10d warns with a stack trace about each connection that a dead peer closes, which hides the actual error. A level
-/// that the user chose (TORCH_CPP_LOG_LEVEL) is kept.
-void quiet_lost_connections() {
-  if (FLAGS_caffe2_log_level == c10::GLOG_WARNING) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
 /// During its lifetime failed attempts to connect are not logged as errors either: the caller reports them in a line.
@@ -56,7 +48,9 @@ class QuietAttempt {
 };
 
 c10::intrusive_ptr<c10d::Store> torch_store(const std::string& host, int port, std::chrono::milliseconds timeout) {
-  quiet_lost_connections();
+  // c10d warns with a stack trace about each connection that a dead peer closes, which hides the actual error. A level
+  // that the user chose (TORCH_CPP_LOG_LEVEL) is kept.
+  if (FLAGS_caffe2_log_level == c10::GLOG_WARNING) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.waitWorkers = false;
@@ -66,9 +60,6 @@ c10::intrusive_ptr<c10d::Store> torch_store(const std::string& host, int port, s
   client->setTimeout(c10d::Store::kDefaultTimeout);
   return client;
 }
-
-std::vector<std::uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
-std::string text(const std::vector<std::uint8_t>& data) { return {data.begin(), data.end()}; }
 
 }  // namespace
 
@@ -80,7 +71,7 @@ std::unique_ptr<Store> Store::serve(const std::string& host, int port, const std
   constexpr std::chrono::seconds to_itself{30};
   std::unique_ptr<StoreServer> server;
   try {
-    server = std::make_unique<StoreServer>(everywhere ? "" : host, port, secret);
+    server = start_store_server(everywhere ? "" : host, port, secret);
   } catch (const std::system_error& error) {
     const int reason = error.code().value();
     if (reason == EADDRNOTAVAIL && !everywhere) return serve(host, port, prefix, secret, true);  // a container's host
@@ -120,18 +111,17 @@ int Store::port() const {
 }
 
 void Store::set(const std::string& key, const std::string& value) {
-  guarded([&] { handle_->store->set(key, bytes(value)); });
+  guarded([&] { handle_->store->set(key, value); });
 }
 
 std::string Store::get(const std::string& key) {
-  return guarded([&] { return text(handle_->store->get(key)); });
+  return guarded([&] { return handle_->store->get_to_str(key); });
 }
 
 std::vector<std::string> Store::get(const std::vector<std::string>& keys) {
   std::vector<std::string> values;
-  values.reserve(keys.size());
   guarded([&] {
-    for (const auto& value : handle_->store->multiGet(keys)) values.push_back(text(value));
+    for (const auto& value : handle_->store->multiGet(keys)) values.emplace_back(value.begin(), value.end());
   });
   return values;
 }
@@ -141,7 +131,7 @@ bool Store::has(const std::vector<std::string>& keys) {
 }
 
 std::string Store::set_if_absent(const std::string& key, const std::string& value) {
-  return guarded([&] { return text(handle_->store->compareSet(key, std::vector<std::uint8_t>{}, bytes(value))); });
+  return guarded([&] { return handle_->store->compareSet(key, std::string(), value); });
 }
 
 }  // namespace capstan::store

@@ -44,7 +44,7 @@ class StoreClient final : public c10d::Store {
   const int port_;
   const std::string secret_;
   std::mutex mutex_;
-  Socket socket_;
+  Descriptor socket_;
 };
 
 }  // namespace store

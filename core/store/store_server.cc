@@ -34,7 +34,7 @@ constexpr std::chrono::seconds time_to_prove{5};
 constexpr std::size_t most_unproven = 256;  // at once; more strangers than that push each other out
 
 struct Connection {
-  Socket socket;
+  Descriptor socket;
   std::string peer;
   Nonces nonces;
   Clock::time_point since = Clock::now();
@@ -111,30 +111,28 @@ class Keys {
   std::map<std::string, std::string> values_;
 };
 
-}  // namespace
-
-class StoreServer::Loop {
+class ServerLoop final : public StoreServer {
  public:
-  Loop(const std::string& address, int port, std::string secret)
+  ServerLoop(const std::string& address, int port, std::string secret)
       : secret_(std::move(secret)), wake_(::eventfd(0, EFD_CLOEXEC)) {
     listeners_.push_back(listen_on(address, port));
     if (address == "127.0.0.1") add_other_loopback();
     thread_ = std::thread([this] { run(); });
   }
-  ~Loop() {
+  ~ServerLoop() override {
     const std::uint64_t one = 1;
     (void)!::write(wake_.fd(), &one, sizeof one);
     thread_.join();
   }
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
-  int port() const { return port_of(listeners_.front()); }
+  ServerLoop(const ServerLoop&) = delete;
+  ServerLoop& operator=(const ServerLoop&) = delete;
+  int port() const override { return port_of(listeners_.front()); }
 
  private:
   // "localhost" is one of the two, and nobody knows which a rank takes.
   void add_other_loopback() {
     try {
-      listeners_.push_back(listen_on("::1", port()));
+      listeners_.push_back(listen_on("::1", port_of(listeners_.front())));
     } catch (const std::system_error&) {
       log::debug("the ranks' store has no IPv6 loopback address");
     }
@@ -173,7 +171,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  void accept_one(const Socket& listener) {
+  void accept_one(const Descriptor& listener) {
     Connection fresh;
     fresh.socket = accept_from(listener, fresh.peer);
     if (fresh.socket.fd() < 0) return;
@@ -228,17 +226,18 @@ class StoreServer::Loop {
   static bool flush(Connection& connection) { return send_some(connection.socket, connection.out); }
 
   const std::string secret_;
-  std::vector<Socket> listeners_;
-  Socket wake_;
+  std::vector<Descriptor> listeners_;
+  Descriptor wake_;
   Keys keys_;
   Strangers strangers_;
   std::list<Connection> connections_;
   std::thread thread_;
 };
 
-StoreServer::StoreServer(const std::string& address, int port, std::string secret)
-    : loop_(std::make_unique<Loop>(address, port, std::move(secret))) {}
-StoreServer::~StoreServer() = default;
-int StoreServer::port() const { return loop_->port(); }
+}  // namespace
+
+std::unique_ptr<StoreServer> start_store_server(const std::string& address, int port, std::string secret) {
+  return std::make_unique<ServerLoop>(address, port, std::move(secret));
+}
 
 }  // namespace capstan::store

@@ -11,17 +11,12 @@ namespace store {
 /// disconnected before anything that they say is looked at, and named in the log with their address.
 class StoreServer {
  public:
-  /// Listens on this address alone ("": on all), on `port` (0: a free one). Throws Error with the system's reason.
-  StoreServer(const std::string& address, int port, std::string secret);
-  ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
-  int port() const;
-
- private:
-  class Loop;
-  std::unique_ptr<Loop> loop_;
+  virtual ~StoreServer() = default;
+  virtual int port() const = 0;
 };
+
+/// Listens on this address alone ("": on all), on `port` (0: a free one). Throws std::system_error.
+std::unique_ptr<StoreServer> start_store_server(const std::string& address, int port, std::string secret);
 
 }  // namespace store
 CAPSTAN_END_NAMESPACE

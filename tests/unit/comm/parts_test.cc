@@ -9,11 +9,9 @@
 
 #include "comm/call_log.h"
 #include "comm/failure.h"
-#include "comm/failure_note.h"
 #include "comm/hang_report.h"
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
-#include "comm/ranks_text.h"
 #include "store/store.h"
 #include "support/folder.h"
 

@@ -26,6 +26,14 @@ struct Asserts final : command::Command {
   }
 };
 
+struct Refuses final : command::Command {
+  int run(const command::Call&) override { throw Error("known"); }
+};
+
+struct Returns final : command::Command {
+  int run(const command::Call&) override { return 7; }
+};
+
 template <class Class>
 int called() {
   plugin::Host host;
@@ -41,4 +49,7 @@ TEST_CASE("a program that is linked with the engine has one, and nothing of LibT
   CHECK_THROWS_WITH(called<Asks>(), Contains("this host has no memory left: you tried to allocate"));
   CHECK_THROWS_AS(called<Asks>(), Error);
   CHECK_THROWS_AS(called<Asserts>(), std::logic_error);
+  CHECK_THROWS_WITH(called<Asserts>(), Contains("no such thing"));
+  CHECK_THROWS_AS(called<Refuses>(), Error);
+  CHECK(called<Returns>() == 7);
 }

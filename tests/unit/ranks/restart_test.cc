@@ -26,7 +26,7 @@ struct Runs {
     run.name = "x";
     checkpoint.every_steps = 10;
   }
-  Words found(const launch::Environment& env, const ranks::Command& command) const {
+  Words found(const launch::Environment& env, const launch::RunArguments& command) const {
     return ranks::find_restarted(env, run, checkpoint, command);
   }
 };
@@ -36,7 +36,12 @@ launch::Environment step(const char* number, const char* restarts = "0") {
   return launch::environment({{"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", number}, {"SLURM_RESTART_COUNT", restarts}});
 }
 
-ranks::Command with(Words overrides) { return {"configs/x.toml", std::move(overrides)}; }
+launch::RunArguments with(Words overrides, const std::string& config = "configs/x.toml") {
+  launch::RunArguments arguments;
+  arguments.config = config;
+  arguments.overrides = std::move(overrides);
+  return arguments;
+}
 
 Words goes_on(const std::string& name) { return {"run.name=\"" + name + "\"", "checkpoint.resume=auto"}; }
 
@@ -82,7 +87,7 @@ TEST_CASE("each command of a job's script finds its own run") {
   CHECK(runs.found(step("0", "1"), high) == goes_on("x-2"));
   // One that had not begun finds nobody else's, nor does the same file's name elsewhere.
   CHECK(runs.found(step("1", "1"), with({"optimizer.lr=3e-2", "train.max_steps=30"})).empty());
-  CHECK(runs.found(step("0", "1"), {"other/x.toml", low.overrides}).empty());
+  CHECK(runs.found(step("0", "1"), with(low.overrides, "other/x.toml")).empty());
   CHECK(runs.found(step("0", "1"), with({"optimizer.lr=1e-2,train.max_steps=30"})).empty());
 }
 
@@ -111,7 +116,7 @@ TEST_CASE("tasks of an array are told apart") {
                                 {"SLURM_STEP_ID", "0"},
                                 {"SLURM_RESTART_COUNT", restarts}});
   };
-  const ranks::Command command{"/configs/x.toml", {"a.b=\"c\nd\""}};
+  const auto command = with({"a.b=\"c\nd\""}, "/configs/x.toml");
   ranks::note_job(task("3", "0"), command, runs.dir / "x");
   CHECK(read_file(runs.dir / "x/slurm-job") == "4711_3\nstep 0\n[\"/configs/x.toml\",\"a.b=\\\"c\\nd\\\"\"]\n");
   CHECK(runs.found(task("3", "2"), command) == goes_on("x"));

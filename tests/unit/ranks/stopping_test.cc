@@ -1,11 +1,18 @@
 #include "ranks/stopping.h"
 
 #include <capstan/base/exit_code.h>
+#include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
 #include <capstan_catch.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "support/folder.h"
+#include "train/run.h"
 
 using namespace capstan;
 
@@ -21,7 +28,7 @@ std::string epoch_in(int seconds) {
 }
 
 // Three ranks, of which the last got `signal`, if any.
-std::vector<ranks::Ending> endings(const ranks::StoppedRun& run, int signal) {
+std::vector<ranks::Ending> endings(const train::RunEnd& run, int signal) {
   std::vector<ranks::Ending> out(3);
   comm::run_in_process(3, [&](comm::Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.world().rank);
@@ -57,8 +64,29 @@ TEST_CASE("a job's end comes from SLURM_JOB_END_TIME; outside of a job there is 
       ranks::job_deadline(launch::environment({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_END_TIME", "99999999999999"}})));
 }
 
+TEST_CASE("where SLURM does not say when a job ends, squeue does, if it answers") {
+  const auto job = launch::environment({{"SLURM_JOB_ID", "7"}});
+  const test::Folder folder;
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", cat(folder.path().string(), ":", path).c_str(), 1);
+  const auto squeue = folder / "squeue";
+  const auto deadline_where = [&](const std::string& script) {
+    write_file(squeue, cat("#!/bin/sh\n", script, "\n"));
+    std::filesystem::permissions(squeue, std::filesystem::perms::owner_all);
+    return ranks::job_deadline(job);
+  };
+  const auto end = deadline_where("[ \"$*\" = '--noheader --jobs 7 --format %L' ] && echo 3:20");
+  REQUIRE(end);
+  CHECK(seconds_until(*end) > 150);
+  CHECK(seconds_until(*end) < 201);
+  CHECK_FALSE(deadline_where("echo UNLIMITED"));
+  CHECK_FALSE(deadline_where("echo 3:20; exit 1"));
+  CHECK_FALSE(deadline_where("echo 3:20; exec sleep 100"));
+  setenv("PATH", path.c_str(), 1);
+}
+
 TEST_CASE("all ranks end alike, whichever got the signal") {
-  ranks::StoppedRun run{"after step 12", true, 85};
+  train::RunEnd run{{}, "after step 12", true, 85};
   for (const auto& ending : endings(run, SIGUSR1)) {
     CHECK(ending.exit_code == 85);
     CHECK(ending.message == "capstan: stopped by SIGUSR1 after step 12; exit code 85 asks to be queued again\n");
@@ -82,7 +110,7 @@ TEST_CASE("all ranks end alike, whichever got the signal") {
 }
 
 TEST_CASE("a requeue exit code of 0 is said as what it is") {
-  for (const auto& ending : endings({"after step 12", true, 0}, SIGTERM)) {
+  for (const auto& ending : endings({{}, "after step 12", true, 0}, SIGTERM)) {
     CHECK(ending.exit_code == 0);
     CHECK(ending.message ==
           "capstan: stopped by SIGTERM after step 12; checkpoint.resume=auto continues from its newest checkpoint\n");

@@ -1,4 +1,4 @@
-// What LibTorch throws, in words, and that none of it leaves the engine.
+// What LibTorch throws, in words.
 #include "ranks/torch_words.h"
 
 #include <ATen/ATen.h>
@@ -6,7 +6,6 @@
 #include <capstan_catch.h>
 
 #include <new>
-#include <stdexcept>
 
 #include "support/errors.h"
 
@@ -35,13 +34,4 @@ TEST_CASE("a host and a GPU without memory are no bugs") {
              Contains("this rank's GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.") &&
                  Contains("capstan check --gpu") && !Contains("reserved"));
   CHECK_THAT(words_of([] { throw std::bad_alloc(); }), Contains("this host has no memory left"));
-}
-
-TEST_CASE("what LibTorch throws leaves the engine as an Error, or as a bug with LibTorch's words") {
-  CHECK_THROWS_AS(ranks::without_torch_errors(allocate_too_much), Error);
-  CHECK_THROWS_AS(ranks::without_torch_errors([] { TORCH_CHECK(false, "no such thing"); }), std::logic_error);
-  CHECK_THROWS_WITH(ranks::without_torch_errors([] { TORCH_CHECK(false, "no such thing"); }),
-                    Contains("no such thing"));
-  CHECK_THROWS_AS(ranks::without_torch_errors([] { throw Error("known"); }), Error);
-  CHECK(ranks::without_torch_errors([] { return 7; }) == 7);
 }

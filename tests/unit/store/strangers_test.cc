@@ -86,7 +86,7 @@ TEST_CASE("a server that does not know the secret is no store to write to") {
   const auto impostor = listen_on("127.0.0.1", 0);
   std::thread answers([&] {
     std::string peer;
-    Socket client;
+    Descriptor client;
     while (client.fd() < 0) client = accept_from(impostor, peer);
     send_all(client, cat(greeting, "nnnnnnnnnnnnnnnn"), 5s);
     receive_exactly(client, Nonces::size + proof_bytes, 5s);
@@ -100,7 +100,7 @@ TEST_CASE("a server that does not know the secret is no store to write to") {
 TEST_CASE("a flood of strangers, of garbage and of silence changes nothing and is one line of the log") {
   const Log log;
   const auto store = Store::serve("127.0.0.1", 0, "x", "the secret of this run");
-  std::vector<Socket> silent;
+  std::vector<Descriptor> silent;
   for (int i = 0; i < 400; ++i) {
     silent.push_back(connect_to("127.0.0.1", store->port(), 5s));
     if (i % 2 == 0) continue;

@@ -27,7 +27,7 @@ struct ConnectOptions {
   std::vector<std::string> hosts;     ///< where the launcher put each rank, for messages; may be empty
   bool deterministic = false;         ///< CPU all-reduce in rank order; reduce-scatter on CPU always is
   int failure_note = -1;              ///< FailureNote::fd() of the process that started this rank; -1: none
-  const NcclFactory* nccl = nullptr;  ///< from ranks::GpuModule; without it only CPU groups can be made
+  const NcclFactory* nccl = nullptr;  ///< from ranks::Device; without it only CPU groups can be made
 
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(5);
   std::chrono::milliseconds news = std::chrono::seconds(10);     ///< how often rank 0 says who is missing

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -80,17 +81,22 @@ class Group {
   /// rendezvous.
   void connect_to(std::shared_ptr<Group> other);
 
-  /// For CPU groups. By default the call is made in wait().
-  virtual std::unique_ptr<Pending> do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
-  virtual std::unique_ptr<Pending> do_start_all_gather(const at::Tensor& out, const at::Tensor& in);
-  virtual std::unique_ptr<Pending> do_start_reduce_scatter(const at::Tensor& out, const at::Tensor& in);
+  /// What a call does in wait().
+  using Rest = std::function<void()>;
+  /// For CPU groups. By default all of the call is made in wait().
+  virtual Rest do_start_all_reduce(const at::Tensor& tensor, ReduceOp op);
 
  private:
   void check(const at::Tensor& tensor, const char* operation, std::string_view label) const;
-  void check_gather(const at::Tensor& out, const at::Tensor& in, std::string_view label) const;
-  void check_scatter(const at::Tensor& out, const at::Tensor& in, std::string_view label) const;
-  template <class Queue, class Start>
-  std::unique_ptr<Pending> start(const char* operation, std::string_view label, const Queue& queue, const Start& start);
+  /// The same for both tensors of a call, of which one holds a piece a rank.
+  void check_pieces(const at::Tensor& whole, const at::Tensor& piece, const char* operation,
+                    std::string_view label) const;
+  /// Logs a call, the group's `number`-th, from its start to its end. Where it throws, its entry stays, for reports,
+  /// and the error says where it happened.
+  template <class F>
+  void record(const char* operation, std::string_view label, std::int64_t number, const F& call);
+  std::unique_ptr<Pending> start(const char* operation, std::string_view label, const Rest& call,
+                                 const std::function<Rest()>& begin);
 
   virtual void do_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual void do_all_gather(const at::Tensor& out, const at::Tensor& in) = 0;

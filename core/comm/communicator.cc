@@ -1,7 +1,0 @@
-#include <capstan/comm/communicator.h>
-
-namespace capstan::comm {
-
-Communicator::~Communicator() = default;
-
-}  // namespace capstan::comm

@@ -1,8 +1,0 @@
-#include "comm/nccl.h"
-
-namespace capstan::comm {
-
-DeviceGroup::~DeviceGroup() = default;
-NcclFactory::~NcclFactory() = default;
-
-}  // namespace capstan::comm
