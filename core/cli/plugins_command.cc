@@ -11,8 +11,6 @@
 #include <tuple>
 
 #include "cli/plugin_folders.h"
-#include "cli/reference.h"
-#include "setup/options.h"
 
 namespace capstan::cli {
 namespace {
@@ -29,7 +27,7 @@ std::string options_text(const config::Schema& schema) {
   if (schema.empty()) return "It has no options.\n";
   std::vector<std::vector<std::string>> rows{{"option", "type", "default", "limits", "meaning"}};
   for (const auto& spec : config::listed(schema)) {
-    rows.push_back({spec.key, option_type_text(spec), default_text(spec), config::limits_text(spec), spec.doc});
+    rows.push_back({spec.key, type_text(spec), default_text(spec), config::limits_text(spec), spec.doc});
   }
   return table_text(rows);
 }
@@ -71,7 +69,7 @@ std::string plugin_text(const std::vector<plugin::Found>& found, const std::stri
       out += cat("Call: capstan ", about.name, " --help\n");
       if (about.schema.empty()) continue;
     }
-    out += cat("Table: ", table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
+    out += cat("Table: ", config::table_example(about.kind, about.name), "\n", presets_text(about.presets), "\n",
                options_text(about.schema));
   }
   if (!out.empty()) return out;
@@ -81,28 +79,15 @@ std::string plugin_text(const std::vector<plugin::Found>& found, const std::stri
   throw Error(cat("there is no plugin '", name, "'"), suggestion(name, names));
 }
 
-namespace {
-
-template <class TextOf>
-int print_found(const Process& process, const TextOf& text_of) {
-  plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
-  terminal::print(text_of(host.discover()));
-  return static_cast<int>(ExitCode::success);
-}
-
-}  // namespace
-
-void add_plugins_commands(CLI::App& app, Chosen& chosen) {
+void add_plugins_command(CLI::App& app, Chosen& chosen) {
   auto* plugins = app.add_subcommand("plugins", "list the plugins that are found, or the options of one");
   const auto name = std::make_shared<std::string>();
   plugins->add_option("name", *name, "a plugin");
   choose_with(*plugins, chosen, [name](const Process& process) {
-    return print_found(
-        process, [&](const auto& found) { return name->empty() ? plugins_text(found) : plugin_text(found, *name); });
-  });
-  auto* reference = app.add_subcommand("reference", "print the reference of all options (docs/configuration.md)");
-  choose_with(*reference, chosen, [](const Process& process) {
-    return print_found(process, [](const auto& found) { return reference_markdown(setup::host_schemas(), found); });
+    plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
+    const auto found = host.discover();
+    terminal::print(name->empty() ? plugins_text(found) : plugin_text(found, *name));
+    return static_cast<int>(ExitCode::success);
   });
 }
 

@@ -18,8 +18,8 @@ std::string plugins_text(const std::vector<plugin::Found>& found);
 /// Throws Error with the nearest name when there is none, and with the reason when its file cannot be used.
 std::string plugin_text(const std::vector<plugin::Found>& found, const std::string& name);
 
-/// Declares `capstan plugins` and `capstan reference`.
-void add_plugins_commands(CLI::App& app, Chosen& chosen);
+/// Declares `capstan plugins`.
+void add_plugins_command(CLI::App& app, Chosen& chosen);
 
 }  // namespace cli
 CAPSTAN_END_NAMESPACE

@@ -118,7 +118,7 @@ int program(int argc, char** argv) {
   plugin::Host host(plugin_folders(env), false, trusts_writers(env));
   add_run_command(app, chosen);
   add_check_command(app, chosen);
-  add_plugins_commands(app, chosen);
+  add_plugins_command(app, chosen);
   refuse_empty_names(app);
   if (const auto code = called_plugin(app, words, env, host)) return *code;
   try {

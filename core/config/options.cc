@@ -298,6 +298,13 @@ std::vector<OptionSpec> listed(const Schema& schema) {
   return out;
 }
 
+std::string type_text(const OptionSpec& spec) { return type_text(spec.type) + (spec.is_path ? ", path" : ""); }
+
+std::string default_text(const OptionSpec& spec) {
+  if (spec.required) return "required";
+  return std::holds_alternative<std::monostate>(spec.default_value) ? "not set" : value_text(spec.default_value);
+}
+
 std::string limits_text(const OptionSpec& spec) {
   if (!spec.choices.empty()) {
     std::vector<std::string> quoted;

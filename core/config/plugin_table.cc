@@ -39,6 +39,11 @@ Section take(Section& from, const Schema& schema) {
   return out;
 }
 
+bool is_keyed(const std::string& kind) {
+  const auto& groups = group_names();
+  return std::find(groups.begin(), groups.end(), kind) != groups.end();
+}
+
 }  // namespace
 
 PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics) {
@@ -79,9 +84,12 @@ PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics) {
 const Schema& host_options(const std::string& kind) {
   static const Schema none;
   if (kind == "command") return none;
-  const auto& keyed = group_names();
-  const bool is_keyed = std::find(keyed.begin(), keyed.end(), kind) != keyed.end();
-  return is_keyed ? Options<KeyedOptions>::schema() : Options<ChosenOptions>::schema();
+  return is_keyed(kind) ? Options<KeyedOptions>::schema() : Options<ChosenOptions>::schema();
+}
+
+std::string table_example(const std::string& kind, const std::string& name) {
+  if (kind == "command") return cat("[", name, "]");
+  return is_keyed(kind) ? cat("[", kind, ".", name, "]") : cat("[", kind, "] plugin = \"", name, "\"");
 }
 
 }  // namespace capstan::config

@@ -23,9 +23,6 @@ PluginTable keyed_plugin(const Section& section, Diagnostics& diagnostics);
 /// Splits [model], [data] or [tokenizer]: `plugin` is the host's, a name or a file ("build/mine.so"). Required.
 PluginTable chosen_plugin(const Section& section, Diagnostics& diagnostics);
 
-/// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
-const Schema& host_options(const std::string& kind);
-
 /// Removes the options of a plugin's table that its schema does not know and reports each with the nearest name, of
 /// the schema or of `more` (the host's own, which are removed already).
 void refuse_unknown(Section& section, const Schema& schema, const std::vector<std::string>& more,

@@ -6,6 +6,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
+#include <capstan/setup/host_schemas.h>
 
 namespace capstan::setup {
 

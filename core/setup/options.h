@@ -119,8 +119,5 @@ struct CheckpointOptions {
 void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics);
 void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics);
 
-/// The host's own tables, for `check` and the config reference: (table, schema).
-std::vector<std::pair<std::string, config::Schema>> host_schemas();
-
 }  // namespace setup
 CAPSTAN_END_NAMESPACE

@@ -1,8 +1,8 @@
 #pragma once
 /// Start here to write a command, which people call as `capstan mine …`:
 ///
-///     class Mine : public capstan::command::Command { … };
-///     CAPSTAN_COMMAND("mine", "1.0", "what it does, in a line of capstan --help", Mine)
+///     int mine(const capstan::command::Call& call) { … }
+///     CAPSTAN_COMMAND("mine", "1.0", "what it does, in a line of capstan --help", mine)
 #include <capstan/command/command.h>
 #include <capstan/command/run_extension.h>
 #include <capstan/config/options.h>
@@ -10,37 +10,33 @@
 
 namespace capstan::command::detail {
 
-/// Commands read their own arguments and have no table in a configuration. They may have hints().
-template <class Class>
-struct NoOptions {
-  static void describe(config::OptionTable<NoOptions>&) {}
-  static std::vector<plugin::Hint> hints() {
-    if constexpr (requires { Class::hints(); }) return Class::hints();
-    return {};
-  }
-};
+inline std::vector<plugin::Hint> no_hints() { return {}; }
 
-template <class Class>
-class Made : public Command {
+/// A function as a command, which reads its own arguments and has no table in a configuration.
+template <int function(const Call&), std::vector<plugin::Hint> hints_of() = no_hints>
+class Function : public Command {
  public:
-  explicit Made(const config::Options<NoOptions<Class>>&) {}
-  int run(const Call& call) override { return command_.run(call); }
-
- private:
-  Class command_;
+  struct Options {
+    static void describe(config::OptionTable<Options>&) {}
+    static std::vector<plugin::Hint> hints() { return hints_of(); }
+  };
+  explicit Function(const config::Options<Options>&) {}
+  int run(const Call& call) override { return function(call); }
 };
 
 }  // namespace capstan::command::detail
 
-/// The line is a literal without quotes, backslashes and line ends, since it stands in an ELF note too.
-#define CAPSTAN_COMMAND(name, version, summary, Class)                                                         \
-  CAPSTAN_NOTE("2", summary)                                                                                   \
-  CAPSTAN_PLUGIN("command", name, version, summary,                                                            \
-                 (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Made<Class>, \
-                                             capstan::command::detail::NoOptions<Class>>))
+/// The line is a literal without quotes, backslashes and line ends, since it stands in an ELF note too. Last comes the
+/// function, which is what Command::run does, and maybe another one that returns hints (capstan/plugin/hint.h).
+#define CAPSTAN_COMMAND(name, version, summary, ...)                                                          \
+  CAPSTAN_NOTE("2", summary)                                                                                  \
+  CAPSTAN_PLUGIN(                                                                                             \
+      "command", name, version, summary,                                                                      \
+      (&capstan::plugin::add_type<capstan::command::Command, capstan::command::detail::Function<__VA_ARGS__>, \
+                                  capstan::command::detail::Function<__VA_ARGS__>::Options>))
 
-/// The same for a command that extends runs too: Class is a command::RunExtension as well, and its constructor takes
-/// the config::Options<Options> of the table that has the command's name.
+/// For a command that extends runs too: Class is a Command and a RunExtension, and its constructor takes the
+/// config::Options<Options> of the table that has the command's name.
 #define CAPSTAN_RUN_COMMAND(name, version, summary, Class, Options) \
   CAPSTAN_NOTE("2", summary)                                        \
   CAPSTAN_NOTE("5", "table")                                        \

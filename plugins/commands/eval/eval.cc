@@ -79,32 +79,28 @@ int evaluate(ModelSession& session, const EvalArguments& given, const commands::
 
 /// capstan eval CONFIG: loss and scores of a base model or a run, without training. Writes evaluation-SPLIT.json and
 /// predictions-SPLIT.json into a new folder: of a run <run>/evaluations/<weights>.
-class Eval {
- public:
-  int run(const command::Call& call) {
-    CLI::App app;
-    EvalArguments given;
-    arguments::add_config(app, given.config, given.overrides);
-    app.get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
-    arguments::add_ranks(app, given.ranks);
-    app.add_option("--split", given.split, "eval or train (default eval)")->check(CLI::IsMember({"train", "eval"}));
-    app.add_option("--samples", given.samples, "questions to answer, the first ones; -1 (default): all")
-        ->check(CLI::Range(-1LL, 1LL << 40));
-    if (const auto code = arguments::read(app, call)) return *code;
-    if (!is_there(given.config)) {
-      throw Error(cat("there is no ", given.config),
-                  "name a configuration (TOML), a run's folder or one of its checkpoints");
-    }
-    commands::ModelChoice choice{given.config, {}, {}, {}};
-    if (is_folder(given.config)) choice = commands::choose_model(given.config, call);
-    return commands::with_model({call, choice.config, given.overrides, given.ranks}, choice,
-                                commands::ModelUse::evaluate,
-                                [&](ModelSession& session) { return evaluate(session, given, choice); });
+int run(const command::Call& call) {
+  CLI::App app;
+  EvalArguments given;
+  arguments::add_config(app, given.config, given.overrides);
+  app.get_option("config")->description("configuration file (TOML), or a run's folder or checkpoint");
+  arguments::add_ranks(app, given.ranks);
+  app.add_option("--split", given.split, "eval or train (default eval)")->check(CLI::IsMember({"train", "eval"}));
+  app.add_option("--samples", given.samples, "questions to answer, the first ones; -1 (default): all")
+      ->check(CLI::Range(-1LL, 1LL << 40));
+  if (const auto code = arguments::read(app, call)) return *code;
+  if (!is_there(given.config)) {
+    throw Error(cat("there is no ", given.config),
+                "name a configuration (TOML), a run's folder or one of its checkpoints");
   }
-};
+  commands::ModelChoice choice{given.config, {}, {}, {}};
+  if (is_folder(given.config)) choice = commands::choose_model(given.config, call);
+  return commands::with_model({call, choice.config, given.overrides, given.ranks}, choice, commands::ModelUse::evaluate,
+                              [&](ModelSession& session) { return evaluate(session, given, choice); });
+}
 
 }  // namespace
 
-CAPSTAN_COMMAND("eval", "0.1.0", "loss and scores of a base model, a run or a checkpoint, without training", Eval)
+CAPSTAN_COMMAND("eval", "0.1.0", "loss and scores of a base model, a run or a checkpoint, without training", run)
 
 }  // namespace eval

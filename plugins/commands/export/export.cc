@@ -68,24 +68,21 @@ void declare(CLI::App& app, ExportArguments& given) {
 }
 
 /// capstan export RUN
-class ExportCommand : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    ExportArguments given;
-    declare(app, given);
-    if (const auto code = arguments::read(app, call)) return *code;
-    given.form.shard_bytes = static_cast<std::int64_t>(given.shard_gb * 1e9);
-    const auto folder = run_of(given.run);
-    const session::RunToExport exported(folder, call.environment, call.plugins);
-    const auto out = out_folder(given, folder, exported.folder_of(given.form));
-    terminal::print(exported.write(given.form, given.run, out) + "\n");
-    return static_cast<int>(ExitCode::success);
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  ExportArguments given;
+  declare(app, given);
+  if (const auto code = arguments::read(app, call)) return *code;
+  given.form.shard_bytes = static_cast<std::int64_t>(given.shard_gb * 1e9);
+  const auto folder = run_of(given.run);
+  const session::RunToExport exported(folder, call.environment, call.plugins);
+  const auto out = out_folder(given, folder, exported.folder_of(given.form));
+  terminal::print(exported.write(given.form, given.run, out) + "\n");
+  return static_cast<int>(ExitCode::success);
+}
 
 }  // namespace
 
-CAPSTAN_COMMAND("export", "0.1.0", "write a run's weights as a folder for other programs", ExportCommand)
+CAPSTAN_COMMAND("export", "0.1.0", "write a run's weights as a folder for other programs", run)
 
 }  // namespace exporting

@@ -1,11 +1,14 @@
+#include <capstan/base/error.h>
 #include <capstan/base/exit_code.h>
+#include <capstan/base/json.h>
 #include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
 #include <capstan/command.h>
 #include <capstan/commands/model_session.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "arguments/arguments.h"
 #include "prompts.h"
@@ -16,6 +19,15 @@ namespace {
 using namespace capstan;
 using Json = nlohmann::ordered_json;
 using commands::ModelSession;
+
+PromptLine json_prompt(const std::string& line, std::int64_t number) {
+  const auto json = try_parse_json<nlohmann::json>(line);
+  if (!json.is_object() || !json.contains("prompt") || !json.at("prompt").is_string()) {
+    throw Error(cat("line ", number, " of the input is not a JSON object with a prompt"),
+                R"(write one object a line, such as {"prompt": "The capital of France is"})");
+  }
+  return {json.at("prompt"), json.contains("id") ? json.at("id").dump() : std::string()};
+}
 
 struct GenerateArguments {
   std::string model;                 // see choose_model
@@ -67,30 +79,38 @@ int answer(ModelSession& session, const GenerateArguments& given) {
 }
 
 /// capstan generate MODEL: answers prompts.
-class Generate {
- public:
-  int run(const command::Call& call) {
-    CLI::App app;
-    GenerateArguments given;
-    app.add_option(
-           "model", given.model,
-           "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
-        ->required();
-    const auto* prompts = app.add_option("prompts", given.prompts, "prompts; none: one a line from standard input");
-    app.add_flag("--json", given.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
-    app.add_option("--set", given.overrides,
-                   "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
-                   "run.seed=1 strategy.fsdp.mode=full_shard");
-    arguments::add_ranks(app, given.ranks);
-    if (const auto code = arguments::read(app, call, prompts)) return *code;
-    return commands::with_model({call, {}, given.overrides, given.ranks}, commands::choose_model(given.model, call),
-                                commands::ModelUse::generate,
-                                [&](ModelSession& session) { return answer(session, given); });
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  GenerateArguments given;
+  app.add_option(
+         "model", given.model,
+         "a Hugging Face model folder or an id of the hub in its cache, a run's folder or one of its checkpoints")
+      ->required();
+  const auto* prompts = app.add_option("prompts", given.prompts, "prompts; none: one a line from standard input");
+  app.add_flag("--json", given.json, R"(JSON lines: {"prompt": ..., "id": ...} in, with "answer" out)");
+  app.add_option("--set", given.overrides,
+                 "options of a configuration: train.max_new_tokens=100 train.temperature=0.7 train.top_p=0.9 "
+                 "run.seed=1 strategy.fsdp.mode=full_shard");
+  arguments::add_ranks(app, given.ranks);
+  if (const auto code = arguments::read(app, call, prompts)) return *code;
+  return commands::with_model({call, {}, given.overrides, given.ranks}, commands::choose_model(given.model, call),
+                              commands::ModelUse::generate,
+                              [&](ModelSession& session) { return answer(session, given); });
+}
 
 }  // namespace
 
-CAPSTAN_COMMAND("generate", "0.1.0", "answer prompts: arguments, or the lines of standard input", Generate)
+std::vector<PromptLine> read_prompts(std::istream& in, bool json) {
+  std::vector<PromptLine> lines;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (trim(line).empty()) continue;
+    lines.push_back(json ? json_prompt(line, number) : PromptLine{line, {}});
+  }
+  return lines;
+}
+
+CAPSTAN_COMMAND("generate", "0.1.0", "answer prompts: arguments, or the lines of standard input", run)
 
 }  // namespace generate

@@ -16,31 +16,25 @@ using namespace capstan;
 
 /// capstan import-deepspeed FILE: the TOML on standard output, the notes on standard error. Without a file, the table
 /// of keys.
-class ImportDeepSpeed : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    std::string file;
-    app.add_option("file", file, "DeepSpeed's JSON file");
-    if (const auto code = arguments::read(app, call)) return *code;
-    if (file.empty()) {
-      terminal::print(deepspeed_keys_markdown());
-      return static_cast<int>(ExitCode::success);
-    }
-    const auto translated = translate(file, read_file(file));
-    terminal::print(translated.toml);
-    for (const auto& note : translated.notes) terminal::print_error(cat("capstan: ", file, ": ", note, "\n"));
+int run(const command::Call& call) {
+  CLI::App app;
+  std::string file;
+  app.add_option("file", file, "DeepSpeed's JSON file");
+  if (const auto code = arguments::read(app, call)) return *code;
+  if (file.empty()) {
+    terminal::print(deepspeed_keys_markdown());
     return static_cast<int>(ExitCode::success);
   }
-
-  /// What people type who know DeepSpeed or another program of its kind.
-  static std::vector<plugin::Hint> hints() { return all_hints(); }
-};
+  const auto translated = translate(file, read_file(file));
+  terminal::print(translated.toml);
+  for (const auto& note : translated.notes) terminal::print_error(cat("capstan: ", file, ": ", note, "\n"));
+  return static_cast<int>(ExitCode::success);
+}
 
 }  // namespace
 
 CAPSTAN_COMMAND("import-deepspeed", "0.1.0",
-                "print a DeepSpeed configuration as TOML; without a file, what its keys become", ImportDeepSpeed)
+                "print a DeepSpeed configuration as TOML; without a file, what its keys become", run, all_hints)
 CAPSTAN_HINTS
 
 }  // namespace import_deepspeed

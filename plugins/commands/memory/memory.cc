@@ -82,22 +82,19 @@ int print_memory(const MemoryChoice& choice) {
 }
 
 /// capstan memory RUN|FILE…
-class Memory : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    MemoryChoice choice;
-    app.add_option("logs", choice.paths, "folders of runs, or logs")->required();
-    auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "of GPUs alone");
-    app.add_flag("--cpu-only", choice.cpu_only, "of host memory alone")->excludes(gpu);
-    if (const auto code = arguments::read(app, call)) return *code;
-    return print_memory(choice);
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  MemoryChoice choice;
+  app.add_option("logs", choice.paths, "folders of runs, or logs")->required();
+  auto* gpu = app.add_flag("--gpu-only", choice.gpu_only, "of GPUs alone");
+  app.add_flag("--cpu-only", choice.cpu_only, "of host memory alone")->excludes(gpu);
+  if (const auto code = arguments::read(app, call)) return *code;
+  return print_memory(choice);
+}
 
 }  // namespace
 
 CAPSTAN_COMMAND("memory", "0.1.0", "peak, average and mode of a run's memory, or of logs of nvidia-smi and psrecord",
-                Memory)
+                run)
 
 }  // namespace memory

@@ -105,16 +105,13 @@ void declare(CLI::App& app, PlanArguments& given) {
 }
 
 /// capstan plan FILE … --gpus N --gpu NAME
-class Plan : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    PlanArguments given;
-    declare(app, given);
-    if (const auto code = arguments::read(app, call)) return *code;
-    return plan(given, call);
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  PlanArguments given;
+  declare(app, given);
+  if (const auto code = arguments::read(app, call)) return *code;
+  return plan(given, call);
+}
 
 }  // namespace
 
@@ -146,6 +143,6 @@ int plan(const PlanArguments& arguments, const command::Call& call) {
 CAPSTAN_COMMAND("plan", "0.1.0",
                 "find how a configuration fits on these GPUs: tries micro-batches and what installed strategies offer, "
                 "and predicts memory and time; touches no GPU",
-                Plan)
+                run)
 
 }  // namespace planning

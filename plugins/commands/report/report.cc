@@ -79,33 +79,30 @@ int print_report(const ReportChoice& choice) {
 }
 
 /// capstan report RUN…
-class Report : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    ReportChoice choice;
-    app.add_option("runs", choice.runs, "folders of runs")->required();
-    // One value each time, so that a folder may follow it.
-    app.add_option("--table", choice.tables,
-                   "which table, once for each or with commas between (default runs): " + join(table_names()))
-        ->type_name("NAME")
-        ->delimiter(',')
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->allow_extra_args(false);
-    app.add_option("--base", choice.base,
-                   "the run that the others are compared with, by its name or folder (default: the smallest)");
-    app.add_option("--format", choice.format, "text, csv, markdown or html (default text)")
-        ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
-    app.add_option("-o,--output", choice.output, "write to this file instead of standard output");
-    app.add_flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
-    if (const auto code = arguments::read(app, call)) return *code;
-    return print_report(choice);
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  ReportChoice choice;
+  app.add_option("runs", choice.runs, "folders of runs")->required();
+  // One value each time, so that a folder may follow it.
+  app.add_option("--table", choice.tables,
+                 "which table, once for each or with commas between (default runs): " + join(table_names()))
+      ->type_name("NAME")
+      ->delimiter(',')
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  app.add_option("--base", choice.base,
+                 "the run that the others are compared with, by its name or folder (default: the smallest)");
+  app.add_option("--format", choice.format, "text, csv, markdown or html (default text)")
+      ->check(CLI::IsMember({"text", "csv", "markdown", "html"}));
+  app.add_option("-o,--output", choice.output, "write to this file instead of standard output");
+  app.add_flag("--leave-out", choice.leave_out, "leave out runs that are not there, with a warning");
+  if (const auto code = arguments::read(app, call)) return *code;
+  return print_report(choice);
+}
 
 }  // namespace
 
-CAPSTAN_COMMAND("report", "0.1.0", "fill the workshop's tables from the folders of runs, with plots as HTML", Report)
+CAPSTAN_COMMAND("report", "0.1.0", "fill the workshop's tables from the folders of runs, with plots as HTML", run)
 
 }  // namespace report

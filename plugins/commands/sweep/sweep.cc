@@ -272,23 +272,20 @@ void declare(CLI::App& app, SweepChoice& choice) {
 }
 
 /// capstan sweep CONFIG
-class Command : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    SweepChoice choice;
-    declare(app, choice);
-    if (const auto code = arguments::read(app, call)) return *code;
-    // The report's job may run in another folder.
-    if (choice.submit && !choice.output.empty()) choice.output = fs::absolute(choice.output).string();
-    return run_sweep(choice);
-  }
-};
+int run(const command::Call& call) {
+  CLI::App app;
+  SweepChoice choice;
+  declare(app, choice);
+  if (const auto code = arguments::read(app, call)) return *code;
+  // The report's job may run in another folder.
+  if (choice.submit && !choice.output.empty()) choice.output = fs::absolute(choice.output).string();
+  return run_sweep(choice);
+}
 
 }  // namespace
 
 CAPSTAN_COMMAND("sweep", "0.1.0",
                 "run one configuration on several numbers of GPUs and with several values, and report on all of it",
-                Command)
+                run)
 
 }  // namespace sweep

@@ -32,23 +32,20 @@ std::vector<std::filesystem::path> trace_files(const std::string& path) {
 }
 
 /// capstan trace RUN|FILE…
-class Trace : public command::Command {
- public:
-  int run(const command::Call& call) override {
-    CLI::App app;
-    std::vector<std::string> paths;
-    app.add_option("traces", paths, "folders of runs, or traces")->required();
-    if (const auto code = arguments::read(app, call)) return *code;
-    for (const auto& path : paths) {
-      for (const auto& file : trace_files(path))
-        terminal::print(cat(file.string(), ": ", trace_text(read_trace(read_file(file), file.string())), "\n"));
-    }
-    return static_cast<int>(ExitCode::success);
+int run(const command::Call& call) {
+  CLI::App app;
+  std::vector<std::string> paths;
+  app.add_option("traces", paths, "folders of runs, or traces")->required();
+  if (const auto code = arguments::read(app, call)) return *code;
+  for (const auto& path : paths) {
+    for (const auto& file : trace_files(path))
+      terminal::print(cat(file.string(), ": ", trace_text(read_trace(read_file(file), file.string())), "\n"));
   }
-};
+  return static_cast<int>(ExitCode::success);
+}
 
 }  // namespace
 
-CAPSTAN_COMMAND("trace", "0.1.0", "where the time of traced steps went: by kind, by unit, by kernel", Trace)
+CAPSTAN_COMMAND("trace", "0.1.0", "where the time of traced steps went: by kind, by unit, by kernel", run)
 
 }  // namespace trace

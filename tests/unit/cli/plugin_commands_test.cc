@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cli/plugins_command.h"
-#include "cli/reference.h"
 #include "fixtures/common.h"
 #include "plugin/fixtures.h"
 
@@ -61,32 +60,6 @@ TEST_CASE("an unknown plugin gets the nearest name, a broken one its reason") {
              Contains("no_entry.so: has no entry"));
 }
 
-TEST_CASE("the reference shows host tables, host options of each kind, and plugins, and no path of this machine") {
-  const Listing listing;
-  config::OptionSpec path;
-  path.key = "path";
-  path.required = true;
-  path.is_path = true;
-  path.doc = "a | b";
-  config::OptionSpec seed;
-  seed.key = "seed";
-  seed.type = config::Type::integer;
-  const auto text = cli::reference_markdown(
-      {{"train", config::Options<fixture::ThingOptions>::schema()}, {"run", {path, seed}}, {"comm", {}}},
-      listing.found);
-  CHECK_THAT(text, Contains("\n## [train]\n\n| option | type | default | meaning |\n|---|---|---|---|\n"
-                            "| `size` | integer | `3` | how many; between 1 and 8 |\n"
-                            "| `mode` | string | `\"fast\"` | how well; one of \"fast\", \"exact\" |\n"));
-  CHECK_THAT(text, Contains("| `path` | string, path | required | a \\| b |\n| `seed` | integer | not set |  |\n"));
-  CHECK_THAT(text, Contains("\n## [comm]\n\nIt has no options.\n"));
-  CHECK_THAT(text, Contains("\n## [model]\n") && Contains("| `plugin` | string | required |"));
-  CHECK_THAT(text, Contains("\n## [tokenizer]\n\nA plugin, for what data.tokenizer cannot name; its own options"));
-  CHECK_THAT(text, Contains("\n## [strategy.NAME]\n") && Contains("| `enabled` | boolean | `true` |"));
-  CHECK_THAT(text, Contains("\n### [monitor.good]\n\na plugin for tests\n\n| option |"));
-  CHECK_THAT(text, !Contains(test::fixture_folder().string()));
-  CHECK(text.find("monitor.good]") < text.find("monitor.stripped]"));
-}
-
 TEST_CASE("a model's presets are listed by name") {
   plugin::Registration tiny;
   tiny.kind = "model";
@@ -99,6 +72,4 @@ TEST_CASE("a model's presets are listed by name") {
   CHECK(cli::plugin_text(found, "tiny") ==
         "tiny (model, 1.0): small\ntiny.so\nTable: [model] plugin = \"tiny\"\nPresets: tiny-1, tiny-2\n\n"
         "It has no options.\n");
-  CHECK_THAT(cli::reference_markdown({}, found),
-             Contains("small\n\nPresets: `tiny-1`, `tiny-2`.\n\nIt has no options.\n"));
 }

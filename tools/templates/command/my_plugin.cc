@@ -17,7 +17,7 @@ std::int64_t steps_in(const std::string& metrics) {
                        [](const auto& line) { return line.find("\"grad_norm\"") != std::string::npos; });
 }
 
-int MyPlugin::run(const capstan::command::Call& call) {
+int count_steps(const capstan::command::Call& call) {
   if (call.arguments.empty()) throw capstan::Error("no run is named", "capstan my_plugin RUN…, each a run's folder");
   for (const auto& folder : call.arguments) {
     const auto steps = steps_in(capstan::read_file(std::filesystem::path(folder) / "metrics.jsonl"));
@@ -28,4 +28,4 @@ int MyPlugin::run(const capstan::command::Call& call) {
 
 }  // namespace my_plugin
 
-CAPSTAN_COMMAND("my_plugin", "0.1.0", "how many steps runs have made", my_plugin::MyPlugin)
+CAPSTAN_COMMAND("my_plugin", "0.1.0", "how many steps runs have made", my_plugin::count_steps)

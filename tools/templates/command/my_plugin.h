@@ -10,9 +10,6 @@ namespace my_plugin {
 std::int64_t steps_in(const std::string& metrics);
 
 /// An example to replace: capstan my_plugin RUN… prints how many steps each run has made.
-class MyPlugin final : public capstan::command::Command {
- public:
-  int run(const capstan::command::Call& call) override;
-};
+int count_steps(const capstan::command::Call& call);
 
 }  // namespace my_plugin

@@ -13,5 +13,5 @@ TEST_CASE("steps are the lines with a gradient norm") {
 
 TEST_CASE("a call without a run is refused") {
   capstan::plugin::Host plugins;
-  CHECK_THROWS_WITH(MyPlugin().run({"my_plugin", "", {}, {}, plugins}), Contains("no run is named"));
+  CHECK_THROWS_WITH(count_steps({"my_plugin", "", {}, {}, plugins}), Contains("no run is named"));
 }

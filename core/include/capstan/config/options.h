@@ -48,12 +48,21 @@ struct Schema : std::vector<OptionSpec> {
   std::vector<GoneOption> gone;
 };
 
+/// An option's type as a person reads it: "integer", "string, path".
+std::string type_text(const OptionSpec& spec);
+/// Its default as a person reads it: "required", "not set", or the value.
+std::string default_text(const OptionSpec& spec);
 /// What the value is limited to, in words: "at least 1", "above 0 and at most 1", "one of \"a\", \"b\""; or "".
 std::string limits_text(const OptionSpec& spec);
 
 /// What a list of the options shows. An option that accepts one value is not shown, since nobody chooses it: it is for
 /// a config.json, which may say that value and describes another kind of model if it says another one.
 std::vector<OptionSpec> listed(const Schema& schema);
+
+/// The host's own options in the tables of this kind of plugin. A plugin must not have one of the same name.
+const Schema& host_options(const std::string& kind);
+/// How a configuration names a plugin: "[strategy.fsdp]", "[model] plugin = \"gpt\"".
+std::string table_example(const std::string& kind, const std::string& name);
 
 /// An option after all layers: its spec, the value that won, where it came from.
 struct Resolved {

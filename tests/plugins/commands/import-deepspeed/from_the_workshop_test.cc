@@ -2,6 +2,7 @@
 #include <capstan/base/files.h>
 #include <capstan/base/lower.h>
 #include <capstan/base/text.h>
+#include <capstan/setup/host_schemas.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 
@@ -12,7 +13,6 @@
 #include "config/plugin_table.h"
 #include "plugin/hints.h"
 #include "plugins/commands/import-deepspeed/hints.h"
-#include "setup/options.h"
 
 using namespace capstan;
 

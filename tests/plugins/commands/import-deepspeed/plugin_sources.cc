@@ -2,5 +2,4 @@
 #include "plugins/commands/import-deepspeed/deepspeed_json.cc"
 #include "plugins/commands/import-deepspeed/deepspeed_keys.cc"
 #include "plugins/commands/import-deepspeed/hints.cc"
-#include "plugins/commands/import-deepspeed/lists.cc"
 #include "plugins/commands/import-deepspeed/translate.cc"

@@ -2,10 +2,10 @@
 
 #include "config/document.h"
 #include "plugins/commands/import-deepspeed/deepspeed_keys.h"
-#include "setup/options.h"
 
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
+#include <capstan/setup/host_schemas.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
 #include <unistd.h>

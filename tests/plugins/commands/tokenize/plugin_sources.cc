@@ -1,2 +1,2 @@
 // The plugin exports nothing but its entry, so its code is compiled into the test.
-#include "plugins/commands/tokenize/tokenize_lines.cc"
+#include "plugins/commands/tokenize/tokenize.cc"

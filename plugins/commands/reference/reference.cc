@@ -1,14 +1,19 @@
-#include "cli/reference.h"
+#include "reference.h"
 
+#include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
+#include <capstan/command.h>
+#include <capstan/setup/host_schemas.h>
 
 #include <algorithm>
 
-#include "config/document.h"
-#include "config/plugin_table.h"
+#include "arguments/arguments.h"
 
-namespace capstan::cli {
+namespace reference {
 namespace {
+
+using namespace capstan;
 
 constexpr const char* introduction = R"(# Configuration reference
 
@@ -21,11 +26,6 @@ option over all files: `train.max_steps=250`, `strategy.fsdp.mode=no_shard`.
 Relative paths start at the folder of the file that names them; on the command line, at the current folder.
 `capstan check CONFIG` finds every mistake without running anything.
 )";
-
-bool is_keyed(const std::string& kind) {
-  const auto& groups = config::group_names();
-  return std::find(groups.begin(), groups.end(), kind) != groups.end();
-}
 
 // A cell of a Markdown table: no line ends, no bars.
 std::string cell(const std::string& text) {
@@ -54,8 +54,7 @@ std::string options_table(const config::Schema& schema) {
   if (schema.empty()) return "It has no options.\n";
   std::string out = "| option | type | default | meaning |\n|---|---|---|---|\n";
   for (const auto& spec : config::listed(schema)) {
-    out += cat("| ", code(spec.key), " | ", option_type_text(spec), " | ", default_cell(spec), " | ", meaning(spec),
-               " |\n");
+    out += cat("| ", code(spec.key), " | ", type_text(spec), " | ", default_cell(spec), " | ", meaning(spec), " |\n");
   }
   return out;
 }
@@ -76,45 +75,45 @@ std::string presets_line(const config::Presets& presets) {
   return names.empty() ? "" : "Presets: " + join(names) + ".\n\n";
 }
 
-std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind) {
-  const char* needed = kind == "tokenizer" ? "A plugin, for what data.tokenizer cannot name" : "One plugin";
-  std::string out = is_keyed(kind)
-                        ? cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
-                              " plugin in use, in any order. Each of them takes:\n\n")
-                        : cat("\n## [", kind, "]\n\n", needed, "; its own options stand in the same table.\n\n");
-  out += options_table(config::host_options(kind));
+// The options that the host has in the tables of a kind, below what is said of the kind, then its plugins.
+std::string kind_chapter(const std::vector<plugin::Found>& plugins, const std::string& kind, const std::string& about) {
+  auto out = about + options_table(config::host_options(kind));
   for (const auto* plugin : of_kind(plugins, kind)) {
-    out += cat("\n### ", table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
+    out += cat("\n### ", config::table_example(kind, plugin->name), "\n\n", plugin->summary, "\n\n",
                presets_line(plugin->presets), options_table(plugin->schema));
   }
   return out;
 }
 
+/// capstan reference
+int run(const command::Call& call) {
+  CLI::App app;
+  if (const auto code = arguments::read(app, call)) return *code;
+  terminal::print(markdown(setup::host_schemas(), call.plugins.discover()));
+  return static_cast<int>(ExitCode::success);
+}
+
 }  // namespace
 
-std::string default_text(const config::OptionSpec& spec) {
-  if (spec.required) return "required";
-  if (std::holds_alternative<std::monostate>(spec.default_value)) return "not set";
-  return config::value_text(spec.default_value);
-}
-
-std::string option_type_text(const config::OptionSpec& spec) {
-  return config::type_text(spec.type) + (spec.is_path ? ", path" : "");
-}
-
-std::string table_example(const std::string& kind, const std::string& name) {
-  if (kind == "command") return cat("[", name, "]");
-  return is_keyed(kind) ? cat("[", kind, ".", name, "]") : cat("[", kind, "] plugin = \"", name, "\"");
-}
-
-std::string reference_markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
+std::string markdown(const std::vector<HostTable>& tables, const std::vector<plugin::Found>& plugins) {
   std::string out = introduction;
   for (const auto& [path, schema] : tables) out += cat("\n## [", path, "]\n\n", options_table(schema));
   for (const auto* command : of_kind(plugins, "command")) {
     if (!command->schema.empty()) out += cat("\n## [", command->name, "]\n\n", options_table(command->schema));
   }
-  for (const char* kind : {"model", "data", "tokenizer", "strategy", "monitor"}) out += kind_chapter(plugins, kind);
+  for (const std::string kind : {"model", "data", "tokenizer"}) {
+    const char* needed = kind == "tokenizer" ? "A plugin, for what data.tokenizer cannot name" : "One plugin";
+    out += kind_chapter(plugins, kind,
+                        cat("\n## [", kind, "]\n\n", needed, "; its own options stand in the same table.\n\n"));
+  }
+  for (const std::string kind : {"strategy", "monitor"}) {
+    out += kind_chapter(plugins, kind,
+                        cat("\n## [", kind, ".NAME]\n\nOne table for each ", kind,
+                            " plugin in use, in any order. Each of them takes:\n\n"));
+  }
   return out;
 }
 
-}  // namespace capstan::cli
+CAPSTAN_COMMAND("reference", "0.1.0", "print the reference of all options (docs/configuration.md)", run)
+
+}  // namespace reference
