@@ -12,14 +12,12 @@
 #include <algorithm>
 #include <optional>
 
-#include <capstan/plugin/host.h>
-#include "assembly/host_memory.h"
 #include "cli/plugin_folders.h"
+#include "observe/unsaved.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"
 #include "session/cut_answers.h"
 #include "session/job.h"
-#include "setup/unsaved.h"
 
 namespace capstan::commands {
 namespace {
@@ -95,7 +93,7 @@ std::string host_elsewhere_text(const session::Job& job) {
 // What is said of a configuration without faults.
 void print_checked(const session::Job& job, const launch::CheckArguments& arguments, const plan::Placement& ranks,
                    const std::string& device) {
-  if (const auto warning = setup::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
+  if (const auto warning = observe::unsaved_warning(job.config.checkpoint); !warning.empty()) log::warning(warning);
   terminal::print(job.text());
   if (job.config.device != "cpu" && device == "cpu" && job.config.run->device == "auto")
     terminal::print("note: fp16 needs a GPU: this is judged as for a machine that has one\n");

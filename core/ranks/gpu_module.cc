@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "comm/nccl.h"
-#include "launch/elf.h"
-#include "launch/foreign_libraries.h"
 #include "plugin/loader.h"
+#include "ranks/elf.h"
+#include "ranks/foreign_libraries.h"
 
 namespace capstan::ranks {
 namespace {

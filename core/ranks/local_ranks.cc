@@ -24,8 +24,8 @@
 #include <optional>
 #include <utility>
 
-#include "launch/comm_settings.h"
-#include "launch/cpu_share.h"
+#include "ranks/comm_settings.h"
+#include "ranks/cpu_share.h"
 #include "store/sockets.h"
 
 namespace capstan::ranks {

@@ -1,9 +1,8 @@
 #include "session/job.h"
 
-#include <capstan/base/host_memory.h>
-
 #include <utility>
 
+#include "assembly/host_memory.h"
 #include "assembly/open_tokenizer.h"
 #include "session/micro_batch.h"
 #include "session/resume.h"
@@ -20,7 +19,7 @@ assembly::Needs needs_of(setup::Purpose purpose) {
 // For all ranks of a node; nothing: nobody knows.
 std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
   const auto told = assembly::told_host_memory(run);
-  return told ? told : available_host_memory();
+  return told ? told : assembly::available_host_memory();
 }
 
 // What parameters come from. Only a run resumes from a checkpoint: other jobs have no steps to compare with its.

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/agree.h"
-#include "setup/unsaved.h"
+#include "observe/unsaved.h"
 #include "train/resume.h"
 
 namespace capstan::train {
@@ -101,7 +101,7 @@ void Run::hold_folder(const inference::StopAgreement& agreement) {
   });
   if (!first()) return;
   if (job_->topology.policy.offload_optim && !setting_.offload_warning.empty()) log::warning(setting_.offload_warning);
-  if (const auto warning = setup::unsaved_warning(job_->config.checkpoint); !warning.empty()) log::warning(warning);
+  if (const auto warning = observe::unsaved_warning(job_->config.checkpoint); !warning.empty()) log::warning(warning);
 }
 
 // The files that a run begins with: every rank's log, and what rank 0 writes.

@@ -7,11 +7,11 @@
 
 #include <numeric>
 
-#include "launch/comm_settings.h"
-#include "launch/cpu_share.h"
-#include "launch/elf.h"
-#include "launch/foreign_libraries.h"
-#include "launch/gpus.h"
+#include "ranks/comm_settings.h"
+#include "ranks/cpu_share.h"
+#include "ranks/elf.h"
+#include "ranks/foreign_libraries.h"
+#include "ranks/gpus.h"
 #include "support/folder.h"
 
 namespace {

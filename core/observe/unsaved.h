@@ -6,11 +6,11 @@
 #include "setup/options.h"
 
 CAPSTAN_BEGIN_NAMESPACE
-namespace setup {
+namespace observe {
 
 /// In words, where [checkpoint] has options that only count for a run that saves, and this one saves nothing; else
 /// empty. No fault: resume = "auto" may only be there to read.
-std::string unsaved_warning(const config::Options<CheckpointOptions>& options);
+std::string unsaved_warning(const config::Options<setup::CheckpointOptions>& options);
 
-}  // namespace setup
+}  // namespace observe
 CAPSTAN_END_NAMESPACE

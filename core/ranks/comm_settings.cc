@@ -1,4 +1,4 @@
-#include "launch/comm_settings.h"
+#include "ranks/comm_settings.h"
 
 #include <capstan/base/text.h>
 

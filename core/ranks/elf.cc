@@ -1,4 +1,4 @@
-#include "launch/elf.h"
+#include "ranks/elf.h"
 
 #include <capstan/base/text.h>
 #include <fcntl.h>

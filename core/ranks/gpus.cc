@@ -1,4 +1,4 @@
-#include "launch/gpus.h"
+#include "ranks/gpus.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>

@@ -1,22 +1,23 @@
-#include <capstan/base/host_memory.h>
+#include "assembly/host_memory.h"
 
 #include <algorithm>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <vector>
 
-namespace capstan {
+namespace capstan::assembly {
 namespace {
 
-std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
+namespace fs = std::filesystem;
+
+std::optional<std::int64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   std::int64_t value = 0;
   if (in >> value) return value;
   return {};  // missing, or "max"
 }
 
-std::optional<std::int64_t> machine(const std::filesystem::path& root) {
+std::optional<std::int64_t> machine(const fs::path& root) {
   std::ifstream in(root / "proc/meminfo");
   std::string key;
   std::int64_t kilobytes = 0;
@@ -41,7 +42,7 @@ const GroupFiles version2{"", "memory.max", "memory.current", {"inactive_file", 
 
 // The page cache of a group. The kernel counts it as used but frees it on demand: without this correction a job that
 // has just read a checkpoint would look full.
-std::int64_t cached_in(const std::filesystem::path& folder, const GroupFiles& files) {
+std::int64_t cached_in(const fs::path& folder, const GroupFiles& files) {
   std::ifstream in(folder / "memory.stat");
   std::string key;
   std::int64_t value = 0;
@@ -52,7 +53,7 @@ std::int64_t cached_in(const std::filesystem::path& folder, const GroupFiles& fi
   return sum;
 }
 
-std::optional<std::int64_t> left_in(const std::filesystem::path& folder, const GroupFiles& files) {
+std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& files) {
   const auto most = number_in(folder / files.limit);
   const auto used = number_in(folder / files.used);
   if (!most || !used) return {};
@@ -66,8 +67,7 @@ std::optional<std::int64_t> lesser(std::optional<std::int64_t> one, std::optiona
 }
 
 // The control group of this process and its ancestors: each may set a limit.
-std::optional<std::int64_t> groups(const std::filesystem::path& root, const std::string& path,
-                                   const GroupFiles& files) {
+std::optional<std::int64_t> groups(const fs::path& root, const std::string& path, const GroupFiles& files) {
   std::optional<std::int64_t> least;
   const auto top = (root / "sys/fs/cgroup" / files.hierarchy).lexically_normal();
   auto folder = (top / path.substr(std::min<std::size_t>(1, path.size()))).lexically_normal();
@@ -81,7 +81,7 @@ std::optional<std::int64_t> groups(const std::filesystem::path& root, const std:
 
 }  // namespace
 
-std::optional<std::int64_t> available_host_memory(const std::filesystem::path& root) {
+std::optional<std::int64_t> available_host_memory(const fs::path& root) {
   auto least = machine(root);
   std::ifstream in(root / "proc/self/cgroup");
   std::string line;
@@ -98,4 +98,4 @@ std::optional<std::int64_t> available_host_memory(const std::filesystem::path& r
   return least;
 }
 
-}  // namespace capstan
+}  // namespace capstan::assembly

@@ -1,11 +1,11 @@
-#include "launch/foreign_libraries.h"
+#include "ranks/foreign_libraries.h"
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 
-#include "launch/elf.h"
+#include "ranks/elf.h"
 
 namespace capstan::launch {
 namespace {

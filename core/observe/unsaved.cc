@@ -1,16 +1,16 @@
-#include "setup/unsaved.h"
+#include "observe/unsaved.h"
 
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <array>
 
-namespace capstan::setup {
+namespace capstan::observe {
 
 namespace {
 
 // Whoever switches saving off in this command means it, whatever the file says of what would be saved.
-bool is_switched_off(const config::Options<CheckpointOptions>& options) {
+bool is_switched_off(const config::Options<setup::CheckpointOptions>& options) {
   static constexpr std::array switches{"every_steps", "every_minutes", "every_epoch", "every_eval", "keep_best"};
   const auto& all = options.resolved();
   return std::any_of(all.begin(), all.end(), [](const auto& option) {
@@ -21,7 +21,7 @@ bool is_switched_off(const config::Options<CheckpointOptions>& options) {
 
 }  // namespace
 
-std::string unsaved_warning(const config::Options<CheckpointOptions>& options) {
+std::string unsaved_warning(const config::Options<setup::CheckpointOptions>& options) {
   if (options->saves() || is_switched_off(options)) return {};
   // The others say themselves that they save, or are judged with them.
   static constexpr std::array counted{"keep", "save", "asynchronous", "resume"};
@@ -42,4 +42,4 @@ std::string unsaved_warning(const config::Options<CheckpointOptions>& options) {
              " set, but this run saves no checkpoints, not even when it is stopped: add checkpoint.every_minutes = 15");
 }
 
-}  // namespace capstan::setup
+}  // namespace capstan::observe

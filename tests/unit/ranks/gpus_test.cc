@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "launch/elf.h"
-#include "launch/gpus.h"
+#include "ranks/elf.h"
+#include "ranks/gpus.h"
 
 namespace {
 using capstan::launch::check_distinct_gpus;

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "launch/gpus.h"
+#include "ranks/gpus.h"
 
 namespace capstan::launch {
 namespace {
