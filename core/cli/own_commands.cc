@@ -1,12 +1,48 @@
 #include "cli/own_commands.h"
 
+#include <capstan/base/error.h>
+#include <capstan/plugin/host.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/plugin_folders.h"
 #include "launch/arguments.h"
 #include "plugin/engine.h"
+#include "setup/configuration.h"
 
 namespace capstan::cli {
+namespace {
+
+// The host's own faults of the configuration.
+std::vector<Diagnostic> host_faults(const launch::CheckArguments& given, const launch::Environment& env) {
+  setup::JobRequest request;
+  request.file = given.config;
+  request.overrides = given.overrides;
+  request.may_move = true;
+  if (!given.gpu.empty()) request.device = "cuda";
+  const plugin::Host host(plugin_folders(env), false, trusts_writers(env));
+  Diagnostics faults;
+  try {
+    setup::read_configuration(request, faults, &host);
+    return faults.list();
+  } catch (const Error& unreadable) {
+    return unreadable.diagnostics();
+  }
+}
+
+// Where the engine cannot be opened, what is wrong with the configuration is said beside it.
+const plugin::Engine& engine_for(const launch::CheckArguments& given, const launch::Environment& env) {
+  try {
+    return plugin::open_engine();
+  } catch (const Error& error) {
+    auto faults = host_faults(given, env);
+    faults.insert(faults.end(), error.diagnostics().begin(), error.diagnostics().end());
+    throw Error(std::move(faults));
+  }
+}
+
+}  // namespace
 
 void add_run_command(CLI::App& app, Chosen& chosen) {
   auto* command = app.add_subcommand(
@@ -34,7 +70,7 @@ void add_check_command(CLI::App& app, Chosen& chosen) {
                       "a size such as 80GiB), and if not what would help; where files of the model or the data are "
                       "not there yet, sizes of known models and data.max_length stand in (not with --resolved)");
   choose_with(*command, chosen,
-              [given](const Process& process) { return plugin::open_engine().check(*given, process.env); });
+              [given](const Process& process) { return engine_for(*given, process.env).check(*given, process.env); });
 }
 
 }  // namespace capstan::cli
