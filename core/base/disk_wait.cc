@@ -3,7 +3,7 @@
 #include <capstan/base/text.h>
 
 #include <mutex>
-#include <utility>
+#include <vector>
 
 namespace capstan {
 namespace {
@@ -11,36 +11,33 @@ namespace {
 // Those of all threads, oldest first. Never destroyed: threads may write until the process ends.
 struct DiskWaits {
   std::mutex mutex;
-  DiskWait* oldest = nullptr;
-  DiskWait* newest = nullptr;
+  std::vector<const DiskWait*> all;
 };
 
 DiskWaits& disk_waits() {
-  static auto* const all = new DiskWaits;
-  return *all;
+  static auto* const waits = new DiskWaits;
+  return *waits;
 }
 
 }  // namespace
 
 DiskWait::DiskWait(const char* verb, const std::filesystem::path& path) : verb_(verb), path_(path) {
-  auto& all = disk_waits();
-  const std::scoped_lock lock(all.mutex);
-  older_ = std::exchange(all.newest, this);
-  (older_ ? older_->newer_ : all.oldest) = this;
+  auto& [mutex, all] = disk_waits();
+  const std::scoped_lock lock(mutex);
+  all.push_back(this);
 }
 
 DiskWait::~DiskWait() {
-  auto& all = disk_waits();
-  const std::scoped_lock lock(all.mutex);
-  (newer_ ? newer_->older_ : all.newest) = older_;
-  (older_ ? older_->newer_ : all.oldest) = newer_;
+  auto& [mutex, all] = disk_waits();
+  const std::scoped_lock lock(mutex);
+  std::erase(all, this);
 }
 
 std::optional<std::string> DiskWait::oldest() {
-  auto& all = disk_waits();
-  const std::scoped_lock lock(all.mutex);
-  if (!all.oldest) return {};
-  return cat(all.oldest->verb_, " ", all.oldest->path_.string());
+  auto& [mutex, all] = disk_waits();
+  const std::scoped_lock lock(mutex);
+  if (all.empty()) return {};
+  return cat(all.front()->verb_, " ", all.front()->path_.string());
 }
 
 }  // namespace capstan

@@ -24,8 +24,6 @@ class DiskWait {
  private:
   const char* verb_;
   const std::filesystem::path& path_;
-  DiskWait* newer_ = nullptr;
-  DiskWait* older_;
 };
 
 CAPSTAN_END_NAMESPACE

@@ -117,6 +117,14 @@ void write_file(const fs::path& path, std::string_view content) {
   }
 }
 
+void copy_over(const fs::path& from, const fs::path& to) {
+  if (!is_folder(from)) return write_file(to, read_file(from));
+  std::error_code error;
+  fs::create_directories(to, error);
+  if (error) throw FileError(to, "make", error.value());
+  for (const auto& entry : entries_of(from)) copy_over(entry, to / entry.filename());
+}
+
 MappedFile::MappedFile(const fs::path& path) {
   const Descriptor file(path, O_RDONLY | O_NONBLOCK, "open");
   refuse_endless(file, path);

@@ -49,33 +49,21 @@ std::int64_t lines_in(std::string_view text) { return std::count(text.begin(), t
 
 }  // namespace
 
-LineFile::LineFile(std::filesystem::path path, Settings settings)
-    : path_(std::move(path)), settings_(std::move(settings)) {
-  fd_ = open_to_append(path_);
-  if (ends_within_line(fd_)) held_ = "\n";
+LineFile::LineFile(std::filesystem::path path, Settings settings) : settings_(std::move(settings)) {
+  open(std::move(path));
+}
+
+void LineFile::open(std::filesystem::path path) {
+  CAPSTAN_ASSERT(!is_open());
+  fd_ = open_to_append(path);
+  path_ = std::move(path);
+  held_ = ends_within_line(fd_) ? "\n" : "";
+  has_warned_ = failing_ = false;
 }
 
 LineFile::~LineFile() {
   const auto missing = close();
   if (!missing.empty()) warn(missing);
-}
-
-LineFile::LineFile(LineFile&& other) noexcept { *this = std::move(other); }
-
-LineFile& LineFile::operator=(LineFile&& other) noexcept {
-  if (this == &other) return *this;
-  const auto missing = close();
-  if (!missing.empty()) warn(missing);
-  path_ = std::move(other.path_);
-  settings_ = std::move(other.settings_);
-  fd_ = std::exchange(other.fd_, -1);
-  held_ = std::exchange(other.held_, {});
-  lost_ = std::exchange(other.lost_, 0);
-  reason_ = other.reason_;
-  warned_ = other.warned_;
-  has_warned_ = other.has_warned_;
-  failing_ = other.failing_;
-  return *this;
 }
 
 void LineFile::add(std::string_view line) {

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -14,17 +15,8 @@ namespace capstan::log {
 namespace {
 
 spdlog::level::level_enum spd_level(Level level) {
-  switch (level) {
-    case Level::debug:
-      return spdlog::level::debug;
-    case Level::info:
-      return spdlog::level::info;
-    case Level::warning:
-      return spdlog::level::warn;
-    case Level::error:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
+  constexpr std::array levels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err};
+  return levels.at(static_cast<std::size_t>(level));
 }
 
 // The log's file. Its own failures are only reported on stderr: the log would write to this file again.

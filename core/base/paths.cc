@@ -1,14 +1,11 @@
 #include <capstan/base/paths.h>
 
-#include <dirent.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "base/limit_text.h"
 
@@ -68,24 +65,10 @@ const Meaning* find(int number) {
 // There is no file below a file.
 bool is_absent(int number) { return number == ENOENT || number == ENOTDIR; }
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
-
-std::vector<fs::path> read_entries(const fs::path& folder, int& reason) {
+std::vector<fs::path> read_entries(const fs::path& folder, std::error_code& failed) {
   std::vector<fs::path> out;
-  const std::unique_ptr<DIR, CloseFolder> open(::opendir(folder.c_str()));
-  reason = open ? 0 : errno;
-  while (open) {
-    errno = 0;
-    const auto* entry = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe): this stream is this thread's own
-    if (entry == nullptr) {
-      reason = errno;
-      break;
-    }
-    const std::string_view name = &entry->d_name[0];
-    if (name != "." && name != "..") out.push_back(folder / name);
-  }
+  for (fs::directory_iterator at(folder, failed); !failed && at != fs::end(at); at.increment(failed))
+    out.push_back(at->path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -144,17 +127,17 @@ PathKind kind_of(const fs::path& path) {
 }
 
 std::vector<fs::path> entries_of(const fs::path& folder) {
-  int reason = 0;
-  auto out = read_entries(folder, reason);
-  if (reason != 0) throw FileError(folder, "list", reason);
+  std::error_code failed;
+  auto out = read_entries(folder, failed);
+  if (failed) throw FileError(folder, "list", failed.value());
   return out;
 }
 
 std::vector<fs::path> entries_if_there(const fs::path& folder) {
-  int reason = 0;
-  auto out = read_entries(folder, reason);
+  std::error_code failed;
+  auto out = read_entries(folder, failed);
   // A file instead of the folder (ENOTDIR) is a fault; kind_of() only calls paths below a file absent.
-  if (reason != 0 && reason != ENOENT) throw FileError(folder, "list", reason);
+  if (failed && failed.value() != ENOENT) throw FileError(folder, "list", failed.value());
   return out;
 }
 

@@ -1,6 +1,5 @@
 #include "config/nearest_choice.h"
 
-#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>

@@ -69,6 +69,9 @@ void check_tasks(const Launch& launch);
 /// hides the others. Returns warnings: GPUs that are idle, and --gpus-per-task.
 std::vector<std::string> check_gpus(const Launch& launch, int visible);
 
+/// "21000-21003,21010" -> each of them, as SLURM writes ports and the kernel CPUs; none above 65535.
+std::vector<int> expand_ranges(const std::string& list);
+
 /// "node[01-03,7]-ib,login1" -> node01-ib, node02-ib, … as SLURM writes host lists. Throws Error for a malformed one.
 std::vector<std::string> expand_hostlist(const std::string& text);
 

@@ -1,7 +1,8 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
-#include <charconv>
+#include <algorithm>
+#include <cstdlib>
 
 #include "launch/launch.h"
 
@@ -31,10 +32,9 @@ std::vector<std::string> split_outside_brackets(const std::string& text) {
 }
 
 int number(const std::string& digits, const std::string& whole) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) malformed(whole);
-  return value;
+  const auto value = number_in<int>(digits);
+  if (!value) malformed(whole);
+  return *value;
 }
 
 std::string padded(int value, std::size_t width) {
@@ -72,6 +72,18 @@ std::vector<std::string> expand_name(const std::string& name, const std::string&
 }
 
 }  // namespace
+
+std::vector<int> expand_ranges(const std::string& list) {
+  constexpr int most = 65535;
+  std::vector<int> numbers;
+  for (const std::string& part : split(list, ',')) {
+    const auto dash = part.find('-');
+    const int first = std::atoi(part.c_str());
+    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
+    for (int number = first; number <= std::min(last, most); ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
 
 std::vector<std::string> expand_hostlist(const std::string& text) {
   std::vector<std::string> names;

@@ -2,7 +2,6 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,13 +22,10 @@ class Reader {
   std::optional<int> maybe_number(const std::string& name) const {
     const auto value = env_(name);
     if (!value) return std::nullopt;
-    int number = 0;
-    const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-    if (error != std::errc() || end != value->data() + value->size() || number < 0) {
-      throw Error(cat(name, " is '", *value, "', not a number"),
-                  "it is set by the launcher: start the program through it");
-    }
-    return number;
+    const auto number = number_in<int>(*value);
+    if (number && *number >= 0) return number;
+    throw Error(cat(name, " is '", *value, "', not a number"),
+                "it is set by the launcher: start the program through it");
   }
   int number(const std::string& name) const {
     const auto value = maybe_number(name);

@@ -18,18 +18,6 @@ std::vector<int> expand_tasks(const std::string& list) {
   return tasks;
 }
 
-/// "21000-21003,21010" -> each of them; nothing if SLURM reserved none.
-std::vector<int> expand_ports(const std::string& list) {
-  std::vector<int> ports;
-  for (const std::string& part : split(list, ',')) {
-    const auto dash = part.find('-');
-    const int first = std::atoi(part.c_str());
-    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
-    for (int port = first; port > 0 && port <= std::min(last, 65535); ++port) ports.push_back(port);
-  }
-  return ports;
-}
-
 std::string first_of(const Reader& env, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (env.has(name)) return env.text(name);
@@ -103,7 +91,8 @@ void read_srun(const Reader& env, Launch& launch, bool spawned) {
   const int here = node < launch.tasks.size() ? launch.tasks[node] : 0;
   world.local_size = here > 0 ? here : (world.nodes > 0 ? (world.size + world.nodes - 1) / world.nodes : world.size);
   launch.slurm = read_allocation(env);
-  launch.ports = expand_ports(env.text("SLURM_STEP_RESV_PORTS"));
+  launch.ports = expand_ranges(env.text("SLURM_STEP_RESV_PORTS"));
+  std::erase_if(launch.ports, [](int port) { return port < 1; });
   launch.key = cat(env.text("SLURM_JOB_ID"), ".", env.text("SLURM_STEP_ID"), ".", env.number("SLURM_RESTART_COUNT", 0));
   if (spawned) {
     read_spawned(env, launch);

@@ -1,8 +1,8 @@
 #include <capstan/base/files.h>
+#include <capstan/base/text.h>
 #include <capstan/monitor/process_tree.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <map>
@@ -44,14 +44,6 @@ std::optional<ProcessStat> stat_of(const std::filesystem::path& folder) {
   return process;
 }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-}  // namespace
-
-namespace {
-
 // The system keeps its own peak and what is resident now in counters that lag by some pages of each CPU, so that its
 // peak may lie below a number that it has told before.
 std::atomic<std::int64_t> most_resident{0};
@@ -92,9 +84,9 @@ ProcessUse process_tree_use(const std::set<std::int64_t>& roots, const std::file
   std::map<std::int64_t, ProcessStat> all;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(proc, error)) {
-    const auto name = entry.path().filename().string();
-    if (!is_number(name)) continue;
-    if (const auto process = stat_of(entry.path())) all[std::stoll(name)] = *process;
+    const auto number = number_in<std::uint32_t>(entry.path().filename().string());
+    if (!number) continue;
+    if (const auto process = stat_of(entry.path())) all[*number] = *process;
   }
   const auto is_theirs = [&](std::int64_t process) {
     for (std::size_t steps = 0; steps <= all.size(); ++steps) {  // a number that came again could make a circle

@@ -84,7 +84,7 @@ RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(pat
   if (rank_ == 0) open_metrics();
 }
 
-void RunFolder::open_metrics() { metrics_ = LineFile(path_ / "metrics.jsonl"); }
+void RunFolder::open_metrics() { metrics_.open(path_ / "metrics.jsonl"); }
 
 std::filesystem::path RunFolder::make_new(const std::filesystem::path& dir, const std::string& name, std::string fix) {
   std::error_code error;

@@ -1,6 +1,5 @@
 #include "plugin/hints.h"
 
-#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>

@@ -53,24 +53,13 @@ std::optional<double> quota_above(const fs::path& top, const std::string& path) 
   return least;
 }
 
-std::vector<int> parse_cpu_list(const std::string& text) {
-  std::vector<int> cpus;
-  for (const std::string& part : split(trim(text), ',')) {
-    const auto dash = part.find('-');
-    const int first = std::atoi(part.c_str());
-    const int last = dash == std::string::npos ? first : std::atoi(part.c_str() + dash + 1);
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 std::string numa_nodes(const std::vector<int>& cpus, const fs::path& root) {
   std::vector<int> nodes;
   for (int node = 0;; ++node) {
     std::ifstream in(root / "sys/devices/system/node" / cat("node", node) / "cpulist");
     std::string text;
     if (!(in >> text)) break;
-    const auto of_node = parse_cpu_list(text);
+    const auto of_node = expand_ranges(text);
     const auto has = [&](int cpu) { return std::find(of_node.begin(), of_node.end(), cpu) != of_node.end(); };
     if (std::any_of(cpus.begin(), cpus.end(), has)) nodes.push_back(node);
   }
@@ -98,7 +87,7 @@ bool shared_mask(const Launch& launch, int cpus, const fs::path& root) {
   if (launch.slurm && launch.slurm->cpus_on_node > 0) return cpus >= launch.slurm->cpus_on_node;
   std::ifstream in(root / "sys/devices/system/cpu/online");
   std::string text;
-  return in >> text && cpus >= static_cast<int>(parse_cpu_list(text).size());
+  return in >> text && cpus >= static_cast<int>(expand_ranges(text).size());
 }
 
 }  // namespace

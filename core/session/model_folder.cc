@@ -1,6 +1,5 @@
 #include "session/model_folder.h"
 
-#include <capstan/base/copy_over.h>
 #include <capstan/base/counted.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>

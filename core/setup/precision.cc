@@ -2,21 +2,9 @@
 
 #include <capstan/base/text.h>
 
-#include <charconv>
 #include <cmath>
 
 namespace capstan::setup {
-namespace {
-
-std::optional<double> positive_number(const std::string& text) {
-  double number = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, number);
-  if (result.ec != std::errc() || result.ptr != end || !std::isfinite(number) || number <= 0) return std::nullopt;
-  return number;
-}
-
-}  // namespace
 
 std::optional<LossScaling> loss_scaling_of(const TrainOptions& options) {
   const auto& asked = options.loss_scale;
@@ -24,8 +12,8 @@ std::optional<LossScaling> loss_scaling_of(const TrainOptions& options) {
   if (asked == "auto" || asked == "dynamic") {
     return LossScaling{true, true, options.loss_scale_init, options.loss_scale_min, options.loss_scale_window};
   }
-  const auto number = positive_number(asked);
-  if (!number) return std::nullopt;
+  const auto number = number_in<double>(asked);
+  if (!number || !std::isfinite(*number) || *number <= 0) return std::nullopt;
   LossScaling fixed;
   fixed.on = true;
   fixed.initial = *number;
@@ -34,9 +22,9 @@ std::optional<LossScaling> loss_scaling_of(const TrainOptions& options) {
 
 void check_precision(const config::Options<TrainOptions>& train, const std::string& device, Diagnostics& diagnostics) {
   if (train->precision == "fp16" && device == "cpu") {
-    diagnostics.add(train.where(&TrainOptions::precision), "train.precision is \"fp16\": fp16 compute without a GPU",
-                    "use \"bf16\" or \"fp32\" here; to check a configuration for a machine with GPUs, set run.device = "
-                    "\"cuda\"");
+    diagnostics.add(
+        train.where(&TrainOptions::precision), "train.precision is \"fp16\": fp16 compute without a GPU",
+        "use \"bf16\" or \"fp32\" here; to check a configuration for a machine with GPUs, set run.device = \"cuda\"");
   }
   const auto scaling = loss_scaling_of(*train);
   if (!scaling) {

@@ -1,5 +1,5 @@
-#include <capstan/base/copy_over.h>
 #include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/guard.h>

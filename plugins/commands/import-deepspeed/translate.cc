@@ -1,6 +1,5 @@
 #include "translate.h"
 
-#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 #include <capstan/config/options.h>
 #include <capstan/config/value.h>

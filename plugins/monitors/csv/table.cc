@@ -54,7 +54,7 @@ void Table::write_all(const std::vector<std::string>& rows) {
   auto text = join(columns_, ",") + "\n";
   for (const auto& row : rows) text += row + "\n";
   write_file(file_, text);
-  out_ = LineFile(file_);
+  out_.open(file_);
 }
 
 void Table::replace(std::int64_t step, const monitor::Values& values) {

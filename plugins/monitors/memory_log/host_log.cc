@@ -70,11 +70,11 @@ std::string cpu_line(double elapsed_s, double percent, const monitor::ProcessUse
 HostLog::HostLog(const std::filesystem::path& folder, const std::string& host, bool continues, HostProbes probes)
     : probes_(std::move(probes)) {
   cpu_file_ = in_folder(folder / "cpu_memory", cat("cpu_memory_log_", host, ".txt"), continues);
-  cpu_log_ = LineFile(cpu_file_);
+  cpu_log_.open(cpu_file_);
   if (has_no_line(cpu_file_)) cpu_log_.add(cpu_head);
   if (probes_.gpus().empty()) return;
   gpu_file_ = in_folder(folder / "gpu_memory", cat("gpu_memory_log_", host, ".csv"), continues);
-  gpu_log_ = LineFile(gpu_file_);
+  gpu_log_.open(gpu_file_);
   if (has_no_line(gpu_file_)) gpu_log_.add(gpu_head);
 }
 

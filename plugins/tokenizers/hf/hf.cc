@@ -1,4 +1,3 @@
-#include <capstan/base/copy_over.h>
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>

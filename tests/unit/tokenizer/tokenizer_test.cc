@@ -1,5 +1,5 @@
-#include <capstan/base/copy_over.h>
 #include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan/tokenizer/utf8.h>
 #include <capstan_catch.h>
 

@@ -25,15 +25,16 @@ class LineFile {
   };
 
   LineFile() = default;
-  /// Opens it to append lines; throws FileError, and Error for a link. A last line that a crash left incomplete gets
-  /// its line end first.
   explicit LineFile(std::filesystem::path path) : LineFile(std::move(path), Settings{}) {}
   LineFile(std::filesystem::path path, Settings settings);
   /// Tries once more to write what is held.
   ~LineFile();
-  LineFile(LineFile&& other) noexcept;
-  LineFile& operator=(LineFile&& other) noexcept;
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
 
+  /// Opens it to append lines, if none is open; throws FileError, and Error for a link. A last line that a crash left
+  /// incomplete gets its line end first.
+  void open(std::filesystem::path path);
   bool is_open() const { return fd_ >= 0; }
   /// Adds a line (without its end). Never throws for what the file system says.
   void add(std::string_view line);

@@ -1,7 +1,9 @@
 #pragma once
 #include <capstan/base/export.h>
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -23,6 +25,16 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 std::vector<std::string> split(std::string_view text, char separator);
 /// Without white space (ASCII) at both ends.
 std::string trim(std::string_view text);
+/// A to Z as a to z; nothing else changes.
+std::string lower(std::string text);
+/// The number that the whole text is; nothing where it is none, or too large for Number.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
 /// The candidate with the smallest edit distance to `name`, or "" when none is near enough to be meant.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 /// "did you mean 'x'?", or "one of: a, b, c" when nothing is near.

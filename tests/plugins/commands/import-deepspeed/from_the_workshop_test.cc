@@ -1,6 +1,5 @@
 // docs/from-the-workshop.md has the tables that errors are made from, and every option that they name exists.
 #include <capstan/base/files.h>
-#include <capstan/base/lower.h>
 #include <capstan/base/text.h>
 #include <capstan/setup/host_schemas.h>
 #include <capstan_catch.h>
