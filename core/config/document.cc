@@ -14,12 +14,10 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool starts_with(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
-
 // "a.b" lies in "a".
-bool lies_in(const std::string& key, const std::string& table) {
-  return key.size() > table.size() && key[table.size()] == '.' && starts_with(key, table);
-}
+bool lies_in(const std::string& key, const std::string& table) { return key.starts_with(table + "."); }
+
+bool comes_before(const Section& a, const Section& b) { return a.path < b.path; }
 
 // Puts items into sections, later ones over earlier ones.
 class Merger {
@@ -137,13 +135,9 @@ class Merger {
   // Later layers win: a value replaces a table of that name, and a table a value.
   static void set(Section& section, const Item& item, std::size_t depth) {
     const auto key = key_of(item, depth);
-    auto& entries = section.entries;
-    entries.erase(std::remove_if(entries.begin(), entries.end(),
-                                 [&](const Entry& old) {
-                                   return old.key == key || lies_in(old.key, key) || lies_in(key, old.key);
-                                 }),
-                  entries.end());
-    entries.push_back({key, *item.value, item.origin, item.text});
+    std::erase_if(section.entries,
+                  [&](const Entry& old) { return old.key == key || lies_in(old.key, key) || lies_in(key, old.key); });
+    section.entries.push_back({key, *item.value, item.origin, item.text});
   }
 
   const std::vector<Item>& items_;
@@ -176,9 +170,9 @@ std::vector<Section> Document::children(const std::string& group) const {
   CAPSTAN_ASSERT(contains(group_names(), group));
   std::vector<Section> out;
   for (const auto& section : sections_) {
-    if (starts_with(section.path, group + ".")) out.push_back(section);
+    if (lies_in(section.path, group)) out.push_back(section);
   }
-  std::sort(out.begin(), out.end(), [](const Section& a, const Section& b) { return a.path < b.path; });
+  std::sort(out.begin(), out.end(), comes_before);
   return out;
 }
 
@@ -188,7 +182,7 @@ std::vector<Section> Document::of_commands() const {
     const bool is_grouped = section.path.find('.') != std::string::npos;
     if (!is_grouped && !contains(table_names(), section.path)) out.push_back(section);
   }
-  std::sort(out.begin(), out.end(), [](const Section& a, const Section& b) { return a.path < b.path; });
+  std::sort(out.begin(), out.end(), comes_before);
   return out;
 }
 

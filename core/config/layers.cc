@@ -26,8 +26,7 @@ class LayerReader {
         std::find_if(own.begin(), own.end(), [](const Item& item) { return item.path[0] == "extends"; });
     if (extends != own.end()) {
       const Item request = *extends;
-      own.erase(std::remove_if(own.begin(), own.end(), [](const Item& item) { return item.path[0] == "extends"; }),
-                own.end());
+      std::erase_if(own, [](const Item& item) { return item.path[0] == "extends"; });
       for (const auto& base : bases(request)) read_base(base, request.origin);
     }
     std::move(own.begin(), own.end(), std::back_inserter(items));

@@ -2,6 +2,7 @@
 #include <capstan/config/options.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -70,71 +71,61 @@ const Entry* winner(const OptionSpec& spec, const Section& section, Diagnostics&
   return best;
 }
 
-bool is_empty_list(const Value& value) {
-  const auto* integers = std::get_if<std::vector<std::int64_t>>(&value);
-  const auto* numbers = std::get_if<std::vector<double>>(&value);
-  const auto* strings = std::get_if<std::vector<std::string>>(&value);
-  return (integers && integers->empty()) || (numbers && numbers->empty()) || (strings && strings->empty());
-}
+template <class T>
+constexpr bool is_list = !std::is_same_v<T, std::string> && requires(T value) {
+  value.front();
+};
 
-template <class Out, class In>
+// The value as a Wanted: an integer is a number too, and an empty list is one of any type.
+template <class Wanted>
 std::optional<Value> as(const Value& value) {
-  const auto* held = std::get_if<In>(&value);
-  if (!held) return std::nullopt;
-  if constexpr (std::is_arithmetic_v<In>) {
-    return static_cast<Out>(*held);
-  } else {
-    return Out(held->begin(), held->end());
-  }
-}
-
-template <class List>
-std::optional<Value> as_list(const Value& value) {
-  if (is_empty_list(value)) return List{};
-  return as<List, List>(value);
+  const auto converted = [](const auto& held) -> std::optional<Value> {
+    using Held = std::decay_t<decltype(held)>;
+    constexpr bool are_numbers = std::is_same_v<Held, std::int64_t> && std::is_same_v<Wanted, double>;
+    if constexpr (std::is_same_v<Held, Wanted> || are_numbers) {
+      return static_cast<Wanted>(held);
+    } else if constexpr (is_list<Held> && is_list<Wanted>) {
+      constexpr bool hold_numbers =
+          std::is_same_v<Held, std::vector<std::int64_t>> && std::is_same_v<Wanted, std::vector<double>>;
+      if constexpr (hold_numbers) return Wanted(held.begin(), held.end());
+      if (held.empty()) return Wanted{};
+    }
+    return std::nullopt;
+  };
+  return std::visit(converted, value);
 }
 
 // A string option's value on the command line is taken as typed, even if it could be read as a number.
 std::optional<Value> as_string(const Entry& entry) {
   const bool is_scalar = entry.value.index() < Value(std::string()).index();
   if (entry.origin.layer == Origin::Layer::command_line && is_scalar && !entry.text.empty()) return entry.text;
-  return as<std::string, std::string>(entry.value);
+  return as<std::string>(entry.value);
 }
 
 std::optional<Value> convert(Type type, const Entry& entry) {
   switch (type) {
     case Type::boolean:
-      return as<bool, bool>(entry.value);
+      return as<bool>(entry.value);
     case Type::integer:
-      return as<std::int64_t, std::int64_t>(entry.value);
-    case Type::number: {
-      auto integer = as<double, std::int64_t>(entry.value);
-      return integer ? integer : as<double, double>(entry.value);
-    }
+      return as<std::int64_t>(entry.value);
+    case Type::number:
+      return as<double>(entry.value);
     case Type::string:
       return as_string(entry);
     case Type::integers:
-      return as_list<std::vector<std::int64_t>>(entry.value);
-    case Type::numbers: {
-      auto integers = as<std::vector<double>, std::vector<std::int64_t>>(entry.value);
-      return integers ? integers : as_list<std::vector<double>>(entry.value);
-    }
+      return as<std::vector<std::int64_t>>(entry.value);
+    case Type::numbers:
+      return as<std::vector<double>>(entry.value);
     case Type::strings:
-      return as_list<std::vector<std::string>>(entry.value);
+      return as<std::vector<std::string>>(entry.value);
   }
   return std::nullopt;
 }
 
-const char* kind_of(const Value& value) {
-  static constexpr const char* names[] = {"nothing",  "a boolean",          "an integer",        "a number",
-                                          "a string", "a list of integers", "a list of numbers", "a list of strings"};
-  return names[value.index()];
-}
+// "an integer", "a list of strings".
+std::string a_type(Type type) { return (type == Type::integer ? "an " : "a ") + type_text(type); }
 
-std::string wanted_text(Type type) {
-  if (type == Type::boolean) return "true or false";
-  return (type == Type::integer ? "an " : "a ") + type_text(type);
-}
+Type type_of(const Value& value) { return static_cast<Type>(value.index() - 1); }
 
 // Is it a single element of a list of this type?
 bool is_element(Type list, const Entry& alone) {
@@ -165,11 +156,8 @@ bool in_range(const OptionSpec& spec, double number) {
 
 // The numbers in a value that ranges apply to.
 std::vector<double> numbers_in(const Value& value) {
-  if (const auto* integer = std::get_if<std::int64_t>(&value)) return {static_cast<double>(*integer)};
-  if (const auto* number = std::get_if<double>(&value)) return {*number};
-  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&value))
-    return {integers->begin(), integers->end()};
-  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return *numbers;
+  if (const auto numbers = as<std::vector<double>>(value)) return std::get<std::vector<double>>(*numbers);
+  if (const auto number = as<double>(value)) return {std::get<double>(*number)};
   return {};
 }
 
@@ -220,13 +208,6 @@ std::optional<std::pair<std::string, std::string>> limit_fault(const OptionSpec&
   return std::nullopt;
 }
 
-void make_absolute(Value& value, const Origin& origin) {
-  if (auto* text = std::get_if<std::string>(&value)) *text = absolute_path(*text, origin);
-  if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-    for (auto& text : *texts) text = absolute_path(text, origin);
-  }
-}
-
 bool is_constant(const OptionSpec& spec) {
   return spec.choices.size() == 1 || (spec.min && spec.max && *spec.min == *spec.max);
 }
@@ -245,7 +226,8 @@ Resolved resolve_one(const OptionSpec& spec, const Section& section, Diagnostics
   auto value = convert(spec.type, *entry);
   if (!value) {
     diagnostics.add(place(entry->origin),
-                    cat(said, " (", kind_of(entry->value), "), but must be ", wanted_text(spec.type)),
+                    cat(said, " (", a_type(type_of(entry->value)), "), but must be ",
+                        spec.type == Type::boolean ? "true or false" : a_type(spec.type)),
                     type_fix(spec, entry->value));
     return out;
   }
@@ -272,23 +254,9 @@ std::string bound_text(double bound) {
 }  // namespace
 
 std::string type_text(Type type) {
-  switch (type) {
-    case Type::boolean:
-      return "boolean";
-    case Type::integer:
-      return "integer";
-    case Type::number:
-      return "number";
-    case Type::string:
-      return "string";
-    case Type::integers:
-      return "list of integers";
-    case Type::numbers:
-      return "list of numbers";
-    case Type::strings:
-      return "list of strings";
-  }
-  assertion_failed("a type", __FILE__, __LINE__);
+  static constexpr std::array names{"boolean",          "integer",         "number",         "string",
+                                    "list of integers", "list of numbers", "list of strings"};
+  return names.at(static_cast<std::size_t>(type));
 }
 
 std::vector<OptionSpec> listed(const Schema& schema) {

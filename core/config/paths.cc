@@ -11,4 +11,11 @@ std::string absolute_path(const std::string& path, const Origin& origin) {
   return std::filesystem::absolute(folder / path).lexically_normal().string();
 }
 
+void make_absolute(Value& value, const Origin& origin) {
+  if (auto* text = std::get_if<std::string>(&value)) *text = absolute_path(*text, origin);
+  if (auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (auto& text : *texts) text = absolute_path(text, origin);
+  }
+}
+
 }  // namespace capstan::config

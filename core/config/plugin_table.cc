@@ -29,13 +29,13 @@ struct ChosenOptions {
 
 // Moves the entries that `schema` knows out of a section.
 Section take(Section& from, const Schema& schema) {
-  const auto is_ours = [&](const Entry& entry) {
-    return std::any_of(schema.begin(), schema.end(), [&](const OptionSpec& spec) { return spec.key == entry.key; });
-  };
   Section out{from.path, from.origin, {}};
-  auto& entries = from.entries;
-  std::copy_if(entries.begin(), entries.end(), std::back_inserter(out.entries), is_ours);
-  entries.erase(std::remove_if(entries.begin(), entries.end(), is_ours), entries.end());
+  std::erase_if(from.entries, [&](const Entry& entry) {
+    const bool is_ours =
+        std::any_of(schema.begin(), schema.end(), [&](const OptionSpec& spec) { return spec.key == entry.key; });
+    if (is_ours) out.entries.push_back(entry);
+    return is_ours;
+  });
   return out;
 }
 

@@ -37,14 +37,9 @@ std::string line(const std::string& key, const Value& value, const Origin& origi
 }
 
 Value absolute_value(const Resolved& option) {
-  if (!option.spec.is_path) return option.value;
-  if (const auto* text = std::get_if<std::string>(&option.value)) return absolute_path(*text, option.origin);
-  const auto* texts = std::get_if<std::vector<std::string>>(&option.value);
-  if (!texts) return option.value;
-  std::vector<std::string> out;
-  out.reserve(texts->size());
-  for (const auto& text : *texts) out.push_back(absolute_path(text, option.origin));
-  return out;
+  auto value = option.value;
+  if (option.spec.is_path) make_absolute(value, option.origin);
+  return value;
 }
 
 }  // namespace

@@ -8,16 +8,10 @@
 #include <utility>
 
 #include "config/paths.h"
-#include "config/to_toml.h"
 #include "setup/precision.h"
 
 namespace capstan::setup {
 namespace {
-
-template <class T>
-config::Options<T> host_options(const config::Document& document, const char* table, Diagnostics& faults) {
-  return config::Options<T>(document.section(table), faults);
-}
 
 void check_host_tables(const Configuration& config, Diagnostics& faults) {
   check_run(config.run, faults);
@@ -52,11 +46,8 @@ config::Options<TrainOptions> train_options(const config::Document& document, bo
 void make_resume_absolute(config::Options<CheckpointOptions>& options) {
   const auto& resume = options->resume;
   if (resume == "none" || resume == "auto") return;
-  for (const auto& option : options.resolved()) {
-    if (option.spec.key != "resume") continue;
-    options.derive(&CheckpointOptions::resume, config::absolute_path(resume, option.origin));
-    break;
-  }
+  const auto* entry = options.section().find("resume");
+  options.derive(&CheckpointOptions::resume, config::absolute_path(resume, entry->origin));
 }
 
 // A file there would be found out only when samples are tokenized.
@@ -81,12 +72,12 @@ std::string device_for(const JobRequest& request, const RunOptions& run, const T
 Configuration read_configuration(const JobRequest& request, Diagnostics& faults, const plugin::Host* host) {
   auto document = config::load(request.file, request.overrides, faults,
                                [host](const std::string& table) { return host && host->has_table(table); });
-  auto run = host_options<RunOptions>(document, "run", faults);
+  config::Options<RunOptions> run(document.section("run"), faults);
   bool auto_micro_batch = false;
   auto train = train_options(document, auto_micro_batch, faults);
-  auto optimizer = host_options<OptimizerOptions>(document, "optimizer", faults);
-  auto checkpoint = host_options<CheckpointOptions>(document, "checkpoint", faults);
-  auto comm = host_options<CommOptions>(document, "comm", faults);
+  config::Options<OptimizerOptions> optimizer(document.section("optimizer"), faults);
+  config::Options<CheckpointOptions> checkpoint(document.section("checkpoint"), faults);
+  config::Options<CommOptions> comm(document.section("comm"), faults);
   make_resume_absolute(checkpoint);
   const auto name = run->name.value_or(config::name_of_run(request.file));
   const auto device = device_for(request, *run, *train);

@@ -40,9 +40,8 @@ void RunOptions::describe(config::OptionTable<RunOptions>& t) {
       .max(128)  // above: ended by a signal
       .doc(
           "what a run that can continue later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's "
-          "time "
-          "stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended. Not one that a run that failed "
-          "ends with");
+          "time stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended. Not one that a run that "
+          "failed ends with");
   t.add("cache", &RunOptions::cache)
       .path()
       .doc(
@@ -64,10 +63,8 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
   t.add("tokenizer", &DataOptions::tokenizer)
       .doc(
           "auto: the plugin of [tokenizer], without that table model.path's tokenizer.json, or byte without a "
-          "model.path; "
-          "byte: the built-in byte tokenizer; else a tokenizer.json, a folder that holds one, or a model of the hub "
-          "that "
-          "is in its cache");
+          "model.path; byte: the built-in byte tokenizer; else a tokenizer.json, a folder that holds one, or a model "
+          "of the hub that is in its cache");
   t.add("cache", &DataOptions::cache)
       .path()
       .doc(
@@ -81,15 +78,13 @@ void DataOptions::describe(config::OptionTable<DataOptions>& t) {
       .min(1)
       .doc(
           "train on the first so many samples times the number of all ranks, for weak scaling; not set: on all that "
-          "the "
-          "data plugin gives");
+          "the data plugin gives");
   t.add("no_target", &DataOptions::no_target)
       .choices({"refuse", "skip"})
       .doc(
           "a training sample of which no token bears loss, from which nothing is learned. refuse: it is named, and the "
           "run does not train on it; skip: it is left out, metrics.jsonl counts it (samples_without_target), and a "
-          "step "
-          "that has no other samples updates nothing");
+          "step that has no other samples updates nothing");
 }
 
 namespace {
@@ -160,8 +155,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
       .doc(
           "when loss or gradients are not finite, weights stay as they are and the first parameter and unit are named. "
           "stop: the run ends; skip: the step is left out, and the run ends after 20 of them in a row; dump: the "
-          "step's "
-          "batch and norms go to dump-step-N.json in the run's folder, then the run ends");
+          "step's batch and norms go to dump-step-N.json in the run's folder, then the run ends");
   t.add("reduce", &TrainOptions::reduce)
       .choices({"auto", "step", "micro_step"})
       .doc(
@@ -172,8 +166,7 @@ void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
       .doc(
           "auto: on a GPU, a micro-step whose shape has been seen before is recorded as a CUDA graph and replayed "
           "where it needs no other rank, which spares the host its launches and gives the same bits; the run's log "
-          "says "
-          "why where it cannot. off: each operator is launched by the host");
+          "says why where it cannot. off: each operator is launched by the host");
   t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
   t.add("drop_last", &TrainOptions::drop_last)
       .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
@@ -249,8 +242,7 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
       .choices({"all", "trainable"})
       .doc(
           "trainable: frozen parameters are left out, and a resumed run takes them from where they came at its start. "
-          "Not "
-          "set: so where model.path has them, else all");
+          "Not set: so where model.path has them, else all");
   t.add("asynchronous", &CheckpointOptions::asynchronous)
       .doc(
           "what is saved is copied to host memory beside the next step's forward and backward, and written beside "
@@ -258,8 +250,7 @@ void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
   t.add("resume", &CheckpointOptions::resume)
       .doc(
           "none; auto: continue in the run's own folder from its newest valid checkpoint, if there is one; or the "
-          "folder "
-          "of a checkpoint, or of a run that has some, to continue from in a new folder");
+          "folder of a checkpoint, or of a run that has some, to continue from in a new folder");
   t.add("verify", &CheckpointOptions::verify)
       .choices({"hashes", "structure"})
       .doc("how far a checkpoint is looked at before a run continues from it: every byte, or files and their sizes");
@@ -309,10 +300,10 @@ void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnos
   for (const auto& name : options->accept) {
     const auto table = name.substr(0, name.find('.'));
     if (std::find(tables.begin(), tables.end(), table) != tables.end()) continue;
-    diagnostics.add(options.where(&CheckpointOptions::accept),
-                    cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
-                    "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, train, or "
-                    "strategy.<name>");
+    diagnostics.add(
+        options.where(&CheckpointOptions::accept),
+        cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
+        "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, train, or strategy.<name>");
   }
 }
 

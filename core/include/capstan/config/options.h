@@ -10,11 +10,13 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace config {
 
+/// In the order of Value's alternatives after monostate.
 enum class Type { boolean, integer, number, string, integers, numbers, strings };
 /// "boolean", "integer", … "list of strings".
 std::string type_text(Type type);
@@ -98,36 +100,14 @@ class OptionBuilder {
 };
 
 namespace detail {
-template <class M>
-struct Member;  // maps a member's type to its Type; a member type without an entry does not compile
-template <>
-struct Member<bool> {
-  static constexpr Type type = Type::boolean;
-};
-template <>
-struct Member<std::int64_t> {
-  static constexpr Type type = Type::integer;
-};
-template <>
-struct Member<double> {
-  static constexpr Type type = Type::number;
-};
-template <>
-struct Member<std::string> {
-  static constexpr Type type = Type::string;
-};
-template <>
-struct Member<std::vector<std::int64_t>> {
-  static constexpr Type type = Type::integers;
-};
-template <>
-struct Member<std::vector<double>> {
-  static constexpr Type type = Type::numbers;
-};
-template <>
-struct Member<std::vector<std::string>> {
-  static constexpr Type type = Type::strings;
-};
+/// The Type of a member; a member of a type that Value does not hold does not compile.
+template <class M, std::size_t index = 1>
+constexpr Type type_of() {
+  if constexpr (std::is_same_v<M, std::variant_alternative_t<index, Value>>)
+    return static_cast<Type>(index - 1);
+  else
+    return type_of<M, index + 1>();
+}
 template <class M>
 struct Unwrap {
   using type = M;
@@ -172,7 +152,7 @@ class OptionTable {
     using Inner = typename detail::Unwrap<M>::type;
     const M& value = (*defaults_).*member;
     rows_->schema.push_back(
-        {.key = std::move(key), .type = detail::Member<Inner>::type, .default_value = default_of<Inner>(value)});
+        {.key = std::move(key), .type = detail::type_of<Inner>(), .default_value = default_of<Inner>(value)});
     rows_->fields.push_back({&value, [](void* to, const Value& given) {
                                if (const auto* inner = std::get_if<Inner>(&given)) *static_cast<M*>(to) = *inner;
                              }});
