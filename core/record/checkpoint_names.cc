@@ -1,6 +1,7 @@
 #include "record/checkpoint_names.h"
 
 #include <capstan/base/paths.h>
+#include <capstan/base/text.h>
 #include <capstan/record/checkpoints.h>
 
 #include <algorithm>
@@ -12,11 +13,9 @@ namespace capstan::checkpoint {
 namespace fs = std::filesystem;
 
 std::optional<std::int64_t> step_of(const std::string& name) {
-  const std::string begin = "step-";
+  constexpr std::string_view begin = "step-";
   const auto digits = name.starts_with(begin) ? name.substr(begin.size()) : "";
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (digits.empty() || digits.size() > 18 || !std::all_of(digits.begin(), digits.end(), is_digit)) return {};
-  return std::stoll(digits);
+  return digits.size() <= 18 ? number_in<std::uint64_t>(digits) : std::nullopt;
 }
 
 fs::path replaced_of(const fs::path& path) {
@@ -48,6 +47,15 @@ std::vector<fs::path> committed(const fs::path& folder) {
   std::vector<fs::path> out;
   for (auto& item : found) out.push_back(std::move(item.second));
   return out;
+}
+
+bool is_checkpoint(const fs::path& path) { return is_there(path / "manifest.json"); }
+
+bool is_latest(const fs::path& path) { return path.filename() == "latest" && is_file(path); }
+
+fs::path folder_at(const fs::path& path) {
+  if (is_latest(path)) return path.parent_path();
+  return is_folder(path / "checkpoints") ? path / "checkpoints" : path;
 }
 
 }  // namespace capstan::checkpoint

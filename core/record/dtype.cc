@@ -50,4 +50,12 @@ std::string dtype_names() {
   return join(names);
 }
 
+std::optional<std::int64_t> bytes_of(const layout::Shape& shape, Dtype dtype) {
+  auto bytes = dtype_bytes(dtype);
+  for (const auto size : shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return {};
+  }
+  return bytes;
+}
+
 }  // namespace capstan::checkpoint

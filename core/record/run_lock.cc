@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -102,8 +104,6 @@ std::string name_of(const LockHolder& holder) {
               file.parent_path().string());
 }
 
-[[noreturn]] void cannot_write(const fs::path& file, int reason) { throw FileError(file, "write", reason); }
-
 }  // namespace
 
 LockHolder RunLock::this_process(const std::string& host, const std::string& job) {
@@ -116,11 +116,7 @@ RunLock::RunLock(const fs::path& folder, LockHolder me, Patience patience)
 
 RunLock::~RunLock() {
   if (!beats_.joinable()) return;
-  {
-    const std::lock_guard guard(mutex_);
-    ends_ = true;
-  }
-  ended_.notify_all();
+  beats_.request_stop();
   beats_.join();
   try {
     const auto now = look();
@@ -165,13 +161,13 @@ bool RunLock::create() {
     refuse_dangling();
     return false;  // somebody was faster
   }
-  if (fd < 0) cannot_write(file_, errno);
+  if (fd < 0) throw FileError(file_, "write", errno);
   const auto written = ::write(fd, text_.data(), text_.size());
   const int reason = errno;
   ::close(fd);
   if (written == static_cast<ssize_t>(text_.size())) return true;
   ::unlink(file_.c_str());
-  cannot_write(file_, written < 0 ? reason : ENOSPC);
+  throw FileError(file_, "write", written < 0 ? reason : ENOSPC);
 }
 
 // Two that take over at once: the file is the last one's, and the first sees so.
@@ -218,13 +214,15 @@ bool RunLock::take() {
     if (!gone && !is_silent(*now)) return false;
     taken = take_over();
   }
-  if (taken) beats_ = std::thread([this] { keep_beating(); });
+  if (taken) beats_ = std::jthread([this](const std::stop_token& ended) { keep_beating(ended); });
   return taken;
 }
 
-void RunLock::keep_beating() {
-  std::unique_lock guard(mutex_);
-  while (!ended_.wait_for(guard, patience_.beat, [this] { return ends_; })) {
+void RunLock::keep_beating(const std::stop_token& ended) {
+  std::mutex mutex;
+  std::unique_lock guard(mutex);
+  std::condition_variable_any next;
+  while (!next.wait_for(guard, ended, patience_.beat, [&] { return ended.stop_requested(); })) {
     std::optional<Look> now;
     try {
       now = look();

@@ -3,10 +3,8 @@
 #include <capstan/record/run_holder.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -62,7 +60,7 @@ class RunLock {
   bool create();
   bool take_over();
   bool is_silent(const Look& now);
-  void keep_beating();
+  void keep_beating(const std::stop_token& ended);
 
   using Clock = std::chrono::steady_clock;
   const std::filesystem::path file_;
@@ -72,10 +70,7 @@ class RunLock {
   std::optional<Look> seen_;  ///< of another's
   Clock::time_point seen_at_;
   std::chrono::milliseconds waits_{};  ///< for a sign of life
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ends_ = false;
-  std::thread beats_;
+  std::jthread beats_;
 };
 
 }  // namespace record
