@@ -1,13 +1,9 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/plugin/host.h>
 
 #include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "launch/arguments.h"
 #include "launch/launch.h"
 
 namespace CLI {
@@ -28,20 +24,12 @@ struct Process {
 /// which sets this when it meets the command's name; it returns the exit code.
 using Chosen = std::function<int(const Process&)>;
 
-/// The configuration file, options that win over it, and -n.
-struct ConfigArguments {
-  std::string& config;
-  std::vector<std::string>& overrides;
-  int* ranks = nullptr;  ///< null: without -n
-};
-void add_config_arguments(CLI::App& command, const ConfigArguments& arguments, const std::string& ranks_help = {});
-
-/// Declares the arguments of a command that ranks run together, and what it does with them.
-void add_ranks_arguments(CLI::App& command, Chosen& chosen,
-                         std::function<int(const launch::RunArguments&, const launch::Environment&)> run);
-
 /// What a command does when it is the chosen one: `run` is called with its arguments, which the parser has filled.
 void choose_with(CLI::App& command, Chosen& chosen, Chosen run);
+
+/// The plugins that the environment names: CAPSTAN_PLUGIN_PATH has their folders, and with CAPSTAN_TRUST_PLUGINS=1
+/// those that others may write are loaded too.
+plugin::Host plugin_host(const launch::Environment& env, bool uses_gpu = false);
 
 }  // namespace cli
 CAPSTAN_END_NAMESPACE

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <tuple>
 
-#include "cli/plugin_folders.h"
 
 namespace capstan::cli {
 namespace {
@@ -84,8 +83,7 @@ void add_plugins_command(CLI::App& app, Chosen& chosen) {
   const auto name = std::make_shared<std::string>();
   plugins->add_option("name", *name, "a plugin");
   choose_with(*plugins, chosen, [name](const Process& process) {
-    plugin::Host host(plugin_folders(process.env), false, trusts_writers(process.env));
-    const auto found = host.discover();
+    const auto found = plugin_host(process.env).discover();
     terminal::print(name->empty() ? plugins_text(found) : plugin_text(found, *name));
     return static_cast<int>(ExitCode::success);
   });

@@ -17,7 +17,6 @@
 
 #include "cli/commands.h"
 #include "cli/own_commands.h"
-#include "cli/plugin_folders.h"
 #include "cli/plugins_command.h"
 #include "launch/error_report.h"
 #include "launch/lost_file.h"
@@ -115,7 +114,7 @@ int program(int argc, char** argv) {
   app.footer("Every option of a configuration: docs/configuration.md, or capstan plugins NAME.");
   Chosen chosen;
   const std::vector<std::string> words(argv + 1, argv + argc);
-  plugin::Host host(plugin_folders(env), false, trusts_writers(env));
+  auto host = plugin_host(env);
   add_run_command(app, chosen);
   add_check_command(app, chosen);
   add_plugins_command(app, chosen);

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/plugin_folders.h"
+#include "cli/command.h"
 #include "observe/unsaved.h"
 #include "plan/gpu_fit.h"
 #include "ranks/gpu_module.h"
@@ -109,7 +109,7 @@ void print_checked(const session::Job& job, const launch::CheckArguments& argume
 }  // namespace
 
 int check_command(const launch::CheckArguments& arguments, const launch::Environment& env) {
-  plugin::Host host(cli::plugin_folders(env), false, cli::trusts_writers(env));
+  auto host = cli::plugin_host(env);
   setup::JobRequest request;
   request.file = arguments.config;
   request.overrides = arguments.overrides;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/plugin_folders.h"
+#include "cli/command.h"
 #include "commands/run_command.h"
 #include "config/to_toml.h"
 #include "inference/evaluate.h"
@@ -62,7 +62,7 @@ std::vector<inference::Prompt> tokenized(const std::vector<std::string>& texts, 
 void load_model(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
                 ModelSession::State& state) {
   state.rank.emplace(rank);
-  state.host.emplace(cli::plugin_folders(env), rank.device.kind == "cuda", cli::trusts_writers(env));
+  state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
   train::read_token_caches(*state.job, inference::Stop(), *rank.communicator, terminal::print_progress);
   log::configure({}, log::Level::warning, rank.launch.world.rank);

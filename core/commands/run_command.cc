@@ -15,7 +15,7 @@
 #include <optional>
 #include <utility>
 
-#include "cli/plugin_folders.h"
+#include "cli/command.h"
 #include "comm/agree.h"
 #include "commands/check_command.h"
 #include "launch/error_report.h"
@@ -166,7 +166,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
                RankState& state) {
   auto& stop = ranks::ask_on_signals();
   if (rank.first()) stop.deadline = ranks::job_deadline(env);
-  state.host.emplace(cli::plugin_folders(env), rank.device.kind == "cuda", cli::trusts_writers(env));
+  state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.run.emplace(run_setting(arguments, env, rank, *state.host, stop));
   const auto end = state.run->train();
   if (end.exit_code) return *end.exit_code;
