@@ -1,6 +1,7 @@
 #include "data/order.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/philox.h>
 
 #include <numeric>
 #include <utility>
@@ -9,13 +10,6 @@ namespace capstan::data {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
-
-// The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
 
 constexpr std::uint64_t golden = 0x9E3779B97F4A7C15ULL;
 
@@ -26,10 +20,10 @@ std::vector<std::int64_t> epoch_order(std::int64_t samples, std::uint64_t seed, 
   std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (!shuffle) return order;
-  const std::uint64_t key = mix(mix(seed + golden) ^ (static_cast<std::uint64_t>(epoch) * golden));
+  const std::uint64_t key = mix_bits(mix_bits(seed + golden) ^ (static_cast<std::uint64_t>(epoch) * golden));
   // Fisher-Yates. The draw from [0, i] is the high half of a 64 x 64 bit product: its bias is below i / 2^64.
   for (std::size_t i = order.size(); i-- > 1;) {
-    const auto draw = mix(key + golden * static_cast<std::uint64_t>(i));
+    const auto draw = mix_bits(key + golden * static_cast<std::uint64_t>(i));
     const auto j = static_cast<std::size_t>((static_cast<Wide>(draw) * (i + 1)) >> 64U);
     std::swap(order[i], order[j]);
   }

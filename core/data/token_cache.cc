@@ -4,6 +4,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
+#include <capstan/base/philox.h>
 #include <capstan/base/text.h>
 
 #include <sys/stat.h>
@@ -42,12 +43,6 @@ constexpr std::uint64_t table_bytes(std::uint64_t samples) { return 8 * (2 * sam
 
 std::uint64_t sum_of(std::string_view bytes) {
   return xxh64(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
-}
-
-std::uint64_t hash_of(std::string_view text) {  // FNV-1a; the full key is in the file
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
-  return hash;
 }
 
 template <class Number>
@@ -232,9 +227,10 @@ class CachedSource final : public DataSource {
 
 }  // namespace
 
+// The file's name has a hash of the key, the file all of it.
 TokenCache token_cache(const std::filesystem::path& folder, const std::string& name, std::string key) {
   std::ostringstream file;
-  file << name << '-' << std::hex << std::setfill('0') << std::setw(16) << hash_of(key) << ".tokens";
+  file << name << '-' << std::hex << std::setfill('0') << std::setw(16) << stable_hash(key) << ".tokens";
   return {folder / file.str(), std::move(key)};
 }
 

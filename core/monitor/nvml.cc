@@ -36,48 +36,42 @@ constexpr std::array<Reason, 4> slowdowns{
 }  // namespace
 
 struct Nvml::Library {
-  Library() : handle(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    const auto init = function<int()>("nvmlInit_v2");
-    ready = init != nullptr && init() == 0;
-  }
+  Library() : handle(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)), ready(ask("nvmlInit_v2")) {}
   ~Library() {
-    const auto shutdown = function<int()>("nvmlShutdown");
-    if (ready && shutdown != nullptr) shutdown();
+    if (ready) ask("nvmlShutdown");
     if (handle != nullptr) dlclose(handle);
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
-  template <class F>
-  F* function(const char* name) const {
-    return handle == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(handle, name));
+
+  // Calls a function of the library; its parameters have the types of these. False: there is none, or it fails.
+  template <class... Arguments>
+  bool ask(const char* name, Arguments... arguments) const {
+    const auto function = handle == nullptr ? nullptr : reinterpret_cast<int (*)(Arguments...)>(dlsym(handle, name));
+    return function != nullptr && function(arguments...) == 0;
   }
   // "" where the driver does not say.
   std::string text(const char* name, void* gpu) const {
     std::array<char, 96> out{};
-    const auto ask = function<int(void*, char*, unsigned)>(name);
-    return ask != nullptr && ask(gpu, out.data(), static_cast<unsigned>(out.size())) == 0 ? out.data() : "";
+    return ask(name, gpu, out.data(), static_cast<unsigned>(out.size())) ? out.data() : "";
   }
-
   // 0 where the driver does not say.
   unsigned number(const char* name, void* gpu, int which) const {
     unsigned value = 0;
-    const auto ask = function<int(void*, int, unsigned*)>(name);
-    return ask != nullptr && ask(gpu, which, &value) == 0 ? value : 0;
+    return ask(name, gpu, which, &value) ? value : 0;
   }
 
   void* handle;
-  bool ready = false;
+  bool ready;
 };
 
 Nvml::Nvml() : library_(std::make_unique<Library>()) {
-  const auto count = library_->function<int(unsigned*)>("nvmlDeviceGetCount_v2");
-  const auto open = library_->function<int(unsigned, void**)>("nvmlDeviceGetHandleByIndex_v2");
   unsigned all = 0;
-  if (!library_->ready || count == nullptr || open == nullptr || count(&all) != 0) return;
+  if (!library_->ready || !library_->ask("nvmlDeviceGetCount_v2", &all)) return;
   for (unsigned i = 0; i < all; ++i) {
     Gpu gpu;
     gpu.index = static_cast<int>(i);
-    if (open(i, &gpu.handle) != 0) continue;  // not this process' to see
+    if (!library_->ask("nvmlDeviceGetHandleByIndex_v2", i, &gpu.handle)) continue;  // not this process' to see
     gpu.name = library_->text("nvmlDeviceGetName", gpu.handle);
     gpu.uuid = library_->text("nvmlDeviceGetUUID", gpu.handle);
     gpus_.push_back(std::move(gpu));
@@ -92,14 +86,12 @@ const Nvml::Gpu* Nvml::find(const std::string& uuid) const {
 }
 
 std::optional<Nvml::Memory> Nvml::memory(const Gpu& gpu) const {
-  const auto ask = library_->function<int(void*, MemoryV2*)>("nvmlDeviceGetMemoryInfo_v2");
   MemoryV2 now{};
   now.version = static_cast<unsigned>(sizeof now) | (2U << 24U);
-  if (ask != nullptr && ask(gpu.handle, &now) == 0)
+  if (library_->ask("nvmlDeviceGetMemoryInfo_v2", gpu.handle, &now))
     return Memory{static_cast<std::int64_t>(now.used), static_cast<std::int64_t>(now.total)};
-  const auto ask_old = library_->function<int(void*, MemoryV1*)>("nvmlDeviceGetMemoryInfo");  // drivers before 510
   MemoryV1 old{};
-  if (ask_old == nullptr || ask_old(gpu.handle, &old) != 0) return {};
+  if (!library_->ask("nvmlDeviceGetMemoryInfo", gpu.handle, &old)) return {};  // drivers before 510
   return Memory{static_cast<std::int64_t>(old.used), static_cast<std::int64_t>(old.total)};
 }
 
@@ -109,8 +101,7 @@ Nvml::Clocks Nvml::clocks(const Gpu& gpu) const {
   now.most = library_->number("nvmlDeviceGetMaxClockInfo", gpu.handle, multiprocessor_clock);
   now.celsius = library_->number("nvmlDeviceGetTemperature", gpu.handle, gpu_sensor);
   unsigned long long bits = 0;
-  const auto ask = library_->function<int(void*, unsigned long long*)>("nvmlDeviceGetCurrentClocksThrottleReasons");
-  if (ask == nullptr || ask(gpu.handle, &bits) != 0) return now;
+  if (!library_->ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu.handle, &bits)) return now;
   for (const auto& reason : slowdowns) {
     if ((bits & reason.bit) != 0) now.slowed_by.emplace_back(reason.text);
   }
@@ -118,9 +109,8 @@ Nvml::Clocks Nvml::clocks(const Gpu& gpu) const {
 }
 
 std::optional<double> Nvml::utilisation(const Gpu& gpu) const {
-  const auto ask = library_->function<int(void*, Rates*)>("nvmlDeviceGetUtilizationRates");
   Rates rates{};
-  if (ask == nullptr || ask(gpu.handle, &rates) != 0) return {};
+  if (!library_->ask("nvmlDeviceGetUtilizationRates", gpu.handle, &rates)) return {};
   return static_cast<double>(rates.gpu);
 }
 

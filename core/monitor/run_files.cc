@@ -11,19 +11,13 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array whole_names{
-    string_view("config.toml"),    string_view("launch.json"),
-    string_view("metrics.jsonl"),  string_view("summary.json"),
-    string_view("preflight.json"), string_view("slurm-job"),
-    string_view("running"),        string_view("take_memory_snapshot"),
-    string_view("logs"),           string_view("checkpoints"),
-    string_view("weights"),        string_view("model"),
-    string_view("adapter"),        string_view("evaluations"),
-    string_view("traces"),         string_view("memory_snapshots"),
-    string_view("gpu_memory"),     string_view("cpu_memory"),
-    string_view("tensorboard"),    string_view("wandb"),
-    string_view("mlruns"),
-};
+constexpr std::array<string_view, 21> whole_names{
+    "config.toml",    "launch.json", "metrics.jsonl", "summary.json",
+    "preflight.json", "slurm-job",   "running",       "take_memory_snapshot",
+    "logs",           "checkpoints", "weights",       "model",
+    "adapter",        "evaluations", "traces",        "memory_snapshots",
+    "gpu_memory",     "cpu_memory",  "tensorboard",   "wandb",
+    "mlruns"};
 
 // Names with something in the middle: a split, a number, a host and a process.
 struct Form {

@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/error.h>
 #include <capstan/base/export.h>
-#include <capstan/plugin/saving.h>
+#include <capstan/plugin/registry.h>
 
 #include <cstdint>
 #include <functional>

@@ -85,6 +85,19 @@ class ElfFile {
   std::size_t segments_ = 0;
 };
 
+using AbiFields = std::vector<std::pair<std::string, std::string>>;
+
+// "a=1 b=2" as fields, in order.
+AbiFields abi_fields(std::string_view tag) {
+  AbiFields out;
+  for (const auto& part : split(tag, ' ')) {
+    const auto equals = part.find('=');
+    if (part.empty()) continue;
+    out.emplace_back(part.substr(0, equals), equals == std::string::npos ? "" : part.substr(equals + 1));
+  }
+  return out;
+}
+
 std::string field(const AbiFields& fields, const std::string& name) {
   for (const auto& [key, value] : fields) {
     if (key == name) return value;
@@ -97,21 +110,8 @@ std::string field(const AbiFields& fields, const std::string& name) {
 std::string host_abi_tag() { return CAPSTAN_ABI_TAG; }
 
 std::string plugin_abi_tag(std::string_view needs) {
-  auto tag = cat("needs=", needs);
-  for (const auto& [name, value] : abi_fields(host_abi_tag())) {
-    if (needs != "host" || name != "torch") tag += cat(" ", name, "=", value);
-  }
-  return tag;
-}
-
-AbiFields abi_fields(std::string_view tag) {
-  AbiFields out;
-  for (const auto& part : split(tag, ' ')) {
-    const auto equals = part.find('=');
-    if (part.empty()) continue;
-    out.emplace_back(part.substr(0, equals), equals == std::string::npos ? "" : part.substr(equals + 1));
-  }
-  return out;
+  const auto tag = host_abi_tag();
+  return cat("needs=", needs, " ", needs == "host" ? tag.substr(0, tag.find(" torch=")) : tag);
 }
 
 std::string abi_difference(std::string_view host, std::string_view plugin) {

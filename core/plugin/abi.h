@@ -4,22 +4,15 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// What host and plugin must have in common, since C++ objects pass between them: "sdk=1 cxx=gcc12 … torch=2.11.0".
-/// tools/cmake/CapstanPlugin.cmake makes it, and the note that holds it in each plugin.
-using AbiFields = std::vector<std::pair<std::string, std::string>>;
-
-/// This library's own tag.
+/// This library's own tag: what host and plugin must have in common, since C++ objects pass between them, "sdk=1
+/// cxx=gcc12 … torch=2.11.0". tools/cmake/CapstanPlugin.cmake makes it, and the note that holds it in each plugin.
 std::string host_abi_tag();
 /// The tag of a plugin that this library can load: needs=host, which says nothing of LibTorch, or needs=engine.
 std::string plugin_abi_tag(std::string_view needs);
-/// "a=1 b=2" as fields, in order.
-AbiFields abi_fields(std::string_view tag);
 /// A table of all fields, with those marked that differ; empty when the tags agree.
 std::string abi_difference(std::string_view host, std::string_view plugin);
 

@@ -45,16 +45,16 @@ class DataSource {
   /// them. A source that cuts samples to max_length cuts the prompt to at most `most` tokens (and at most max_length)
   /// here, whatever the answer is: a cut that depended on the answer's length would leak it. Throws Error if even the
   /// shortest prompt is longer. get() by default.
-  virtual Sample question(std::int64_t index, std::int64_t most) const;
+  virtual Sample question(std::int64_t index, [[maybe_unused]] std::int64_t most) const { return get(index); }
   /// Scores of one generated answer (each in 0…100, "exact_match", "f1", …); core averages them over the split.
   /// `text` is the continuation up to the end token, one of end_ids() or answer_end(). None by default.
-  virtual monitor::Values score(const Sample& sample, const std::string& text) const;
+  virtual monitor::Values score(const Sample&, const std::string& /*text*/) const { return {}; }
   /// Where an answer that is being generated ends: text from there on is not part of it, and generation stops.
   /// npos if it has not ended yet, which is the default.
-  virtual std::size_t answer_end(std::string_view text) const;
+  virtual std::size_t answer_end(std::string_view) const { return std::string_view::npos; }
   /// Ids that end an answer in addition to the tokenizer's: a template's end of a turn, which has no text if it is a
   /// special token. None by default.
-  virtual std::vector<std::int64_t> end_ids() const;
+  virtual std::vector<std::int64_t> end_ids() const { return {}; }
 };
 
 /// What a data plugin is: opens its splits.
@@ -69,10 +69,10 @@ class Data {
   virtual std::int64_t max_length() const = 0;
   /// Whether samples are made by the tokenizer, whose ids the model must then have. False for a source that makes ids
   /// of its own below OpenRequest::vocab_size. True by default.
-  virtual bool uses_tokenizer() const;
+  virtual bool uses_tokenizer() const { return true; }
   /// Whether the options name an evaluation split, by them alone: `check` counts what evaluation takes where no file is
   /// opened. True by default.
-  virtual bool evaluates() const;
+  virtual bool evaluates() const { return true; }
 };
 
 }  // namespace data

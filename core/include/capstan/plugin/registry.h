@@ -3,7 +3,6 @@
 #include <capstan/base/export.h>
 #include <capstan/config/options.h>
 #include <capstan/plugin/hint.h>
-#include <capstan/plugin/saving.h>
 
 #include <deque>
 #include <functional>
@@ -13,6 +12,16 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
+
+/// A strategy's options that reduce a run's memory: `capstan check --gpu` tries them if the run does not fit. An
+/// options struct lists its own in `static std::vector<plugin::Saving> savings()`.
+struct Saving {
+  /// Tried and listed in this order, cheapest first. Offload is also tried together with recompute.
+  enum class By { recomputing, sharding, offloading };
+  By by = By::sharding;
+  std::string words;                 ///< "shard everything"
+  std::vector<std::string> options;  ///< of the plugin's own table: "mode=full_shard"
+};
 
 /// Makes one object of a plugin from its table of the configuration. Faults go into the Diagnostics.
 /// The pointer is a std::shared_ptr<Interface> of the kind's interface (nn::Model, strategy::Strategy, data::Data,
