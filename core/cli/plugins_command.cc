@@ -10,7 +10,6 @@
 #include <iterator>
 #include <tuple>
 
-
 namespace capstan::cli {
 namespace {
 
