@@ -61,11 +61,8 @@ std::vector<std::string> names_of(const config::OptionSpec& spec) {
 }
 
 bool has(const config::Section& section, const config::OptionSpec& spec) {
-  if (section.find(spec.key)) return true;
-  for (const auto& name : spec.spellings) {
-    if (section.find(name)) return true;
-  }
-  return false;
+  const auto names = names_of(spec);
+  return std::any_of(names.begin(), names.end(), [&](const auto& name) { return section.find(name) != nullptr; });
 }
 
 // Without one of these a file describes no model: the plugin's default is the size of a toy.

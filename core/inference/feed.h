@@ -10,15 +10,19 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace inference {
 
-/// A step's micro-batches of this data coordinate, in host memory.
-struct StepInput {
-  std::int64_t step = 0;
-  std::vector<data::HostBatch> micro;
+/// What a step computes, of one data coordinate or of all.
+struct StepCounts {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t samples = 0;         ///< rows that are not empty
   std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
+};
+
+/// A step's micro-batches of this data coordinate, in host memory.
+struct StepInput : StepCounts {
+  std::int64_t step = 0;
+  std::vector<data::HostBatch> micro;
 };
 
 /// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or
