@@ -2,6 +2,7 @@
 
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
+#include <capstan/base/lower.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
@@ -188,7 +189,8 @@ std::string preset_of_id(const std::string& id, const config::Presets& presets) 
   auto name = id.substr(0, id.find('@'));
   while (name.ends_with('/')) name.pop_back();
   name = name.substr(name.rfind('/') + 1);
-  for (auto& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  name = lower(name);
+  std::replace(name.begin(), name.end(), '_', '-');
   const auto words = split(name, '-');
   std::string best;
   for (const auto& [preset, values] : presets) {
