@@ -54,8 +54,8 @@ class BatchNumbers {
  public:
   /// In host memory, which is pinned if asked for.
   BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
-  /// The same list on the device.
-  BatchNumbers to(c10::Device device) const;
+  /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
+  BatchNumbers to(c10::Device device, bool non_blocking = true) const;
   /// Takes the numbers of a batch that has the same rows, columns and number of loss rows; does not wait for the copy.
   void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
   /// The batch: views of the list, and what follows from them.
