@@ -131,9 +131,9 @@ BuiltModel build_model(const Plugins& plugins) {
   plugin::guard(plugins.model.name, "build", [&] { built.units = plugins.model.object->build(); });
   name_modules(built.units, plugins.model.object->file_map());
   for (const auto& unit : built.units)
-    built.weights.insert(built.weights.end(), unit->weights().begin(), unit->weights().end());
+    built.own.insert(built.own.end(), unit->weights().begin(), unit->weights().end());
   refuse_too_large(built.units);
-  built.summary = nn::summarise(built.units);
+  built.built = nn::summarise(built.units);
   return built;
 }
 
@@ -145,9 +145,7 @@ std::shared_ptr<const AssembledModel> assemble(const setup::Configuration& confi
                                                const Topology& topology, BuiltModel built, c10::Device device) {
   structure(built, strategies);
   auto model = std::make_shared<AssembledModel>();
-  model->units = std::move(built.units);
-  model->own = std::move(built.weights);
-  model->built = std::move(built.summary);
+  static_cast<BuiltModel&>(*model) = std::move(built);
   model->groups = std::make_shared<MeshGroups>(topology.mesh, topology.rank, device);
   const auto records = records_of(pointers(model->units));
   model->has_frozen = std::any_of(records.begin(), records.end(), [](const auto* r) { return !r->trainable; });

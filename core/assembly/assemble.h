@@ -18,18 +18,15 @@ namespace assembly {
 
 /// The model as its plugin builds it: logical shapes, nothing is placed or allocated.
 struct BuiltModel {
-  std::vector<std::unique_ptr<nn::Unit>> units;
-  std::vector<nn::WeightPtr> weights;  ///< of all units: what strategies add later is not among them
-  nn::Summary summary;
+  std::vector<std::unique_ptr<nn::Unit>> units;  ///< which strategies change later
+  std::vector<nn::WeightPtr> own;                ///< the weights that the model's plugin made itself
+  nn::Summary built;                             ///< what the model was before strategies changed it
 };
 
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
 /// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
-struct AssembledModel {
-  std::vector<std::unique_ptr<nn::Unit>> units;
+struct AssembledModel : BuiltModel {
   std::shared_ptr<MeshGroups> groups;             ///< that its layers communicate by, once a session has connected them
-  std::vector<nn::WeightPtr> own;                 ///< the weights that the model's plugin made itself
-  nn::Summary built;                              ///< what the model was before strategies changed it
   std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
   bool has_frozen = false;                        ///< strategies train a part of it only
   std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed

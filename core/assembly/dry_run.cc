@@ -22,10 +22,7 @@ class Place : public strategy::UnitHooks {
   Place(std::string& at, const std::string& unit)
       : at_(at), forward_("forward of " + unit), backward_("backward of " + unit) {}
   void before_forward() override { at_ = forward_; }
-  void after_forward() override {}
   void before_backward() override { at_ = backward_; }
-  void after_backward() override {}
-  void end_backward() override {}
 
  private:
   std::string& at_;

@@ -2,6 +2,7 @@
 
 #include <capstan/base/files.h>
 #include <capstan/base/json.h>
+#include <capstan/base/lower.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
@@ -61,11 +62,8 @@ std::vector<std::string> names_of(const config::OptionSpec& spec) {
 }
 
 bool has(const config::Section& section, const config::OptionSpec& spec) {
-  if (section.find(spec.key)) return true;
-  for (const auto& name : spec.spellings) {
-    if (section.find(name)) return true;
-  }
-  return false;
+  const auto names = names_of(spec);
+  return std::any_of(names.begin(), names.end(), [&](const auto& name) { return section.find(name) != nullptr; });
 }
 
 // Without one of these a file describes no model: the plugin's default is the size of a toy.
@@ -191,7 +189,8 @@ std::string preset_of_id(const std::string& id, const config::Presets& presets) 
   auto name = id.substr(0, id.find('@'));
   while (name.ends_with('/')) name.pop_back();
   name = name.substr(name.rfind('/') + 1);
-  for (auto& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  name = lower(name);
+  std::replace(name.begin(), name.end(), '_', '-');
   const auto words = split(name, '-');
   std::string best;
   for (const auto& [preset, values] : presets) {

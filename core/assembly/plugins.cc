@@ -25,6 +25,13 @@ config::Section take(config::Section& section, const config::Schema& schema) {
   return taken;
 }
 
+// model.path as the user wrote it: perhaps relative, or a hub's id.
+std::string written_path(const config::Options<setup::ModelOptions>& options) {
+  const auto* entry = options.section().find("path");
+  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
+  return written ? *written : *options->path;
+}
+
 // What the host itself reads from the tables of this kind of plugin.
 std::vector<std::string> host_keys(const std::string& kind) {
   std::vector<std::string> keys;
@@ -64,9 +71,7 @@ class Loader {
   std::optional<StandIn> stand_in(const config::PluginTable& table,
                                   const config::Options<setup::ModelOptions>& options) {
     if (table.name.empty() || !options->path) return {};
-    const auto* entry = options.section().find("path");
-    const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
-    const auto& named = written ? *written : *options->path;
+    const auto named = written_path(options);
     const auto preset = preset_of_id(named, host_.load("model", table.name, table.path).presets);
     if (preset.empty()) return {};
     return StandIn{named, preset, options.where(&setup::ModelOptions::path)};
@@ -135,17 +140,13 @@ std::optional<ModelFolder> find_folder(config::Options<setup::ModelOptions>& opt
                                        Diagnostics& faults) {
   if (!options->path) return {};
   const auto where = options.where(&setup::ModelOptions::path);
-  const auto* entry = options.section().find("path");
-  const auto* written = entry ? std::get_if<std::string>(&entry->value) : nullptr;
-  try {
-    const auto folder =
-        config::find_model({written ? *written : *options->path, *options->path, where, "model.path"}, hub).string();
+  std::optional<ModelFolder> found;
+  setup::collect(faults, [&] {
+    const auto folder = config::find_model({written_path(options), *options->path, where, "model.path"}, hub).string();
     options.derive(&setup::ModelOptions::path, folder);
-    return ModelFolder{folder, where};
-  } catch (const Error& error) {
-    for (const auto& diagnostic : error.diagnostics()) faults.add(diagnostic);
-    return {};
-  }
+    found = ModelFolder{folder, where};
+  });
+  return found;
 }
 
 // [model] with the preset where the path was.

@@ -90,20 +90,6 @@ void check_monitors(const setup::Configuration& config, const LoadedPlugins& plu
   }
 }
 
-data::PlanRequest plan_request(const setup::Configuration& config, const std::string& where_samples) {
-  const auto& train = config.train;
-  data::PlanRequest request;
-  request.epochs = train->epochs;
-  request.max_steps = train->max_steps;
-  request.drop_last = train->drop_last;
-  request.shuffle = train->shuffle;
-  request.seed = static_cast<std::uint64_t>(config.run->seed);
-  request.where_samples = where_samples;
-  request.where_batch = train.where(&setup::TrainOptions::global_batch);
-  request.where_length = train.where(train->max_steps ? &setup::TrainOptions::max_steps : &setup::TrainOptions::epochs);
-  return request;
-}
-
 // The first samples of a source.
 class FirstSamples final : public data::DataSource {
  public:
@@ -242,10 +228,20 @@ class SamplesOpener {
   }
 
   void make_plan() {
-    if (!config_.train->max_steps && !config_.train->epochs) return;
-    auto request = plan_request(config_, plugins_.data->where);
+    using setup::TrainOptions;
+    const auto& train = config_.train;
+    if (!train->max_steps && !train->epochs) return;
+    data::PlanRequest request;
     request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
     request.global_batch = topology_.batch.global_batch;
+    request.epochs = train->epochs;
+    request.max_steps = train->max_steps;
+    request.drop_last = train->drop_last;
+    request.shuffle = train->shuffle;
+    request.seed = static_cast<std::uint64_t>(config_.run->seed);
+    request.where_samples = plugins_.data->where;
+    request.where_batch = train.where(&TrainOptions::global_batch);
+    request.where_length = train.where(train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs);
     samples_.plan = data::make_plan(request, faults_);
   }
 

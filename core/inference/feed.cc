@@ -141,9 +141,9 @@ BatchNumbers::BatchNumbers(const data::HostBatch& host, std::int64_t step, bool 
   for (const auto* field : all) to = std::copy(field->begin(), field->end(), to);
 }
 
-BatchNumbers BatchNumbers::to(c10::Device device) const {
+BatchNumbers BatchNumbers::to(c10::Device device, bool non_blocking) const {
   auto there = *this;
-  there.numbers_ = numbers_.to(device, /*non_blocking=*/true);
+  there.numbers_ = numbers_.to(device, non_blocking);
   return there;
 }
 

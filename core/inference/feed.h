@@ -10,15 +10,19 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace inference {
 
-/// A step's micro-batches of this data coordinate, in host memory.
-struct StepInput {
-  std::int64_t step = 0;
-  std::vector<data::HostBatch> micro;
+/// What a step computes, of one data coordinate or of all.
+struct StepCounts {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
   std::int64_t padded_tokens = 0;
   std::int64_t samples = 0;         ///< rows that are not empty
   std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
+};
+
+/// A step's micro-batches of this data coordinate, in host memory.
+struct StepInput : StepCounts {
+  std::int64_t step = 0;
+  std::vector<data::HostBatch> micro;
 };
 
 /// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or
@@ -50,8 +54,8 @@ class BatchNumbers {
  public:
   /// In host memory, which is pinned if asked for.
   BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
-  /// The same list on the device.
-  BatchNumbers to(c10::Device device) const;
+  /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
+  BatchNumbers to(c10::Device device, bool non_blocking = true) const;
   /// Takes the numbers of a batch that has the same rows, columns and number of loss rows; does not wait for the copy.
   void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
   /// The batch: views of the list, and what follows from them.

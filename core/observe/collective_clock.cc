@@ -1,6 +1,7 @@
 #include "observe/collective_clock.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -45,7 +46,7 @@ void CollectiveClock::end(monitor::Span kind, std::string_view name) noexcept {
   try {
     const std::lock_guard guard(mutex_);
     if (const auto found = open_.find(name); found != open_.end()) {
-      seconds_ += std::chrono::duration<double>(SteadyClock::now() - found->second).count();
+      seconds_ += seconds_since(found->second);
       open_.erase(found);
     }
     if (const auto found = open_on_gpu_.find(name); found != open_on_gpu_.end()) {

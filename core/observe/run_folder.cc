@@ -78,6 +78,13 @@ Json checkpoints_json(const SaveTotals& totals) {
               error.value() == ENAMETOOLONG ? "give a shorter run.name or run.dir" : std::move(fix), path.string());
 }
 
+std::filesystem::path with_logs(std::filesystem::path path) {
+  std::error_code error;
+  std::filesystem::create_directories(path / "logs", error);
+  if (error) refuse_folder(path, error, choose_dir);
+  return path;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path path, int rank) : path_(std::move(path)), rank_(rank) {
@@ -98,19 +105,11 @@ std::filesystem::path RunFolder::make_new(const std::filesystem::path& dir, cons
 }
 
 std::filesystem::path RunFolder::make(const std::string& dir, const std::string& name) {
-  auto path = make_new(dir, name, choose_dir);
-  std::error_code error;
-  std::filesystem::create_directory(path / "logs", error);
-  if (!error) return path;
-  refuse_folder(path, error, choose_dir);
+  return with_logs(make_new(dir, name, choose_dir));
 }
 
 std::filesystem::path RunFolder::reuse(const std::string& dir, const std::string& name) {
-  auto path = std::filesystem::path(dir) / name;
-  std::error_code error;
-  std::filesystem::create_directories(path / "logs", error);
-  if (!error) return path;
-  refuse_folder(path, error, choose_dir);
+  return with_logs(std::filesystem::path(dir) / name);
 }
 
 void RunFolder::resume_after(std::int64_t steps_done, const std::vector<std::string>& answers_again) {

@@ -49,7 +49,7 @@ std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host,
   std::optional<assembly::Prediction> prediction;
   setup::collect(faults, [&] {
     auto built = assembly::build_model(plugins);
-    own = built.weights;
+    own = built.own;
     model = assembly::assemble(config, plugins.strategies, topology, std::move(built), assembly::device_of(config));
     prediction = assembly::predict(config, plugins, topology, *samples, *model);
   });

@@ -1,11 +1,13 @@
 #include "session/resume.h"
 
 #include <capstan/base/files.h>
+#include <capstan/base/lower.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -86,9 +88,7 @@ Resume own(const Job& job, checkpoint::Depth depth, comm::Group* group) {
 
 // What a person who wrote this path may have meant, and what can be written.
 std::string fix_of(const fs::path& path) {
-  auto word = path.filename().string();
-  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto keyword = nearest_name(word, {"auto", "none"});
+  const auto keyword = nearest_name(lower(path.filename().string()), {"auto", "none"});
   std::vector<std::string> beside;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(path.parent_path(), none)) {

@@ -1,5 +1,6 @@
 #include "train/checkpoint_manager.h"
 
+#include <capstan/base/clock.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
 
@@ -151,7 +152,7 @@ void CheckpointManager::reserve() {
 bool CheckpointManager::clock_asks() const {
   const auto minutes = options_.every_minutes;
   if (!on() || minutes == 0) return false;
-  return std::chrono::duration<double, std::ratio<60>>(Clock::now() - last_time_).count() >= minutes;
+  return seconds_since(last_time_) >= 60 * minutes;
 }
 
 bool CheckpointManager::due(const Boundary& boundary) const {
@@ -201,9 +202,9 @@ void CheckpointManager::save(const Boundary& boundary, const observe::Statistics
     meta.sections[best_section] = Json{{"step", totals_.best->step}, {"value", totals_.best->value}}.dump();
   meta.metrics = metrics_of(boundary.evaluation);
   const auto boxes = session::saved_boxes(session_);
-  const std::chrono::duration<double> prepared = Clock::now() - begin;
+  const auto prepared_s = seconds_since(begin);
   publish(writer_->start(std::move(meta), boxes));
-  prepared_s_ = prepared.count();
+  prepared_s_ = prepared_s;
   last_step_ = steps_done;
   last_time_ = Clock::now();
   if (!options_.asynchronous) wait();

@@ -4,24 +4,20 @@
 #include <capstan/base/text.h>
 
 #include <algorithm>
+#include <array>
 
 namespace capstan::train {
 namespace {
 
-// Where in the numbers a thing stands; a time for each rank and monitors' pairs (value, present) follow.
-enum Slot : std::size_t {
-  target_tokens,
-  real_tokens,
-  padded_tokens,
-  samples,
-  without_target,
-  stop,
-  hurry,
-  time_is_up,
-  save,
-  new_name_flag,
-  first_rank
-};
+using inference::StepCounts;
+using inference::Wishes;
+
+// The numbers: counts, wishes, whether a name is new; then a time for each rank and monitors' pairs (value, present).
+constexpr std::array counts{&StepCounts::target_tokens, &StepCounts::real_tokens, &StepCounts::padded_tokens,
+                            &StepCounts::samples, &StepCounts::without_target};
+constexpr std::array flags{&Wishes::stop, &Wishes::hurry, &Wishes::time_is_up, &Wishes::save};
+constexpr auto new_name_flag = counts.size() + flags.size();
+constexpr auto first_rank = new_name_flag + 1;
 
 constexpr double not_measured = -1;
 
@@ -34,11 +30,9 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 void Control::start(const inference::StepInput& input, const inference::Wishes& wishes, const monitor::Values& monitors,
                     std::optional<double> collective_s) {
   CAPSTAN_ASSERT(!pending_);
-  const auto mine = [&](std::int64_t count) { return counts_ ? static_cast<double>(count) : 0.0; };
-  const auto flag = [](bool wish) { return wish ? 1.0 : 0.0; };
-  mine_ = {mine(input.target_tokens), mine(input.real_tokens),    mine(input.padded_tokens),
-           mine(input.samples),       mine(input.without_target), flag(wishes.stop),
-           flag(wishes.hurry),        flag(wishes.time_is_up),    flag(wishes.save)};
+  mine_.clear();
+  for (const auto count : counts) mine_.push_back(counts_ ? static_cast<double>(input.*count) : 0.0);
+  for (const auto flag : flags) mine_.push_back(wishes.*flag ? 1.0 : 0.0);
   monitors_ = monitors;
   times_.assign(static_cast<std::size_t>(world_->size()), 0);
   times_[static_cast<std::size_t>(world_->rank())] = collective_s.value_or(not_measured);
@@ -72,12 +66,8 @@ StepTotals Control::wait() {
     return wait();
   }
   StepTotals totals;
-  totals.target_tokens = static_cast<std::int64_t>(number[target_tokens]);
-  totals.real_tokens = static_cast<std::int64_t>(number[real_tokens]);
-  totals.padded_tokens = static_cast<std::int64_t>(number[padded_tokens]);
-  totals.samples = static_cast<std::int64_t>(number[samples]);
-  totals.without_target = static_cast<std::int64_t>(number[without_target]);
-  totals.wishes = {number[stop] > 0, number[hurry] > 0, number[time_is_up] > 0, number[save] > 0};
+  for (std::size_t i = 0; i < counts.size(); ++i) totals.*counts[i] = static_cast<std::int64_t>(number[i]);
+  for (std::size_t i = 0; i < flags.size(); ++i) totals.wishes.*flags[i] = number[counts.size() + i] > 0;
   const auto* const first_monitor = number + first_rank + times_.size();
   totals.collective_s.assign(number + first_rank, first_monitor);
   if (std::find(totals.collective_s.begin(), totals.collective_s.end(), not_measured) != totals.collective_s.end())

@@ -15,12 +15,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
 /// Sums over all data coordinates, known before the step's backward.
-struct StepTotals {
-  std::int64_t target_tokens = 0;
-  std::int64_t real_tokens = 0;
-  std::int64_t padded_tokens = 0;
-  std::int64_t samples = 0;
-  std::int64_t without_target = 0;
+struct StepTotals : inference::StepCounts {
   inference::Wishes wishes;          ///< each of them, when some rank has it
   monitor::Values monitors;          ///< means over the ranks that returned them
   std::vector<double> collective_s;  ///< by rank; empty where they were not measured on all

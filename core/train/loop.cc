@@ -151,12 +151,7 @@ monitor::RunEnded Loop::run_all() {
   const auto steps_done = run_steps();
   auto peak = memory.peak();
   save_at_end(steps_done);
-  try {
-    if (!stopped_) pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.answer_all(steps_done); });
-  } catch (const inference::Stopped&) {
-    pipeline_.stop();
-    stopped_ = true;
-  }
+  if (!stopped_) evaluate(steps_done, &Evaluations::answer_all);
   checkpoints_.wait();
   auto ended = ended_after(steps_done);
   // The process' own peak counts until here, as monitors tell it.
@@ -213,7 +208,12 @@ std::int64_t Loop::run_steps() {
 
 // What is due after a step.
 void Loop::pass_boundary(std::int64_t steps_done) {
-  if (evaluations_.due(steps_done)) evaluate(steps_done);
+  if (evaluations_.due(steps_done)) {
+    pipeline_.drain();
+    const auto begin = Clock::now();
+    evaluate(steps_done, &Evaluations::run);
+    pipeline_.leave_out(seconds_since(begin));
+  }
   if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
   if (replicas_.due(steps_done, started_.first_step)) replicas_.run(steps_done);
   checkpoints_.poll();
@@ -221,16 +221,13 @@ void Loop::pass_boundary(std::int64_t steps_done) {
   if (checkpoints_.wants(boundary)) save(boundary);
 }
 
-void Loop::evaluate(std::int64_t steps_done) {
-  pipeline_.drain();
-  const auto begin = Clock::now();
+void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t)) {
   try {
-    pipeline_.step().during_evaluation(steps_done, [&] { evaluations_.run(steps_done); });
+    pipeline_.step().during_evaluation(steps_done, [&] { (evaluations_.*what)(steps_done); });
   } catch (const inference::Stopped&) {
     pipeline_.stop();
     stopped_ = true;
   }
-  pipeline_.leave_out(seconds_since(begin));
 }
 
 void Loop::save(const Boundary& boundary) {

@@ -58,7 +58,7 @@ class Loop {
   bool time_is_up() const;
   void pass_boundary(std::int64_t steps_done);
   void trace();
-  void evaluate(std::int64_t steps_done);
+  void evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t));
   void save(const Boundary& boundary);
   void save_at_end(std::int64_t steps_done);
   const session::Job& job() const { return *session_.job; }

@@ -105,7 +105,7 @@ bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Record
 // Empty, or why not.
 std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
                                        const Body& body) {
-  recorded.numbers = inference::BatchNumbers(micro, step, false).to(session_.device);
+  recorded.numbers = inference::BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);
   session_.engine->join();
   try {
     recorded.graph = setting_.recorder->record([numbers = *recorded.numbers, seed = session_.job->seed(), body] {

@@ -96,19 +96,14 @@ void Run::hold_folder(const inference::StopAgreement& agreement) {
   lock_ = hold_run_folder(folder, setting_.job, communicator, agreement);
   comm::agree(communicator, "opening the run's folder", [&] {
     folder_.emplace(folder, communicator.world().rank);
-    open_folder();
+    log::configure(folder_->log_file(), log::Level::warning, communicator.world().rank);
+    folder_->write_config(job_->tables());
+    setting_.opened(folder_->path());
     return std::string();
   });
   if (!first()) return;
   if (job_->topology.policy.offload_optim && !setting_.offload_warning.empty()) log::warning(setting_.offload_warning);
   if (const auto warning = observe::unsaved_warning(job_->config.checkpoint); !warning.empty()) log::warning(warning);
-}
-
-// The files that a run begins with: every rank's log, and what rank 0 writes.
-void Run::open_folder() {
-  log::configure(folder_->log_file(), log::Level::warning, setting_.communicator.world().rank);
-  folder_->write_config(job_->tables());
-  setting_.opened(folder_->path());
 }
 
 int Run::call_extensions(const inference::StopAgreement& agreement) {

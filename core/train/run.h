@@ -78,7 +78,6 @@ class Run {
   int load();
   void read_job(const inference::StopAgreement& agreement);
   void hold_folder(const inference::StopAgreement& agreement);
-  void open_folder();
   int call_extensions(const inference::StopAgreement& agreement);
   void load_model(const inference::StopAgreement& agreement);
   std::optional<int> train_loaded();
