@@ -70,7 +70,7 @@ Prediction predict(const setup::Configuration& config, const Plugins& plugins, c
     prediction.footprints.push_back({"parameters put aside", bytes, "host", "evaluation"});
   }
   auto facts = facts_of(config, plugins.model_facts, topology, samples.length);
-  facts.trainable_parameters = shard::trainable_parameters(plan);
+  facts.trainable_parameters = shard::parameters(plan, /*only_trainable=*/true);
   each_strategy(plugins.strategies, "footprint", [&](strategy::Strategy& strategy) {
     for (auto& part : strategy.footprint(facts)) prediction.footprints.push_back(std::move(part));
   });

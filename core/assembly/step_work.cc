@@ -27,10 +27,11 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   const auto& gradients = bucket.gradients;
   const auto times = gradients.accumulates ? 1 : options.accumulation;
   const auto bytes = bucket.full_elements * size_of(options.precision.reduce);
-  if (bucket.is_table()) {
+  if (bucket.gradients.table) {
     const auto row = bucket.weights.front().sharding.shape.back() * size_of(options.precision.compute);
-    work.reductions[among("all-gather", bucket.axes, topology, bucket.ranks * gradients.table_rows * row)] += times;
-    if (bucket.is_only_looked_up() && !gradients.accumulates) return;
+    work.reductions[among("all-gather", bucket.axes, topology, bucket.ranks * bucket.gradients.table->rows * row)] +=
+        times;
+    if (bucket.gradients.table->only_looked_up && !gradients.accumulates) return;
   }
   const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
                         gradients.sum_by == SumBy::reduce_scatter_in_place ||
@@ -61,7 +62,7 @@ std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, 
     if (bucket.on_host || bucket.shards_param) return 0;
     if (!bucket.trainable) continue;
     if (!bucket.gradients.accumulates || bucket.gradients.autograd) return 0;
-    sums = sums || bucket.reduces();
+    sums = sums || bucket.gradients.sum_by != shard::SumBy::nothing;
   }
   if (micro.recomputes || !micro.waited.empty()) return 0;
   return options.accumulation - (sums ? 1 : 0);
@@ -77,17 +78,18 @@ int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
 
 void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers) {
   const auto size = size_of(bucket.parameters.full);
-  if (bucket.packs()) {
-    if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bucket.packed_bytes() * bucket.ranks)];
-    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.packed_bytes()}];
+  if (bucket.parameters.form == shard::Form::packed) {
+    if (bucket.ranks > 1)
+      ++transfers[among("all-gather", bucket.axes, topology, bucket.parameters.packed_bytes * bucket.ranks)];
+    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.parameters.packed_bytes}];
     ++transfers[{"decode", 1, 1, bucket.full_elements * size}];
     return;
   }
   std::int64_t bytes = 0;
-  for (const auto& planned : bucket.weights)
-    bytes += planned.sharding.full_elements * size_of(bucket.full_dtype(planned));
+  for (const auto& buffer : bucket.buffers)
+    bytes += buffer.purpose == shard::Purpose::full_parameters ? buffer.bytes() : 0;
   if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bytes)];
-  if (bucket.casts_at_gather())
+  if (bucket.parameters.send_from == shard::SendFrom::cast)
     ++transfers[{"cast", 1, 1, bucket.shard_elements * (size + size_of(bucket.parameters.master))}];
   if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
 }
@@ -100,7 +102,7 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
   const auto compute = size_of(options.precision.compute), master = size_of(options.precision.master);
   for (const auto& bucket : plan.buckets) {
     if (!bucket.trainable) continue;
-    if (bucket.reduces()) add_reduction(bucket, options, topology, work);
+    if (bucket.gradients.sum_by != shard::SumBy::nothing) add_reduction(bucket, options, topology, work);
     const auto full = static_cast<double>(bucket.full_elements);
     // Each micro-step's gradients are added to the sum, which the first writes.
     const auto gradient = bucket.shards_optim ? master : size_of(bucket.gradients.full_dtype);
@@ -114,7 +116,7 @@ StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shar
     }
     // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
     const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
-    const bool copies = compute < master && !bucket.casts_at_gather();
+    const bool copies = compute < master && bucket.parameters.send_from != shard::SendFrom::cast;
     work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
     work.updated += static_cast<std::int64_t>(bucket.weights.size());
     // Both read less where it stays in the compute dtype.

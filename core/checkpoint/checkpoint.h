@@ -8,19 +8,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
 
 struct BoxEntry;
+class HostCopy;
+struct Order;
 
 /// What one rank saves of one logical tensor. Names: "model/<record>", "optimizer/<state>/<record>" and, for
 /// strategies' own state, "shared/<plugin>/<name>/<record>" and "strategy/<plugin>/<…>/rank-<r>". If several ranks hold
@@ -117,7 +122,7 @@ class Writer {
   /// Is a save in progress?
   bool busy() const;
   /// How long the last committed save took in total (stall and writing), in seconds; 0 before the first.
-  double last_duration_s() const;
+  double last_duration_s() const { return last_duration_s_; }
 
   /// Host memory that background saves use during the writer's lifetime, if a rank saves `bytes` of boxes:
   /// reserve() and start() allocate exactly this. With async = false only tensors of a GPU are copied, one at a
@@ -125,8 +130,18 @@ class Writer {
   static layout::Footprint footprint(std::int64_t bytes);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void write(Order& order, const std::vector<TensorBox>& boxes, double stall_s);
+  void finish();
+
+  WriterOptions options_;
+  std::shared_ptr<comm::Group> group_;
+  std::unique_ptr<HostCopy> copy_;
+  // One save at a time: start() makes its order and its thread, finish() joins the thread and takes its result.
+  std::thread thread_;
+  std::atomic<bool> done_ = true;
+  std::optional<Saved> result_;
+  std::exception_ptr error_;
+  double last_duration_s_ = 0;
 };
 
 /// Reads a checkpoint, with any layout. Each part of a box's data is compared with its hash when it is first used, and

@@ -3,16 +3,6 @@
 #include "checkpoint/checkpoint.h"
 
 namespace capstan::checkpoint {
-namespace {
-
-Diagnostic other_shape(const std::string& where, const layout::Param& param, const layout::Shape& saved) {
-  return {where,
-          cat("record '", param.name, "' has shape ", layout::shape_text(saved), ", the model's is ",
-              layout::shape_text(param.shape)),
-          "load it into a model of the sizes it was saved with"};
-}
-
-}  // namespace
 
 RecordSource::RecordSource(Reader& reader, std::string prefix) : reader_(reader), prefix_(std::move(prefix)) {}
 
@@ -24,7 +14,10 @@ void RecordSource::check(const std::vector<const layout::Param*>& params, Diagno
     if (!has(*param)) {
       diagnostics.add(where, cat("it has no record '", param->name, "'"), "load a checkpoint of the same model");
     } else if (const auto& shape = reader_.shape(prefix_ + param->name); shape != param->shape) {
-      diagnostics.add(other_shape(where, *param, shape));
+      diagnostics.add(where,
+                      cat("record '", param->name, "' has shape ", layout::shape_text(shape), ", the model's is ",
+                          layout::shape_text(param->shape)),
+                      "load it into a model of the sizes it was saved with");
     }
   }
 }

@@ -27,35 +27,6 @@ at::Tensor as_it_is(const SafetensorsFile& file, const std::string& name) {
   return copy;
 }
 
-// The tensors of a stack that a box holds, in order; or the only one.
-std::vector<std::string> names_in(const layout::FileTensor& tensor, const Param& param, const Box& box) {
-  if (tensor.stack.empty()) return {tensor.name};
-  std::vector<std::size_t> places{0};
-  for (std::size_t d = 0; d < tensor.stacked_dims(param.shape); ++d) {
-    std::vector<std::size_t> finer;
-    for (const auto place : places) {
-      for (std::int64_t i = 0; i < box.size[d]; ++i)
-        finer.push_back(place * static_cast<std::size_t>(param.shape[d]) + static_cast<std::size_t>(box.offset[d] + i));
-    }
-    places = std::move(finer);
-  }
-  std::vector<std::string> names;
-  for (const auto place : places) names.push_back(tensor.stack[place]);
-  return names;
-}
-
-// All names that the model's tensors may have in files.
-std::set<std::string> known_names(const layout::FileMap& map) {
-  std::set<std::string> names;
-  for (const auto& [record, tensor] : map.tensors) {
-    for (const auto& name : tensor.stack.empty() ? std::vector{tensor.name} : tensor.stack) {
-      names.insert(name);
-      for (const auto& prefix : map.prefixes) names.insert(prefix + name);
-    }
-  }
-  return names;
-}
-
 bool is_plain_place(const layout::FileTensor& tensor) { return !tensor.part && !tensor.transposed; }
 
 }  // namespace
@@ -69,14 +40,21 @@ Codecs codecs_of(const std::vector<nn::WeightPtr>& weights) {
   return codecs;
 }
 
+// FolderSource looks for faults among tensors that it knows; the coded ones of this model are judged here.
 CodedFolder::CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs,
                          std::vector<nn::PackedForm> forms)
-    : path_(std::move(folder)),
-      folder_(path_, faults_),
-      map_(std::move(map)),
-      codecs_(std::move(codecs)),
-      forms_(std::move(forms)) {
-  plain_ = std::make_unique<FolderSource>(path_, map_without_coded(map_));
+    : FolderSource(std::move(folder), std::move(map)), codecs_(std::move(codecs)), forms_(std::move(forms)) {
+  std::set<std::string> known;  // all names that the model's tensors may have in files
+  for (const auto& [record, tensor] : map_.tensors) {
+    for (const auto& name : names_of(tensor)) {
+      known.insert(name);
+      for (const auto& prefix : map_.prefixes) known.insert(prefix + name);
+    }
+  }
+  for (const auto& name : folder_.names()) {
+    const auto base = base_of(name);
+    if (known.contains(base) && form_of({folder_.find(base), base})) map_.ignored.push_back(name);
+  }
 }
 
 // The name of the tensor that a packed one's is put after; its own where it is none.
@@ -89,34 +67,14 @@ std::string CodedFolder::base_of(const std::string& name) const {
   return name;
 }
 
-// FolderSource looks for faults among tensors that it knows; the coded ones of this model are judged here.
-layout::FileMap CodedFolder::map_without_coded(const layout::FileMap& map) const {
-  auto rest = map;
-  const auto known = known_names(map);
-  for (const auto& name : folder_.names()) {
-    const auto base = base_of(name);
-    if (known.contains(base) && form_of({folder_.find(base), base})) rest.ignored.push_back(name);
-  }
-  return rest;
-}
-
-CodedFolder::Found CodedFolder::find(const std::string& name) const {
-  Found found{folder_.find(name), name};
-  for (std::size_t i = 0; !found.file && i < map_.prefixes.size(); ++i) {
-    found.name = map_.prefixes[i] + name;
-    found.file = folder_.find(found.name);
-  }
-  return found;
-}
-
-const nn::PackedForm* CodedFolder::form_of(const Found& found) const {
+const nn::PackedForm* CodedFolder::form_of(const Place& found) const {
   const auto has = [&](const std::string& end) { return folder_.find(found.name + end) != nullptr; };
   const auto is_of = [&](const auto& form) { return std::any_of(form.ends.begin(), form.ends.end(), has); };
   const auto form = found.file ? std::find_if(forms_.begin(), forms_.end(), is_of) : forms_.end();
   return form == forms_.end() ? nullptr : &*form;
 }
 
-nn::CodedMatrix CodedFolder::matrix(const Param& param, const Found& found, const nn::CodecFiles& files) const {
+nn::CodedMatrix CodedFolder::matrix(const Param& param, const Place& found, const nn::CodecFiles& files) const {
   const auto& tensor = map_.tensors.at(param.name);
   nn::CodedMatrix matrix{found.name, found.file->path().string(), tensor.expected_shape(param.shape), {}};
   for (const auto& part : files.parts(matrix.shape)) {
@@ -128,10 +86,10 @@ nn::CodedMatrix CodedFolder::matrix(const Param& param, const Found& found, cons
 
 std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& box) const {
   const auto codec = codecs_.find(param.name);
-  const auto tensor = map_.tensors.find(param.name);
-  if (codec == codecs_.end() || tensor == map_.tensors.end() || !is_plain_place(tensor->second)) return {};
+  const auto* tensor = mapped(param);
+  if (codec == codecs_.end() || !tensor || !is_plain_place(*tensor)) return {};
   std::vector<nn::CodedMatrix> matrices;
-  for (const auto& name : names_in(tensor->second, param, box)) {
+  for (const auto& name : names_in(*tensor, param, box)) {
     const auto found = find(name);
     if (!form_of(found)) return {};
     matrices.push_back(matrix(param, found, *files_of(*codec->second)));
@@ -141,7 +99,7 @@ std::vector<nn::CodedMatrix> CodedFolder::coded(const Param& param, const Box& b
 
 void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out) {
   const auto matrices = coded(param, box);
-  if (matrices.empty()) return plain_->fill(param, box, out);
+  if (matrices.empty()) return FolderSource::fill(param, box, out);
   const auto& codec = *codecs_.at(param.name);
   const auto each = out.view({static_cast<std::int64_t>(matrices.size()), -1});
   for (std::size_t i = 0; i < matrices.size(); ++i) {
@@ -159,7 +117,7 @@ void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out
 void CodedFolder::judge(const Param& param, Unread& unread, Diagnostics& diagnostics) const {
   const auto& tensor = map_.tensors.at(param.name);
   const auto codec = codecs_.find(param.name);
-  for (const auto& name : names_in(tensor, param, Box::whole(param.shape))) {
+  for (const auto& name : names_of(tensor)) {
     const auto found = find(name);
     const auto* form = form_of(found);
     if (!form) continue;
@@ -179,10 +137,9 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
   std::vector<const Param*> plain;
   Unread unread;
   for (const auto* param : params) {
-    const auto tensor = map_.tensors.find(param->name);
+    const auto* tensor = mapped(*param);
     const auto is_packed = [&](const std::string& name) { return form_of(find(name)) != nullptr; };
-    const auto names = tensor == map_.tensors.end() ? std::vector<std::string>()
-                                                    : names_in(tensor->second, *param, Box::whole(param->shape));
+    const auto names = tensor ? names_of(*tensor) : std::vector<std::string>();
     if (std::any_of(names.begin(), names.end(), is_packed)) {
       judge(*param, unread, diagnostics);
     } else {
@@ -195,7 +152,7 @@ void CodedFolder::check(const std::vector<const Param*>& params, Diagnostics& di
                         ", and nothing in this run keeps them so: ", names.front(), names.size() > 1 ? ", …" : ""),
                     form->fix + ", or take the model that it was quantized from");
   }
-  plain_->check(plain, diagnostics);
+  FolderSource::check(plain, diagnostics);
 }
 
 }  // namespace capstan::checkpoint

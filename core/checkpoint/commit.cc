@@ -14,9 +14,9 @@
 
 #include "base/xxh64.h"
 #include "checkpoint/commit_folder.h"
-#include "checkpoint/dtype.h"
 #include "checkpoint/durable_file.h"
 #include "comm/agree.h"
+#include "record/manifest.h"
 
 namespace capstan::checkpoint {
 namespace {
@@ -46,6 +46,30 @@ std::vector<std::string> hashes_of(const at::Tensor& host) {
     out.push_back(xxh64_text(data + at, static_cast<std::size_t>(std::min(hashed_bytes, bytes - at))));
   }
   return out;
+}
+
+// Writes this rank's boxes to a file in the folder (none if there is nothing to write) and returns their manifest
+// entries. Boxes without elements are left out, their tensors are not.
+Contents write_file_of_rank(const fs::path& folder, int rank, int world_size, const std::vector<TensorBox>& boxes) {
+  const auto name = file_name(rank, world_size);
+  std::vector<NamedTensor> tensors;
+  Contents contents;
+  for (const auto& saved : boxes) {
+    CAPSTAN_ASSERT(saved.box.fits(saved.shape) && saved.data.numel() == saved.box.numel());
+    const auto dtype = dtype_of(saved.data.scalar_type());
+    auto& tensor = contents.tensors[saved.tensor];
+    CAPSTAN_ASSERT(tensor.boxes.empty() || (tensor.dtype == dtype && tensor.shape == saved.shape));
+    tensor.shape = saved.shape;
+    tensor.dtype = dtype;
+    if (saved.box.empty()) continue;
+    auto data = saved.data.detach().contiguous().view(saved.box.size);
+    tensor.boxes.push_back({saved.box, name, hashes_of(data.cpu())});
+    tensors.push_back({key_of(saved.tensor, saved.box), std::move(data)});
+  }
+  if (tensors.empty()) return contents;
+  write_safetensors(folder / name, tensors);
+  contents.files[name] = static_cast<std::int64_t>(fs::file_size(folder / name));
+  return contents;
 }
 
 /// One commit, as one rank does it. Between agreements ranks work alone; an error of one of them is thrown by all at
@@ -208,28 +232,6 @@ std::int64_t bytes_of(const std::vector<TensorBox>& boxes) {
   std::int64_t sum = 0;
   for (const auto& box : boxes) sum += static_cast<std::int64_t>(box.data.nbytes());
   return sum;
-}
-
-Contents write_file_of_rank(const fs::path& folder, int rank, int world_size, const std::vector<TensorBox>& boxes) {
-  const auto name = file_name(rank, world_size);
-  std::vector<NamedTensor> tensors;
-  Contents contents;
-  for (const auto& saved : boxes) {
-    CAPSTAN_ASSERT(saved.box.fits(saved.shape) && saved.data.numel() == saved.box.numel());
-    const auto dtype = dtype_of(saved.data.scalar_type());
-    auto& tensor = contents.tensors[saved.tensor];
-    CAPSTAN_ASSERT(tensor.boxes.empty() || (tensor.dtype == dtype && tensor.shape == saved.shape));
-    tensor.shape = saved.shape;
-    tensor.dtype = dtype;
-    if (saved.box.empty()) continue;
-    auto data = saved.data.detach().contiguous().view(saved.box.size);
-    tensor.boxes.push_back({saved.box, name, hashes_of(data.cpu())});
-    tensors.push_back({key_of(saved.tensor, saved.box), std::move(data)});
-  }
-  if (tensors.empty()) return contents;
-  write_safetensors(folder / name, tensors);
-  contents.files[name] = static_cast<std::int64_t>(fs::file_size(folder / name));
-  return contents;
 }
 
 Saved commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes) {

@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "record/manifest.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace checkpoint {
-
-/// Writes this rank's boxes to weights-RRRRR-of-WWWWW.safetensors in the folder (ranks from 0; no file if there is
-/// nothing to write) and returns their manifest entries. Boxes without elements are left out, their tensors are not.
-Contents write_file_of_rank(const std::filesystem::path& folder, int rank, int world_size,
-                            const std::vector<TensorBox>& boxes);
 
 /// What one commit needs to know.
 struct Order {

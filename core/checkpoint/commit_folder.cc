@@ -87,6 +87,15 @@ fs::path best_of(const std::vector<Committed>& all, bool lowest_is_best) {
   return best ? best->path : fs::path();
 }
 
+// A committed checkpoint is renamed first, so that a half-removed one is never taken for a complete one.
+void remove_committed(const fs::path& path, const AtPoint& at_point) {
+  const auto marked = temporary_of(path, "removed");
+  move_folder(path, marked);
+  sync_folder(parent_of(path));
+  point(at_point, CommitPoint::retention);
+  fs::remove_all(marked);
+}
+
 }  // namespace
 
 fs::path temporary_of(const fs::path& target, const std::string& attempt) {
@@ -133,14 +142,6 @@ void rename_into_place(const fs::path& temporary, const fs::path& target, const 
   point(at_point, CommitPoint::renamed);
   sync_folder(parent_of(target));
   if (replaces) try_to("remove", aside, [&] { fs::remove_all(aside); });
-}
-
-void remove_committed(const fs::path& path, const AtPoint& at_point) {
-  const auto marked = temporary_of(path, "removed");
-  move_folder(path, marked);
-  sync_folder(parent_of(path));
-  point(at_point, CommitPoint::retention);
-  fs::remove_all(marked);
 }
 
 void apply_retention(const fs::path& newest, const Keep& keep, const AtPoint& at_point) {

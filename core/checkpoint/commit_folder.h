@@ -24,8 +24,6 @@ void check_space(const std::filesystem::path& folder, std::int64_t bytes);
 /// Gives the folder its name, durably. An existing one is renamed first and removed afterwards.
 void rename_into_place(const std::filesystem::path& temporary, const std::filesystem::path& target,
                        const AtPoint& at_point);
-/// Removes a committed checkpoint: it is renamed first, so that a half-removed one is never taken for a complete one.
-void remove_committed(const std::filesystem::path& path, const AtPoint& at_point);
 /// Removes committed checkpoints that retention does not keep. `newest` is always kept. Failures are logged.
 void apply_retention(const std::filesystem::path& newest, const Keep& keep, const AtPoint& at_point);
 

@@ -1,5 +1,3 @@
-#include "checkpoint/dtype.h"
-
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/checkpoint/safetensors.h>

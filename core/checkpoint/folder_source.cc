@@ -18,24 +18,6 @@ Box fused_box(const FileTensor& tensor, Box box) {
   return box;
 }
 
-std::vector<std::string> names_of(const FileTensor& tensor) {
-  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
-}
-
-// The row-major indices of a box's elements in a tensor of this shape, in order.
-std::vector<std::size_t> stacked_indices(const layout::Shape& shape, const Box& box) {
-  std::vector<std::size_t> indices{0};
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    std::vector<std::size_t> finer;
-    for (const auto index : indices) {
-      for (std::int64_t i = 0; i < box.size[d]; ++i)
-        finer.push_back(index * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(box.offset[d] + i));
-    }
-    indices = std::move(finer);
-  }
-  return indices;
-}
-
 // "3 tensors are missing: a, b, c".
 void add_list(Diagnostics& diagnostics, const std::string& where, const std::vector<std::string>& list,
               const std::string& what, const std::string& fix) {
@@ -66,6 +48,26 @@ FolderSource::FolderSource(std::filesystem::path folder, layout::FileMap map, co
 const FileTensor* FolderSource::mapped(const Param& param) const {
   const auto found = map_.tensors.find(param.name);
   return found == map_.tensors.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> FolderSource::names_of(const FileTensor& tensor) {
+  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
+}
+
+std::vector<std::string> FolderSource::names_in(const FileTensor& tensor, const Param& param, const Box& box) {
+  if (tensor.stack.empty()) return {tensor.name};
+  std::vector<std::size_t> places{0};
+  for (std::size_t d = 0; d < tensor.stacked_dims(param.shape); ++d) {
+    std::vector<std::size_t> finer;
+    for (const auto place : places) {
+      for (std::int64_t i = 0; i < box.size[d]; ++i)
+        finer.push_back(place * static_cast<std::size_t>(param.shape[d]) + static_cast<std::size_t>(box.offset[d] + i));
+    }
+    places = std::move(finer);
+  }
+  std::vector<std::string> names;
+  for (const auto place : places) names.push_back(tensor.stack[place]);
+  return names;
 }
 
 FolderSource::Place FolderSource::find(const std::string& name) const {
@@ -160,17 +162,15 @@ void FolderSource::fill(const Param& param, const Box& box, const at::Tensor& ou
   if (!tensor) throw Error(cat("it has no tensor for '", param.name, "'"), {}, path_.string());
   CAPSTAN_ASSERT(out.is_contiguous() && out.numel() == box.numel());
   if (tensor->stack.empty()) return fill_one(*tensor, tensor->name, param.shape, box, out.view(box.size));
+  if (box.empty()) return;
   const auto leading = static_cast<std::ptrdiff_t>(tensor->stacked_dims(param.shape));
   const Box each{{box.offset.begin() + leading, box.offset.end()}, {box.size.begin() + leading, box.size.end()}};
-  const Box counted{{box.offset.begin(), box.offset.begin() + leading}, {box.size.begin(), box.size.begin() + leading}};
-  if (box.empty()) return;
+  const auto names = names_in(*tensor, param, box);
   auto shape = each.size;
-  shape.insert(shape.begin(), counted.numel());
+  shape.insert(shape.begin(), static_cast<std::int64_t>(names.size()));
   const auto parts = out.view(shape);
-  const auto indices = stacked_indices({param.shape.begin(), param.shape.begin() + leading}, counted);
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    fill_one(*tensor, tensor->stack[indices[i]], param.shape, each, parts[static_cast<std::int64_t>(i)]);
-  }
+  for (std::size_t i = 0; i < names.size(); ++i)
+    fill_one(*tensor, names[i], param.shape, each, parts[static_cast<std::int64_t>(i)]);
 }
 
 }  // namespace capstan::checkpoint

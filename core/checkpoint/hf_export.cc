@@ -12,8 +12,6 @@
 #include <set>
 #include <string_view>
 
-#include "checkpoint/dtype.h"
-
 namespace capstan::checkpoint {
 namespace {
 

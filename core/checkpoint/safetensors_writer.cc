@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/dtype.h"
 #include "checkpoint/durable_file.h"
 
 namespace capstan::checkpoint {

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "shard/footprint.h"
+
 namespace capstan::shard {
 namespace {
 
@@ -34,24 +36,21 @@ bool writes_record(const layout::Param& record, const layout::Layout& layout, do
          options.mesh.position(options.rank, same) == writer;
 }
 
-std::int64_t all_elements(const ShardPlan& plan) {
-  std::int64_t sum = 0;
-  for (const auto& bucket : plan.buckets) {
-    for (const auto& planned : bucket.weights) sum += planned.weight->numel();
-  }
-  return sum;
+std::int64_t master_bytes(const ShardPlan& plan, const HeldBox& held) {
+  const auto size = c10::elementSize(plan.buckets[held.bucket].parameters.master);
+  return held.box.numel() * static_cast<std::int64_t>(size);
 }
 
 }  // namespace
 
 void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
               const std::function<void(const HeldBox&)>& visit) {
-  const auto all = static_cast<double>(all_elements(plan));
+  const auto all = static_cast<double>(parameters(plan, false));
   std::int64_t before = 0;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const auto& bucket = plan.buckets[b];
-    const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.gathers();
-    const bool left_out = bucket.is_coded() || (only_trainable && !bucket.trainable);
+    const bool sharded = what == Of::gradients ? bucket.shards_optim : bucket.parameters.gathers();
+    const bool left_out = bucket.parameters.form != Form::values || (only_trainable && !bucket.trainable);
     const int position = sharded ? options.mesh.position(options.rank, bucket.axes) : 0;
     for (std::size_t w = 0; w < bucket.weights.size(); ++w) {
       const auto& planned = bucket.weights[w];
@@ -64,7 +63,7 @@ void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool
         auto layout = sharded ? record.sharded(options.mesh) : record.compute;
         auto box = layout.box(record.shape, options.mesh, options.rank);
         if (box.empty()) continue;
-        const auto& shard = bucket.shards(planned, position)[r];
+        const auto& shard = planned.sharding.of(position)[r];
         const bool writes = writes_record(record, layout, place, options);
         visit({b, w, record, std::move(layout), std::move(box), sharded ? shard.in_shard : shard.in_full, writes,
                copy_of(record, options)});
@@ -86,21 +85,15 @@ bool owns_for_norm(const layout::Param& record, const BucketPlan& bucket, const 
 std::int64_t saved_bytes(const ShardPlan& plan, const EngineOptions& options, std::size_t states, bool only_trainable) {
   std::int64_t bytes = 0;
   each_box(plan, options, Of::parameters, only_trainable, [&](const HeldBox& held) {
-    if (!held.writes_to_checkpoint) return;
-    const auto& bucket = plan.buckets[held.bucket];
-    const auto size = static_cast<std::int64_t>(c10::elementSize(bucket.parameters.master));
-    const auto tensors = bucket.trainable ? 1 + static_cast<std::int64_t>(states) : 1;
-    bytes += held.box.numel() * size * tensors;
+    const auto tensors = plan.buckets[held.bucket].trainable ? 1 + static_cast<std::int64_t>(states) : 1;
+    if (held.writes_to_checkpoint) bytes += master_bytes(plan, held) * tensors;
   });
   return bytes;
 }
 
 std::int64_t trained_master_bytes(const ShardPlan& plan, const EngineOptions& options) {
   std::int64_t bytes = 0;
-  each_box(plan, options, Of::parameters, true, [&](const HeldBox& held) {
-    bytes +=
-        held.box.numel() * static_cast<std::int64_t>(c10::elementSize(plan.buckets[held.bucket].parameters.master));
-  });
+  each_box(plan, options, Of::parameters, true, [&](const HeldBox& held) { bytes += master_bytes(plan, held); });
   return bytes;
 }
 

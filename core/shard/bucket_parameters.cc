@@ -2,30 +2,14 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-
-#include <utility>
-
-#include "ops/table_rows.h"
-#include "shard/packing.h"
+#include <capstan/nn/codec.h>
 
 namespace capstan::shard {
 namespace {
 
-// Allocates or frees a storage's memory without touching the tensors that view it: saved tensors and the leaf itself
-// keep pointing to the same storage (PyTorch's FSDP2 frees and refills in the same way).
-void set_storage_bytes(const at::Tensor& tensor, std::size_t bytes) {
-  auto* storage = tensor.storage().unsafeGetStorageImpl();
-  if (storage->nbytes() == bytes) return;
-  auto* allocator = c10::GetAllocator(tensor.device().type());
-  storage->set_data_ptr_noswap(bytes == 0 ? at::DataPtr(nullptr, tensor.device()) : allocator->allocate(bytes));
-  storage->set_nbytes(bytes);
-}
-
-// The memory is used on the current stream, which is not the one it was allocated on.
-void note_use(const at::Tensor& tensor) {
-  const auto device = tensor.device();
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(device));
+// A gather of several dtypes is one of bytes.
+void as_bytes(std::vector<at::Tensor>& tensors) {
+  for (auto& tensor : tensors) tensor = tensor.view(at::kByte);
 }
 
 }  // namespace
@@ -33,169 +17,190 @@ void note_use(const at::Tensor& tensor) {
 BucketParameters::BucketParameters(const BucketPlan& plan, Shared& shared, const GroupOf& group_of)
     : plan_(plan),
       shared_(shared),
+      full_(plan, shared.device()),
+      masters_(plan, shared, full_),
       label_(cat("all-gather ", shared.options.owner(), " ", plan.name)),
-      group_(group_of(plan.axes, 0)) {
+      group_(group_of(plan.axes, 0)),
+      largest_(plan.weights.size()) {
   CAPSTAN_ASSERT(group_->size() == plan.ranks);
-  if (plan.packs() && shared.options.mesh.size(layout::Axis::tp) > 1)
-    packing_.tensor_group = group_of({layout::Axis::tp}, 0);
+  if (plan.parameters.form == Form::packed && shared.options.mesh.size(layout::Axis::tp) > 1)
+    tensor_group_ = group_of({layout::Axis::tp}, 0);
   if (plan.parameters.reshard_ranks == 0) return;
   reshard_group_ = group_of(plan.axes, plan.parameters.reshard_ranks);
   CAPSTAN_ASSERT(reshard_group_->size() == plan.parameters.reshard_ranks);
 }
 
 void BucketParameters::allocate() {
-  const auto allocated = [&](Purpose purpose) {
-    const auto* buffer = plan_.buffer(purpose);
-    return buffer ? shard::allocate(*buffer, shared_.device()) : at::Tensor();
-  };
-  masters_ = allocated(Purpose::master);
-  packed_ = allocated(Purpose::packed);
-  host_send_ = allocated(Purpose::send_on_host);
-  send_copy_ = allocated(Purpose::send_on_device);
-  if (plan_.parameters.send_from == SendFrom::host) send_copy_ = host_send_.defined() ? host_send_ : masters_;
-  for (std::size_t i = 0; i < plan_.weights.size(); ++i) make_leaf(i);
-  if (!masters_.defined() && !plan_.packs()) {
-    // The masters are the full parameters themselves, viewed with their padding.
-    for (std::size_t i = 0; i < plan_.weights.size(); ++i) master_slice(i, false).zero_();
-  }
-  // Buffers on the device are zeros by work of this stream, which the stream of copies to them does not wait for later.
-  if (plan_.on_host) {
-    const SideStream::Use after_zeros(shared_.streams.transfer);
-  }
-}
-
-// The full weight's leaf with its own storage, and an alias to write through.
-void BucketParameters::make_leaf(std::size_t i) {
-  const auto& sharding = plan_.weights[i].sharding;
-  auto& weight = *plan_.weights[i].weight;
-  Leaf leaf;
-  const auto flat = shard::allocate(*plan_.buffer(Purpose::full_parameters, i), shared_.device());
-  leaf.alias = flat.narrow(0, 0, sharding.numel);
-  if (plan_.weights[i].in_bytes) {
-    leaf.tensor = at::empty(sharding.shape, flat.options().dtype(plan_.parameters.full));
-    set_storage_bytes(leaf.tensor, 0);
-  } else {
-    leaf.tensor =
-        at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, c10::contiguous_strides(sharding.shape));
-  }
-  leaf.tensor.set_requires_grad(plan_.trainable);
-  weight.bind(leaf.tensor);
-  if (plan_.is_table() && plan_.is_tied()) {
-    leaf.table = at::empty({0}, flat.options()).set_(flat.storage(), 0, sharding.shape, leaf.tensor.strides());
-    leaf.table.set_requires_grad(true);
-  }
-  if (!leaf.table.defined()) leaf.table = leaf.tensor;
-  if (plan_.is_table()) ops::give_rows(leaf.table);
-  if (plan_.shards_param) set_storage_bytes(leaf.alias, 0);
-  leaves_.push_back(std::move(leaf));
-}
-
-at::Tensor BucketParameters::master_slice(std::size_t i, bool unpadded) const {
-  const auto& planned = plan_.weights[i];
-  if (plan_.gathers()) return masters_.narrow(0, planned.shard_offset, planned.sharding.shard_elements);
-  const auto size = unpadded ? planned.sharding.numel : planned.sharding.full_elements;
-  if (masters_.defined()) return masters_.narrow(0, planned.full_offset, size);
-  return padded_leaf(i).narrow(0, 0, size);
-}
-
-at::Tensor BucketParameters::copy_slice(std::size_t i, bool unpadded) const {
-  const auto& planned = plan_.weights[i];
-  if (plan_.on_host || !masters_.defined()) return {};
-  if (plan_.gathers()) {
-    return plan_.parameters.send_from == SendFrom::device_copy
-               ? send_copy_.narrow(0, planned.shard_offset, planned.sharding.shard_elements)
-               : at::Tensor();
-  }
-  const bool whole = unpadded || planned.sharding.full_elements == planned.sharding.numel;
-  return whole ? leaves_[i].alias : padded_leaf(i);
-}
-
-void BucketParameters::publish(bool copied) {
-  if (plan_.gathers()) {
-    if (!copied && !plan_.on_host && plan_.parameters.send_from == SendFrom::device_copy) send_copy_.copy_(masters_);
-    regather_ = at::Tensor();
-    return;
-  }
-  if (!masters_.defined() || copied) return;
-  Moves moves;
-  for (std::size_t i = 0; i < leaves_.size(); ++i) moves.add(leaves_[i].alias, master_slice(i, true));
-  moves.run(true);
-}
-
-void BucketParameters::publish_from_host() {
-  cast_to_send(0, plan_.shard_elements);
-  send_up();
-}
-
-void BucketParameters::cast_to_send(std::int64_t begin, std::int64_t elements) {
-  if (host_send_.defined()) host_send_.narrow(0, begin, elements).copy_(masters_.narrow(0, begin, elements));
-}
-
-at::Tensor BucketParameters::send_slice(std::size_t i) const {
-  const auto& planned = plan_.weights[i];
-  return host_send_.defined() ? host_send_.narrow(0, planned.shard_offset, planned.sharding.shard_elements)
-                              : at::Tensor();
-}
-
-void BucketParameters::send_up() {
-  if (plan_.parameters.send_from != SendFrom::device_copy) return;
-  const SideStream::Use on_stream(shared_.streams.transfer, false);
-  send_copy_.copy_(host_send_.defined() ? host_send_ : masters_, /*non_blocking=*/true);
-  uploaded_.record(shared_.device());
+  full_.allocate();
+  masters_.allocate();
 }
 
 // With the limit, memory comes from the compute stream: memory that it has freed can be reused, and the gather waits
 // for it. Without, it comes from the side stream's own pool, and the gather only waits for the last update.
-void BucketParameters::take_memory() {
-  if (!plan_.shards_param) return;
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    set_storage_bytes(leaves_[i].alias, static_cast<std::size_t>(plan_.buffer(Purpose::full_parameters, i)->bytes()));
-  }
-}
-
-void BucketParameters::release() {
-  const bool foreign = !shared_.options.policy.limit_all_gathers && shared_.streams.gather.overlaps();
-  for (auto& leaf : leaves_) {
-    if (foreign) note_use(leaf.alias);
-    set_storage_bytes(leaf.alias, 0);
-  }
-}
-
 void BucketParameters::prefetch(bool keep) {
   const at::NoGradGuard no_grad;
   if (await_update_) await_update_();
   const bool limited = shared_.options.policy.limit_all_gathers;
-  if (limited) take_memory();
+  if (limited) full_.take_memory();
   const SideStream::Use on_stream(shared_.streams.gather, limited);
   if (!limited) {
     shared_.updated.wait(shared_.device());
-    take_memory();
+    full_.take_memory();
   }
-  if (plan_.packs()) {
-    gather_packed();
-  } else if (plan_.parameters.in_place) {
-    gather_in_place();
-  } else {
-    gather_staged(keep);
+  switch (plan_.parameters.gather_by) {
+    case GatherBy::nothing:
+      break;
+    case GatherBy::unpacking:
+      gather_staged(keep);
+      break;
+    case GatherBy::in_place:
+    case GatherBy::bytes_in_place:
+      gather_in_place();
+      break;
+    case GatherBy::decoding:
+      gather_packed();
+      break;
   }
   gathered_.record(shared_.device());
 }
 
-// One storage may serve two purposes: the first one counts.
-void BucketParameters::visit_held(const VisitHeld& visit) const {
-  const auto* master = plan_.buffer(Purpose::master);
-  visit(Purpose::master, masters_, master && master->is_on_host());
-  visit(Purpose::packed, packed_, plan_.packs() && plan_.on_host);
-  visit(Purpose::send_on_host, host_send_, true);
-  visit(Purpose::send_on_device, send_copy_, false);
-  visit(Purpose::regather, regather_, false);
-  for (const auto& leaf : leaves_) visit(Purpose::full_parameters, leaf.alias, false);
+void BucketParameters::release() {
+  full_.free_memory(!shared_.options.policy.limit_all_gathers && shared_.streams.gather.overlaps());
 }
 
-// The weight's storage with its padding.
-at::Tensor BucketParameters::padded_leaf(std::size_t i) const {
-  const auto& alias = leaves_[i].alias;
-  return at::empty({0}, alias.options()).set_(alias.storage(), 0, {plan_.weights[i].sharding.full_elements}, {1});
+void BucketParameters::publish(bool copied) {
+  masters_.publish(copied);
+  regather_ = at::Tensor();
+}
+
+void BucketParameters::add_held(HeldMemory& memory) const {
+  masters_.add_held(memory);
+  memory.add(Purpose::regather, regather_);
+  full_.add_held(memory);
+}
+
+// What this rank adds to `out`, of which it has a part of its shard `mine`. Where that is not in the right dtype it
+// will be cast into its own place there: no memory is needed to send it from.
+at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t begin, const at::Tensor& out,
+                                          Moves& casts) const {
+  const auto size = out.numel() / plan_.ranks;
+  auto part = mine.narrow(0, begin, size);
+  if (part.scalar_type() == out.scalar_type()) return part;
+  auto place = out.narrow(0, position() * size, size);
+  casts.add(place, part);
+  return place;
+}
+
+// The same in bytes. They are of the values that a gather of numbers would bring.
+at::Tensor BucketParameters::encoded_part(std::size_t i, const at::Tensor& mine, std::int64_t begin,
+                                          const at::Tensor& out) const {
+  const auto size = out.numel() / plan_.ranks;
+  auto place = out.narrow(0, position() * size, size);
+  const auto values = mine.narrow(0, begin, size).to(plan_.parameters.full);
+  plan_.weights[i].weight->gather_codec()->encode(values, largest_[i], place);
+  return place;
+}
+
+void BucketParameters::bind_scale(std::size_t i, const at::Tensor& largest, const at::Tensor& scale) {
+  const auto& planned = plan_.weights[i];
+  largest_[i] = largest;
+  planned.weight->gather_codec()->bind(full_.flat(i).view(planned.sharding.shape), scale);
+}
+
+// Every record's shards go to their place. A weight whose shards are not contiguous passes through staging.
+void BucketParameters::gather_in_place() {
+  const auto mine = masters_.to_send();
+  std::vector<at::Tensor> out, in, staged(plan_.weights.size());
+  Moves casts;
+  std::int64_t used = 0;
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    const auto add = [&](const at::Tensor& all, std::int64_t begin) {
+      out.push_back(all);
+      in.push_back(planned.in_bytes ? encoded_part(i, mine, begin, all) : part_to_send(mine, begin, all, casts));
+    };
+    if (!planned.sharding.in_place) {
+      const auto size = planned.sharding.shard_elements * plan_.ranks;
+      const auto own = staging().narrow(0, used, size);
+      staged[i] = planned.in_bytes ? own.view(at::kByte).narrow(0, 0, size) : own;
+      add(staged[i], planned.shard_offset);
+      used += size;
+      continue;
+    }
+    const auto flat = full_.padded(i);
+    for (const auto& shard : planned.sharding.of(0)) {
+      const auto stride = planned.sharding.strides[shard.record];
+      if (stride > 0) add(flat.narrow(0, shard.in_full, stride * plan_.ranks), planned.shard_offset + shard.in_shard);
+    }
+  }
+  casts.run(true);
+  if (plan_.parameters.gather_by == GatherBy::bytes_in_place) as_bytes(out), as_bytes(in);
+  group_->all_gather(out, in, label_);
+  unpack(staged);
+}
+
+// `staged`, by weight: all ranks' shards as [ranks, shard] in any strides, or undefined.
+void BucketParameters::unpack(const std::vector<at::Tensor>& staged) const {
+  Moves moves;
+  for (std::size_t i = 0; i < staged.size(); ++i) {
+    if (!staged[i].defined()) continue;
+    const auto shards = staged[i].view({plan_.ranks, -1});
+    for (int r = 0; r < plan_.ranks; ++r) unpack_weight(plan_.weights[i], r, shards[r], full_.flat(i), moves);
+  }
+  moves.run(true);
+}
+
+void BucketParameters::gather_staged(bool keep) {
+  const auto all = staging().narrow(0, 0, plan_.shard_elements * plan_.ranks);
+  if (regather_.defined()) {
+    reshard_group_->all_gather(all, regather_, label_);
+    regather_ = at::Tensor();
+  } else {
+    Moves casts;
+    const auto part = part_to_send(masters_.to_send(), 0, all, casts);
+    casts.run(true);
+    group_->all_gather({all}, {part}, label_);
+  }
+  const auto by_rank = all.view({plan_.ranks, plan_.shard_elements});
+  std::vector<at::Tensor> staged;
+  for (const auto& planned : plan_.weights)
+    staged.push_back(by_rank.narrow(1, planned.shard_offset, planned.sharding.shard_elements));
+  unpack(staged);
+  if (keep && reshard_group_) {
+    const auto mine = plan_.buffer(Purpose::regather)->elements;
+    regather_ = all.narrow(0, reshard_group_->rank() * mine, mine).clone();
+  }
+}
+
+// Bytes of all ranks, decoded to their place.
+void BucketParameters::gather_packed() {
+  auto all = masters_.packed().to(shared_.device(), /*non_blocking=*/true);
+  if (plan_.ranks > 1) {
+    const auto mine = all;
+    all = at::empty({plan_.parameters.packed_bytes * plan_.ranks}, mine.options());
+    group_->all_gather({all}, {mine}, label_);
+  }
+  for (int r = 0; r < plan_.ranks; ++r)
+    decode(all.narrow(0, r * plan_.parameters.packed_bytes, plan_.parameters.packed_bytes), r);
+}
+
+// The packed shard of the rank at `position`.
+void BucketParameters::decode(const at::Tensor& bytes, int position) const {
+  for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
+    const auto& planned = plan_.weights[i];
+    for (std::size_t j = 0; j < planned.packed.size(); ++j) {
+      const auto& packed = planned.packed[j];
+      const auto& extent = packed.extents[static_cast<std::size_t>(position)];
+      if (extent.numel() == 0) continue;
+      const auto& shard = planned.sharding.of(position)[j];
+      const auto apart = plan_.ranks > 1 && shard.blocks > 1 ? shard.block_apart : extent.elements;
+      const auto& flat = full_.flat(i);
+      const auto values =
+          flat.as_strided({extent.matrices, extent.elements}, {apart, 1}, flat.storage_offset() + shard.in_full);
+      const auto& codec = *planned.weight->codec();
+      codec.decode(extent, bytes.narrow(0, packed.begin, codec.bytes(extent)), values);
+    }
+  }
 }
 
 }  // namespace capstan::shard

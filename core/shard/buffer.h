@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -61,9 +60,6 @@ using Buffers = std::vector<Buffer>;
 
 /// Null if there is none.
 const Buffer* find(const Buffers& buffers, Purpose purpose, std::size_t weight = 0);
-
-/// Is told of a tensor of the engine's; undefined ones count as nothing.
-using VisitHeld = std::function<void(Purpose purpose, const at::Tensor& tensor, bool on_host)>;
 
 /// [elements]; `device` is the run's. Zeros, since padding must be zero; staging and full parameters are uninitialised.
 at::Tensor allocate(const Buffer& buffer, c10::Device device);

@@ -21,7 +21,18 @@ class CountingExecutor : public Executor {
   CountingExecutor(const ShardPlan& plan, Add add)
       : plan_(plan), add_(std::move(add)), holds_regather_(plan.buckets.size(), false) {}
 
-  void prefetch(std::size_t bucket, bool keep) override;
+  void prefetch(std::size_t bucket, bool keep) override {
+    each(bucket, Lifetime::acquired, 1);
+    if (holds_regather_[bucket]) {
+      each(bucket, Lifetime::regather, -1);
+      holds_regather_[bucket] = false;
+      return;
+    }
+    each(bucket, Lifetime::gathering, 1);
+    each(bucket, Lifetime::gathering, -1);
+    holds_regather_[bucket] = keep && plan_.buckets[bucket].buffer(Purpose::regather);
+    if (holds_regather_[bucket]) each(bucket, Lifetime::regather, 1);
+  }
   void acquire(std::size_t /*bucket*/) override {}
   void release(std::size_t bucket) override { each(bucket, Lifetime::acquired, -1); }
   void reduce(std::size_t /*bucket*/, const Reduction& /*how*/) override {}
@@ -30,7 +41,11 @@ class CountingExecutor : public Executor {
   const ShardPlan& plan() const { return plan_; }
 
  private:
-  void each(std::size_t bucket, Lifetime lifetime, int sign) const;
+  void each(std::size_t bucket, Lifetime lifetime, int sign) const {
+    for (const auto& buffer : plan_.buckets[bucket].buffers) {
+      if (buffer.lifetime == lifetime) add_(buffer, sign * buffer.bytes());
+    }
+  }
 
   const ShardPlan& plan_;
   Add add_;

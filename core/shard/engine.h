@@ -6,12 +6,20 @@
 #include <capstan/strategy/strategy.h>
 #include <capstan/strategy/unit_hooks.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "shard/options.h"
+#include "shard/bucket_parameters.h"
+#include "shard/executor.h"
+#include "shard/gather_protocol.h"
+#include "shard/gather_scales.h"
+#include "shard/host_update.h"
+#include "shard/in_flight.h"
+#include "shard/reducer.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
@@ -34,16 +42,6 @@ struct ComputeCopy {
   int copy = 0;                    ///< position on the records' local axes
 };
 
-/// Time of updates in host memory on this rank, summed over the run.
-struct HostUpdateTimes {
-  std::int64_t updates = 0;
-  std::int64_t elements = 0;  ///< updated in each, padding included
-  double rule_s = 0;          ///< in the optimizer's rule, which also casts the parameters if fused
-  double send_s = 0;          ///< casting parameters and queueing their copies to the device
-  double wait_s = 0;          ///< waiting for gradients from the device
-  double total_s = 0;         ///< from the norm to the last bucket
-};
-
 /// A trained weight, and whether backward has left a gradient of it on this rank that a step's reduction took along.
 struct Reached {
   const nn::Weight* weight = nullptr;
@@ -54,11 +52,10 @@ struct Reached {
 /// Moves parameters, gradients and optimizer state between the ranks. Every run has one: without a data strategy the
 /// policy replicates everything. All calls come from the training thread (hooks also from backward's thread, which
 /// never runs at the same time).
-class Engine {
+class Engine : private Executor {
  public:
   /// Sets the records' role layouts and allocates parameters and gradients. `units` must outlive the engine.
   Engine(EngineOptions options, const std::vector<nn::Unit*>& units, const GroupOf& group_of);
-  ~Engine();
 
   /// Fills this rank's boxes, unit by unit; calls `progress` with (done, all) parameters. Under sync_module_states the
   /// first rank's values are used; returns the records of which this rank had others.
@@ -67,13 +64,13 @@ class Engine {
   /// The same from a checkpoint: each rank uses its own values, whatever sync_module_states says.
   void resume(layout::Source& source, const std::function<void(std::int64_t, std::int64_t)>& progress = {});
   /// Gathers, releases and reduces around unit `index`.
-  std::unique_ptr<strategy::UnitHooks> hooks(std::size_t index);
+  std::unique_ptr<strategy::UnitHooks> hooks(std::size_t index) { return protocol_.hooks(index); }
 
   /// Says which micro-step of the step the next forward and backward belong to.
   void begin_micro_step(std::int64_t index);
   /// The micro-step's forward and backward read and write the same memory of this rank in every step, and nothing else:
   /// it could be recorded as a device graph.
-  bool is_local(std::int64_t micro_step) const;
+  bool is_local(std::int64_t micro_step) const { return protocol_.is_local(micro_step); }
   /// The current stream waits for all sums, and no later call does: no event of what came before a recording is used in
   /// it.
   void join();
@@ -90,7 +87,7 @@ class Engine {
   /// are in host memory the rule may still run, on another thread, when this returns: `rule` must live on.
   void update(strategy::OptimizerRule& rule, const strategy::Update& update, const std::function<void()>& after = {});
   /// Waits for an update that still runs. Throws what the rule threw.
-  void finish_update();
+  void finish_update() { host_.wait_all(); }
   /// Zeros if nothing is offloaded. Waits for an update that still runs.
   HostUpdateTimes host_update_times();
   /// This rank's boxes of trainable records with views of masters and the rule's `states`; for StepHooks. No update may
@@ -120,10 +117,48 @@ class Engine {
   std::int64_t parameters() const;
   std::int64_t trainable_parameters() const;
 
-  struct Parts;
-
  private:
-  std::unique_ptr<Parts> parts_;
+  /// A weight that is trained, by bucket and place in it, and the rule's state if that is on the device.
+  struct Trained {
+    std::size_t bucket;
+    std::size_t weight;
+    std::vector<at::Tensor> state = {};
+  };
+
+  // What GatherProtocol asks for.
+  void prefetch(std::size_t bucket, bool keep) override { parameters_[bucket].prefetch(keep); }
+  void acquire(std::size_t bucket) override { parameters_[bucket].acquire(); }
+  void release(std::size_t bucket) override { parameters_[bucket].release(); }
+  void reduce(std::size_t bucket, const Reduction& how) override;
+  void bind(std::size_t bucket, bool looks_up) override { parameters_[bucket].full().bind(looks_up); }
+  void add_rows(std::size_t bucket, const Reduction& how) override;
+
+  const BucketPlan& plan(std::size_t bucket) const { return shared_.plan.buckets[bucket]; }
+  const nn::Weight& weight(const Trained& trained) const {
+    return *plan(trained.bucket).weights[trained.weight].weight;
+  }
+  void each_owned(std::size_t b, const std::function<void(std::size_t, const RecordShard&)>& visit) const;
+  void list_squares();
+  void measure_offloaded(std::size_t b);
+  at::Tensor gradient(std::size_t b, std::size_t w);
+  void finish();
+  std::vector<strategy::Slice> device_slices(const strategy::OptimizerRule& rule, bool copies);
+  const std::vector<at::Tensor>& device_state(Trained& trained, std::size_t states);
+  std::vector<at::Tensor> moments(std::size_t b, std::size_t w, std::size_t states);
+  void publish(bool copied);
+
+  Shared shared_;
+  GatherProtocol protocol_;
+  std::deque<BucketParameters> parameters_;  ///< by bucket
+  std::deque<Reducer> reducers_;             ///< by bucket
+  std::optional<GatherScales> scales_;
+  HostUpdate host_;
+  std::vector<Trained> trained_;
+  std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
+  at::Tensor squares_;                                 ///< squared norms of what this rank owns: [blocks]
+  at::Tensor weight_of_square_;                        ///< among the trained
+  std::vector<std::int64_t> first_square_;             ///< by bucket
+  InFlight in_flight_;
 };
 
 }  // namespace shard

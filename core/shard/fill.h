@@ -1,11 +1,21 @@
 #pragma once
 #include <capstan/base/export.h>
+#include <capstan/comm/group.h>
 #include <capstan/layout/source.h>
 
+#include <string>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
+
+class BucketParameters;
+struct Shared;
+
+/// Reads this rank's boxes of every record of a bucket into what it keeps. With `everyone` the first of these ranks
+/// scatters its values to all; returns the names of records of which this rank had others.
+std::vector<std::string> fill(BucketParameters& bucket, const Shared& shared, layout::Source& source,
+                              comm::Group* everyone);
 
 /// A box of a record and where its values go: [box.numel()].
 struct FillTask {

@@ -20,20 +20,18 @@ std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOpti
 /// The same of tensors as they are: each storage once, as what it was added for first.
 class HeldMemory {
  public:
-  void add(Purpose purpose, const at::Tensor& tensor, bool on_host);
-  /// Full parameters that are added from now on are gathered and freed again.
-  void set_gathered(bool gathered) { gathered_ = gathered; }
+  /// `gathered`: full parameters that are freed again.
+  void add(Purpose purpose, const at::Tensor& tensor, bool on_host = false, bool gathered = false);
   /// `device`: the run's.
   std::vector<layout::Footprint> list(const std::string& device) const;
 
  private:
-  bool gathered_ = false;
   std::set<const void*> counted_;
   std::vector<layout::Footprint> parts_;
 };
 
-/// Elements of all weights that are trained (logical).
-std::int64_t trainable_parameters(const ShardPlan& plan);
+/// Elements of all weights, or of those that are trained (logical).
+std::int64_t parameters(const ShardPlan& plan, bool only_trainable);
 
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

@@ -5,6 +5,8 @@
 
 namespace capstan::shard {
 
+using strategy::BackwardPrefetch;
+
 GatherProtocol::GatherProtocol(const ShardPlan& plan, const EngineOptions& options, Executor& executor)
     : plan_(plan),
       executor_(executor),
@@ -20,7 +22,7 @@ void GatherProtocol::invalidate(std::size_t bucket) {
 
 void GatherProtocol::gather(std::size_t bucket, bool keep) {
   auto& gathered = gathered_[bucket];
-  if (!plan_.buckets[bucket].gathers() || gathered.state != State::released) return;
+  if (!plan_.buckets[bucket].parameters.gathers() || gathered.state != State::released) return;
   executor_.prefetch(bucket, keep);
   gathered.state = State::gathering;
 }
@@ -32,7 +34,7 @@ void GatherProtocol::prefetch(std::optional<std::size_t> run, bool with_grad) {
 
 void GatherProtocol::acquire(std::size_t run, bool with_grad) {
   for (const auto b : plan_.runs[run].buckets) {
-    if (!plan_.buckets[b].gathers()) continue;
+    if (!plan_.buckets[b].parameters.gathers()) continue;
     auto& gathered = gathered_[b];
     gather(b, schedule_.needs_regather(run, with_grad));
     if (gathered.state == State::gathering) executor_.acquire(b);
@@ -43,7 +45,7 @@ void GatherProtocol::acquire(std::size_t run, bool with_grad) {
 
 void GatherProtocol::release(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
-    if (!plan_.buckets[b].gathers()) continue;
+    if (!plan_.buckets[b].parameters.gathers()) continue;
     auto& gathered = gathered_[b];
     CAPSTAN_ASSERT(gathered.users > 0);
     if (--gathered.users > 0 || !plan_.buckets[b].shards_param) continue;
@@ -59,12 +61,10 @@ Reduction GatherProtocol::reduction(std::size_t bucket, std::int64_t micro_step)
   how.first = micro_step == 0;
   how.last = micro_step + 1 == accumulation_;
   how.accumulates = gradients.accumulates;
-  how.sums = plan_.buckets[bucket].reduces() && (!gradients.accumulates || how.last);
+  how.sums = gradients.sum_by != SumBy::nothing && (!gradients.accumulates || how.last);
   how.offloads = how.sums && gradients.on_host;
   return how;
 }
-
-void GatherProtocol::reduce(std::size_t bucket) { executor_.reduce(bucket, reduction(bucket, micro_step_)); }
 
 namespace {
 
@@ -80,7 +80,7 @@ bool accumulates_in_place(const BucketPlan& bucket, const Reduction& how) {
 bool GatherProtocol::is_local(std::int64_t micro_step) const {
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
     const auto& bucket = plan_.buckets[b];
-    if (bucket.on_host || (bucket.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
+    if (bucket.on_host || (bucket.parameters.gathers() && (bucket.shards_param || gathered_[b].state != State::there)))
       return false;
     if (bucket.trainable && !accumulates_in_place(bucket, reduction(b, micro_step))) return false;
   }
@@ -90,7 +90,8 @@ bool GatherProtocol::is_local(std::int64_t micro_step) const {
 void GatherProtocol::bind_tables(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
     const auto& bucket = plan_.buckets[b];
-    if (bucket.is_table() && bucket.is_tied()) executor_.bind(b, run == bucket.runs.front());
+    if (bucket.gradients.table && !bucket.gradients.table->only_looked_up)
+      executor_.bind(b, run == bucket.runs.front());
   }
 }
 
@@ -109,35 +110,26 @@ void GatherProtocol::before_backward(std::size_t run) {
   if (!stays_[run]) acquire(run, false);
   stays_[run] = false;
   bind_tables(run);
-  prefetch(schedule_.prefetch_before_backward(run), false);
+  prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::pre), false);
 }
 
 void GatherProtocol::after_backward(std::size_t run) {
-  prefetch(schedule_.prefetch_after_backward(run), false);
+  prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::post), false);
   // A table, which is large and the first bucket, after the others that are complete by now.
   for (auto b = plan_.buckets.size(); b-- > 0;) {
-    if (is_reduced_after(plan_.buckets[b], run)) reduce(b);
+    if (plan_.buckets[b].gradients.reduced_after == run) executor_.reduce(b, reduction(b, micro_step_));
   }
   release(run);
 }
 
-// A table's rows come at the end; what is summed apart from them is there before: of a tied table when its other user's
-// backward is done, of one that is only looked up what earlier micro-steps added up.
-bool GatherProtocol::is_reduced_after(const BucketPlan& bucket, std::size_t run) const {
-  if (bucket.is_only_looked_up()) return run + 1 == plan_.runs.size();
-  if (bucket.is_tied()) return bucket.is_table() && run == bucket.runs.back();
-  return run == bucket.runs.front();
-}
-
-// A tied weight's gradient is complete when the backward of all its users is: at the end.
 void GatherProtocol::end_backward(std::size_t run) {
   for (const auto b : plan_.runs[run].buckets) {
     const auto& bucket = plan_.buckets[b];
     if (bucket.runs.back() != run) continue;
-    if (bucket.is_table()) {
+    if (bucket.gradients.table) {
       executor_.add_rows(b, reduction(b, micro_step_));
-    } else if (bucket.is_tied()) {
-      reduce(b);
+    } else if (!bucket.gradients.reduced_after) {
+      executor_.reduce(b, reduction(b, micro_step_));
     }
   }
 }
@@ -146,33 +138,30 @@ class GatherProtocol::Hooks : public strategy::UnitHooks {
  public:
   Hooks(GatherProtocol& protocol, std::size_t unit)
       : protocol_(protocol),
-        run_(protocol.plan_.run_of_unit[unit]),
-        first_(protocol.plan_.runs[run_].first == unit),
-        last_(protocol.plan_.runs[run_].last == unit),
-        last_in_backward_(protocol.plan_.runs[run_].last_in_backward == unit) {}
+        unit_(unit),
+        number_(protocol.plan_.run_of_unit[unit]),
+        run_(protocol.plan_.runs[number_]) {}
 
   void before_forward() override {
-    if (first_) protocol_.before_forward(run_, c10::GradMode::is_enabled());
+    if (unit_ == run_.first) protocol_.before_forward(number_, c10::GradMode::is_enabled());
   }
   void after_forward() override {
-    if (last_) protocol_.after_forward(run_, c10::GradMode::is_enabled());
+    if (unit_ == run_.last) protocol_.after_forward(number_, c10::GradMode::is_enabled());
   }
   void before_backward() override {
-    if (last_) protocol_.before_backward(run_);
+    if (unit_ == run_.last) protocol_.before_backward(number_);
   }
   void after_backward() override {
-    if (last_in_backward_) protocol_.after_backward(run_);
+    if (unit_ == run_.last_in_backward) protocol_.after_backward(number_);
   }
   void end_backward() override {
-    if (last_) protocol_.end_backward(run_);
+    if (unit_ == run_.last) protocol_.end_backward(number_);
   }
 
  private:
   GatherProtocol& protocol_;
-  std::size_t run_;
-  bool first_;
-  bool last_;
-  bool last_in_backward_;
+  std::size_t unit_, number_;  ///< number of the run
+  const Run& run_;
 };
 
 std::unique_ptr<strategy::UnitHooks> GatherProtocol::hooks(std::size_t unit) {

@@ -51,8 +51,6 @@ class GatherProtocol {
   void prefetch(std::optional<std::size_t> run, bool with_grad);
   void release(std::size_t run);
   void bind_tables(std::size_t run);
-  void reduce(std::size_t bucket);
-  bool is_reduced_after(const BucketPlan& bucket, std::size_t run) const;
   Reduction reduction(std::size_t bucket, std::int64_t micro_step) const;
 
   const ShardPlan& plan_;

@@ -13,36 +13,33 @@ constexpr std::int64_t scale_stride = 4;  // cuBLAS wants a scale to begin at wh
 
 }  // namespace
 
-GatherScales::GatherScales(const std::vector<std::unique_ptr<BucketParameters>>& buckets, Shared& shared,
-                           const GroupOf& group_of)
+GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared, const GroupOf& group_of)
     : shared_(shared) {
   std::vector<BucketParameters*> those;
-  for (const auto& bucket : buckets)
-    if (bucket->plan().gathers_bytes()) those.push_back(bucket.get());
+  for (auto& bucket : buckets)
+    if (bucket.plan().parameters.gather_by == GatherBy::bytes_in_place) those.push_back(&bucket);
   if (those.empty()) return;
   // Those of one group side by side, in the buckets' order on all ranks.
   std::stable_sort(those.begin(), those.end(),
                    [](const auto* a, const auto* b) { return a->plan().axes < b->plan().axes; });
-  std::vector<std::int64_t> counts;
   for (auto* bucket : those) {
-    counts.push_back(0);
+    auto* group = &bucket->group();
+    if (sharing_.empty() || sharing_.back().group != group)
+      sharing_.push_back({group, static_cast<std::int64_t>(weights_.size()), 0});
     for (std::size_t i = 0; i < bucket->plan().weights.size(); ++i) {
       if (!bucket->plan().weights[i].in_bytes) continue;
       weights_.push_back({bucket, i});
-      ++counts.back();
+      ++sharing_.back().count;
     }
   }
-  codec_ = those.front()->weight(weights_.front().weight).gather_codec();
+  const auto& [first, weight] = weights_.front();
+  codec_ = first->plan().weights[weight].weight->gather_codec();
   largest_ = at::zeros({static_cast<std::int64_t>(weights_.size())},
                        at::TensorOptions().dtype(at::kFloat).device(shared.device()));
   scales_ = at::ones({largest_.numel(), scale_stride}, largest_.options()).select(1, 0);
-  std::int64_t begin = 0;
-  for (std::size_t b = 0; b < those.size(); ++b) {
-    those[b]->bind_scales(largest_.narrow(0, begin, counts[b]).split(1), scales_.narrow(0, begin, counts[b]).split(1));
-    auto* group = &those[b]->group();
-    if (sharing_.empty() || sharing_.back().group != group) sharing_.push_back({group, begin, 0});
-    sharing_.back().count += counts[b];
-    begin += counts[b];
+  for (std::int64_t k = 0; const auto& [bucket, i] : weights_) {
+    bucket->bind_scale(i, largest_.narrow(0, k, 1), scales_.narrow(0, k, 1));
+    ++k;
   }
   // Its name has its size, since it must not be the layers' own group on this axis: that one is for another stream.
   const auto pieces = shared.options.mesh.size(layout::Axis::tp);
@@ -55,7 +52,7 @@ void GatherScales::update() {
   const at::NoGradGuard no_grad;
   const SideStream::Use on_stream(shared_.streams.gather);
   std::vector<at::Tensor> masters;
-  for (const auto& [bucket, weight] : weights_) masters.push_back(bucket->master_slice(weight, false));
+  for (const auto& [bucket, weight] : weights_) masters.push_back(bucket->masters().slice(weight, false));
   const auto magnitudes = at::_foreach_norm(masters, std::numeric_limits<double>::infinity());
   largest_.copy_(at::stack(magnitudes).to(shared_.options.precision.compute));
   const auto label = cat("all-reduce of magnitudes ", shared_.options.owner());

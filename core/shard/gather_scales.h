@@ -5,6 +5,7 @@
 #include <capstan/nn/codec.h>
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace shard {
 /// in one collective, before the first gather needs them.
 class GatherScales {
  public:
-  GatherScales(const std::vector<std::unique_ptr<BucketParameters>>& buckets, Shared& shared, const GroupOf& group_of);
+  GatherScales(std::deque<BucketParameters>& buckets, Shared& shared, const GroupOf& group_of);
   /// The masters on the device have changed. A collective over all ranks, where there is anything to scale; on the
   /// gathers' stream.
   void update();

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "shard/shared.h"
+
 namespace capstan::shard {
 namespace {
 
@@ -16,21 +18,22 @@ at::Tensor view_as(const at::Tensor& memory, c10::ScalarType dtype, std::int64_t
 }  // namespace
 
 void GradientOffload::allocate() {
-  for (const auto& buffer : plan_.staging) {
-    if (buffer.purpose == Purpose::offload_staging) stagings_.push_back({shard::allocate(buffer, device_), {}});
+  for (const auto& buffer : shared_.plan.staging) {
+    if (buffer.purpose == Purpose::offload_staging)
+      stagings_.push_back({shard::allocate(buffer, shared_.device()), {}});
     if (buffer.purpose == Purpose::return_staging)
-      returns_.push_back({shard::allocate(buffer, device_), nullptr, {}, {}});
+      returns_.push_back({shard::allocate(buffer, shared_.device()), nullptr, {}, {}});
   }
-  for (const auto& bucket : plan_.buckets) {
+  for (const auto& bucket : shared_.plan.buckets) {
     if (const auto* buffer = bucket.buffer(Purpose::gradient_on_host))
-      hosts_[&bucket] = {shard::allocate(*buffer, device_), buffer->dtype, {}};
+      hosts_[&bucket] = {shard::allocate(*buffer, shared_.device()), buffer->dtype, {}};
   }
 }
 
-void GradientOffload::visit_held(const VisitHeld& visit) const {
-  for (const auto& staging : stagings_) visit(Purpose::offload_staging, staging.memory, false);
-  for (const auto& back : returns_) visit(Purpose::return_staging, back.memory, false);
-  for (const auto& [bucket, host] : hosts_) visit(Purpose::gradient_on_host, host.memory, true);
+void GradientOffload::add_held(HeldMemory& memory) const {
+  for (const auto& staging : stagings_) memory.add(Purpose::offload_staging, staging.memory);
+  for (const auto& back : returns_) memory.add(Purpose::return_staging, back.memory);
+  for (const auto& [bucket, host] : hosts_) memory.add(Purpose::gradient_on_host, host.memory, true);
 }
 
 void GradientOffload::begin_micro_step(std::int64_t index) {
@@ -44,7 +47,7 @@ void GradientOffload::begin_micro_step(std::int64_t index) {
 
 at::Tensor GradientOffload::staging(const BucketPlan& bucket, c10::ScalarType dtype) {
   staging_ = (staging_ + 1) % stagings_.size();
-  stagings_[staging_].sent.wait(device_);
+  stagings_[staging_].sent.wait(shared_.device());
   return view_as(stagings_[staging_].memory, dtype, bucket.shard_elements);
 }
 
@@ -55,12 +58,12 @@ void GradientOffload::bring_next(Return& into) {
 
 void GradientOffload::bring(const BucketPlan& bucket, Return& into) {
   const at::NoGradGuard no_grad;
-  const SideStream::Use on_stream(streams_.bring_back, false);
-  into.read.wait(device_);
-  arrived(bucket).wait(device_);
+  const SideStream::Use on_stream(shared_.streams.bring_back, false);
+  into.read.wait(shared_.device());
+  arrived(bucket).wait(shared_.device());
   const auto from = gradient(bucket);
   view_as(into.memory, from.scalar_type(), bucket.shard_elements).copy_(from, /*non_blocking=*/true);
-  into.there.record(device_);
+  into.there.record(shared_.device());
   into.owner = &bucket;
 }
 
@@ -72,14 +75,14 @@ at::Tensor GradientOffload::earlier(const BucketPlan& bucket) {
     found = returns_.begin();
     bring(bucket, *found);
   }
-  found->there.wait(device_);
+  found->there.wait(shared_.device());
   return view_as(found->memory, hosts_.at(&bucket).dtype, bucket.shard_elements);
 }
 
 void GradientOffload::release(const BucketPlan& bucket) {
   for (auto& into : returns_) {
     if (into.owner != &bucket) continue;
-    into.read.record(device_);
+    into.read.record(shared_.device());
     bring_next(into);
   }
 }
@@ -87,12 +90,12 @@ void GradientOffload::release(const BucketPlan& bucket) {
 void GradientOffload::send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done) {
   const at::NoGradGuard no_grad;
   auto& host = hosts_.at(&bucket);
-  const SideStream::Use on_stream(streams_.transfer, false);
-  done.wait(device_);
+  const SideStream::Use on_stream(shared_.streams.transfer, false);
+  done.wait(shared_.device());
   host.dtype = sum.scalar_type();
   gradient(bucket).copy_(sum, /*non_blocking=*/true);
-  host.arrived.record(device_);
-  stagings_[staging_].sent.record(device_);
+  host.arrived.record(shared_.device());
+  stagings_[staging_].sent.record(shared_.device());
   if (std::find(order_.begin(), order_.end(), &bucket) == order_.end()) order_.push_back(&bucket);
 }
 

@@ -5,12 +5,16 @@
 #include <map>
 #include <vector>
 
-#include "shard/options.h"
+#include "comm/side_stream.h"
+#include "shard/footprint.h"
 #include "shard/plan.h"
-#include "shard/side_streams.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
+
+using comm::Event;
+using comm::SideStream;
+struct Shared;
 
 /// Summed gradients of buckets whose optimizer state is in host memory. The device has staging for a few shards: each
 /// is summed, measured and sent, and then stays in host memory. If micro-steps accumulate, the earlier sum is copied
@@ -18,8 +22,7 @@ namespace shard {
 /// results are bit-identical to those without offload.
 class GradientOffload {
  public:
-  GradientOffload(const ShardPlan& plan, const EngineOptions& options, const SideStreams& streams)
-      : plan_(plan), device_(options.precision.device), streams_(streams) {}
+  explicit GradientOffload(const Shared& shared) : shared_(shared) {}
   /// Staging on the device, and the buckets' gradients in host memory.
   void allocate();
 
@@ -34,7 +37,7 @@ class GradientOffload {
   void send(const BucketPlan& bucket, const at::Tensor& sum, const Event& done);
 
   /// Its tensors.
-  void visit_held(const VisitHeld& visit) const;
+  void add_held(HeldMemory& memory) const;
   /// The sum last sent: [shard_elements] in host memory, in the dtype in which it was sent. Valid after arrived().
   at::Tensor gradient(const BucketPlan& bucket) const;
   const Event& arrived(const BucketPlan& bucket) const { return hosts_.at(&bucket).arrived; }
@@ -58,9 +61,7 @@ class GradientOffload {
   void bring_next(Return& into);
   void bring(const BucketPlan& bucket, Return& into);
 
-  const ShardPlan& plan_;
-  c10::Device device_;
-  const SideStreams& streams_;
+  const Shared& shared_;
   std::map<const BucketPlan*, Host> hosts_;
   std::vector<Staging> stagings_;
   std::size_t staging_ = 0;  ///< the one in use

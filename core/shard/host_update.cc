@@ -21,9 +21,13 @@ void timed(double& seconds, const Call& call) {
 
 }  // namespace
 
-Worker::Worker() : thread_([this, threads = at::get_num_threads()] { loop(threads); }) {}
-
-Worker::~Worker() {
+HostUpdate::~HostUpdate() {
+  try {
+    wait_all();
+  } catch (const std::exception& error) {
+    log::error(error.what());
+  }
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
@@ -32,46 +36,23 @@ Worker::~Worker() {
   thread_.join();
 }
 
-void Worker::loop(int threads) {
+void HostUpdate::work(int threads) {
   at::set_num_threads(threads);  // OpenMP keeps the number for each thread that starts a team
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return ends_ || job_; });
     if (!job_) return;
-    const auto job = std::exchange(job_, nullptr);
     lock.unlock();
     std::exception_ptr error;
     try {
-      job();
+      job_();
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
-    if (!error_) error_ = error;
-    busy_ = false;
+    error_ = error;
+    job_ = nullptr;
     changed_.notify_all();
-  }
-}
-
-void Worker::start(std::function<void()> job) {
-  wait();
-  const std::lock_guard lock(mutex_);
-  job_ = std::move(job);
-  busy_ = true;
-  changed_.notify_all();
-}
-
-void Worker::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !busy_; });
-  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-}
-
-HostUpdate::~HostUpdate() {
-  try {
-    if (worker_) worker_->wait();
-  } catch (const std::exception& error) {
-    log::error(error.what());
   }
 }
 
@@ -82,10 +63,10 @@ void HostUpdate::add(BucketParameters& bucket) {
   items_.push_back(std::move(item));
 }
 
-void HostUpdate::visit_held(const VisitHeld& visit) const {
+void HostUpdate::add_held(HeldMemory& memory) const {
   for (const auto& item : items_) {
     for (const auto& weight : item.state) {
-      for (const auto& state : weight) visit(Purpose::optimizer_state, state, true);
+      for (const auto& state : weight) memory.add(Purpose::optimizer_state, state, true);
     }
   }
 }
@@ -103,10 +84,7 @@ std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t s
   std::vector<strategy::Slice> slices;
   for (std::size_t w = 0; w < item.state.size(); ++w) {
     const auto& planned = item.bucket->plan().weights[w];
-    strategy::Slice slice{planned.weight.get(),
-                          item.bucket->master_slice(w, false),
-                          gradient.narrow(0, planned.shard_offset, planned.sharding.shard_elements),
-                          {}};
+    strategy::Slice slice{planned.weight.get(), item.bucket->masters().slice(w, false), planned.of_shard(gradient), {}};
     while (item.state[w].size() < states) {
       const auto& buffer = *item.bucket->plan().buffer(Purpose::optimizer_state, w);
       item.state[w].push_back(shard::allocate(buffer, shared_.device()));
@@ -119,45 +97,33 @@ std::vector<strategy::Slice> HostUpdate::slices(std::size_t index, std::size_t s
 
 void HostUpdate::start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
   if (items_.empty()) return;
-  if (!worker_) worker_ = std::make_unique<Worker>();
-  worker_->wait();
+  wait_all();
   for (std::size_t i = 0; i < items_.size(); ++i) (void)slices(i, rule.states());  // allocated on this thread
   // The host waits here for the step's norm: nothing can be updated without it.
   const c10::Device host(c10::DeviceType::CPU);
   const strategy::Update here{update.lr, update.count.defined() ? update.count.to(host).clone() : update.count,
                               update.grad_scale.defined() ? update.grad_scale.to(host) : update.grad_scale,
                               update.skip.defined() ? update.skip.to(host) : update.skip};
-  {
-    const std::lock_guard lock(mutex_);
-    done_ = 0;
-    for (auto& item : items_) item.done = false;
-    under_way_ = true;
-    failed_ = false;
-  }
-  worker_->start([this, &rule, here, publish] { update_all(rule, here, publish); });
+  const std::lock_guard lock(mutex_);
+  for (auto& item : items_) item.done = false;
+  job_ = [this, &rule, here, publish] { update_all(rule, here, publish); };
+  if (!thread_.joinable()) thread_ = std::thread([this, threads = at::get_num_threads()] { work(threads); });
+  changed_.notify_all();
 }
 
 void HostUpdate::update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish) {
   const at::NoGradGuard no_grad;
-  try {
-    ++times_.updates;
-    times_.elements = 0;
-    timed(times_.total_s, [&] {
-      for (std::size_t n = 0; n < items_.size(); ++n) {
-        const auto i = next_item();
-        update_item(i, rule, update, publish);
-        const std::lock_guard lock(mutex_);
-        items_[i].done = true;
-        ++done_;
-        changed_.notify_all();
-      }
-    });
-  } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    changed_.notify_all();
-    throw;
-  }
+  ++times_.updates;
+  times_.elements = 0;
+  timed(times_.total_s, [&] {
+    for (std::size_t n = 0; n < items_.size(); ++n) {
+      const auto i = next_item();
+      update_item(i, rule, update, publish);
+      const std::lock_guard lock(mutex_);
+      items_[i].done = true;
+      changed_.notify_all();
+    }
+  });
 }
 
 // The next forward needs the first bucket, whose gradients arrive last: until they do, others are updated.
@@ -181,15 +147,15 @@ void HostUpdate::update_item(std::size_t i, strategy::OptimizerRule& rule, const
     for (auto& slice : all) slice.grad = slice.grad.to(slice.master.scalar_type());
   }
   if (rule.is_fused()) {
-    for (std::size_t w = 0; publish && w < all.size(); ++w) all[w].copy = bucket.send_slice(w);
+    for (std::size_t w = 0; publish && w < all.size(); ++w) all[w].copy = bucket.masters().copy_slice(w, false);
     timed(times_.rule_s, [&] { rule.apply(all, update); });
   } else if (rule.is_elementwise() && publish) {
     update_in_parts(bucket, all, rule, update);
   } else {
     timed(times_.rule_s, [&] { rule.apply(all, update); });
-    if (publish) timed(times_.send_s, [&] { bucket.cast_to_send(0, bucket.plan().shard_elements); });
+    if (publish) timed(times_.send_s, [&] { bucket.masters().cast_to_send(0, bucket.plan().shard_elements); });
   }
-  if (publish) timed(times_.send_s, [&] { bucket.send_up(); });
+  if (publish) timed(times_.send_s, [&] { bucket.masters().send_up(); });
 }
 
 // Parameters are cast while the masters are still in the cache: a thread's share of 1 Mi elements with state and
@@ -206,33 +172,29 @@ void HostUpdate::update_in_parts(BucketParameters& bucket, std::vector<strategy:
       for (const auto& state : full.state) slice.state.push_back(state.narrow(0, begin, n));
       std::vector<strategy::Slice> one{std::move(slice)};
       timed(times_.rule_s, [&] { rule.apply(one, update); });
-      timed(times_.send_s, [&] { bucket.cast_to_send(bucket.plan().weights[w].shard_offset + begin, n); });
+      timed(times_.send_s, [&] { bucket.masters().cast_to_send(bucket.plan().weights[w].shard_offset + begin, n); });
     }
   }
 }
 
+template <class Done>
+void HostUpdate::wait_until(const Done& done) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !job_ || done(); });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
 void HostUpdate::wait(const BucketParameters& bucket) {
   const auto index = item_of(bucket);
-  if (index == items_.size()) return;
-  bool failed = false;
-  {
-    std::unique_lock lock(mutex_);
-    if (!under_way_) return;
-    changed_.wait(lock, [&] { return items_[index].done || failed_; });
-    failed = failed_;
-    if (done_ == items_.size()) under_way_ = false;
-  }
-  if (failed) wait_all();
+  if (index < items_.size()) wait_until([&] { return items_[index].done; });
 }
 
 void HostUpdate::wait_all() {
-  if (worker_) worker_->wait();
-  const std::lock_guard lock(mutex_);
-  under_way_ = false;
+  wait_until([] { return false; });
 }
 
 void HostUpdate::publish_all() {
-  for (auto& item : items_) item.bucket->publish_from_host();
+  for (auto& item : items_) item.bucket->masters().publish_from_host();
 }
 
 }  // namespace capstan::shard

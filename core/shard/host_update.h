@@ -6,39 +6,24 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "shard/bucket_parameters.h"
-#include "shard/engine.h"
 #include "shard/shared.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
-/// One thread that does one job at a time, in order. The next wait() rethrows what a job throws.
-class Worker {
- public:
-  Worker();
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  /// Waits for the previous job.
-  void start(std::function<void()> job);
-  void wait();
-
- private:
-  void loop(int threads);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> job_;
-  bool busy_ = false;
-  bool ends_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
+/// Time of updates in host memory on this rank, summed over the run.
+struct HostUpdateTimes {
+  std::int64_t updates = 0;
+  std::int64_t elements = 0;  ///< updated in each, padding included
+  double rule_s = 0;          ///< in the optimizer's rule, which also casts the parameters if fused
+  double send_s = 0;          ///< casting parameters and queueing their copies to the device
+  double wait_s = 0;          ///< waiting for gradients from the device
+  double total_s = 0;         ///< from the norm to the last bucket
 };
 
 /// Updates buckets whose masters and optimizer state are in host memory: gradients are copied to the host as soon as
@@ -49,19 +34,20 @@ class HostUpdate {
  public:
   explicit HostUpdate(Shared& shared) : shared_(shared) {}
   ~HostUpdate();
+  HostUpdate(const HostUpdate&) = delete;
+  HostUpdate& operator=(const HostUpdate&) = delete;
   /// In forward order, before the first step.
   void add(BucketParameters& bucket);
-  bool empty() const { return items_.empty(); }
 
   /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
   void start(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
-  /// Waits until this bucket's update is done. Throws what the rule threw.
+  /// Waits until this bucket's update is done. Throws what the rule threw, once.
   void wait(const BucketParameters& bucket);
   void wait_all();
   void publish_all();
   const HostUpdateTimes& times() const { return times_; }
   /// The optimizer's state. No update may be at its first bucket ever, which makes it.
-  void visit_held(const VisitHeld& visit) const;
+  void add_held(HeldMemory& memory) const;
   /// The rule's slices of a bucket, with the state kept for them.
   std::vector<strategy::Slice> slices(std::size_t item, std::size_t states);
   std::size_t item_of(const BucketParameters& bucket) const;
@@ -77,16 +63,20 @@ class HostUpdate {
                        const strategy::Update& update);
   std::size_t next_item() const;
   void update_all(strategy::OptimizerRule& rule, const strategy::Update& update, bool publish);
+  void work(int threads);
+  template <class Done>
+  void wait_until(const Done& done);
 
   Shared& shared_;
   std::vector<Item> items_;
+  HostUpdateTimes times_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t done_ = 0;  ///< items updated since start(); guarded by the mutex, as each one's `done`
-  bool under_way_ = false;
-  bool failed_ = false;
-  HostUpdateTimes times_;
-  std::unique_ptr<Worker> worker_;
+  // Guarded by the mutex, as each item's `done`.
+  std::function<void()> job_;  ///< the update under way
+  std::exception_ptr error_;
+  bool ends_ = false;
+  std::thread thread_;  ///< there from the first update on
 };
 
 }  // namespace shard

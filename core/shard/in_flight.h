@@ -1,10 +1,13 @@
 #pragma once
+#include <capstan/base/export.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
 
-namespace capstan::shard {
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
 
 /// Buckets whose gradients a reduction may still have to read, oldest first. A reduction waits for those before it on
 /// its stream, and what it reads cannot be freed until then: if but one were in flight, computing would wait for each
@@ -34,4 +37,5 @@ class InFlight {
   std::int64_t held_ = 0;
 };
 
-}  // namespace capstan::shard
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ops/table_rows.h"
-#include "shard/tables.h"
 
 namespace capstan::shard {
 
@@ -23,10 +22,10 @@ MetaExecutor::MetaExecutor(const ShardPlan& plan, Add add) : CountingExecutor(pl
       planned.weight->gather_codec()->bind(at::empty(planned.sharding.shape, meta.dtype(at::kByte)),
                                            at::empty({1}, meta.dtype(at::kFloat)));
     }
-    if (!bucket.is_table()) continue;
+    if (!bucket.gradients.table) continue;
     const auto& planned = bucket.weights.front();
     const auto other = planned.weight->value();
-    const auto table = bucket.is_tied() ? leaf(planned) : other;
+    const auto table = bucket.gradients.table->only_looked_up ? other : leaf(planned);
     ops::give_rows(table);
     tables_[b] = {table, other};
   }
@@ -39,11 +38,11 @@ void MetaExecutor::bind(std::size_t bucket, bool looks_up) {
 
 void MetaExecutor::add_rows(std::size_t bucket, const Reduction& how) {
   const auto& planned = plan().buckets[bucket];
-  in_flight_.begin(bucket, exchanged_rows(planned), [this](std::size_t done) { held_.erase(done); });
+  in_flight_.begin(bucket, planned.gradients.table->exchanged, [this](std::size_t done) { held_.erase(done); });
   auto table = tables_.at(bucket).table;
   table.mutable_grad().reset();
   if (!how.sums) return;
-  const auto rows = at::empty({planned.gradients.table_rows, table.size(1)}, table.options().requires_grad(false));
+  const auto rows = at::empty({planned.gradients.table->rows, table.size(1)}, table.options().requires_grad(false));
   held_[bucket] = {rows, at::empty({planned.ranks * rows.size(0), rows.size(1)}, rows.options())};
 }
 

@@ -54,10 +54,7 @@ struct EngineOptions {
   bool accumulates() const { return accumulation > 1; }
   /// Full gradients of several micro-steps are added up and summed once.
   bool waits() const { return accumulates() && reduce == ReduceWhen::step; }
-  const std::string& owner() const {
-    static const std::string nobody = "no_shard";
-    return policy.owner.empty() ? nobody : policy.owner;
-  }
+  std::string owner() const { return policy.owner.empty() ? "no_shard" : policy.owner; }
 };
 
 }  // namespace shard

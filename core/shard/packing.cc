@@ -9,7 +9,7 @@ void pack_weight(const PlannedWeight& planned, int position, const at::Tensor& f
     return;
   }
   std::int64_t filled = 0;
-  for (const auto& record : planned.sharding.shards[static_cast<std::size_t>(position)]) {
+  for (const auto& record : planned.sharding.of(position)) {
     auto part = record.within(begin, begin + shard.numel());
     if (part.numel == 0) continue;
     part.in_shard -= begin;
@@ -22,7 +22,7 @@ void pack_weight(const PlannedWeight& planned, int position, const at::Tensor& f
 
 void unpack_weight(const PlannedWeight& planned, int position, const at::Tensor& shard, const at::Tensor& full,
                    Moves& moves, std::int64_t begin) {
-  for (const auto& record : planned.sharding.shards[static_cast<std::size_t>(position)]) {
+  for (const auto& record : planned.sharding.of(position)) {
     auto part = record.within(begin, begin + shard.numel());
     part.in_shard -= begin;
     if (part.numel > 0) moves.add(part.of_full(full), part.of_shard(shard));
@@ -57,8 +57,25 @@ std::vector<Piece> pieces_of(const BucketPlan& bucket, std::int64_t most) {
   return pieces;
 }
 
-at::Tensor shard_of(const BucketPlan& bucket, const PlannedWeight& planned, int position, const at::Tensor& all) {
-  return all.narrow(0, position * bucket.shard_elements + planned.shard_offset, planned.sharding.shard_elements);
+std::vector<strategy::BucketPart> parts_of(const BucketPlan& bucket, Flat flat, int position) {
+  std::vector<strategy::BucketPart> parts;
+  const auto add = [&](const PlannedWeight& planned, const RecordShard& shard, std::int64_t begin) {
+    if (shard.numel > 0) parts.push_back({&planned.weight->records()[shard.record], begin, shard.numel});
+  };
+  for (const auto& planned : bucket.weights) {
+    for (int r = 0; r < bucket.ranks; ++r) {
+      if (flat == Flat::shard && r != position) continue;
+      const auto begin = planned.shard_offset + (flat == Flat::shards ? r * bucket.shard_elements : 0);
+      for (const auto& shard : planned.sharding.of(r)) {
+        if (flat != Flat::full) add(planned, shard, begin + shard.in_shard);
+        for (std::int64_t b = 0; flat == Flat::full && b < shard.blocks; ++b) {
+          const auto block = shard.block(b);
+          add(planned, block, planned.full_offset + block.in_full);
+        }
+      }
+    }
+  }
+  return parts;
 }
 
 }  // namespace capstan::shard

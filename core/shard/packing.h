@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/ATen.h>
 #include <capstan/base/export.h>
+#include <capstan/strategy/step_hooks.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -61,8 +62,11 @@ void each_staged(const BucketPlan& bucket, const PlannedWeight& planned, const P
     visit(r, all.narrow(0, r * piece.size() + from - piece.begin, to - from), from - planned.shard_offset);
 }
 
-/// A rank's shard of a weight among `all` ranks' shards of a bucket.
-at::Tensor shard_of(const BucketPlan& bucket, const PlannedWeight& planned, int position, const at::Tensor& all);
+/// What a bucket's flat gradient holds: full weights one after the other, all ranks' shards, or one rank's shard.
+enum class Flat { full, shards, shard };
+
+/// Where records are in it; a shard is that of the rank at `position`. Padding is in no part.
+std::vector<strategy::BucketPart> parts_of(const BucketPlan& bucket, Flat flat, int position);
 
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

@@ -9,8 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "shard/resolve.h"
-#include "shard/tables.h"
 #include "strategy/reach.h"
 
 namespace capstan::shard {
@@ -38,18 +36,14 @@ std::int64_t parameters_of(const nn::Unit& unit) {
   return sum;
 }
 
-enum class Form { values, packed, bytes };
-
 Form form_of(const nn::Weight& weight) {
   if (!weight.codec() || weight.trainable()) return Form::values;
-  return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::bytes : Form::packed;
+  return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::rows : Form::packed;
 }
-
-bool is_packed(const nn::Weight& weight) { return form_of(weight) == Form::packed; }
 
 // Of what units compute with.
 c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
-  return form_of(weight) == Form::bytes ? c10::ScalarType::Byte : options.precision.compute;
+  return form_of(weight) == Form::rows ? c10::ScalarType::Byte : options.precision.compute;
 }
 
 // Neighbouring units, as many as the policy wants together.
@@ -112,10 +106,11 @@ std::string run_name(const std::vector<nn::Unit*>& units, const Run& run) {
 }
 
 // Which roles are kept in shards, and where.
-void set_sharding(BucketPlan& bucket, bool packed, const strategy::ShardPolicy& policy) {
+void set_sharding(BucketPlan& bucket, const strategy::ShardPolicy& policy) {
   const bool offloads = policy.offload_param || policy.offload_optim;
   // On one rank sharding saves nothing, but offloaded data moves in shards nevertheless.
-  bucket.shards_param = packed || (policy.shard_param && (bucket.ranks > 1 || offloads));
+  bucket.shards_param =
+      bucket.parameters.form == Form::packed || (policy.shard_param && (bucket.ranks > 1 || offloads));
   bucket.shards_optim = bucket.trainable && policy.shard_optim && (bucket.ranks > 1 || policy.offload_optim);
   bucket.on_host =
       bucket.trainable ? bucket.shards_optim && policy.offload_optim : bucket.shards_param && policy.offload_param;
@@ -128,16 +123,15 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   BucketPlan bucket;
   bucket.name = std::move(name);
   bucket.runs = std::move(runs);
-  const bool packed = is_packed(weight);
-  const bool shares = policy.shard_param || !packed;
-  if (shares) bucket.axes = record.shard_axes();
+  bucket.parameters.form = form_of(weight);
+  if (policy.shard_param || bucket.parameters.form != Form::packed) bucket.axes = record.shard_axes();
   bucket.ranks = options.mesh.size(bucket.axes);
   const bool sums_copies =
       layout::has_axis(record.data_axes, Axis::replicate) && !layout::has_axis(record.local_axes, Axis::replicate);
   bucket.copies = sums_copies ? options.mesh.size(Axis::replicate) : 1;
   bucket.trainable = weight.trainable();
   bucket.parameters.full = dtype_of(weight, options);
-  set_sharding(bucket, packed, policy);
+  set_sharding(bucket, policy);
   return bucket;
 }
 
@@ -155,21 +149,14 @@ void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
   }
 }
 
-// Of each matrix on this rank, before data ranks share it.
-std::int64_t matrix_elements(const layout::Box& box, std::size_t stacked) {
-  std::int64_t elements = 1;
-  for (auto d = stacked; d < box.size.size(); ++d) elements *= box.size[d];
-  return elements;
-}
-
 // What a codec makes of a record's box. Matrices that are not whole here are so by their rows, or by their columns if
 // this rank computes with some of them.
 nn::Codec::Extent extent_of(const layout::Param& record, const layout::Box& box, std::size_t stacked) {
-  const auto elements = matrix_elements(box, stacked);
-  nn::Codec::Extent extent{1, elements};
+  nn::Codec::Extent extent{1, 1};
   for (std::size_t d = 0; d < stacked; ++d) extent.matrices *= box.size[d];
   std::int64_t inner = 1;  // elements of the record, and here, in a row of the dimension
   for (auto d = box.size.size(); d-- > stacked;) {
+    extent.elements *= box.size[d];
     if (box.size[d] != record.shape[d]) extent.is_part = true;
     if (d > stacked && box.size[d] != record.shape[d]) {
       extent.columns = box.size[d] * inner;
@@ -205,20 +192,19 @@ void refuse_packing(const layout::Param& record, const layout::Box& box, const n
 void pack(BucketPlan& bucket, PlannedWeight& planned, const EngineOptions& options) {
   const auto& codec = *planned.weight->codec();
   const auto& records = planned.weight->records();
-  auto begin = bucket.packed_bytes();
   for (std::size_t r = 0; r < records.size(); ++r) {
     const auto box = records[r].compute.box(records[r].shape, options.mesh, options.rank);
     refuse_packing(records[r], box, codec);
     PackedShard packed;
     packed.divided = bucket.ranks > 1 && planned.sharding.dims[r] >= codec.stacked();
-    packed.begin = begin;
+    packed.begin = bucket.parameters.packed_bytes;
     for (int position = 0; position < bucket.ranks; ++position) {
       auto extent = extent_of(records[r], planned.sharding.box(r, position, box), codec.stacked());
       extent.is_part = extent.is_part || packed.divided;
       packed.bytes = std::max(packed.bytes, codec.bytes(extent));
       packed.extents.push_back(extent);
     }
-    begin += packed.bytes;
+    bucket.parameters.packed_bytes += packed.bytes;
     planned.packed.push_back(packed);
   }
 }
@@ -229,7 +215,7 @@ void add_weight(BucketPlan& bucket, nn::WeightPtr weight, const EngineOptions& o
   planned.weight = std::move(weight);
   planned.shard_offset = bucket.shard_elements;
   planned.full_offset = bucket.full_elements;
-  if (is_packed(*planned.weight)) pack(bucket, planned, options);
+  if (bucket.parameters.form == Form::packed) pack(bucket, planned, options);
   bucket.shard_elements += planned.sharding.shard_elements;
   bucket.full_elements += planned.sharding.full_elements;
   bucket.weights.push_back(std::move(planned));
@@ -255,15 +241,19 @@ void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   }
 }
 
-}  // namespace
-
-std::int64_t BucketPlan::summed_elements(const PartialRecord& partial) const {
-  const auto& planned = weights[partial.weight];
-  if (shards_optim) return planned.sharding.shards.front()[partial.record].numel;
-  std::int64_t sum = 0;
-  for (const auto& shards : planned.sharding.shards) sum += shards[partial.record].numel;
-  return sum;
+// A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there;
+// what is summed apart from them is there before: of a tied table when its other user's backward is done, of one that
+// is only looked up what earlier micro-steps added up.
+void set_order(BucketPlan& bucket, std::size_t last_run) {
+  const bool is_tied = bucket.runs.size() > 1;
+  if (bucket.gradients.table) {
+    bucket.gradients.reduced_after = is_tied ? bucket.runs.back() : last_run;
+  } else if (!is_tied) {
+    bucket.gradients.reduced_after = bucket.runs.front();
+  }
 }
+
+}  // namespace
 
 ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options) {
   ShardPlan plan;
@@ -278,10 +268,10 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     for (auto& record : use.weight->records()) set_roles(record, dtype_of(*use.weight, options), options);
     const auto run = use.runs.front();
     std::size_t index = plan.buckets.size();
-    const auto rows = table_rows(*use.weight, units_of(use.runs, plan, units), options);
-    if (use.runs.size() > 1 || rows > 0) {
+    const auto table = table_plan(*use.weight, units_of(use.runs, plan, units), options);
+    if (use.runs.size() > 1 || table) {
       plan.buckets.push_back(start_bucket(use.weight->name(), *use.weight, use.runs, options));
-      plan.buckets.back().gradients.table_rows = rows;
+      plan.buckets.back().gradients.table = table;
     } else {
       const Key key{run, !use.weight->trainable(), form_of(*use.weight), use.weight->records().front().shard_axes()};
       const auto [found, is_new] = own.emplace(key, index);
@@ -291,9 +281,10 @@ ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& op
     add_weight(plan.buckets[index], use.weight, options);
   }
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    set_order(plan.buckets[b], plan.runs.size() - 1);
     for (const auto run : plan.buckets[b].runs) {
       plan.runs[run].buckets.push_back(b);
-      plan.runs[run].packs = plan.runs[run].packs || plan.buckets[b].packs();
+      plan.runs[run].packs = plan.runs[run].packs || plan.buckets[b].parameters.form == Form::packed;
     }
   }
   keep_on_device(plan, options);

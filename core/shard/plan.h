@@ -19,8 +19,8 @@
 #include <capstan/nn/codec.h>
 #include <capstan/nn/model.h>
 
-#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +30,15 @@
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
+
+/// In what form a rank keeps a bucket's weights.
+enum class Form {
+  values,
+  /// A codec's bytes. Full weights exist only while a unit computes with them, decoded from what has been gathered,
+  /// even if no other rank has a part of them.
+  packed,
+  rows  ///< a RowCodec's bytes, with which units compute
+};
 
 /// A record's shards as a codec keeps them.
 struct PackedShard {
@@ -47,6 +56,11 @@ struct PlannedWeight {
   std::int64_t full_offset = 0;     ///< of the full weight among the bucket's full weights
   std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
   bool in_bytes = false;            ///< gathered in bytes, which are all that units compute with (nn::GatherCodec)
+
+  /// Of its bucket's flat shard: the weight's. Of all full weights: [numel] of this one, or with its padding.
+  at::Tensor of_shard(const at::Tensor& all) const { return all.narrow(0, shard_offset, sharding.shard_elements); }
+  at::Tensor of_full(const at::Tensor& all) const { return all.narrow(0, full_offset, sharding.numel); }
+  at::Tensor padded_of_full(const at::Tensor& all) const { return all.narrow(0, full_offset, sharding.full_elements); }
 };
 
 /// A record whose gradient on this rank is a partial sum over ranks along other axes than data's.
@@ -62,23 +76,37 @@ struct PartialSum {
   std::vector<PartialRecord> records;
 };
 
+/// How all-gathers make a bucket's full parameters from shards.
+enum class GatherBy {
+  nothing,    ///< full ones are kept
+  unpacking,  ///< all shards arrive in staging
+  in_place,   ///< written to the full weights; only weights without equal contiguous shards pass through staging
+  /// The same in bytes, which some weights have in the place of numbers (PlannedWeight::in_bytes), with a scale each.
+  bytes_in_place,
+  decoding  ///< Form::packed
+};
+
 /// The source of this rank's shard for an all-gather.
 enum class SendFrom {
-  master,      ///< the masters on the device, cast into this rank's place in what is gathered
+  master,      ///< the masters on the device
+  cast,        ///< these, cast by each gather into this rank's place in what is gathered
   host,        ///< host memory, in the compute dtype
   device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
 
 /// How a bucket's parameters are kept and gathered.
 struct ParameterPlan {
+  Form form = Form::values;
+  std::int64_t packed_bytes = 0;                    ///< of a rank's shard, if packed
   c10::ScalarType full = c10::ScalarType::Float;    ///< what units compute with: the compute dtype, or bytes
   c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: what units compute with
+  GatherBy gather_by = GatherBy::nothing;
   SendFrom send_from = SendFrom::master;
   /// From forward to backward they stay sharded over so many neighbours, not over all ranks; 0: over all. Also 0 if the
   /// policy's reshard_size does not divide the ranks: experts may have fewer ranks than dense parameters.
   int reshard_ranks = 0;
-  /// All-gathers write the full weights; only weights without equal contiguous shards pass through staging.
-  bool in_place = false;
+
+  bool gathers() const { return gather_by != GatherBy::nothing; }
 };
 
 /// How gradients are summed over the data ranks.
@@ -90,6 +118,14 @@ enum class SumBy {
              ///< as wide: staging has room for what is sent and for what comes
   reduce_scatter_all_gather,  ///< the full sum, by the same calls as the sharded one: bit-equal
   all_reduce
+};
+
+/// Of a bucket that is a table whose lookups' gradients ranks exchange as rows (table_plan). Its GradientPlan says
+/// what becomes of the rest: of a tied table its other user's gradient, which is there long before the lookups'.
+struct TablePlan {
+  std::int64_t rows = 0;        ///< tokens of a rank's micro-batch at most
+  bool only_looked_up = false;  ///< no other user: the gradient is nothing but rows
+  std::int64_t exchanged = 0;   ///< elements of a rank's own rows and of all ranks'
 };
 
 /// How a bucket's gradients become what norm and rule read.
@@ -105,10 +141,9 @@ struct GradientPlan {
   c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< of a single sum a step
   c10::ScalarType adding_dtype = c10::ScalarType::Float;  ///< if an earlier micro-step's sum was added
   std::vector<PartialSum> partials;                       ///< after the data ranks' sum
-  /// Of a table, the bucket's one weight, whose lookups' gradients ranks exchange as rows (shard/tables.h): tokens of a
-  /// rank's micro-batch at most. All else then says what becomes of the rest: of a tied table its other user's
-  /// gradient, which is there long before the lookups'. 0: all gradients are summed alike.
-  std::int64_t table_rows = 0;
+  /// The run after whose backward they are summed; nothing: after all of backward. A table's rows are always.
+  std::optional<std::size_t> reduced_after;
+  std::optional<TablePlan> table;
 
   /// `written`: nothing earlier was added. `last`: of the step.
   c10::ScalarType offload_dtype(bool written, bool last) const {
@@ -117,12 +152,12 @@ struct GradientPlan {
   }
 };
 
-/// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained, frozen, or
-/// frozen and packed or in bytes by a codec; on the same data axes), or one weight that several runs use.
+/// What one collective moves, as numbers: the weights of a run of neighbouring units (of one kind: trained, or frozen
+/// and of one form; on the same data axes), or one weight that several runs use.
 struct BucketPlan {
   std::string name;
   std::vector<PlannedWeight> weights;
-  std::vector<std::size_t> runs;   ///< that use it, in forward order
+  std::vector<std::size_t> runs;   ///< that use it, in forward order: several use a tied weight
   std::vector<layout::Axis> axes;  ///< of the group that holds the shards
   int ranks = 1;                   ///< of that group
   int copies = 1;                  ///< hybrid: groups that hold the same, whose sums are added up
@@ -136,43 +171,7 @@ struct BucketPlan {
   GradientPlan gradients;
   Buffers buffers;
 
-  bool is_tied() const { return runs.size() > 1; }
-  bool is_table() const { return gradients.table_rows > 0; }
-  /// Its gradient is nothing but rows.
-  bool is_only_looked_up() const { return is_table() && !is_tied(); }
-  /// Codecs keep its weights. Then the full ones exist only while a unit computes with them, decoded from what has been
-  /// gathered, even if no other rank has a part of them.
-  bool packs() const { return !weights.empty() && !weights.front().packed.empty(); }
-  /// A RowCodec keeps its weights, and units compute with the bytes.
-  bool in_bytes() const { return parameters.full == c10::ScalarType::Byte; }
-  bool is_coded() const { return packs() || in_bytes(); }
-  /// Of a rank's shard in a codec's form.
-  std::int64_t packed_bytes() const {
-    return packs() ? weights.back().packed.back().begin + weights.back().packed.back().bytes : 0;
-  }
-  /// All elements are cast, by each gather, from the masters on the device.
-  bool casts_at_gather() const {
-    return gathers() && !packs() && parameters.send_from == SendFrom::master && parameters.master != parameters.full;
-  }
-  /// Some weights have a scale each, for all of which ranks agree on the largest magnitudes after an update.
-  bool gathers_bytes() const {
-    return std::any_of(weights.begin(), weights.end(), [](const auto& planned) { return planned.in_bytes; });
-  }
-  /// Of a full weight that units compute with.
-  c10::ScalarType full_dtype(const PlannedWeight& planned) const {
-    return planned.in_bytes ? c10::ScalarType::Byte : parameters.full;
-  }
-  /// Full parameters are made from shards by an all-gather.
-  bool gathers() const { return shards_param || shards_optim; }
-  /// Gradients are summed with other ranks, or at least moved into a shard.
-  bool reduces() const { return gradients.sum_by != SumBy::nothing; }
-  /// A rank's shards of a weight's records, in order.
-  const std::vector<RecordShard>& shards(const PlannedWeight& planned, int position) const {
-    return planned.sharding.shards[static_cast<std::size_t>(position)];
-  }
   const Buffer* buffer(Purpose purpose, std::size_t weight = 0) const { return find(buffers, purpose, weight); }
-  /// Elements of a record's gradient that the first rank keeps of the sum; others may keep fewer.
-  std::int64_t summed_elements(const PartialRecord& partial) const;
 };
 
 /// Neighbouring units that are gathered and reduced together.
@@ -200,6 +199,22 @@ struct ShardPlan {
 /// Sets the records' role layouts and decides everything that units and options determine: which weights move
 /// together, how, and how much memory that needs. Allocates nothing.
 ShardPlan make_plan(const std::vector<nn::Unit*>& units, const EngineOptions& options);
+
+/// Tables whose lookups' gradients are exchanged as rows. Such a gradient has a row for each token of a micro-batch and
+/// is complete only when backward has ended, where a sum over ranks of the whole table overlaps with nothing. So each
+/// rank gathers all ranks' rows, few bytes, and adds those of its part of the table in one order. Where another unit
+/// uses the table too (a tied head), its part of the gradient has been summed meanwhile, while backward ran.
+///
+/// That of `weight`, used by units of these runs; nothing where the whole is to be summed. So it is under
+/// `deterministic`, since rows are added in another order; where a strategy sums gradients, or offloads them; where
+/// ranks hold parts or copies of the table; where something else than one nn::Embedding uses it in its first run; and
+/// where all ranks' rows would be more than the table has.
+std::optional<TablePlan> table_plan(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses,
+                                    const EngineOptions& options);
+/// The last steps of make_plan: how a bucket's parameters and gradients are kept and moved, once its weights are known,
+/// and its buffers; then the staging that all buckets share.
+void resolve(BucketPlan& bucket, const EngineOptions& options);
+Buffers list_staging(const ShardPlan& plan, const EngineOptions& options);
 
 }  // namespace shard
 CAPSTAN_END_NAMESPACE

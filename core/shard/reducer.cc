@@ -4,6 +4,8 @@
 #include <capstan/base/text.h>
 #include <capstan/ops/norm.h>
 
+#include <optional>
+
 #include "shard/packing.h"
 
 namespace capstan::shard {
@@ -36,21 +38,21 @@ void Reducer::allocate() {
   autograd_.resize(plan_.gradients.autograd ? plan_.weights.size() : 0);
   for (std::size_t i = 0; full_.defined() && i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
-    parts_of_full_.push_back(full_.narrow(0, planned.full_offset, planned.sharding.numel).view_as(parameters_.leaf(i)));
+    parts_of_full_.push_back(planned.of_full(full_).view_as(parameters_.full().leaf(i)));
   }
 }
 
-void Reducer::visit_held(const VisitHeld& visit) const {
-  visit(Purpose::gradient_full, full_, false);
-  visit(Purpose::gradient_shard, shard_, false);
-  for (const auto& gradient : autograd_) visit(Purpose::gradient_autograd, gradient, false);
+void Reducer::add_held(HeldMemory& memory) const {
+  memory.add(Purpose::gradient_full, full_);
+  memory.add(Purpose::gradient_shard, shard_);
+  for (const auto& gradient : autograd_) memory.add(Purpose::gradient_autograd, gradient);
 }
 
 void Reducer::reduce(const Reduction& how) {
   if (!plan_.trainable) return;
   const at::NoGradGuard no_grad;
   reduced_ = true;
-  if (plan_.is_only_looked_up()) {
+  if (plan_.gradients.table && plan_.gradients.table->only_looked_up) {
     // Its rows are still to come.
     if (how.accumulates && how.first) full_.zero_();
     if (how.accumulates && how.sums) sum(how);
@@ -67,7 +69,7 @@ void Reducer::accumulate(bool first) {
   Moves moves;
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
-    const auto& leaf = parameters_.leaf(i);
+    const auto& leaf = parameters_.full().leaf(i);
     auto& grad = leaf.mutable_grad();
     reached_[i] = reached_[i] || grad.defined();
     if (plan_.gradients.autograd) {
@@ -88,8 +90,8 @@ void Reducer::accumulate(bool first) {
 // A weight's flat gradient to be summed now; undefined: zero.
 at::Tensor Reducer::source(std::size_t i) {
   const auto& planned = plan_.weights[i];
-  if (is_accumulated()) return full_.narrow(0, planned.full_offset, planned.sharding.numel);
-  auto& grad = parameters_.leaf(i).mutable_grad();
+  if (is_accumulated()) return planned.of_full(full_);
+  auto& grad = parameters_.full().leaf(i).mutable_grad();
   if (!grad.defined()) return {};
   reached_[i] = true;
   auto flat = grad.contiguous().view(-1);
@@ -162,10 +164,10 @@ void Reducer::reduce_in_place(const at::Tensor& sum) {
     auto from = source(i);
     // By the plan alone: every rank lists the same calls, also one whose loss does not reach the weight.
     if (is_accumulated() ? planned.sharding.in_place : planned.sharding.even) {
-      if (is_accumulated()) from = full_.narrow(0, planned.full_offset, planned.sharding.full_elements);
+      if (is_accumulated()) from = planned.padded_of_full(full_);
       if (!from.defined()) from = at::zeros({planned.sharding.numel}, sum.options());
       std::int64_t end = 0;
-      for (const auto& shard : plan_.shards(planned, 0)) {
+      for (const auto& shard : planned.sharding.of(0)) {
         const auto stride = planned.sharding.strides[shard.record];
         if (stride == 0) continue;
         in.push_back(from.narrow(0, shard.in_full, stride * plan_.ranks));
@@ -200,7 +202,7 @@ void Reducer::sum_full(const Reduction& how, bool write) {
     for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
       const auto& planned = plan_.weights[i];
       const auto from = source(i);
-      const auto into = flat.narrow(0, planned.full_offset, planned.sharding.numel);
+      const auto into = planned.of_full(flat);
       if (from.defined()) {
         moves.add(into, from);
       } else {
@@ -232,13 +234,8 @@ void Reducer::sum_copies(const Reduction& how) {
 
 // A record's gradient in the stored sum.
 at::Tensor Reducer::summed(const PartialRecord& partial) const {
-  const auto& planned = plan_.weights[partial.weight];
-  const auto all = slice(partial.weight);
-  if (is_sharded()) {
-    const auto& shard = plan_.shards(planned, parameters_.position())[partial.record];
-    return all.narrow(0, shard.in_shard, shard.numel);
-  }
-  return all.narrow(0, plan_.shards(planned, 0)[partial.record].in_full, plan_.summed_elements(partial));
+  const auto position = is_sharded() ? std::optional(parameters_.position()) : std::nullopt;
+  return plan_.weights[partial.weight].sharding.record_in(slice(partial.weight), partial.record, position);
 }
 
 // Once a step. The ranks of the sum hold the same boxes, and shard them alike over their data ranks.
@@ -298,8 +295,8 @@ void Reducer::finish() {
 
 at::Tensor Reducer::slice(std::size_t i) const {
   const auto& planned = plan_.weights[i];
-  if (is_sharded()) return shard_.narrow(0, planned.shard_offset, planned.sharding.shard_elements);
-  return plan_.gradients.autograd ? autograd_[i] : full_.narrow(0, planned.full_offset, planned.sharding.full_elements);
+  if (is_sharded()) return planned.of_shard(shard_);
+  return plan_.gradients.autograd ? autograd_[i] : planned.padded_of_full(full_);
 }
 
 at::Tensor Reducer::owned(std::size_t i, const RecordShard& shard) const {

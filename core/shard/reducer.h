@@ -9,7 +9,6 @@
 
 #include "shard/bucket_parameters.h"
 #include "shard/executor.h"
-#include "shard/flat_gradient.h"
 #include "shard/packing.h"
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -45,7 +44,7 @@ class Reducer {
   }
 
   /// Its tensors as they are now.
-  void visit_held(const VisitHeld& visit) const;
+  void add_held(HeldMemory& memory) const;
   /// The gradient that the optimizer rule reads of a weight: this rank's padded shard, or all of it.
   at::Tensor slice(std::size_t i) const;
   /// A record's elements of it that are in this rank's shard, also if the rank holds more.

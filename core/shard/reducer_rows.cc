@@ -11,7 +11,7 @@ namespace capstan::shard {
 
 // This rank's rows. With `most` so many: the ids of those that it lacks are in no table.
 Reducer::Rows Reducer::take_rows(std::int64_t most) {
-  const auto leaf = parameters_.table_leaf();
+  const auto leaf = parameters_.full().table_leaf();
   const auto grad = std::exchange(leaf.mutable_grad(), {});
   const auto& record = plan_.weights.front().weight->records().front();
   if (grad.defined() && !grad.is_sparse()) {
@@ -47,7 +47,7 @@ void Reducer::add_rows(const Reduction& how) {
     if (rows.ids.defined()) ops::add_rows_(parts_of_full_.front(), rows.ids, rows.values, 0);
     return;
   }
-  const auto own = take_rows(plan_.gradients.table_rows);
+  const auto own = take_rows(plan_.gradients.table->rows);
   const auto ranks = plan_.ranks;
   const Rows all{at::empty({ranks * own.ids.numel()}, own.ids.options()),
                  at::empty({ranks * own.values.size(0), columns}, own.values.options())};
@@ -56,8 +56,8 @@ void Reducer::add_rows(const Reduction& how) {
   auto& group = parameters_.group();
   group.all_gather(all.ids, own.ids, cat("all-gather ids ", label_));
   group.all_gather(all.values, own.values, cat("all-gather rows ", label_));
-  const auto& shard = plan_.shards(planned, is_sharded() ? parameters_.position() : 0).front();
-  if (plan_.is_only_looked_up() && !is_accumulated() && how.first) slice(0).zero_();
+  const auto& shard = planned.sharding.of(is_sharded() ? parameters_.position() : 0).front();
+  if (plan_.gradients.table->only_looked_up && !is_accumulated() && how.first) slice(0).zero_();
   const auto to = is_sharded() ? owned(0, shard).view({-1, columns}) : parts_of_full_.front();
   ops::add_rows_(to, all.ids, all.values, is_sharded() ? shard.in_full / columns : 0);
   read_.record(shared_.device());

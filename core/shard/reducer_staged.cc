@@ -78,7 +78,7 @@ void Reducer::sum_in_order(bool write) {
 void Reducer::unpack(const Piece& piece, const at::Tensor& all, bool write) {
   Moves moves;
   for (const auto& planned : plan_.weights) {
-    const auto full = full_.narrow(0, planned.full_offset, planned.sharding.numel);
+    const auto full = planned.of_full(full_);
     each_staged(plan_, planned, piece, all, [&](int position, const at::Tensor& part, std::int64_t begin) {
       unpack_weight(planned, position, part, full, moves, begin);
     });

@@ -1,40 +1,23 @@
-#include "shard/resolve.h"
-
+// How a bucket's parameters and gradients are kept and moved.
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
 
 #include "shard/packing.h"
+#include "shard/plan.h"
 
 namespace capstan::shard {
 namespace {
 
-ParameterPlan resolve_parameters(const BucketPlan& bucket, const EngineOptions& options) {
-  const auto& precision = options.precision;
-  const auto& policy = options.policy;
-  ParameterPlan plan;
-  plan.full = bucket.parameters.full;
-  plan.master = bucket.trainable ? precision.master : plan.full;
-  if (bucket.on_host) {
-    plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
-  } else if (bucket.shards_param && bucket.trainable && plan.master != precision.compute) {
-    // Gathered twice a micro-step, and cast once an update unless memory counts more.
-    plan.send_from = policy.cast_at_gather ? SendFrom::master : SendFrom::device_copy;
-  }
-  if (bucket.packs()) return plan;
-  const auto part = policy.reshard_size;
-  if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
-    plan.reshard_ranks = static_cast<int>(part);
-  plan.in_place = (options.coalesce || bucket.gathers_bytes()) && plan.reshard_ranks == 0;
-  return plan;
-}
+bool shards(const BucketPlan& bucket) { return bucket.shards_param || bucket.shards_optim; }
 
-// Weights whose codec gathers them.
-void resolve_bytes(BucketPlan& bucket, const EngineOptions& options) {
+// Weights whose codec gathers them; returns whether there are any.
+bool resolve_bytes(BucketPlan& bucket, const EngineOptions& options) {
+  bool any = false;
   for (auto& planned : bucket.weights) {
     const auto& codec = planned.weight->gather_codec();
-    if (!codec || !bucket.trainable || !bucket.gathers()) continue;
+    if (!codec || !bucket.trainable || !shards(bucket)) continue;
     if (bucket.on_host) {
       throw Error(cat(planned.weight->name(), " cannot be gathered in 8 bits by strategy '", codec->name(),
                       "': it is updated in host memory, and sent from there as numbers"),
@@ -45,8 +28,32 @@ void resolve_bytes(BucketPlan& bucket, const EngineOptions& options) {
                       "': with reshard_size backward gathers numbers from forward"),
                   cat("set strategy.", codec->name(), R"(.gather = "bf16", or leave reshard_size out)"));
     }
-    planned.in_bytes = true;
+    any = planned.in_bytes = true;
   }
+  return any;
+}
+
+void resolve_parameters(BucketPlan& bucket, const EngineOptions& options) {
+  const auto& policy = options.policy;
+  auto& plan = bucket.parameters;
+  plan.master = bucket.trainable ? options.precision.master : plan.full;
+  const bool in_bytes = resolve_bytes(bucket, options);
+  if (bucket.on_host) {
+    plan.send_from = bucket.shards_param && !policy.offload_param ? SendFrom::device_copy : SendFrom::host;
+  } else if (shards(bucket) && plan.master != plan.full) {
+    // Sharded ones are gathered twice a micro-step, and cast once an update unless memory counts more.
+    plan.send_from = bucket.shards_param && !policy.cast_at_gather ? SendFrom::device_copy : SendFrom::cast;
+  }
+  if (bucket.parameters.form == Form::packed) {
+    plan.gather_by = GatherBy::decoding;
+    return;
+  }
+  const auto part = policy.reshard_size;
+  if (bucket.shards_param && part > 1 && part < bucket.ranks && bucket.ranks % part == 0)
+    plan.reshard_ranks = static_cast<int>(part);
+  if (!shards(bucket)) return;
+  plan.gather_by = options.coalesce && plan.reshard_ranks == 0 ? GatherBy::in_place : GatherBy::unpacking;
+  if (in_bytes) plan.gather_by = GatherBy::bytes_in_place;
 }
 
 SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
@@ -93,15 +100,15 @@ void resolve_gradients(BucketPlan& bucket, const EngineOptions& options) {
 void list_full_parameters(BucketPlan& bucket) {
   for (std::size_t i = 0; i < bucket.weights.size(); ++i) {
     bucket.buffers.push_back({Purpose::full_parameters, bucket.weights[i].sharding.full_elements,
-                              bucket.full_dtype(bucket.weights[i]), Memory::device,
-                              bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
+                              bucket.weights[i].in_bytes ? c10::ScalarType::Byte : bucket.parameters.full,
+                              Memory::device, bucket.shards_param ? Lifetime::acquired : Lifetime::always, i});
   }
 }
 
 // Bytes, which a gather brings to the device and those of all ranks together, where they are not there already.
 void list_packed(BucketPlan& bucket, const EngineOptions& options) {
   const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
-  const auto bytes = bucket.packed_bytes();
+  const auto bytes = bucket.parameters.packed_bytes;
   bucket.buffers.push_back({Purpose::packed, bytes, c10::ScalarType::Byte, bucket.on_host ? pinned : Memory::device});
   const auto arriving = (bucket.on_host ? bytes : 0) + (bucket.ranks > 1 ? bytes * bucket.ranks : 0);
   if (arriving > 0) {
@@ -114,28 +121,30 @@ void list_packed(BucketPlan& bucket, const EngineOptions& options) {
 // Elements that a gather has in memory besides in the compute dtype: what comes from the host, and what becomes bytes,
 // one weight after the other.
 std::int64_t sent_temporarily(const BucketPlan& bucket) {
-  if (!bucket.gathers()) return 0;
-  if (bucket.parameters.send_from == SendFrom::host) return bucket.shard_elements;
+  const auto from = bucket.parameters.send_from;
+  if (from == SendFrom::host) return bucket.shard_elements;
   std::int64_t most = 0;
   for (const auto& planned : bucket.weights) {
-    if (planned.in_bytes && bucket.casts_at_gather()) most = std::max(most, planned.sharding.shard_elements);
+    if (planned.in_bytes && from == SendFrom::cast) most = std::max(most, planned.sharding.shard_elements);
   }
   return most;
 }
 
 // Masters on the host are sent directly if they are in the compute dtype, else from a cast copy.
 void list_parameters(BucketPlan& bucket, const EngineOptions& options) {
-  const auto [compute, master, from, reshard_ranks, in_place] = bucket.parameters;
+  const auto compute = bucket.parameters.full, master = bucket.parameters.master;
+  const auto reshard_ranks = bucket.parameters.reshard_ranks;
   const bool casts = master != compute;
   const auto pinned = options.policy.pin_memory ? Memory::pinned_host : Memory::host;
-  if (bucket.gathers() || casts) {
-    const auto elements = bucket.gathers() ? bucket.shard_elements : bucket.full_elements;
+  const bool gathers = bucket.parameters.gathers();
+  if (gathers || casts) {
+    const auto elements = gathers ? bucket.shard_elements : bucket.full_elements;
     const auto memory = !bucket.on_host ? Memory::device : casts ? Memory::host : pinned;
     bucket.buffers.push_back({Purpose::master, elements, master, memory});
   }
   if (bucket.on_host && casts)
     bucket.buffers.push_back({Purpose::send_on_host, bucket.shard_elements, compute, pinned});
-  if (from == SendFrom::device_copy)
+  if (bucket.parameters.send_from == SendFrom::device_copy)
     bucket.buffers.push_back({Purpose::send_on_device, bucket.shard_elements, compute});
   const auto temporary = sent_temporarily(bucket);
   if (temporary > 0)
@@ -175,17 +184,24 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   }
 }
 
-// Of the bucket's own dtype.
+// In the dtype that the bucket gathers.
 std::int64_t gathered_elements(const BucketPlan& bucket) {
-  if (!bucket.gathers() || bucket.packs()) return 0;
-  if (!bucket.parameters.in_place) return bucket.shard_elements * bucket.ranks;
   std::int64_t sum = 0;
-  for (const auto& planned : bucket.weights)
-    sum += planned.sharding.in_place ? 0 : planned.sharding.shard_elements * bucket.ranks;
+  switch (bucket.parameters.gather_by) {
+    case GatherBy::nothing:
+    case GatherBy::decoding:
+      break;
+    case GatherBy::unpacking:
+      return bucket.shard_elements * bucket.ranks;
+    case GatherBy::in_place:
+    case GatherBy::bytes_in_place:
+      for (const auto& planned : bucket.weights)
+        sum += planned.sharding.in_place ? 0 : planned.sharding.shard_elements * bucket.ranks;
+  }
   return sum;
 }
 
-// Of the compute dtype, of which the buffer is.
+// In the compute dtype, which the buffer has.
 std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
   return gathered_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
          static_cast<std::int64_t>(c10::elementSize(compute));
@@ -202,7 +218,7 @@ std::int64_t staged_elements(const BucketPlan& bucket, const EngineOptions& opti
 std::int64_t reduce_elements(const BucketPlan& bucket, const EngineOptions& options) {
   const bool casts_or_adds =
       options.precision.reduce != options.precision.master || (options.accumulates() && !options.waits());
-  if (bucket.is_only_looked_up() && !bucket.gradients.accumulates) return 0;
+  if (bucket.gradients.table && bucket.gradients.table->only_looked_up && !bucket.gradients.accumulates) return 0;
   switch (bucket.gradients.sum_by) {
     case SumBy::nothing:
       return 0;
@@ -236,7 +252,11 @@ std::int64_t partial_elements(const BucketPlan& bucket) {
   std::int64_t most = 0;
   for (const auto& partial : bucket.gradients.partials) {
     std::int64_t sum = 0;
-    for (const auto& record : partial.records) sum += bucket.summed_elements(record);
+    for (const auto& [weight, record] : partial.records) {
+      // The first rank has the most.
+      const auto& sharding = bucket.weights[weight].sharding;
+      sum += bucket.shards_optim ? sharding.of(0)[record].numel : sharding.numels[record];
+    }
     most = std::max(most, sum);
   }
   return most;
@@ -274,10 +294,9 @@ void list_offload_staging(const ShardPlan& plan, const EngineOptions& options, B
 }  // namespace
 
 void resolve(BucketPlan& bucket, const EngineOptions& options) {
-  resolve_bytes(bucket, options);
-  bucket.parameters = resolve_parameters(bucket, options);
+  resolve_parameters(bucket, options);
   resolve_gradients(bucket, options);
-  if (bucket.packs()) {
+  if (bucket.parameters.form == Form::packed) {
     list_packed(bucket, options);
   } else {
     list_parameters(bucket, options);

@@ -1,15 +1,33 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <capstan/base/export.h>
 
 #include <utility>
 #include <vector>
 
+#include "comm/side_stream.h"
+#include "shard/footprint.h"
 #include "shard/gradient_offload.h"
 #include "shard/options.h"
 #include "shard/plan.h"
-#include "shard/side_streams.h"
 
-namespace capstan::shard {
+CAPSTAN_BEGIN_NAMESPACE
+namespace shard {
+
+/// The engine's side streams. Work of one kind is in order, so that it can share buffers.
+struct SideStreams {
+  SideStreams(c10::Device device, bool overlap)
+      : gather(device, overlap),
+        reduce(device, overlap),
+        replicate(device, overlap),
+        transfer(device, overlap),
+        bring_back(device, overlap) {}
+  SideStream gather;      ///< all-gathers and their unpacking
+  SideStream reduce;      ///< reduce-scatters and their packing
+  SideStream replicate;   ///< hybrid's all-reduce between copies
+  SideStream transfer;    ///< gradients to the host, updated parameters back
+  SideStream bring_back;  ///< earlier micro-steps' gradients back from the host
+};
 
 /// What the buckets of one engine share.
 struct Shared {
@@ -17,7 +35,7 @@ struct Shared {
       : options(std::move(engine_options)),
         plan(make_plan(units, options)),
         streams(options.precision.device, options.policy.overlap),
-        offload(plan, options, streams) {}
+        offload(*this) {}
 
   c10::Device device() const { return options.precision.device; }
   void allocate_staging() {
@@ -40,4 +58,5 @@ struct Shared {
   Event updated;  ///< masters on the device are as the last update left them
 };
 
-}  // namespace capstan::shard
+}  // namespace shard
+CAPSTAN_END_NAMESPACE

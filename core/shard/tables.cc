@@ -1,6 +1,7 @@
-#include "shard/tables.h"
-
+// Tables whose lookups' gradients are exchanged as rows: see table_plan.
 #include <algorithm>
+
+#include "shard/plan.h"
 
 namespace capstan::shard {
 namespace {
@@ -54,13 +55,13 @@ bool looks_up_apart(const nn::Weight& weight, const std::vector<std::vector<nn::
 
 }  // namespace
 
-std::int64_t table_rows(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses,
-                        const EngineOptions& options) {
-  if (sums_whole_tables(options) || !is_matrix(weight) || !looks_up_apart(weight, uses)) return 0;
+std::optional<TablePlan> table_plan(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses,
+                                    const EngineOptions& options) {
+  if (sums_whole_tables(options) || !is_matrix(weight) || !looks_up_apart(weight, uses)) return {};
   const auto& record = weight.records().front();
   const auto ranks = options.mesh.size(record.shard_axes());
-  if (ranks == 1 || !is_whole(record, options)) return 0;
-  return ranks * options.micro_tokens > record.shape.front() ? 0 : options.micro_tokens;
+  if (ranks == 1 || !is_whole(record, options) || ranks * options.micro_tokens > record.shape.front()) return {};
+  return TablePlan{options.micro_tokens, uses.size() == 1, (ranks + 1) * options.micro_tokens * record.shape.back()};
 }
 
 }  // namespace capstan::shard

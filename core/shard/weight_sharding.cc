@@ -69,6 +69,12 @@ layout::Box WeightSharding::box(std::size_t record, int position, layout::Box lo
   return local;
 }
 
+at::Tensor WeightSharding::record_in(const at::Tensor& flat, std::size_t record, std::optional<int> position) const {
+  if (!position) return flat.narrow(0, of(0)[record].in_full, numels[record]);
+  const auto& shard = of(*position)[record];
+  return flat.narrow(0, shard.in_shard, shard.numel);
+}
+
 WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, int rank, int group_size) {
   WeightSharding sharding;
   sharding.ranks = group_size;
@@ -99,11 +105,12 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
     sharding.in_place = sharding.in_place && (is_even || may_end_in_padding);
     const auto stride = shard_rows * row_numel * blocks;
     sharding.strides.push_back(stride);
+    sharding.numels.push_back(layout::numel(local));
     sharding.dims.push_back(dim);
     sharding.rows.push_back(shard_rows);
     sharding.full_elements = std::max(sharding.full_elements, sharding.numel + group_size * stride);
     shard_offset += stride;
-    sharding.numel += layout::numel(local);
+    sharding.numel += sharding.numels.back();
     rows_so_far += local.empty() ? 1 : local.front();
     if (i == 0) sharding.shape = local;
   }

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 CAPSTAN_BEGIN_NAMESPACE
@@ -49,9 +50,14 @@ struct WeightSharding {
   bool in_place = true;
   bool even = true;                   ///< … and nothing is padded at all
   std::vector<std::int64_t> strides;  ///< by record: elements of each rank's shard, padding included
+  std::vector<std::int64_t> numels;   ///< by record: elements of all ranks' shards
   std::vector<std::size_t> dims;      ///< by record: the dimension that is sharded
   std::vector<std::int64_t> rows;     ///< … and how much of it a rank has, if it is not one of the last
 
+  /// A rank's shards of the records, in order.
+  const std::vector<RecordShard>& of(int position) const { return shards[static_cast<std::size_t>(position)]; }
+  /// A record's elements in the rank's flat shard of the weight, or without a position in the flat full weight.
+  at::Tensor record_in(const at::Tensor& flat, std::size_t record, std::optional<int> position) const;
   /// What the rank at `position` holds of a record of which `local` is there before data ranks share it.
   layout::Box box(std::size_t record, int position, layout::Box local) const;
 };

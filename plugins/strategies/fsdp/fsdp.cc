@@ -141,22 +141,28 @@ class Fsdp : public strategy::Strategy {
 
   // A series of experiments changes the mode and keeps the rest, so these get a warning, not an error.
   std::vector<std::string> notes() const override {
-    std::vector<std::string> idle;
-    const auto add = [&](bool is_idle, auto member) {
-      if (is_idle && options_.is_set(member)) idle.push_back(options_.name(member));
+    using F = FsdpOptions;
+    std::vector<std::string> notes;
+    const auto add = [&](const std::string& what, const std::string& why) {
+      notes.push_back("note: " + what + " has no effect " + why);
     };
-    add(is("no_shard"), &FsdpOptions::reshard_after_forward);
-    add(is("no_shard"), &FsdpOptions::backward_prefetch);
-    add(is("no_shard"), &FsdpOptions::forward_prefetch);
-    add(is("no_shard"), &FsdpOptions::limit_all_gathers);
-    add(is("no_shard"), &FsdpOptions::cast);
-    add(is("no_shard"), &FsdpOptions::reduce_by);
-    for (auto& name : idle)
-      name.insert(0, "note: ").append(R"( has no effect with mode = "no_shard": nothing is gathered)");
-    add_of_kept(idle);
-    if (!options_->cpu_offload && options_.is_set(&FsdpOptions::pin_memory))
-      idle.push_back("note: " + options_.name(&FsdpOptions::pin_memory) + " has no effect without cpu_offload = true");
-    return idle;
+    const auto add_set = [&](const std::string& why, auto... members) {
+      ((options_.is_set(members) ? add(options_.name(members), why) : void()), ...);
+    };
+    if (is("no_shard")) {
+      add_set(R"(with mode = "no_shard": nothing is gathered)", &F::reshard_after_forward, &F::backward_prefetch,
+              &F::forward_prefetch, &F::limit_all_gathers, &F::cast, &F::reduce_by);
+    } else if (is("shard_grad_op") || !options_->reshard_after_forward) {
+      // Backward gathers nothing.
+      const std::string why =
+          is("shard_grad_op") ? R"(with mode = "shard_grad_op")" : "with reshard_after_forward = false";
+      const std::string stay = why + ": gathered parameters stay from forward to backward";
+      if (options_->reshard_after_forward && options_.is_set(&F::reshard_after_forward))
+        add(options_.name(&F::reshard_after_forward) + " = true", stay);
+      add_set(stay, &F::backward_prefetch);
+    }
+    if (!options_->cpu_offload) add_set("without cpu_offload = true", &F::pin_memory);
+    return notes;
   }
 
   void shard(strategy::ShardPolicy& policy) override {
@@ -181,18 +187,6 @@ class Fsdp : public strategy::Strategy {
   }
 
  private:
-  // Gathered parameters are kept from forward to backward: backward gathers nothing.
-  void add_of_kept(std::vector<std::string>& notes) const {
-    const bool is_mode = is("shard_grad_op");
-    if (is("no_shard") || !(is_mode || !options_->reshard_after_forward)) return;
-    const std::string why = is_mode ? R"( with mode = "shard_grad_op")" : " with reshard_after_forward = false";
-    const std::string stay = ": gathered parameters stay from forward to backward";
-    if (is_mode && options_->reshard_after_forward && options_.is_set(&FsdpOptions::reshard_after_forward))
-      notes.push_back("note: strategy.fsdp.reshard_after_forward = true has no effect" + why + stay);
-    if (options_.is_set(&FsdpOptions::backward_prefetch))
-      notes.push_back("note: strategy.fsdp.backward_prefetch has no effect" + why + stay);
-  }
-
   bool is(const char* mode) const { return options_->mode == mode; }
 
   // An option without effect in this mode is probably a misunderstanding.

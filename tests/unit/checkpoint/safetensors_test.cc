@@ -2,7 +2,6 @@
 #include <capstan/checkpoint/safetensors.h>
 #include <capstan_catch.h>
 
-#include "checkpoint/dtype.h"
 #include "checkpoint/faults.h"
 #include "checkpoint/scratch.h"
 #include "record/dtype.h"

@@ -40,7 +40,7 @@ TEST_CASE("each element is written by one rank and counted in norms by one rank"
     });
     for (const auto& bucket : plan.buckets) {
       for (const auto& planned : bucket.weights) {
-        for (const auto& shard : bucket.shards(planned, mesh.position(rank, bucket.axes))) {
+        for (const auto& shard : planned.sharding.of(mesh.position(rank, bucket.axes))) {
           const auto& record = planned.weight->records()[shard.record];
           if (shard::owns_for_norm(record, bucket, options)) counted[record.name] += shard.numel;
         }

@@ -4,6 +4,7 @@
 #include <capstan_catch.h>
 
 #include "shard/rig.h"
+#include "shard/shared.h"
 
 using namespace capstan;
 using namespace capstan::testing;
@@ -90,9 +91,9 @@ TEST_CASE("earlier sums come back for their bucket, in whatever order they are a
   const auto chain = rig_chain({});
   auto options = options_of(3, shard::ReduceWhen::micro_step, at::kBFloat16);
   options.policy.shard_param = true;
-  const auto plan = shard::make_plan(pointers(chain), options);
-  const shard::SideStreams streams(cpu, true);
-  shard::GradientOffload offload(plan, options, streams);
+  shard::Shared shared(options, pointers(chain));
+  const auto& plan = shared.plan;
+  auto& offload = shared.offload;
   offload.allocate();
   const auto count = plan.buckets.size();
   REQUIRE(count > 3);

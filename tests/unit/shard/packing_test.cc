@@ -3,6 +3,9 @@
 
 #include <capstan_catch.h>
 
+#include <map>
+#include <set>
+
 #include "shard/rig.h"
 
 using namespace capstan;
@@ -27,16 +30,16 @@ TEST_CASE("all ranks' shards together are the full weight, and what lies between
   const auto all = at::full({bucket.shard_elements * ranks}, std::nan(""), at::kDouble);
   for (const auto& planned : bucket.weights) {
     const auto full = at::arange(1, planned.sharding.numel + 1, at::kDouble);
+    const auto shard_of = [&](int rank) { return planned.of_shard(all.view({ranks, -1})[rank]); };
     shard::Moves in;
-    for (int r = 0; r < ranks; ++r) shard::pack_weight(planned, r, full, shard::shard_of(bucket, planned, r, all), in);
+    for (int r = 0; r < ranks; ++r) shard::pack_weight(planned, r, full, shard_of(r), in);
     in.run(true);
     double sum = 0;
-    for (int r = 0; r < ranks; ++r) sum += shard::shard_of(bucket, planned, r, all).sum().item<double>();
+    for (int r = 0; r < ranks; ++r) sum += shard_of(r).sum().item<double>();
     CHECK(sum == full.sum().item<double>());
     const auto back = at::zeros_like(full);
     shard::Moves out;
-    for (int r = 0; r < ranks; ++r)
-      shard::unpack_weight(planned, r, shard::shard_of(bucket, planned, r, all), back, out);
+    for (int r = 0; r < ranks; ++r) shard::unpack_weight(planned, r, shard_of(r), back, out);
     out.run(true);
     CHECK(at::equal(back, full));
     out.run(false);  // once more, added
@@ -52,4 +55,38 @@ TEST_CASE("without a full weight a shard is zero") {
   shard::pack_weight(planned, 0, {}, shard, moves);
   CHECK(moves.to.empty());
   CHECK(shard.eq(0).all().item<bool>());
+}
+
+TEST_CASE("parts cover each record once, without overlap, in every form of a flat gradient") {
+  const int ranks = GENERATE(1, 2, 3, 7);
+  const auto chain = rig_chain({});
+  shard::EngineOptions options;
+  options.mesh = layout::Mesh({{layout::Axis::dp, ranks}});
+  set_stage(options.policy, 2);
+  const auto plan = shard::make_plan(pointers(chain), options);
+  for (const auto& bucket : plan.buckets) {
+    const auto check = [&](const std::vector<strategy::BucketPart>& parts, std::int64_t size,
+                           std::map<std::string, std::int64_t>& covered) {
+      std::set<std::int64_t> taken;
+      for (const auto& part : parts) {
+        CHECK(part.numel > 0);
+        covered[part.record->name] += part.numel;
+        for (std::int64_t i = 0; i < part.numel; ++i) {
+          CHECK(part.offset + i < size);
+          CHECK(taken.insert(part.offset + i).second);
+        }
+      }
+    };
+    std::map<std::string, std::int64_t> full, shards, shard;
+    check(shard::parts_of(bucket, shard::Flat::full, 0), bucket.full_elements, full);
+    check(shard::parts_of(bucket, shard::Flat::shards, 0), bucket.shard_elements * ranks, shards);
+    for (int r = 0; r < ranks; ++r) check(shard::parts_of(bucket, shard::Flat::shard, r), bucket.shard_elements, shard);
+    for (const auto& planned : bucket.weights) {
+      for (const auto& record : planned.weight->records()) {
+        CHECK(full[record.name] == record.numel());
+        CHECK(shards[record.name] == record.numel());
+        CHECK(shard[record.name] == record.numel());
+      }
+    }
+  }
 }

@@ -1,5 +1,5 @@
 // What is decided of a bucket, and the buffers that follow. That the engine allocates these: footprint_test.cc.
-#include "shard/resolve.h"
+#include "shard/plan.h"
 
 #include <capstan_catch.h>
 
@@ -64,7 +64,7 @@ TEST_CASE("gradients are summed by the calls that role, determinism, overrides a
 
 TEST_CASE("a shard is sent from where it need not be cast each time") {
   const auto from = [](int stage, int offload) { return layer1(mixed(2, stage, offload)).parameters.send_from; };
-  CHECK(from(1, 0) == shard::SendFrom::master);
+  CHECK(from(1, 0) == shard::SendFrom::cast);
   CHECK(from(3, 0) == shard::SendFrom::device_copy);
   CHECK(from(2, 1) == shard::SendFrom::host);
   CHECK(from(3, 1) == shard::SendFrom::device_copy);
@@ -73,7 +73,7 @@ TEST_CASE("a shard is sent from where it need not be cast each time") {
   auto options = mixed(2, 3);
   options.policy.cast_at_gather = true;
   const auto bucket = layer1(options);
-  CHECK(bucket.casts_at_gather());
+  CHECK(bucket.parameters.send_from == shard::SendFrom::cast);
   CHECK(!has(bucket, Purpose::send_on_device));
   CHECK(!has(bucket, Purpose::send_temporary));
 }
@@ -85,7 +85,7 @@ TEST_CASE("a reshard_size that does not divide the ranks is none") {
     options.policy.reshard_size = size;
     const auto bucket = layer1(options);
     CHECK(bucket.parameters.reshard_ranks == ranks);
-    CHECK(bucket.parameters.in_place == (ranks == 0));
+    CHECK(bucket.parameters.gather_by == (ranks == 0 ? shard::GatherBy::in_place : shard::GatherBy::unpacking));
     CHECK(has(bucket, Purpose::regather) == (ranks > 0));
   }
 }

@@ -36,11 +36,12 @@ TEST_CASE("backward_prefetch: before, after or not at all, and never a run that 
   for (const auto when : {BackwardPrefetch::pre, BackwardPrefetch::post, BackwardPrefetch::none}) {
     policy.backward_prefetch = when;
     const shard::Schedule schedule(runs, policy);
-    CHECK(schedule.prefetch_before_backward(3) == (when == BackwardPrefetch::pre ? Run(2) : Run()));
-    CHECK(schedule.prefetch_after_backward(3) == (when == BackwardPrefetch::post ? Run(2) : Run()));
-    CHECK(schedule.prefetch_before_backward(1) == Run());
-    CHECK(schedule.prefetch_after_backward(1) == Run());
-    CHECK(schedule.prefetch_before_backward(0) == Run());
+    CHECK(schedule.prefetch_in_backward(3, BackwardPrefetch::pre) == (when == BackwardPrefetch::pre ? Run(2) : Run()));
+    CHECK(schedule.prefetch_in_backward(3, BackwardPrefetch::post) ==
+          (when == BackwardPrefetch::post ? Run(2) : Run()));
+    CHECK(schedule.prefetch_in_backward(1, BackwardPrefetch::pre) == Run());
+    CHECK(schedule.prefetch_in_backward(1, BackwardPrefetch::post) == Run());
+    CHECK(schedule.prefetch_in_backward(0, BackwardPrefetch::pre) == Run());
   }
 }
 

@@ -1,5 +1,5 @@
 // Tables whose lookups' gradients ranks exchange as rows.
-#include "shard/tables.h"
+#include "shard/plan.h"
 
 #include <capstan_catch.h>
 
@@ -36,8 +36,8 @@ Whole gradients_of(int world, const RigOptions& options) {
 }
 
 const shard::BucketPlan* table_of(const shard::ShardPlan& plan) {
-  const auto found =
-      std::find_if(plan.buckets.begin(), plan.buckets.end(), [](const auto& bucket) { return bucket.is_table(); });
+  const auto found = std::find_if(plan.buckets.begin(), plan.buckets.end(),
+                                  [](const auto& bucket) { return bucket.gradients.table.has_value(); });
   return found == plan.buckets.end() ? nullptr : &*found;
 }
 
@@ -90,8 +90,8 @@ TEST_CASE("which tables are exchanged as rows, and in which buckets") {
     const auto* table = table_of(plan);
     REQUIRE(table);
     CHECK(table->weights.size() == 1);
-    CHECK(table->is_tied() == tied);
-    CHECK(table->gradients.table_rows == most);
+    CHECK(table->gradients.table->only_looked_up == !tied);
+    CHECK(table->gradients.table->rows == most);
     CHECK_FALSE(table_of(shard::make_plan(pointers(chain), options_on(1))));
     CHECK_FALSE(table_of(shard::make_plan(pointers(chain), options_on(6))));  // more rows than the table has
   }

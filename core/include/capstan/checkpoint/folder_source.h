@@ -40,21 +40,27 @@ class FolderSource : public layout::Source {
   bool has(const layout::Param& param) const override;
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
- private:
+ protected:
   struct Place {
     const SafetensorsFile* file = nullptr;  // null: the tensor does not exist
     std::string name;                       // in the file, with its prefix
   };
   const layout::FileTensor* mapped(const layout::Param& param) const;
   Place find(const std::string& name) const;
-  void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
-                const layout::Box& box, const at::Tensor& out) const;
-  bool is_ignored(const std::string& name) const;
+  // The tensors of a stack, or of a part of it that a box of the record holds, in order; or the only one.
+  static std::vector<std::string> names_of(const layout::FileTensor& tensor);
+  static std::vector<std::string> names_in(const layout::FileTensor& tensor, const layout::Param& param,
+                                           const layout::Box& box);
 
   std::filesystem::path path_;
   Diagnostics faults_;  // of its files
   SafetensorsFolder folder_;
   layout::FileMap map_;
+
+ private:
+  void fill_one(const layout::FileTensor& tensor, const std::string& name, const layout::Shape& shape,
+                const layout::Box& box, const at::Tensor& out) const;
+  bool is_ignored(const std::string& name) const;
 };
 
 /// The way back: the tensors that `map` makes of these records, under their published names, in memory. Throws Error

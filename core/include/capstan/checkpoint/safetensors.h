@@ -22,6 +22,8 @@ class DurableFile;
 
 /// LibTorch's name of it.
 c10::ScalarType torch_dtype(Dtype dtype);
+/// The way back. Throws Error for a dtype that safetensors does not have.
+Dtype dtype_of(c10::ScalarType dtype);
 
 /// A safetensors file whose tensors can be read, which throws Error for one that is cut off. Thread-safe.
 class SafetensorsFile : public MappedTensors {
