@@ -1,6 +1,7 @@
 #include "nf4.h"
 
 #include <capstan/base/text.h>
+#include <torch/library.h>
 
 #include <algorithm>
 
@@ -104,3 +105,10 @@ void Nf4::place(nn::Unit& unit, const strategy::Placement& /*placement*/) {
 }
 
 }  // namespace nf4
+
+// Its one implementation is in nf4_cuda.so, which ranks that use GPUs open too.
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("nf4_decode(Tensor(a!) values, Tensor bytes, int run, int stride, int first) -> ()");
+}
+
+CAPSTAN_STRATEGY("nf4", "0.1.0", "keeps chosen frozen weights in 4 bits", nf4::Nf4, nf4::Nf4Options)
