@@ -2,6 +2,7 @@
 
 #include <capstan/base/text.h>
 #include <capstan/strategy/loss_hooks.h>
+#include <capstan/strategy/targets.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +16,6 @@ using namespace capstan;
 namespace {
 
 constexpr const char* owner = "fp8";
-constexpr const char* everything = "all-linear";
 
 /// The matrices that a product multiplies with, of a weight's records: [out, in]. Of stacked records each has these
 /// sizes.
@@ -35,26 +35,6 @@ bool fit_tiles(const nn::Weight& weight) {
   return std::all_of(weight.records().begin(), weight.records().end(), [](const layout::Param& record) {
     return record.shape.front() % quantised_block == 0 && record.shape.back() <= StoredTiles::most_columns;
   });
-}
-
-bool is_router(const nn::Linear& linear) { return dynamic_cast<const nn::Router*>(linear.parent()) != nullptr; }
-
-bool contains(const std::vector<std::string>& list, const std::string& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-std::vector<std::string> roles_of(const std::vector<std::unique_ptr<nn::Unit>>& units) {
-  std::vector<std::string> roles{everything};
-  const auto add = [&](const std::string& role) {
-    if (!contains(roles, role)) roles.push_back(role);
-  };
-  for (const auto& unit : units) {
-    unit->each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) add(linear.name());
-    });
-    unit->each<nn::Experts>([&](const nn::Experts&) { add("experts"); });
-  }
-  return roles;
 }
 
 // The blocks: units that have layers to multiply. Embeddings and the head have none.
@@ -147,18 +127,8 @@ std::unique_ptr<strategy::StepHooks> Fp8::step() {
   return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band)));
 }
 
-void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
-  const auto known = roles_of(units);
-  for (const auto& name : options_->targets) {
-    if (contains(known, name)) continue;
-    faults.add(place_of(&Fp8Options::targets),
-               cat(options_.name(&Fp8Options::targets), " names \"", name, "\", but the model has: ", join(known)),
-               suggestion(name, known));
-  }
-}
-
 void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
-  if (!contains(options_->targets, role) && !contains(options_->targets, everything)) return;
+  if (!strategy::is_target(options_->targets, role)) return;
   const bool experts = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
   const bool tiles = scaling(experts) == Scaling::block;
   const auto sizes = sizes_of(*weight, experts);
@@ -192,17 +162,14 @@ std::string Fp8::sizes_text() const {
 }
 
 void Fp8::structure(Units& units) {
-  Diagnostics faults;
-  refuse_unknown(units, faults);
-  faults.throw_if_any();
+  strategy::refuse_unknown(options_->targets, units, options_.name(&Fp8Options::targets),
+                           place_of(&Fp8Options::targets));
   const auto blocks = blocks_of(units);
   const auto all = static_cast<std::int64_t>(blocks.size());
   const auto first = std::min(options_->skip_first, all), last = std::max(first, all - options_->skip_last);
   for (auto block = first; block < last; ++block) {
     const auto& unit = *blocks[static_cast<std::size_t>(block)];
-    unit.each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) choose(linear, linear.name(), linear.weight());
-    });
+    strategy::each_linear(unit, [&](const nn::Linear& linear) { choose(linear, linear.name(), linear.weight()); });
     unit.each<nn::Experts>([&](const nn::Experts& experts) {
       choose(experts, "experts", experts.gate_up());
       choose(experts, "experts", experts.down());

@@ -49,7 +49,6 @@ class Fp8 : public capstan::strategy::Strategy {
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
   using How = std::shared_ptr<const Multiplier>;
-  void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
   void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
   /// Where the user has set an option, or else the table.
   template <class M>

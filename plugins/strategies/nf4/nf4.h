@@ -34,8 +34,6 @@ class Nf4 : public capstan::strategy::Strategy {
 
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
-  bool is_target(const std::string& role) const;
-  void refuse_unknown(const Units& units) const;
   void take(const std::string& role, capstan::nn::Weight& weight, std::size_t stacked);
   void say_what_was_taken();
 
