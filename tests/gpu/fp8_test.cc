@@ -13,7 +13,6 @@
 
 #include "gpu/eight_bits.h"
 #include "nn/weights.h"
-#include "plugins/strategies/fp8/counts.cc"
 #include "plugins/strategies/fp8/feed_forward.cc"
 #include "plugins/strategies/fp8/frozen.cc"
 #include "plugins/strategies/fp8/layers.h"
@@ -23,7 +22,6 @@
 #include "plugins/strategies/fp8/scaled.cc"
 #include "plugins/strategies/fp8/sent.cc"
 #include "plugins/strategies/fp8/stored.cc"
-#include "plugins/strategies/fp8/stored_tiles.cc"
 
 using namespace fp8;
 using capstan::testing::numbers;

@@ -1,2 +1,1 @@
 set(needs ENGINE)
-list(APPEND libraries plugin_arguments)

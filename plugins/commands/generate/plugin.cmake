@@ -1,2 +1,1 @@
 set(needs ENGINE)   # a model, and the ranks that share it
-list(APPEND libraries plugin_arguments)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace import_deepspeed {
@@ -21,44 +22,31 @@ bool is_integer(const Json& value) {
          std::abs(value.get<double>()) <= exact;
 }
 
+bool is_list_of_numbers(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number(); });
+}
+
+struct Kind {
+  const char* words;
+  bool (*fits)(const Json&);
+};
+
+const Kind& kind_of(JsonType type) {
+  static const std::map<JsonType, Kind> kinds{
+      {JsonType::boolean, {"true or false", [](const Json& value) { return value.is_boolean(); }}},
+      {JsonType::integer, {"an integer", is_integer}},
+      {JsonType::number, {"a number", [](const Json& value) { return value.is_number(); }}},
+      {JsonType::text, {"a string", [](const Json& value) { return value.is_string(); }}},
+      {JsonType::numbers, {"a list of numbers", is_list_of_numbers}},
+      {JsonType::anything, {"a table", [](const Json&) { return true; }}}};
+  return kinds.at(type);
+}
+
 }  // namespace
 
-std::string type_words(JsonType type) {
-  switch (type) {
-    case JsonType::boolean:
-      return "true or false";
-    case JsonType::integer:
-      return "an integer";
-    case JsonType::number:
-      return "a number";
-    case JsonType::text:
-      return "a string";
-    case JsonType::numbers:
-      return "a list of numbers";
-    case JsonType::anything:
-      return "a table";
-  }
-  assertion_failed("a JSON type", __FILE__, __LINE__);
-}
+std::string type_words(JsonType type) { return kind_of(type).words; }
 
-bool has_type(const Json& value, JsonType type) {
-  switch (type) {
-    case JsonType::boolean:
-      return value.is_boolean();
-    case JsonType::integer:
-      return is_integer(value);
-    case JsonType::number:
-      return value.is_number();
-    case JsonType::text:
-      return value.is_string();
-    case JsonType::numbers:
-      return value.is_array() &&
-             std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number(); });
-    case JsonType::anything:
-      return true;
-  }
-  assertion_failed("a JSON type", __FILE__, __LINE__);
-}
+bool has_type(const Json& value, JsonType type) { return kind_of(type).fits(value); }
 
 Value plain_value(const Json& value, JsonType type) {
   if (type == JsonType::boolean) return value.get<bool>();

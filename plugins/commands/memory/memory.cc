@@ -48,7 +48,7 @@ std::string memory_block(const fs::path& file, const MemoryChoice& choice, bool 
   if (cpu ? choice.gpu_only : choice.cpu_only) return {};
   auto block = cat(cpu ? "CPU" : "GPU", " Memory Usage", named ? cat(" (", file.string(), ")") : "", "\n");
   if (cpu) {
-    const auto samples = runs::read_cpu_memory_log(text, file.string());
+    const auto samples = runs::read_cpu_memory_log(text, file.string()).real_mb;
     return block + (samples.empty() ? "   no sample" : runs::cpu_memory_lines(runs::memory_use(samples))) + "\n";
   }
   const auto samples = runs::read_gpu_memory_log(text, file.string());

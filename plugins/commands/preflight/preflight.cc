@@ -20,7 +20,6 @@
 
 #include "arguments/arguments.h"
 #include "link_measures.h"
-#include "options.h"
 #include "rank_measures.h"
 #include "report.h"
 

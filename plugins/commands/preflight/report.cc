@@ -14,22 +14,34 @@ using namespace capstan;
 
 using Json = nlohmann::ordered_json;
 
+// What is asked for beyond these is a slip of the keyboard, and would be measured for days without a word.
+constexpr double most_mib = 1 << 20;
+constexpr double most_times = 1'000'000;
+
 std::string number(double value) { return value < 0 ? "-" : number_text(std::round(value * 100) / 100); }
 
+// Calls visit(name, field) for each, in the order of the file.
+template <class Measures, class Visit>
+void each_field(Measures& one, const Visit& visit) {
+  visit("host", one.host);
+  visit("device", one.device);
+  visit("node", one.node);
+  visit("versions", one.versions);
+  visit("links", one.links);
+  visit("clocks", one.clocks);
+  visit("gemm_tflops", one.gemm_tflops);
+  visit("to_device_gbps", one.to_device_gbps);
+  visit("to_host_gbps", one.to_host_gbps);
+  visit("write_gbps", one.write_gbps);
+  visit("free_bytes", one.free_bytes);
+  visit("clock_s", one.clock_s);
+  visit("problem", one.problem);
+}
+
 Json to_json(const RankMeasures& one) {
-  return {{"host", one.host},
-          {"device", one.device},
-          {"node", one.node},
-          {"versions", one.versions},
-          {"links", one.links},
-          {"clocks", one.clocks},
-          {"gemm_tflops", one.gemm_tflops},
-          {"to_device_gbps", one.to_device_gbps},
-          {"to_host_gbps", one.to_host_gbps},
-          {"write_gbps", one.write_gbps},
-          {"free_bytes", one.free_bytes},
-          {"clock_s", one.clock_s},
-          {"problem", one.problem}};
+  Json json;
+  each_field(one, [&](const char* name, const auto& field) { json[name] = field; });
+  return json;
 }
 
 Json to_json(const Bandwidth& measured) {
@@ -82,6 +94,61 @@ std::string links_text(const PreflightReport& report) {
 
 }  // namespace
 
+void PreflightOptions::describe(config::OptionTable<PreflightOptions>& t) {
+  t.add("before_run", &PreflightOptions::before_run)
+      .choices({"auto", "off", "gate", "full"})
+      .doc(
+          "what `run` measures before it builds the model. gate: all-reduce bandwidth against min_bus_gbps; full: all "
+          "that `capstan preflight` does; a FAIL ends the run. auto: gate where min_bus_gbps is set, else off");
+  t.add("min_bus_gbps", &PreflightOptions::min_bus_gbps)
+      .min(0)
+      .doc(
+          "bus bandwidth, GB/s, that an all-reduce of gate_mib must reach, on one rank of each node and then on all: "
+          "exit code 46 below it, 44 where it cannot be measured; 0: no gate");
+  t.add("gate_mib", &PreflightOptions::gate_mib).min(1).max(most_mib).doc("size of the gate's all-reduce, MiB");
+  t.add("gate_warmup", &PreflightOptions::gate_warmup)
+      .min(0)
+      .max(most_times)
+      .doc("the gate's all-reduces before the measured ones");
+  t.add("gate_iterations", &PreflightOptions::gate_iterations)
+      .min(1)
+      .max(most_times)
+      .doc("the gate's measured all-reduces");
+  t.add("largest_mib", &PreflightOptions::largest_mib)
+      .min(1)
+      .max(most_mib)
+      .doc("largest all-reduce, reduce-scatter and all-gather measured otherwise, MiB; the smaller are 1 and 64");
+  t.add("pair_mib", &PreflightOptions::pair_mib)
+      .min(0)
+      .max(most_mib)
+      .doc("what each pair of ranks exchanges to find slow links, MiB; 0: pairs are not measured");
+  t.add("gemm_size", &PreflightOptions::gemm_size)
+      .min(0)
+      .max(1 << 18)
+      .doc("rows and columns of the multiplied matrices; 0: 8192 in bf16 on a GPU, 1024 in fp32 on a CPU");
+  t.add("gemm_seconds", &PreflightOptions::gemm_seconds)
+      .above(0)
+      .max(3600)
+      .doc("how long each rank multiplies matrices");
+  t.add("least_share", &PreflightOptions::least_share)
+      .min(0)
+      .max(1)
+      .doc("a rank or a pair below this share of the median is an outlier: WARN");
+  t.add("write_mib", &PreflightOptions::write_mib)
+      .min(0)
+      .max(most_mib)
+      .doc("what each rank writes into run.dir and syncs, MiB; 0: the disk is not measured");
+  t.add("min_free_gib", &PreflightOptions::min_free_gib).min(0).doc("less free space in run.dir, GiB: WARN");
+  t.add("max_skew_s", &PreflightOptions::max_skew_s).above(0).doc("clocks of the hosts that differ by more: WARN");
+}
+
+void check_options(const config::Options<PreflightOptions>& options, Diagnostics& faults) {
+  if (options->before_run != "gate" || options->min_bus_gbps > 0) return;
+  faults.add(options.where(&PreflightOptions::before_run),
+             "preflight.before_run is \"gate\", but there is no threshold to measure against",
+             "set preflight.min_bus_gbps, such as 5, or preflight.before_run = \"off\"");
+}
+
 std::string RankMeasures::serialized() const {
   return to_json(*this).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -89,19 +156,7 @@ std::string RankMeasures::serialized() const {
 RankMeasures RankMeasures::parse(const std::string& text) {
   const auto json = Json::parse(text);
   RankMeasures one;
-  json.at("host").get_to(one.host);
-  json.at("device").get_to(one.device);
-  json.at("node").get_to(one.node);
-  json.at("versions").get_to(one.versions);
-  json.at("links").get_to(one.links);
-  json.at("clocks").get_to(one.clocks);
-  json.at("gemm_tflops").get_to(one.gemm_tflops);
-  json.at("to_device_gbps").get_to(one.to_device_gbps);
-  json.at("to_host_gbps").get_to(one.to_host_gbps);
-  json.at("write_gbps").get_to(one.write_gbps);
-  json.at("free_bytes").get_to(one.free_bytes);
-  json.at("clock_s").get_to(one.clock_s);
-  json.at("problem").get_to(one.problem);
+  each_field(one, [&](const char* name, auto& field) { json.at(name).get_to(field); });
   return one;
 }
 

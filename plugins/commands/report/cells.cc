@@ -20,6 +20,10 @@ Cell number_cell(const std::optional<double>& number, int decimals, const char* 
   return number ? cell(fixed(*number, decimals)) : no_cell(why);
 }
 
+Cell percent_cell(const std::optional<double>& share, const char* why) {
+  return share ? cell(fixed(*share * 100, 1)) : no_cell(why);
+}
+
 const char* not_ended(const Run& run) {
   return run.has_summary ? "summary.json does not have it" : "the run has not ended: it has no summary.json";
 }
@@ -63,6 +67,50 @@ Cell score_cell(const Run& run, const std::string& score) {
   const auto* evaluation = last_with(run, score);
   if (!evaluation) return no_cell(no_answer);
   return cell(fixed(evaluation->scores.at(score), 2));
+}
+
+constexpr double mib_of_gib = 1024;
+constexpr double bytes_of_gib = 1024.0 * 1024 * 1024;
+
+std::string no_gpu_log(const Run& run) {
+  if (run.on_cpus()) return "the run computed on CPUs";
+  return "the run has no gpu_memory/*.csv: [monitor.memory_log] writes it, or nvidia-smi beside the run";
+}
+
+constexpr const char* no_cpu_log =
+    "the run has no cpu_memory/*.txt: [monitor.memory_log] writes it, or psrecord beside the run";
+
+std::string no_utilisation(const Run& run) {
+  if (run.on_cpus()) return "the run computed on CPUs";
+  return "summary.json has no such mean: [monitor.utilisation] writes it";
+}
+
+std::optional<MemoryUse> gpu_use(const Run& run) {
+  const auto* samples = run.gpu0();
+  if (!samples || samples->empty()) return {};
+  return memory_use(*samples);
+}
+
+Cell gpu_cell(const Run& run, double MemoryUse::*member, double per, int decimals) {
+  const auto use = gpu_use(run);
+  return use ? cell(fixed((*use).*member / per, decimals)) : no_cell(no_gpu_log(run));
+}
+
+Cell cpu_cell(const Run& run, double MemoryUse::*member, int decimals) {
+  const auto* log = run.cpu();
+  return log ? cell(fixed(memory_use(log->real_mb).*member, decimals)) : no_cell(no_cpu_log);
+}
+
+// `why`: there is no peak above 0.
+Cell peak_gb_cell(const std::vector<double>& peaks, const char* why) {
+  if (peaks.empty()) return no_cell("the run has not ended: it has no summary.json");
+  const double most = *std::max_element(peaks.begin(), peaks.end());
+  return most > 0 ? cell(fixed(most / bytes_of_gib, 2)) : no_cell(why);
+}
+
+Cell mean_cell(const Run& run, const char* name, double per, int decimals) {
+  const auto mean = run.number(name);
+  return mean ? cell(fixed(*mean / per, decimals)) : no_cell(no_utilisation(run));
 }
 
 }  // namespace
@@ -187,15 +235,11 @@ Cell runtime_scale_cell(const Run& run, const Run& base) {
 }
 
 Cell workshop_efficiency_cell(const Run& run, const Run& base) {
-  auto share = ratio(runtime_s(run), runtime_s(base));
-  if (share) *share *= 100;
-  return number_cell(share, 1, not_ended(run));
+  return percent_cell(ratio(runtime_s(run), runtime_s(base)), not_ended(run));
 }
 
 Cell efficiency_cell(const Run& run, const Run& base) {
-  auto share = ratio(runtime_s(base), runtime_s(run));
-  if (share) *share *= 100;
-  return number_cell(share, 1, not_ended(run));
+  return percent_cell(ratio(runtime_s(base), runtime_s(run)), not_ended(run));
 }
 
 Cell job_time_cell(const Run& run, const Run&) {
@@ -209,6 +253,42 @@ Cell job_time_cell(const Run& run, const Run&) {
 
 Cell step_time_cell(const Run& run, const Run&) {
   return run.steps.empty() ? no_cell("metrics.jsonl has no step") : cell(fixed(run.steps.back().step_time_s, 3));
+}
+
+Cell allocated_peak_gb_cell(const Run& run, const Run&) {
+  return peak_gb_cell(run.device_peaks, "the run computed on CPUs");
+}
+
+Cell host_peak_gb_cell(const Run& run, const Run&) {
+  return peak_gb_cell(run.host_peaks, "summary.json does not say what the processes took");
+}
+
+Cell allocated_mb_cell(const Run& run, const Run&) { return mean_cell(run, "avg_mem_alloc_MB", 1, 0); }
+Cell allocated_gb_cell(const Run& run, const Run&) { return mean_cell(run, "avg_mem_alloc_MB", mib_of_gib, 2); }
+Cell utilisation_cell(const Run& run, const Run&) { return mean_cell(run, "avg_gpu_util_%", 1, 1); }
+Cell gpu_peak_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::peak, 1, 0); }
+Cell gpu_average_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::mean, 1, 2); }
+Cell gpu_peak_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::peak, mib_of_gib, 2); }
+Cell gpu_average_gib_cell(const Run& run, const Run&) { return gpu_cell(run, &MemoryUse::mean, mib_of_gib, 2); }
+
+Cell gpu_mode_cell(const Run& run, const Run&) {
+  const auto use = gpu_use(run);
+  return use ? cell(modes_text(*use)) : no_cell(no_gpu_log(run));
+}
+
+Cell memory_scale_cell(const Run& run, const Run& base) {
+  const auto own = gpu_use(run);
+  const auto first = gpu_use(base);
+  if (!own || !first || own->peak <= 0) return no_cell(no_gpu_log(own ? base : run));
+  return cell(fixed(first->peak / own->peak, 2));
+}
+
+Cell cpu_peak_cell(const Run& run, const Run&) { return cpu_cell(run, &MemoryUse::peak, 0); }
+Cell cpu_average_cell(const Run& run, const Run&) { return cpu_cell(run, &MemoryUse::mean, 2); }
+
+Cell cpu_mode_cell(const Run& run, const Run&) {
+  const auto* log = run.cpu();
+  return log ? cell(modes_text(memory_use(log->real_mb))) : no_cell(no_cpu_log);
 }
 
 }  // namespace report

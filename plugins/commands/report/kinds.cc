@@ -54,7 +54,6 @@ Kind baseline() {
            {"GPU Utilization (%)", utilisation_cell, "summary.json: avg_gpu_util_%"},
            {"EM (%), each epoch", every_exact_match_cell, "metrics.jsonl: exact_match of the split eval"},
            {"F1 (%), each epoch", every_f1_cell, "metrics.jsonl: f1 of the split eval"}},
-          nullptr,
           {loss_note, rate_note}};
 }
 
@@ -78,7 +77,6 @@ Kind zero_baseline() {
            {"Peak Usage (MB)", cpu_peak_cell, "cpu_memory/: the most", host},
            {"Average Usage (MB)", cpu_average_cell, "cpu_memory/: the mean", host},
            {"Mode Usage (MB)", cpu_mode_cell, "cpu_memory/: the most frequent, in whole MB", host}},
-          nullptr,
           {loss_note, rate_note, gpu_note}};
 }
 
@@ -94,7 +92,6 @@ Kind fsdp_scaling() {
            {"Runtime Scale Factor", runtime_scale_cell},
            {"Loss", train_loss_cell},
            {"GPU Memory Allocated (GB)", allocated_peak_gb_cell}},
-          nullptr,
           {loss_note, rate_note, scale_note,
            "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", runtime_note,
            gb_note}};
@@ -113,7 +110,6 @@ Kind custom_model() {
            {"GPU Utilization (%)", utilisation_cell},
            {"Loss", train_loss_cell},
            {"Runtime (s)", runtime_cell}},
-          nullptr,
           {loss_note, rate_note, callback_note, gpu_note, both_memories_note, runtime_note, gb_note}};
 }
 
@@ -132,8 +128,8 @@ Kind weak_layers() {
            {"Runtime (s)", runtime_cell},
            {"Efficiency (%)", workshop_efficiency_cell},
            {"Usual Efficiency (%)", efficiency_cell}},
-          nullptr,
           {efficiencies_note, callback_note, loss_note, runtime_note, gb_note},
+          nullptr,
           {"model.num_layers"}};
 }
 
@@ -149,7 +145,6 @@ Kind zero_stages() {
        {"Peak CPU Memory Used (MiB)", cpu_peak_cell},
        {"Average CPU Memory Used (MiB)", cpu_average_cell},
        {"Train Samples/Second", samples_cell}},
-      nullptr,
       {rate_note, gpu_note, "CPU memory: the process tree of rank 0's host as psrecord counts it, from cpu_memory/"}};
 }
 
@@ -190,7 +185,7 @@ const std::vector<std::string>& growing_samples() {
 Kind zero_scaling() {
   return {"zero-scaling",   "ZeRO: the data grows with the GPUs of a node",
           Shape::metrics,   growing_metrics(),
-          gpu_count,        growing_notes(),
+          growing_notes(),  gpu_count,
           growing_samples()};
 }
 
@@ -204,16 +199,16 @@ Kind zero_comparison() {
           "ZeRO stages on two GPUs",
           Shape::metrics,
           columns,
-          stage_cell,
           {rate_note, loss_note, gpu_note, "CPU memory: the process tree of rank 0's host, from cpu_memory/",
-           runtime_note, steps_note, eval_note}};
+           runtime_note, steps_note, eval_note},
+          stage_cell};
 }
 
 Kind zero_nodes() {
   auto columns = growing_metrics();
   columns[3] = {"Peak GPU Memory (GiB)", gpu_peak_gib_cell};
   columns[4] = {"Average GPU Memory (GiB)", gpu_average_gib_cell};
-  return {"zero-nodes",     "ZeRO: the data grows with the nodes", Shape::metrics, columns, nodes_cell, growing_notes(),
+  return {"zero-nodes",     "ZeRO: the data grows with the nodes", Shape::metrics, columns, growing_notes(), nodes_cell,
           growing_samples()};
 }
 
@@ -232,7 +227,6 @@ Kind nemo_scaling() {
        {"GPU 0 Mode (MiB)", gpu_mode_cell},
        {"Time scaling vs base", runtime_scale_cell},
        {"Peak memory scaling vs base", memory_scale_cell}},
-      nullptr,
       {"Batch per GPU: samples of a data-parallel rank in a step (micro_batch x accumulation); the ranks of a "
        "tensor-parallel group compute the same ones together",
        "Total job time: of the run, from its first step on; the job's own, with loading, is 'Total time' at the end "
@@ -257,7 +251,6 @@ Kind overview() {
            {"EM", exact_match_cell},
            {"F1", f1_cell},
            {"GPU Memory Allocated (GB)", allocated_peak_gb_cell}},
-          nullptr,
           {rate_note, callback_note, steps_note, loss_note, runtime_note, eval_note,
            "GPU Memory Allocated: the most that tensors took on the rank that took most, while steps ran", gb_note}};
 }

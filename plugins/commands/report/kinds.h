@@ -24,8 +24,8 @@ struct Kind {
   std::string title;
   Shape shape = Shape::row_a_run;
   std::vector<Column> columns;
-  CellOf* setup = nullptr;
   std::vector<std::string> notes;
+  CellOf* setup = nullptr;
   std::vector<std::string> grows = {};  ///< options that differ from run to run, since the table is about their growth
 
   bool has(CellOf* cell) const;

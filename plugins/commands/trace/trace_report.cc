@@ -3,17 +3,19 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
+#include <capstan/base/lower.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "runs/numbers.h"
 
 namespace trace {
 
 using namespace capstan;
+using runs::fixed;
 
 namespace {
 
@@ -227,12 +229,6 @@ void add_cpu(const Events& events, const Interval& window, TraceReport& report) 
   report.exposed_ms = length(all_collectives) / 1000 - report.hidden_ms;
 }
 
-std::string fixed_number(const char* pattern, double number) {
-  std::array<char, 64> out{};
-  std::snprintf(out.data(), out.size(), pattern, number);
-  return out.data();
-}
-
 using Ranked = std::vector<std::pair<std::string, double>>;
 
 Ranked ranked(const std::map<std::string, double>& by_name) {
@@ -245,8 +241,8 @@ std::string share_table(const std::string& title, const Ranked& rows, const Trac
   std::vector<std::vector<std::string>> table{{title, "ms a step", "share"}};
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, report.steps));
   for (const auto& [name, ms] : rows) {
-    table.push_back({name, fixed_number("%.3f", ms / steps),
-                     fixed_number("%.1f %%", report.window_ms > 0 ? 100 * ms / report.window_ms : 0.0)});
+    table.push_back(
+        {name, fixed(ms / steps, 3), cat(fixed(report.window_ms > 0 ? 100 * ms / report.window_ms : 0.0, 1), " %")});
   }
   return table_text(table);
 }
@@ -260,8 +256,7 @@ std::string kernels_table(const TraceReport& report) {
   for (const auto& [name, kernel] : all) {
     constexpr std::size_t width = 90;
     const auto calls = static_cast<double>(kernel.calls);
-    table.push_back({fixed_number("%.3f", kernel.ms / steps), fixed_number("%.1f", calls / steps),
-                     fixed_number("%.1f", 1000 * kernel.ms / calls),
+    table.push_back({fixed(kernel.ms / steps, 3), fixed(calls / steps, 1), fixed(1000 * kernel.ms / calls, 1),
                      name.size() > width ? name.substr(0, width - 3) + "..." : name});
   }
   return table_text(table);
@@ -270,11 +265,10 @@ std::string kernels_table(const TraceReport& report) {
 }  // namespace
 
 std::string kernel_kind(const std::string& name) {
-  auto lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (contains_any(lower, {"nccl"})) return "collective";
-  if (contains_any(lower, {"flash", "fmha", "attention", "sdpa"})) return "attention";
-  if (contains_any(lower, {"gemm", "gemv", "xmma", "nvjet", "cutlass", "cublas", "splitkreduce"})) return "GEMM";
+  const auto plain = lower(name);
+  if (contains_any(plain, {"nccl"})) return "collective";
+  if (contains_any(plain, {"flash", "fmha", "attention", "sdpa"})) return "attention";
+  if (contains_any(plain, {"gemm", "gemv", "xmma", "nvjet", "cutlass", "cublas", "splitkreduce"})) return "GEMM";
   return "elementwise";
 }
 
@@ -307,11 +301,10 @@ TraceReport read_trace(const std::string& text, const std::string& file) {
 
 std::string trace_text(const TraceReport& report) {
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, report.steps));
-  auto text =
-      cat(counted(report.steps, "step"), ", ", fixed_number("%.3f", report.window_ms / steps), " ms each",
-          report.gpu ? cat(", ", fixed_number("%.0f", static_cast<double>(report.launches) / steps), " launches a step")
-                     : " (no GPU)",
-          "\n\n");
+  auto text = cat(
+      counted(report.steps, "step"), ", ", fixed(report.window_ms / steps, 3), " ms each",
+      report.gpu ? cat(", ", fixed(static_cast<double>(report.launches) / steps, 0), " launches a step") : " (no GPU)",
+      "\n\n");
   auto kinds = ranked(report.kinds);
   kinds.emplace_back("collectives, exposed", report.exposed_ms);
   kinds.emplace_back("collectives, hidden", report.hidden_ms);

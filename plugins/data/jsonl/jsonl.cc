@@ -100,9 +100,8 @@ void JsonlOptions::describe(config::OptionTable<JsonlOptions>& t) {
   t.add("too_long", &JsonlOptions::too_long)
       .choices({"error", "cut"})
       .doc(
-          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, a "
-          "prompt "
-          "or a conversation its beginning, never the last answer");
+          "a line of more tokens than max_length. error: it is named, and nothing begins; cut: a text loses its end, "
+          "a prompt or a conversation its beginning, never the last answer");
   t.add("loss", &JsonlOptions::loss)
       .choices({"answer", "sequence"})
       .doc(
@@ -180,3 +179,6 @@ std::shared_ptr<data::DataSource> JsonlData::open(const data::OpenRequest& reque
 }
 
 }  // namespace jsonl
+
+CAPSTAN_DATA("jsonl", "1.0", "JSON lines: prompts with completions, conversations, or plain text", jsonl::JsonlData,
+             jsonl::JsonlOptions)

@@ -1,6 +1,5 @@
 #pragma once
 #include "record.h"
-#include "turn_end.h"
 
 #include <capstan/data/source.h>
 

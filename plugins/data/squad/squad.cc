@@ -1,7 +1,7 @@
 #include "squad.h"
 
+#include "metric.h"
 #include "prompt.h"
-#include "squad_source.h"
 
 #include <capstan/base/text.h>
 
@@ -43,6 +43,50 @@ void refuse_too_long(const SquadFile& squad, const data::OpenRequest& request) {
               squad.path);
 }
 
+/// The questions of a file. Holds their text; get() tokenises.
+class SquadSource final : public data::DataSource {
+ public:
+  SquadSource(SquadFile file, data::OpenRequest request, Loss loss)
+      : file_(std::move(file)), request_(std::move(request)), loss_(loss) {
+    CAPSTAN_ASSERT(request_.tokenizer && request_.max_length > 0);
+  }
+  std::int64_t size() const override { return static_cast<std::int64_t>(file_.questions.size()); }
+  data::Sample get(std::int64_t index) const override {
+    return made(index, [&](const Question& question, const std::string& context) {
+      return make_sample(question, context, *request_.tokenizer, request_.max_length, loss_);
+    });
+  }
+  data::Sample question(std::int64_t index, std::int64_t most) const override {
+    return made(index, [&](const Question& question, const std::string& context) {
+      return make_prompt(question, context, *request_.tokenizer, std::min(most, request_.max_length));
+    });
+  }
+  /// The official exact_match and f1; none for a question without answers.
+  monitor::Values score(const data::Sample& sample, const std::string& text) const override {
+    return scores(text, sample.references);
+  }
+  /// The first line is the answer.
+  std::size_t answer_end(std::string_view text) const override { return text.find('\n'); }
+
+ private:
+  // Makes a sample; what is wrong with it names the file.
+  template <class Make>
+  data::Sample made(std::int64_t index, const Make& make) const {
+    CAPSTAN_ASSERT(index >= 0 && index < size());
+    const auto& question = file_.questions[static_cast<std::size_t>(index)];
+    try {
+      return make(question, file_.contexts[question.context]);
+    } catch (const Error& error) {
+      if (!error.context().empty()) throw;  // another plugin's: a tokenizer's
+      const auto& first = error.diagnostics().front();
+      throw Error(first.what, first.fix, file_.path);
+    }
+  }
+  SquadFile file_;
+  data::OpenRequest request_;
+  Loss loss_;
+};
+
 }  // namespace
 
 void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
@@ -58,8 +102,7 @@ void SquadOptions::describe(config::OptionTable<SquadOptions>& t) {
       .choices({"in_context", "any"})
       .doc(
           "in_context: the answer that is trained on, and one of those that are accepted, must stand in its context, "
-          "as "
-          "SQuAD's do; any: answers are free");
+          "as SQuAD's do; any: answers are free");
 }
 
 // The questions of a split that are used; none when the options name no file, or when it added a fault.
@@ -96,3 +139,6 @@ std::shared_ptr<data::DataSource> SquadData::open(const data::OpenRequest& reque
 }
 
 }  // namespace squad
+
+CAPSTAN_DATA("squad", "1.0", "questions about a text, in SQuAD v1.1's JSON format", squad::SquadData,
+             squad::SquadOptions)

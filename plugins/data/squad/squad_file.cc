@@ -105,22 +105,6 @@ Question read_question(const Node& node, std::size_t context, Split split, const
   return question;
 }
 
-// Predictions are read by id: of two questions with one id, one would lose its answer.
-class QuestionIds {
- public:
-  explicit QuestionIds(const std::string& path) : path_(path) {}
-  void add(const std::string& id, const std::string& place) {
-    const auto [found, is_new] = places_.emplace(id, place);
-    if (is_new) return;
-    throw Error(cat(place, " has the id '", id, "', which ", found->second, " has too"),
-                "give each question an id of its own; predictions stand under them", path_);
-  }
-
- private:
-  const std::string& path_;
-  std::unordered_map<std::string, std::string> places_;
-};
-
 // Questions whose answer does not stand in their context: the first one, and how many there are.
 class Strangers {
  public:
@@ -153,14 +137,19 @@ SquadFile read_squad(const std::string& path, Split split, bool in_context) {
   const auto json = parse(path);
   SquadFile file;
   file.path = path;
-  QuestionIds ids(path);
+  std::unordered_map<std::string, std::string> places;  // by id
   Strangers strangers;
   for (const auto& article : Node(json, "", path).key("data").items()) {
     for (const auto& paragraph : article.key("paragraphs").items()) {
       file.contexts.push_back(paragraph.key("context").text());
       for (const auto& question : paragraph.key("qas").items()) {
         file.questions.push_back(read_question(question, file.contexts.size() - 1, split, path));
-        ids.add(file.questions.back().id, question.path());
+        const auto& id = file.questions.back().id;
+        // Predictions are read by id: of two questions with one id, one would lose its answer.
+        if (const auto [first, is_new] = places.emplace(id, question.path()); !is_new) {
+          throw Error(cat(question.path(), " has the id '", id, "', which ", first->second, " has too"),
+                      "give each question an id of its own; predictions stand under them", path);
+        }
         if (in_context) strangers.judge(file.questions.back(), file.contexts.back(), split, question.path());
       }
     }

@@ -68,3 +68,6 @@ data::Sample SyntheticSource::get(std::int64_t index) const {
 }
 
 }  // namespace synthetic
+
+CAPSTAN_DATA("synthetic", "1.0", "random tokens over the model's vocabulary, to measure speed and memory",
+             synthetic::SyntheticData, synthetic::SyntheticOptions)

@@ -1,6 +1,7 @@
 #include "runs/memory_use.h"
 
 #include <capstan/base/error.h>
+#include <capstan/base/files.h>
 #include <capstan/base/text.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <sstream>
@@ -150,9 +152,9 @@ bool is_cpu_memory_log(const std::string& text) {
   return text.starts_with("# Elapsed time") || text.starts_with("#  ") || text.starts_with("elapsed_time,");
 }
 
-std::vector<double> read_cpu_memory_log(const std::string& text, const std::string& file) {
+CpuMemory read_cpu_memory_log(const std::string& text, const std::string& file) {
   constexpr auto expected = "give a log of psrecord PID --include-children --interval 5 --log FILE";
-  std::vector<double> samples;
+  CpuMemory memory;
   const Lines lines(text);
   const bool csv = text.starts_with("elapsed_time,");
   for (std::size_t i = 0; i < lines.all.size(); ++i) {
@@ -168,9 +170,18 @@ std::vector<double> read_cpu_memory_log(const std::string& text, const std::stri
       if (cells >> elapsed >> processor >> resident) real = resident;
     }
     if (!real || !is_size(*real)) bad_line(file, i + 1, line, expected);
-    samples.push_back(*real);
+    memory.seconds.push_back(std::strtod(line.c_str(), nullptr));
+    memory.real_mb.push_back(*real);
   }
-  return samples;
+  return memory;
+}
+
+GpuLog read_gpu_log(const std::filesystem::path& file) {
+  return {file.stem().string(), read_gpu_memory_log(read_file(file), file.string())};
+}
+
+CpuLog read_cpu_log(const std::filesystem::path& file) {
+  return {read_cpu_memory_log(read_file(file), file.string()), file.stem().string()};
 }
 
 std::string modes_text(const MemoryUse& use) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,10 +32,29 @@ MemoryUse memory_use(const std::vector<GpuMemorySample>& samples);
 /// index, utilization.gpu, memory.used, memory.total. A last line that was cut off is left out. `file`: named by
 /// errors, with the line. Throws Error for a line that is no such row.
 std::map<int, std::vector<GpuMemorySample>> read_gpu_memory_log(const std::string& text, const std::string& file);
-/// The column "Real (MB)" of psrecord's log, plain or csv. Throws Error as above.
-std::vector<double> read_cpu_memory_log(const std::string& text, const std::string& file);
+
+/// What psrecord's log says of a process tree.
+struct CpuMemory {
+  std::vector<double> seconds;  ///< of each sample, since the log's beginning
+  std::vector<double> real_mb;  ///< the column "Real (MB)"
+};
+/// Of a plain log or a csv one. Throws Error as above.
+CpuMemory read_cpu_memory_log(const std::string& text, const std::string& file);
 /// Is it the second kind of log?
 bool is_cpu_memory_log(const std::string& text);
+
+/// A host's gpu_memory/….csv, by the GPUs' indices.
+struct GpuLog {
+  std::string name;  ///< the file's, without its ending
+  std::map<int, std::vector<GpuMemorySample>> gpus;
+};
+GpuLog read_gpu_log(const std::filesystem::path& file);
+
+/// A host's cpu_memory/….txt.
+struct CpuLog : CpuMemory {
+  std::string name;
+};
+CpuLog read_cpu_log(const std::filesystem::path& file);
 
 /// "1000, 3000".
 std::string modes_text(const MemoryUse& use);

@@ -153,6 +153,20 @@ void read_launch(const fs::path& file, Run& run) {
   });
 }
 
+// Files that end so in a folder and in its folders, sorted; none where it does not exist.
+std::vector<fs::path> files_ending(const fs::path& folder, const std::string& ending) {
+  std::vector<fs::path> files;
+  for (const auto& entry : entries_if_there(folder)) {
+    if (is_folder(entry)) {
+      const auto inner = files_ending(entry, ending);
+      files.insert(files.end(), inner.begin(), inner.end());
+    } else if (entry.extension() == ending) {
+      files.push_back(entry);
+    }
+  }
+  return files;
+}
+
 template <class Log>
 const Log* of_first_host(const std::vector<Log>& logs, const std::vector<std::string>& hosts) {
   if (logs.empty()) return nullptr;

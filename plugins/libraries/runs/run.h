@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runs/memory_log.h"
+#include "runs/memory_use.h"
 
 namespace runs {
 

@@ -7,9 +7,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
+#include <optional>
 #include <set>
-
-#include "blocks.h"
 
 namespace console {
 
@@ -20,6 +20,85 @@ namespace {
 std::string format(const char* pattern, double number) {
   std::array<char, 64> out{};
   std::snprintf(out.data(), out.size(), pattern, number);
+  return out.data();
+}
+
+constexpr std::size_t name_width = 24;
+constexpr std::size_t value_width = 80;
+constexpr auto job_line = "===============================";
+
+std::string repeated(const char* text, std::size_t times) {
+  std::string all;
+  while (times-- > 0) all += text;
+  return all;
+}
+
+// Display columns of UTF-8 text: continuation bytes take none.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  const auto columns = columns_of(text);
+  return text + std::string(columns < width ? width - columns : 0, ' ');
+}
+
+// Broken after commas; lines after the first are indented.
+std::vector<std::string> wrapped(const std::vector<std::string>& parts, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (const auto& part : parts) {
+    const bool full = columns_of(lines.back()) + columns_of(part) > width && !trim(lines.back()).empty();
+    if (full) lines.emplace_back("    ");
+    lines.back() += part;
+  }
+  return lines;
+}
+
+struct Row {
+  std::string name;
+  std::string plugin;
+  std::vector<std::string> options;
+};
+
+// The name of a table is its kind; "strategy.fsdp" names the plugin too, others by their option plugin.
+std::vector<Row> rows_of(const std::vector<monitor::Setting>& settings) {
+  std::vector<Row> rows;
+  for (const auto& setting : settings) {
+    const auto dot = setting.table.find('.');
+    const auto kind = setting.table.substr(0, dot);
+    const auto plugin = dot == std::string::npos ? "" : setting.table.substr(dot + 1);
+    if (rows.empty() || rows.back().name != kind || (!plugin.empty() && rows.back().plugin != plugin))
+      rows.push_back({kind, plugin, {}});
+    if (setting.key == "plugin") {
+      rows.back().plugin = config::value_text(setting.value);
+      std::erase(rows.back().plugin, '"');
+    } else if (setting.origin.layer != config::Origin::Layer::default_value) {
+      rows.back().options.push_back(cat(setting.key, "=", config::value_text(setting.value)));
+    }
+  }
+  std::erase_if(rows, [](const Row& row) { return row.options.empty() && row.plugin.empty(); });
+  return rows;
+}
+
+std::string clock_text(double time, const char* format) {
+  const auto seconds = static_cast<std::time_t>(time);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  std::array<char, 64> text{};
+  std::strftime(text.data(), text.size(), format, &local);
+  return text.data();
+}
+
+// tqdm's "00:41", "1:02:03".
+std::string interval(double seconds) {
+  const auto all = static_cast<long long>(std::max(0.0, seconds));
+  std::array<char, 64> out{};
+  if (all >= 3600) {
+    std::snprintf(out.data(), out.size(), "%lld:%02lld:%02lld", all / 3600, all / 60 % 60, all % 60);
+  } else {
+    std::snprintf(out.data(), out.size(), "%02lld:%02lld", all / 60, all % 60);
+  }
   return out.data();
 }
 
@@ -98,6 +177,65 @@ std::string bar_line(const monitor::StepEnded& step, double seconds_per_step) {
              "% | epoch ", format("%.2f", step.epoch_progress), " | loss ", significant(step.loss), " | ",
              format("%.1f", rate(step.samples, seconds_per_step)), " samples/s | ETA ",
              duration_text(static_cast<double>(step.steps - done) * seconds_per_step), utilisation_text(step.values));
+}
+
+std::string arguments_table(const std::vector<monitor::Setting>& settings) {
+  auto text = cat("┏", repeated("━", name_width), "┳", repeated("━", value_width), "┓\n┃ ",
+                  padded("Argument Name", name_width - 1), "┃ ", padded("Resolved Value", value_width - 1), "┃\n┡",
+                  repeated("━", name_width), "╇", repeated("━", value_width), "┩\n");
+  for (auto& [name, plugin, options] : rows_of(settings)) {
+    for (std::size_t i = 0; i < options.size(); ++i) options[i] += i + 1 < options.size() ? ", " : ")";
+    options.insert(options.begin(), plugin + "(");
+    if (options.size() == 1) options.front() += ")";
+    const auto lines = wrapped(options, value_width - 2);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      text += cat("│ ", padded(i == 0 ? name : "", name_width - 1), "│ ", padded(lines[i], value_width - 1), "│\n");
+  }
+  return text + cat("└", repeated("─", name_width), "┴", repeated("─", value_width), "┘");
+}
+
+std::string job_started(double time) {
+  return cat(job_line, "\n Job started\n Start time : ", clock_text(time, "%Y-%m-%d %H:%M:%S"), "\n", job_line);
+}
+
+std::string job_finished(double time, double seconds) {
+  const auto all = std::llround(seconds);
+  std::array<char, 64> total{};
+  std::snprintf(total.data(), total.size(), "%02lld:%02lld:%02lld", all / 3600, all / 60 % 60, all % 60);
+  return cat(job_line, "\n Job finished\n End time   : ", clock_text(time, "%Y-%m-%d %H:%M:%S"),
+             "\n Total time : ", total.data(), "\n", job_line);
+}
+
+std::string hf_step_line(const monitor::StepEnded& step, double loss) {
+  return cat("{'loss': ", python_rounded(loss, 4), ", 'grad_norm': ", number_text(step.grad_norm),
+             ", 'learning_rate': ", number_text(step.lr), ", 'epoch': ", python_rounded(step.epoch_progress, 2), "}");
+}
+
+std::string tqdm_line(std::int64_t done, std::int64_t steps, double seconds) {
+  constexpr std::array parts{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  constexpr std::int64_t width = 10;
+  const auto eighths = 8 * width * done / steps;
+  auto bar = repeated("█", static_cast<std::size_t>(eighths / 8)) + parts.at(static_cast<std::size_t>(eighths % 8));
+  const double each = done > 0 ? seconds / static_cast<double>(done) : 0.0;
+  std::string rate = "?it/s";
+  if (each > 0) rate = each > 1 ? format("%5.2fs/it", each) : format("%5.2fit/s", 1 / each);
+  return cat(format("%3.0f%%|", 100.0 * static_cast<double>(done) / static_cast<double>(steps)), padded(bar, width),
+             "| ", done, "/", steps, " [", interval(seconds), "<", interval(each * static_cast<double>(steps - done)),
+             ", ", rate, "]");
+}
+
+std::string utilisation_text(const monitor::Values& values) {
+  const auto find = [&](const char* name) -> std::optional<double> {
+    const auto found =
+        std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == name; });
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+  std::string text;
+  if (const auto percent = find("gpu_util_%")) text += cat(" | gpu_util: ", format("%.0f", *percent), " %");
+  const auto of_gpu = find("mem_total_MB") ? find("mem_total_MB") : find("mem_reserved_MB");
+  if (of_gpu) text += cat(" | gpu_mem: ", bytes_text(*of_gpu * 1048576));
+  if (const auto resident = find("mem_rss_MB")) text += cat(" | mem: ", bytes_text(*resident * 1048576));
+  return text;
 }
 
 }  // namespace console

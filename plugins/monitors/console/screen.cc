@@ -2,24 +2,11 @@
 
 #include <algorithm>
 
-#include "blocks.h"
 #include "lines.h"
 
 namespace console {
 
 using namespace capstan;
-
-void ConsoleOptions::describe(config::OptionTable<ConsoleOptions>& t) {
-  t.add("every", &ConsoleOptions::every).min(1).doc("show every N-th step, counted from the first, and the last one");
-  t.add("bar", &ConsoleOptions::bar)
-      .choices({"auto", "on", "off"})
-      .doc("a progress bar instead of a line a step; auto: where the output is a terminal");
-  t.add("style", &ConsoleOptions::style)
-      .choices({"capstan", "nemo", "hf"})
-      .doc(
-          "whose lines: nemo: a table of resolved arguments, NeMo's steps with val_loss, the block of a job; hf: the "
-          "Trainer's dictionaries and tqdm's bar; capstan: NeMo's steps, the Trainer's summaries");
-}
 
 std::string Screen::run_started(const monitor::RunStarted& run, double time) {
   run_ = run;

@@ -13,7 +13,17 @@ struct ConsoleOptions {
   std::string bar = "auto";
   std::string style = "capstan";
 
-  static void describe(capstan::config::OptionTable<ConsoleOptions>& t);
+  static void describe(capstan::config::OptionTable<ConsoleOptions>& t) {
+    t.add("every", &ConsoleOptions::every).min(1).doc("show every N-th step, counted from the first, and the last one");
+    t.add("bar", &ConsoleOptions::bar)
+        .choices({"auto", "on", "off"})
+        .doc("a progress bar instead of a line a step; auto: where the output is a terminal");
+    t.add("style", &ConsoleOptions::style)
+        .choices({"capstan", "nemo", "hf"})
+        .doc(
+            "whose lines: nemo: a table of resolved arguments, NeMo's steps with val_loss, the block of a job; hf: the "
+            "Trainer's dictionaries and tqdm's bar; capstan: NeMo's steps, the Trainer's summaries");
+  }
 };
 
 /// The output for each event: each function returns the bytes to write, line ends and the bar's control characters

@@ -49,6 +49,14 @@ void Table::load(std::int64_t keep) {
   write_all(rows);
 }
 
+// Without the head.
+std::vector<std::string> Table::rows() const {
+  auto rows = split(read_file(file_), '\n');
+  rows.erase(rows.begin());
+  std::erase(rows, "");  // after the last line's end
+  return rows;
+}
+
 void Table::write_all(const std::vector<std::string>& rows) {
   out_.close();
   auto text = join(columns_, ",") + "\n";
@@ -59,16 +67,14 @@ void Table::write_all(const std::vector<std::string>& rows) {
 
 void Table::replace(std::int64_t step, const monitor::Values& values) {
   const std::map<std::string, double> by_name(values.begin(), values.end());
-  auto rows = split(read_file(file_), '\n');
-  rows.erase(rows.begin());
-  std::erase_if(rows, [&](const auto& row) {
-    if (row.empty()) return true;  // after the last line's end
+  auto kept = rows();
+  std::erase_if(kept, [&](const auto& row) {
     const auto cells = split(row, ',');
     bool same = step_of(row) == step;
     for (std::size_t i = 1; same && i < cells.size(); ++i) same = cells[i].empty() != by_name.contains(columns_[i]);
     return same;
   });
-  write_all(rows);
+  write_all(kept);
   add(step, values);
 }
 
@@ -78,12 +84,10 @@ void Table::add(std::int64_t step, const monitor::Values& values) {
     if (std::find(columns_.begin(), columns_.end(), name) == columns_.end()) news.push_back(name);
   }
   if (!news.empty()) {
-    auto rows = split(read_file(file_), '\n');
-    rows.erase(rows.begin());
-    std::erase(rows, "");  // after the last line's end
-    for (auto& row : rows) row += std::string(news.size(), ',');
+    auto longer = rows();
+    for (auto& row : longer) row += std::string(news.size(), ',');
     columns_.insert(columns_.end(), news.begin(), news.end());
-    write_all(rows);
+    write_all(longer);
   }
   const std::map<std::string, double> by_name(values.begin(), values.end());
   std::string row = std::to_string(step);

@@ -21,6 +21,7 @@ class Table {
 
  private:
   void load(std::int64_t keep);
+  std::vector<std::string> rows() const;
   void write_all(const std::vector<std::string>& rows);
   std::filesystem::path file_;
   std::vector<std::string> columns_{"step"};

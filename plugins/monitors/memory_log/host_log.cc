@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
 
 #include "runs/memory_use.h"
 
@@ -38,15 +40,6 @@ bool has_no_line(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-void MemoryLogOptions::describe(config::OptionTable<MemoryLogOptions>& t) {
-  t.add("interval_s", &MemoryLogOptions::interval_s)
-      .min(0.1)
-      .max(1e8)
-      .doc(
-          "seconds between two lines of the logs; not set: what a step takes, or a thousandth of the run, at least 0.1 "
-          "and at most 5");
-}
 
 std::string gpu_line(std::chrono::system_clock::time_point now, const GpuMemory& gpu) {
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
@@ -78,8 +71,6 @@ HostLog::HostLog(const std::filesystem::path& folder, const std::string& host, b
   if (has_no_line(gpu_file_)) gpu_log_.add(gpu_head);
 }
 
-HostLog::~HostLog() { stop(); }
-
 double pause_s(const Pace& pace, std::int64_t lines, double cost_s) {
   constexpr double least = 0.1;
   constexpr double most = 5;
@@ -98,29 +89,24 @@ void HostLog::step_ended(double seconds) {
 
 void HostLog::start(std::optional<double> interval_s, std::int64_t steps) {
   begin_ = last_ = Clock::now();
-  thread_ = std::thread([this, interval_s, steps] { keep_sampling(interval_s, steps); });
+  thread_ =
+      std::jthread([this, interval_s, steps](const std::stop_token& ends) { keep_sampling(interval_s, steps, ends); });
 }
 
-void HostLog::stop() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard guard(mutex_);
-    ends_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
+void HostLog::stop() { thread_ = {}; }
 
-void HostLog::keep_sampling(std::optional<double> interval_s, std::int64_t steps) {
+void HostLog::keep_sampling(std::optional<double> interval_s, std::int64_t steps, const std::stop_token& ends) {
   std::chrono::duration<double> between(0);
-  std::unique_lock lock(mutex_);
+  std::mutex mutex;
+  std::condition_variable_any never;  // waits for the end alone
+  std::unique_lock lock(mutex);
   std::int64_t lines = 0;
   do {
     const auto begin = Clock::now();
     sample();
     const double cost_s = std::chrono::duration<double>(Clock::now() - begin).count();
     between = std::chrono::duration<double>(interval_s ? *interval_s : pause_s({step_s_, steps}, lines++, cost_s));
-  } while (!ended_.wait_for(lock, between, [this] { return ends_; }));
+  } while (!never.wait_for(lock, ends, between, [&] { return ends.stop_requested(); }));
   sample();
 }
 
@@ -147,7 +133,7 @@ std::string HostLog::gpu_text() const {
 }
 
 std::string HostLog::cpu_text() const {
-  const auto samples = runs::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string());
+  const auto samples = runs::read_cpu_memory_log(read_file(cpu_file_), cpu_file_.string()).real_mb;
   if (samples.empty()) return {};
   return cat(runs::cpu_memory_lines(runs::memory_use(samples)), "\n   (", counted(samples.size(), "sample"),
              " of all processes of the run on this host; between two of them it may have been more)\n");

@@ -5,11 +5,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,7 +18,15 @@ namespace memory_log {
 struct MemoryLogOptions {
   std::optional<double> interval_s;
 
-  static void describe(capstan::config::OptionTable<MemoryLogOptions>& t);
+  static void describe(capstan::config::OptionTable<MemoryLogOptions>& t) {
+    t.add("interval_s", &MemoryLogOptions::interval_s)
+        .min(0.1)
+        .max(1e8)
+        .doc(
+            "seconds between two lines of the logs; not set: what a step takes, or a thousandth of the run, at least "
+            "0.1 "
+            "and at most 5");
+  }
 };
 
 /// A GPU of the host, all processes together; sizes in MiB.
@@ -57,9 +64,6 @@ class HostLog {
  public:
   /// Makes the folders and opens the files; they continue if `continues`, else begin anew. Throws FileError.
   HostLog(const std::filesystem::path& folder, const std::string& host, bool continues, HostProbes probes);
-  ~HostLog();
-  HostLog(const HostLog&) = delete;
-  HostLog& operator=(const HostLog&) = delete;
 
   /// A line every interval_s; without one as pause_s() says of a run of so many steps.
   void start(std::optional<double> interval_s, std::int64_t steps = 0);
@@ -73,7 +77,7 @@ class HostLog {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void keep_sampling(std::optional<double> interval_s, std::int64_t steps);
+  void keep_sampling(std::optional<double> interval_s, std::int64_t steps, const std::stop_token& ends);
   void sample();
 
   HostProbes probes_;
@@ -84,11 +88,8 @@ class HostLog {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point last_ = begin_;
   double last_processor_seconds_ = -1;  // below 0: there was no sample yet
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ends_ = false;
-  std::atomic<double> step_s_{0};  // the shortest so far; 0: none
-  std::thread thread_;
+  std::atomic<double> step_s_{0};       // the shortest so far; 0: none
+  std::jthread thread_;                 // ends first
 };
 
 }  // namespace memory_log

@@ -113,12 +113,6 @@ std::string savings_text(const Snapshot& snapshot) {
 
 }  // namespace
 
-void SnapshotOptions::describe(config::OptionTable<SnapshotOptions>& t) {
-  t.add("steps", &SnapshotOptions::steps).doc("steps of which one is written, from 0");
-  t.add("ranks", &SnapshotOptions::ranks)
-      .doc("ranks that write one of chosen steps and on request; where memory runs out the rank that met it does");
-}
-
 std::string snapshot_text(const Snapshot& snapshot) {
   auto text = cat(snapshot.title, ": at ", snapshot.moment.at, "\n\n", table_of(snapshot));
   if (!snapshot.no_prediction.empty()) text += cat("no prediction: ", snapshot.no_prediction, "\n");

@@ -18,7 +18,11 @@ struct SnapshotOptions {
   std::vector<std::int64_t> steps;
   std::vector<std::int64_t> ranks = {0};
 
-  static void describe(capstan::config::OptionTable<SnapshotOptions>& t);
+  static void describe(capstan::config::OptionTable<SnapshotOptions>& t) {
+    t.add("steps", &SnapshotOptions::steps).doc("steps of which one is written, from 0");
+    t.add("ranks", &SnapshotOptions::ranks)
+        .doc("ranks that write one of chosen steps and on request; where memory runs out the rank that met it does");
+  }
 };
 
 /// What a rank's memory is as a whole, bytes.

@@ -76,8 +76,7 @@ void MlflowOptions::describe(config::OptionTable<MlflowOptions>& t) {
       .path()
       .doc(
           "MLflow's folder of experiments; not set: MLFLOW_TRACKING_URI of the environment if it is a folder, else "
-          "mlruns "
-          "in the run's folder");
+          "mlruns in the run's folder");
   t.add("interval_s", &MlflowOptions::interval_s)
       .min(0)
       .max(1e8)

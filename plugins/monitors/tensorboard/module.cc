@@ -16,14 +16,12 @@ using namespace capstan;
 struct TensorBoardOptions {
   std::optional<std::string> folder;
 
-  static void describe(config::OptionTable<TensorBoardOptions>& t);
+  static void describe(config::OptionTable<TensorBoardOptions>& t) {
+    t.add("folder", &TensorBoardOptions::folder)
+        .path()
+        .doc("folder that gets a folder named as the run is; not set: tensorboard in the run's folder");
+  }
 };
-
-void TensorBoardOptions::describe(config::OptionTable<TensorBoardOptions>& t) {
-  t.add("folder", &TensorBoardOptions::folder)
-      .path()
-      .doc("folder that gets a folder named as the run is; not set: tensorboard in the run's folder");
-}
 
 namespace {
 

@@ -5,25 +5,36 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <string_view>
 #include <vector>
 
-#include "peak.h"
+#include "runs/numbers.h"
 
 namespace train_speed {
 
 using namespace capstan;
+using runs::fixed;
 
 namespace {
 
+struct Peak {
+  std::string_view name;  // a part of NVML's
+  double half;            // fp16 on tensor cores
+  double single;
+  bool bf16 = true;
+};
+
+// The first that fits counts: longer names come before shorter ones.
+constexpr std::array peaks{Peak{"GB200", 2500, 80},        Peak{"B200", 2250, 75},    Peak{"GH200", 989.4, 66.9},
+                           Peak{"H200 NVL", 835.5, 60},    Peak{"H200", 989.4, 66.9}, Peak{"H100 PCIe", 756, 51.2},
+                           Peak{"H100 NVL", 835.5, 60},    Peak{"H100", 989.4, 66.9}, Peak{"H800", 989.4, 66.9},
+                           Peak{"A100", 311.9, 19.5},      Peak{"A800", 311.9, 19.5}, Peak{"A30", 165, 10.3},
+                           Peak{"L40S", 362, 91.6},        Peak{"L40", 181, 90.5},    Peak{"A40", 149.7, 37.4},
+                           Peak{"RTX A6000", 154.8, 38.7}, Peak{"A10", 125, 31.2},    Peak{"L4", 121, 30.3},
+                           Peak{"V100", 125, 15.7, false}, Peak{"T4", 65, 8.1, false}};
+
 double per_second(std::int64_t amount, double seconds) {
   return seconds > 0 ? static_cast<double>(amount) / seconds : 0.0;
-}
-
-std::string fixed(const char* pattern, double number) {
-  std::array<char, 64> out{};
-  std::snprintf(out.data(), out.size(), pattern, number);
-  return out.data();
 }
 
 std::vector<std::string> row(const char* name, std::int64_t samples, std::int64_t steps, std::int64_t tokens,
@@ -31,22 +42,24 @@ std::vector<std::string> row(const char* name, std::int64_t samples, std::int64_
   const double samples_rate = per_second(samples, seconds);
   const double tokens_rate = per_second(tokens, seconds);
   return {name,
-          fixed("%.3f", samples_rate),
-          fixed("%.3f", samples_rate / ranks),
-          fixed("%.3f", per_second(steps, seconds)),
-          fixed("%.1f", tokens_rate),
-          fixed("%.1f", tokens_rate / ranks),
-          fixed("%.2f", seconds),
+          fixed(samples_rate, 3),
+          fixed(samples_rate / ranks, 3),
+          fixed(per_second(steps, seconds), 3),
+          fixed(tokens_rate, 1),
+          fixed(tokens_rate / ranks, 1),
+          fixed(seconds, 2),
           std::move(counted)};
 }
 
 }  // namespace
 
-void SpeedOptions::describe(config::OptionTable<SpeedOptions>& t) {
-  t.add("warmup", &SpeedOptions::warmup).min(0).doc("first steps that are not counted: they warm everything up");
-  t.add("peak_tflops", &SpeedOptions::peak_tflops)
-      .min(0)
-      .doc("the GPU's 10^12 floating-point operations a second, which MFU is divided by; 0: its data sheet's");
+std::optional<double> peak_tflops(const std::string& gpu, const std::string& precision) {
+  const auto* found = std::find_if(peaks.begin(), peaks.end(),
+                                   [&](const Peak& peak) { return gpu.find(peak.name) != std::string::npos; });
+  if (found == peaks.end()) return {};
+  if (precision == "fp32") return found->single;
+  if (precision == "fp16" || (precision.starts_with("bf16") && found->bf16)) return found->half;
+  return {};
 }
 
 void Speed::run_started(const monitor::RunStarted& run, const std::string& gpu) {
@@ -124,15 +137,14 @@ std::string Speed::summary(const monitor::RunEnded& run) const {
   }
   rows.push_back(row("callback", counted_.samples, counted_.steps, counted_.tokens, counted_.seconds, ranks_,
                      cat("steps: ", thousands(counted_.steps), ", after ", options_.warmup, " of warm-up")));
-  return table_text(rows) +
-         "callback tokens/s: " + fixed("%.1f real, ", per_second(counted_.tokens, counted_.seconds)) +
-         fixed("%.1f with padding, ", per_second(counted_.padded_tokens, counted_.seconds)) +
-         fixed("%.1f bearing loss\n", per_second(counted_.target_tokens, counted_.seconds)) + mfu_line();
+  const auto rate = [this](std::int64_t tokens) { return fixed(per_second(tokens, counted_.seconds), 1); };
+  return cat(table_text(rows), "callback tokens/s: ", rate(counted_.tokens), " real, ", rate(counted_.padded_tokens),
+             " with padding, ", rate(counted_.target_tokens), " bearing loss\n", mfu_line());
 }
 
 std::string Speed::mfu_line() const {
   if (peak_tflops_ <= 0 || flops_per_token_ <= 0) return {};
-  return cat("MFU: ", fixed("%.1f", 100 * mfu()), " % of ", fixed("%g", peak_tflops_), " TFLOP/s (", peak_from_, ")\n");
+  return cat("MFU: ", fixed(100 * mfu(), 1), " % of ", peak_tflops_, " TFLOP/s (", peak_from_, ")\n");
 }
 
 }  // namespace train_speed

@@ -3,6 +3,7 @@
 #include <capstan/monitor/monitor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace train_speed {
@@ -11,8 +12,18 @@ struct SpeedOptions {
   std::int64_t warmup = 1;
   double peak_tflops = 0;
 
-  static void describe(capstan::config::OptionTable<SpeedOptions>& t);
+  static void describe(capstan::config::OptionTable<SpeedOptions>& t) {
+    t.add("warmup", &SpeedOptions::warmup).min(0).doc("first steps that are not counted: they warm everything up");
+    t.add("peak_tflops", &SpeedOptions::peak_tflops)
+        .min(0)
+        .doc("the GPU's 10^12 floating-point operations a second, which MFU is divided by; 0: its data sheet's");
+  }
 };
+
+/// Floating-point operations a second that NVIDIA's data sheets give for dense matrix products of this precision
+/// ("bf16", "fp16", "bf16_pure": 16-bit tensor cores; "fp32": without TF32), in units of 10^12. Nothing for GPUs that
+/// are not listed, and for precisions that they lack. `gpu`: as NVML names it, "NVIDIA H200".
+std::optional<double> peak_tflops(const std::string& gpu, const std::string& precision);
 
 /// Throughput of the training steps. "Per rank" is a world's number divided by its ranks, one rank a GPU.
 class Speed {

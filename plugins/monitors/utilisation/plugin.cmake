@@ -1,1 +1,2 @@
 set(needs ENGINE)   # it asks LibTorch's allocator
+list(APPEND libraries plugin_runs)

@@ -6,15 +6,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
+#include <condition_variable>
+
+#include "runs/numbers.h"
 
 namespace utilisation {
 
 using namespace capstan;
-
-void UtilisationOptions::describe(config::OptionTable<UtilisationOptions>& t) {
-  t.add("interval_s", &UtilisationOptions::interval_s).min(0.05).max(1e8).doc("seconds between two samples of the GPU");
-}
 
 void Moments::add(double number) {
   ++count_;
@@ -28,26 +26,17 @@ double Moments::deviation() const { return count_ == 0 ? 0.0 : std::sqrt(squares
 Utilisation::Utilisation(const UtilisationOptions& options, Probes probes)
     : options_(options), probes_(std::move(probes)) {}
 
-Utilisation::~Utilisation() { stop(); }
-
 void Utilisation::start() {
-  if (probes_.gpu) thread_ = std::thread([this] { sample(); });
+  if (probes_.gpu) thread_ = std::jthread([this](const std::stop_token& ends) { sample(ends); });
 }
 
-void Utilisation::stop() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard guard(mutex_);
-    ends_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
+void Utilisation::stop() { thread_ = {}; }
 
-void Utilisation::sample() {
+void Utilisation::sample(const std::stop_token& ends) {
   const std::chrono::duration<double> between(options_.interval_s);
+  std::condition_variable_any never;  // waits for the end alone
   std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, between, [this] { return ends_; })) {
+  while (!never.wait_for(lock, ends, between, [&] { return ends.stop_requested(); })) {
     lock.unlock();
     const auto now = probes_.gpu();
     lock.lock();
@@ -100,9 +89,7 @@ std::string summary_lines(const monitor::Summary& summary, int ranks) {
   std::string text;
   for (const auto& [name, value] : summary.values) {
     if (std::find(ours.begin(), ours.end(), name) == ours.end()) continue;
-    std::array<char, 64> number{};
-    std::snprintf(number.data(), number.size(), "%.2f", value);
-    text += cat(text.empty() ? "" : ", ", "'", name, "': ", number.data());
+    text += cat(text.empty() ? "" : ", ", "'", name, "': ", runs::fixed(value, 2));
   }
   if (text.empty()) return text;
   return cat("{", text, "}", ranks > 1 ? cat(" (means over ", ranks, " ranks)") : "", "\n");

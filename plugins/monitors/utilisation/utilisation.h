@@ -2,10 +2,10 @@
 #include <capstan/config/options.h>
 #include <capstan/monitor/monitor.h>
 
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -14,7 +14,12 @@ namespace utilisation {
 struct UtilisationOptions {
   double interval_s = 0.5;
 
-  static void describe(capstan::config::OptionTable<UtilisationOptions>& t);
+  static void describe(capstan::config::OptionTable<UtilisationOptions>& t) {
+    t.add("interval_s", &UtilisationOptions::interval_s)
+        .min(0.05)
+        .max(1e8)
+        .doc("seconds between two samples of the GPU");
+  }
 };
 
 /// The rank's GPU as the driver sees it, all processes together.
@@ -54,10 +59,6 @@ struct Probes {
 class Utilisation {
  public:
   Utilisation(const UtilisationOptions& options, Probes probes);
-  ~Utilisation();
-  Utilisation(const Utilisation&) = delete;
-  Utilisation& operator=(const Utilisation&) = delete;
-
   void start();
   void stop();
   /// mem_alloc_MB, mem_reserved_MB, mem_peak_MB, and the last sample's mem_total_MB and gpu_util_%; on a CPU rank
@@ -69,7 +70,7 @@ class Utilisation {
   capstan::monitor::Values summary();
 
  private:
-  void sample();
+  void sample(const std::stop_token& ends);
   void note_peak(const MemoryNow& now);
   UtilisationOptions options_;
   Probes probes_;
@@ -77,12 +78,10 @@ class Utilisation {
   Moments reserved_;
   double peak_mb_ = 0;
   std::mutex mutex_;  // guards what follows
-  std::condition_variable ended_;
-  bool ends_ = false;
   Moments used_;
   Moments percent_;
   std::optional<GpuNow> last_;
-  std::thread thread_;
+  std::jthread thread_;  // ends first
 };
 
 /// The summary's lines: a name and its mean over ranks each; empty if there are none of ours.

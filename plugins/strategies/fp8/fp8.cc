@@ -2,12 +2,12 @@
 
 #include <capstan/base/text.h>
 #include <capstan/strategy/loss_hooks.h>
+#include <capstan/strategy/targets.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "reference.h"
-#include "stored_tiles.h"
 
 namespace fp8 {
 
@@ -16,7 +16,6 @@ using namespace capstan;
 namespace {
 
 constexpr const char* owner = "fp8";
-constexpr const char* everything = "all-linear";
 
 /// The matrices that a product multiplies with, of a weight's records: [out, in]. Of stacked records each has these
 /// sizes.
@@ -36,26 +35,6 @@ bool fit_tiles(const nn::Weight& weight) {
   return std::all_of(weight.records().begin(), weight.records().end(), [](const layout::Param& record) {
     return record.shape.front() % quantised_block == 0 && record.shape.back() <= StoredTiles::most_columns;
   });
-}
-
-bool is_router(const nn::Linear& linear) { return dynamic_cast<const nn::Router*>(linear.parent()) != nullptr; }
-
-bool contains(const std::vector<std::string>& list, const std::string& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-std::vector<std::string> roles_of(const std::vector<std::unique_ptr<nn::Unit>>& units) {
-  std::vector<std::string> roles{everything};
-  const auto add = [&](const std::string& role) {
-    if (!contains(roles, role)) roles.push_back(role);
-  };
-  for (const auto& unit : units) {
-    unit->each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) add(linear.name());
-    });
-    unit->each<nn::Experts>([&](const nn::Experts&) { add("experts"); });
-  }
-  return roles;
 }
 
 // The blocks: units that have layers to multiply. Embeddings and the head have none.
@@ -86,6 +65,55 @@ std::string counted(const std::map<std::string, std::int64_t>& counts) {
 
 }  // namespace
 
+void Fp8Options::describe(config::OptionTable<Fp8Options>& t) {
+  t.add("recipe", &Fp8Options::recipe)
+      .choices({"rowwise", "tensorwise", "blockwise"})
+      .doc(
+          "what shares a scale: each row of a product's operands, each operand, or 128 neighbours of a row (of weights "
+          "128 x 128); experts' products always have one a row. Scales are powers of two and made anew from each "
+          "operand");
+  t.add("targets", &Fp8Options::targets)
+      .doc(
+          "layers that multiply in 8 bits, by NeMo's roles (linear_qkv, linear_proj, linear_fc1, linear_fc2, experts), "
+          "or \"all-linear\": all of these. Embeddings, routers and the head never do, nor matrices whose sizes are no "
+          "multiples of 16, of 128 by block");
+  t.add("skip_first", &Fp8Options::skip_first).min(0).doc("so many first blocks stay in train.precision");
+  t.add("skip_last", &Fp8Options::skip_last).min(0).doc("so many last blocks stay in train.precision");
+  t.add("backward", &Fp8Options::backward)
+      .choices({"e4m3", "e5m2", "bf16"})
+      .doc(
+          "format of the result's gradient in backward's two products (e5m2: more range, fewer digits); bf16: the "
+          "weight's gradient is multiplied in train.precision, and that of the input in e4m3. Blocks are e4m3 or bf16");
+  t.add("accumulate", &Fp8Options::accumulate)
+      .choices({"fast", "precise"})
+      .doc(
+          "how a GPU adds up products: fast keeps partial sums in fewer digits than float32. Blocks' sums are always "
+          "precise, and all on CPU");
+  t.add("store", &Fp8Options::store)
+      .choices({"bf16", "fp8"})
+      .doc(
+          "how these layers' frozen weights are kept. fp8: in 8 bits alone, with their scales, rounded while they are "
+          "read; backward transposes them for each use. bf16: in train.precision, and in 8 bits and transposed "
+          "besides, which is faster");
+  t.add("gather", &Fp8Options::gather)
+      .choices({"bf16", "fp8"})
+      .doc(
+          "how ranks that share these layers' trained weights (fsdp, zero) gather them. fp8: in 8 bits, half the "
+          "bytes, and nobody holds them in 16; recipe = \"tensorwise\" then multiplies the same numbers bit for bit. "
+          "Experts "
+          "are gathered in train.precision");
+  t.add("reference", &Fp8Options::reference)
+      .path()
+      .doc(
+          "metrics.jsonl of a run with the same data in bf16: this run ends when its mean loss leaves the band above "
+          "it; steps that the file lacks are not compared");
+  t.add("band", &Fp8Options::band)
+      .above(0)
+      .max(100)
+      .doc("how far above the reference's a loss may be, as a share of it");
+  t.add("window", &Fp8Options::window).min(1).doc("of so many steps means are compared");
+}
+
 void Fp8::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
 
 Scaling Fp8::scaling(bool experts) const {
@@ -99,18 +127,8 @@ std::unique_ptr<strategy::StepHooks> Fp8::step() {
   return std::make_unique<WatchedSteps>(counts_, LossBand(band, losses_of(band)));
 }
 
-void Fp8::refuse_unknown(const Units& units, Diagnostics& faults) const {
-  const auto known = roles_of(units);
-  for (const auto& name : options_->targets) {
-    if (contains(known, name)) continue;
-    faults.add(place_of(&Fp8Options::targets),
-               cat(options_.name(&Fp8Options::targets), " names \"", name, "\", but the model has: ", join(known)),
-               suggestion(name, known));
-  }
-}
-
 void Fp8::choose(const nn::Layer& layer, const std::string& role, const nn::WeightPtr& weight) {
-  if (!contains(options_->targets, role) && !contains(options_->targets, everything)) return;
+  if (!strategy::is_target(options_->targets, role)) return;
   const bool experts = dynamic_cast<const nn::Experts*>(&layer) != nullptr;
   const bool tiles = scaling(experts) == Scaling::block;
   const auto sizes = sizes_of(*weight, experts);
@@ -144,17 +162,14 @@ std::string Fp8::sizes_text() const {
 }
 
 void Fp8::structure(Units& units) {
-  Diagnostics faults;
-  refuse_unknown(units, faults);
-  faults.throw_if_any();
+  strategy::refuse_unknown(options_->targets, units, options_.name(&Fp8Options::targets),
+                           place_of(&Fp8Options::targets));
   const auto blocks = blocks_of(units);
   const auto all = static_cast<std::int64_t>(blocks.size());
   const auto first = std::min(options_->skip_first, all), last = std::max(first, all - options_->skip_last);
   for (auto block = first; block < last; ++block) {
     const auto& unit = *blocks[static_cast<std::size_t>(block)];
-    unit.each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) choose(linear, linear.name(), linear.weight());
-    });
+    strategy::each_linear(unit, [&](const nn::Linear& linear) { choose(linear, linear.name(), linear.weight()); });
     unit.each<nn::Experts>([&](const nn::Experts& experts) {
       choose(experts, "experts", experts.gate_up());
       choose(experts, "experts", experts.down());
@@ -275,3 +290,5 @@ std::vector<layout::Footprint> Fp8::footprint(const strategy::Facts& facts) cons
 }
 
 }  // namespace fp8
+
+CAPSTAN_STRATEGY("fp8", "0.1.0", "multiplies chosen layers' matrices in 8 bits", fp8::Fp8, fp8::Fp8Options)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,9 +12,23 @@
 
 #include "feed_forward.h"
 #include "multiplier.h"
-#include "options.h"
 
 namespace fp8 {
+
+struct Fp8Options {
+  std::string recipe = "rowwise";
+  std::vector<std::string> targets{"all-linear"};
+  std::int64_t skip_first = 0;
+  std::int64_t skip_last = 0;
+  std::string backward = "e4m3";
+  std::string accumulate = "fast";
+  std::string store = "bf16";
+  std::string gather = "bf16";
+  std::optional<std::string> reference;
+  double band = 0.02;
+  std::int64_t window = 50;
+  static void describe(capstan::config::OptionTable<Fp8Options>& t);
+};
 
 /// Multiplies chosen layers' matrices in 8 bits (Micikevicius et al. 2022), with scales made anew from each operand.
 /// Weights, gradients and optimizer state stay what they are.
@@ -34,7 +49,6 @@ class Fp8 : public capstan::strategy::Strategy {
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
   using How = std::shared_ptr<const Multiplier>;
-  void refuse_unknown(const Units& units, capstan::Diagnostics& faults) const;
   void choose(const capstan::nn::Layer& layer, const std::string& role, const capstan::nn::WeightPtr& weight);
   /// Where the user has set an option, or else the table.
   template <class M>

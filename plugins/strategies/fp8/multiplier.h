@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "counts.h"
 #include "frozen.h"
 #include "quantise_blocks.h"
 #include "scaled.h"
@@ -14,6 +13,30 @@
 #include "stored.h"
 
 namespace fp8 {
+
+/// What a rank's products have counted on its device since the last step: see Rounding::counts.
+class Counts {
+ public:
+  /// [4] int64 on this device. Undefined for meta tensors.
+  at::Tensor on(c10::Device device);
+  /// Counting starts anew. "fp8_underflow": the share of operands' numbers that are not zero and become zero;
+  /// "fp8_nonfinite_rows": the share of operands' rows that are not finite.
+  std::vector<capstan::strategy::Figure> take();
+
+ private:
+  at::Tensor numbers_;
+};
+
+/// Reports them once a step.
+class CountsOfSteps : public capstan::strategy::StepHooks {
+ public:
+  explicit CountsOfSteps(std::shared_ptr<Counts> counts) : counts_(std::move(counts)) {}
+  void begin(capstan::strategy::Step& step) override { counts_->on(step.device); }
+  std::vector<capstan::strategy::Figure> figures() override { return counts_->take(); }
+
+ private:
+  std::shared_ptr<Counts> counts_;
+};
 
 /// What both sizes of a matrix must be a multiple of, for the GPU's scaled products.
 constexpr std::int64_t multiple = quantised_multiple;

@@ -3,7 +3,6 @@
 
 #include "fp8.h"
 #include "reference.h"
-#include "stored_tiles.h"
 
 namespace fp8 {
 

@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "peft_whole.h"
-
 namespace lora {
 
 using namespace capstan;
@@ -95,7 +93,7 @@ void add_stacked(const nn::Adapter& adapter, const layout::FileMap& files, std::
 std::set<std::string> modules_of(const layout::FileMap& files) {
   std::set<std::string> modules;
   for (const auto& [record, tensor] : files.tensors) {
-    for (const auto& name : tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack) {
+    for (const auto& name : names_in(tensor)) {
       if (name.ends_with(".weight")) modules.insert(module_of(files, name));
     }
   }

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "peft.h"
-#include "peft_whole.h"
 
 namespace lora {
 

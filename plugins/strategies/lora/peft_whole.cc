@@ -1,4 +1,4 @@
-#include "peft_whole.h"
+#include "peft.h"
 
 #include <capstan/base/text.h>
 
@@ -12,13 +12,7 @@ using namespace capstan;
 
 namespace {
 
-using layout::FileTensor;
-
 constexpr std::string_view prefix = "base_model.model.";
-
-std::vector<std::string> names_in(const FileTensor& tensor) {
-  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
-}
 
 std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('.') + 1); }
 
@@ -49,6 +43,10 @@ std::map<std::string, Module> modules_of(const PeftContents& contents, const lay
 }
 
 }  // namespace
+
+std::vector<std::string> names_in(const layout::FileTensor& tensor) {
+  return tensor.stack.empty() ? std::vector<std::string>{tensor.name} : tensor.stack;
+}
 
 std::string module_of(const layout::FileMap& files, const std::string& tensor) {
   const auto name = files.published(tensor);

@@ -1,8 +1,8 @@
 #include "nf4.h"
 
 #include <capstan/base/text.h>
-
-#include <algorithm>
+#include <capstan/strategy/targets.h>
+#include <torch/library.h>
 
 #include "codec.h"
 
@@ -10,48 +10,11 @@ namespace nf4 {
 
 using namespace capstan;
 
-namespace {
-
-constexpr const char* everything = "all-linear";
-
-bool is_router(const nn::Linear& linear) { return dynamic_cast<const nn::Router*>(linear.parent()) != nullptr; }
-
-bool contains(const std::vector<std::string>& list, const std::string& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-}  // namespace
-
 // Who multiplies in another format reads the weights otherwise.
 void Nf4::claim(strategy::Claims& claims) const { claims.exclusive("matrix products"); }
 
-bool Nf4::is_target(const std::string& role) const {
-  return contains(options_->targets, role) || contains(options_->targets, everything);
-}
-
-void Nf4::refuse_unknown(const Units& units) const {
-  std::vector<std::string> known{everything};
-  const auto add = [&](const std::string& role) {
-    if (!contains(known, role)) known.push_back(role);
-  };
-  for (const auto& unit : units) {
-    unit->each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) add(linear.name());
-    });
-    unit->each<nn::Experts>([&](const nn::Experts&) { add("experts"); });
-  }
-  Diagnostics faults;
-  for (const auto& name : options_->targets) {
-    if (contains(known, name)) continue;
-    faults.add(options_.where(&Nf4Options::targets),
-               cat(options_.name(&Nf4Options::targets), " names \"", name, "\", but the model has: ", join(known)),
-               suggestion(name, known));
-  }
-  faults.throw_if_any();
-}
-
 void Nf4::take(const std::string& role, nn::Weight& weight, std::size_t stacked) {
-  if (!is_target(role)) return;
+  if (!strategy::is_target(options_->targets, role)) return;
   const auto codec = std::make_shared<const Codec>(stacked);
   for (const auto& record : weight.records()) {
     nn::Codec::Extent whole;
@@ -65,11 +28,10 @@ void Nf4::take(const std::string& role, nn::Weight& weight, std::size_t stacked)
 }
 
 void Nf4::structure(Units& units) {
-  refuse_unknown(units);
+  strategy::refuse_unknown(options_->targets, units, options_.name(&Nf4Options::targets),
+                           options_.where(&Nf4Options::targets));
   for (const auto& unit : units) {
-    unit->each<nn::Linear>([&](const nn::Linear& linear) {
-      if (!is_router(linear)) take(linear.name(), *linear.weight(), 0);
-    });
+    strategy::each_linear(*unit, [&](const nn::Linear& linear) { take(linear.name(), *linear.weight(), 0); });
     // A matrix as Hugging Face's modules have it: gate, up and down of each expert.
     unit->each<nn::Experts>([&](const nn::Experts& experts) {
       for (const auto& weight : {experts.gate_up(), experts.down()})
@@ -104,3 +66,10 @@ void Nf4::place(nn::Unit& unit, const strategy::Placement& /*placement*/) {
 }
 
 }  // namespace nf4
+
+// Its one implementation is in nf4_cuda.so, which ranks that use GPUs open too.
+TORCH_LIBRARY_FRAGMENT(capstan, m) {
+  m.def("nf4_decode(Tensor(a!) values, Tensor bytes, int run, int stride, int first) -> ()");
+}
+
+CAPSTAN_STRATEGY("nf4", "0.1.0", "keeps chosen frozen weights in 4 bits", nf4::Nf4, nf4::Nf4Options)

@@ -7,9 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "options.h"
-
 namespace nf4 {
+
+struct Nf4Options {
+  std::vector<std::string> targets{"all-linear"};
+  static void describe(capstan::config::OptionTable<Nf4Options>& t) {
+    t.add("targets", &Nf4Options::targets)
+        .doc(
+            "layers whose frozen weights are kept in 4 bits, by their role (linear_qkv, linear_proj, linear_fc1, "
+            "linear_fc2, experts), or \"all-linear\": all of each block, but not routers");
+  }
+};
 
 /// Keeps chosen layers' frozen weights in 4 bits an element (Dettmers et al. 2023, "QLoRA"), with magnitudes in 8. The
 /// products are what they were, with the decoded weights.
@@ -26,8 +34,6 @@ class Nf4 : public capstan::strategy::Strategy {
 
  private:
   using Units = std::vector<std::unique_ptr<capstan::nn::Unit>>;
-  bool is_target(const std::string& role) const;
-  void refuse_unknown(const Units& units) const;
   void take(const std::string& role, capstan::nn::Weight& weight, std::size_t stacked);
   void say_what_was_taken();
 

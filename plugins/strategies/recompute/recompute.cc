@@ -33,8 +33,7 @@ void RecomputeOptions::describe(config::OptionTable<RecomputeOptions>& t) {
   t.add("every", &RecomputeOptions::every)
       .min(1)
       .doc(
-          "recompute every Nth unit; 1: each. Never the model's last one: its backward begins right after its "
-          "forward, "
+          "recompute every Nth unit; 1: each. Never the model's last one: its backward begins right after its forward, "
           "so nothing would be saved");
   t.add("regions", &RecomputeOptions::regions)
       .doc("only these parts of the units, such as [\"attention\"]; empty: whole units");
@@ -88,3 +87,7 @@ bool Recompute::recompute(const nn::Unit& unit, std::size_t) {
 }
 
 }  // namespace recompute
+
+CAPSTAN_STRATEGY("recompute", "0.1.0",
+                 "runs units, or regions of them, again in backward instead of keeping activations",
+                 recompute::Recompute, recompute::RecomputeOptions)

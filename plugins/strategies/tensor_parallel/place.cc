@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "splits.h"
-
 namespace tensor_parallel {
 
 using namespace capstan;
@@ -28,12 +26,33 @@ bool cuts(const layout::Param& record) {
   return std::any_of(record.compute.cuts.begin(), record.compute.cuts.end(), on_tp);
 }
 
+bool fits(std::int64_t queries, std::int64_t keys, std::int64_t ranks) {
+  return queries % ranks == 0 && (keys % ranks == 0 || ranks % keys == 0);
+}
+
 void mark(layout::Param& record) {
   auto& axes = record.partial_axes;
   if (std::find(axes.begin(), axes.end(), Axis::tp) == axes.end()) axes.push_back(Axis::tp);
 }
 
 }  // namespace
+
+std::optional<SplitFault> heads_fault(std::int64_t queries, std::int64_t keys, std::int64_t ranks) {
+  if (fits(queries, keys, ranks)) return {};
+  std::vector<std::string> sizes;
+  for (std::int64_t size = 1; size <= queries; ++size) {
+    if (fits(queries, keys, size)) sizes.push_back(std::to_string(size));
+  }
+  const auto fix = cat("use one of ", join(sizes));
+  if (queries % ranks != 0)
+    return SplitFault{cat("the model's ", queries, " attention heads are not divisible by it"), fix};
+  return SplitFault{cat("the model's ", keys,
+                        " key and value heads can neither be divided by it nor each be held by as "
+                        "many ranks"),
+                    fix};
+}
+
+bool gives_all_some(std::int64_t n, std::int64_t ranks) { return (ranks - 1) * ((n + ranks - 1) / ranks) < n; }
 
 UnitPlacement::UnitPlacement(nn::Unit& unit, const strategy::Placement& placement, Extent extent)
     : unit_(unit), extent_(std::move(extent)), group_(placement.group({Axis::tp})) {}
@@ -61,7 +80,7 @@ void UnitPlacement::split_heads_of(nn::Attention& attention) {
   const auto& heads = attention.heads();
   if (const auto fault = heads_fault(heads.queries, heads.keys, group_->size()))
     throw Error(cat("strategy.tensor_parallel.size is ", group_->size(), ", but ", fault->what), fault->fix);
-  const auto copies = split_heads(heads.keys, group_->size()).key_copies;
+  const auto copies = heads.keys < group_->size() ? group_->size() / heads.keys : 1;
   key_copies_[&attention.qkv()] = copies;
   if (const auto* norm = attention.key_norm()) key_copies_[norm] = copies;
 }

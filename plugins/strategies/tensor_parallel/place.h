@@ -5,11 +5,23 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace tensor_parallel {
+
+/// What is wrong with so many ranks for these heads, and how to mend it.
+struct SplitFault {
+  std::string what;
+  std::string fix;
+};
+/// Query heads are divided evenly. Key heads too; where they are fewer than ranks, each is held by as many neighbours.
+std::optional<SplitFault> heads_fault(std::int64_t queries, std::int64_t keys, std::int64_t ranks);
+
+/// Do all ranks get something of `n` rows that are cut by layout::Cut's rule?
+bool gives_all_some(std::int64_t n, std::int64_t ranks);
 
 /// What is split besides matrices.
 struct Extent {

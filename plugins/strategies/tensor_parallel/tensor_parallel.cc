@@ -5,7 +5,6 @@
 #include <capstan/base/text.h>
 
 #include "place.h"
-#include "splits.h"
 
 namespace tensor_parallel {
 
@@ -84,3 +83,7 @@ void TensorParallel::place(nn::Unit& unit, const strategy::Placement& placement)
 }
 
 }  // namespace tensor_parallel
+
+CAPSTAN_STRATEGY("tensor_parallel", "0.1.0",
+                 "splits matrices, heads and vocabulary over ranks that see the same samples",
+                 tensor_parallel::TensorParallel, tensor_parallel::TensorParallelOptions)

@@ -18,15 +18,6 @@ std::size_t before_space(const CharacterClasses& classes, std::string_view text,
   return at;
 }
 
-std::size_t behind_space(const CharacterClasses& classes, std::string_view text, std::size_t at) {
-  while (at < text.size()) {
-    const auto character = character_at(text, at);
-    if (!classes.is_space(character.value)) break;
-    at += character.size;
-  }
-  return at;
-}
-
 }  // namespace
 
 AddedTokens::AddedTokens() : nodes_(1) {}
@@ -78,7 +69,7 @@ std::vector<AddedTokens::Part> AddedTokens::cut(const CharacterClasses& classes,
     auto end = at = match.end;  // the search continues after the token itself, whatever white space it takes
     if (token.single_word && !alone(classes, text, start, end)) continue;
     if (token.lstrip) start = before_space(classes, text, start);
-    if (token.rstrip) end = behind_space(classes, text, end);
+    if (token.rstrip) end = run_end(text, end, [&](char32_t c) { return classes.is_space(c); });
     if (done < start) parts.push_back({text.substr(done, start - done), -1});
     parts.push_back({{}, token.id});
     done = end;

@@ -30,10 +30,6 @@ std::size_t first_mapped(const std::vector<PreStep>& steps) {
   return next < steps.size() ? next : steps.size() + 1;
 }
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 }  // namespace
 
 // One text on its way through the steps.
@@ -44,10 +40,10 @@ class BpeTokenizer::Encoding {
     for (const auto& part : tokenizer.raw_tokens_.cut(tokenizer.classes_, text)) {
       if (part.id >= 0) {
         ids_.push_back(part.id);
-      } else if (tokenizer.normalizer_.empty()) {
+      } else if (tokenizer.spec_.normalizer.empty()) {
         find_normalized_tokens(part.text);
       } else {
-        find_normalized_tokens(normalized(tokenizer.normalizer_, part.text));
+        find_normalized_tokens(normalized(tokenizer.spec_.normalizer, part.text));
       }
     }
   }
@@ -66,7 +62,7 @@ class BpeTokenizer::Encoding {
 
   // Runs the pre-tokenizer's steps from `step` on, then the model, on `piece`.
   void pre_tokenize(std::string_view piece, std::size_t step) {
-    const auto& steps = tokenizer_.pre_tokenizer_;
+    const auto& steps = tokenizer_.spec_.pre_tokenizer;
     if (step == steps.size()) return tokenizer_.model_.encode(piece, scratch_, ids_);
     const auto& todo = steps[step];
     switch (todo.kind) {
@@ -113,8 +109,8 @@ class BpeTokenizer::Encoding {
   // Steps that come after ByteLevel cut its characters, and may cut between the bytes of one of the text's.
   void cut_mapped(std::string_view piece) {
     std::vector<std::string> parts{byte_level_text(piece)};
-    for (auto step = tokenizer_.mapped_from_; step < tokenizer_.pre_tokenizer_.size(); ++step) {
-      const auto& todo = tokenizer_.pre_tokenizer_[step];
+    for (auto step = tokenizer_.mapped_from_; step < tokenizer_.spec_.pre_tokenizer.size(); ++step) {
+      const auto& todo = tokenizer_.spec_.pre_tokenizer[step];
       std::vector<std::string> next;
       for (const auto& part : parts) {
         for (const auto& cut : pieces_at(part, todo.matches(part), todo.behavior, todo.invert)) next.emplace_back(cut);
@@ -144,26 +140,24 @@ class BpeTokenizer::Encoding {
   std::vector<std::int64_t> ids_;
 };
 
-BpeTokenizer::BpeTokenizer(std::string name, const TokenizerSpec& spec, SpecialIds special)
+BpeTokenizer::BpeTokenizer(std::string name, TokenizerSpec spec, SpecialIds special)
     : name_(std::move(name)),
       special_(std::move(special)),
-      normalizer_(spec.normalizer),
-      pre_tokenizer_(spec.pre_tokenizer),
-      mapped_from_(first_mapped(spec.pre_tokenizer)),
-      decoder_(spec.decoder),
-      prefix_(spec.prefix),
-      suffix_(spec.suffix),
-      model_(spec.model, is_byte_level(spec)) {
-  for (const auto& [text, id] : spec.model.vocabulary) tokens_[id] = {text, false};
-  for (const auto& token : spec.added) {
+      spec_(std::move(spec)),
+      mapped_from_(first_mapped(spec_.pre_tokenizer)),
+      model_(spec_.model, is_byte_level(spec_)) {
+  for (const auto& [text, id] : spec_.model.vocabulary) tokens_[id] = {text, false};
+  for (const auto& token : spec_.added) {
     tokens_[token.id] = {token.content, token.special};
     if (token.normalized) {
-      normalized_tokens_.add(token, normalized(normalizer_, token.content));
+      normalized_tokens_.add(token, normalized(spec_.normalizer, token.content));
     } else {
       raw_tokens_.add(token, token.content);
     }
   }
   for (const auto& [id, token] : tokens_) vocab_size_ = std::max(vocab_size_, id + 1);
+  spec_.model = {};
+  spec_.added = {};
 }
 
 std::vector<std::int64_t> BpeTokenizer::encode(std::string_view text) const {
@@ -178,7 +172,7 @@ std::string BpeTokenizer::decode(const std::vector<std::int64_t>& ids) const {
     const auto found = tokens_.find(id);
     if (found != tokens_.end() && !found->second.special) tokens.push_back(found->second.text);
   }
-  return decode_tokens(decoder_, std::move(tokens));
+  return decode_tokens(spec_.decoder, std::move(tokens));
 }
 
 bool BpeTokenizer::is_end(std::int64_t id) const {

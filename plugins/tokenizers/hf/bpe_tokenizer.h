@@ -25,7 +25,7 @@ struct SpecialIds {
 class BpeTokenizer final : public capstan::tokenizer::Tokenizer {
  public:
   /// `name` is for messages. The ids of `special` are the tokenizer's.
-  BpeTokenizer(std::string name, const TokenizerSpec& spec, SpecialIds special);
+  BpeTokenizer(std::string name, TokenizerSpec spec, SpecialIds special);
   BpeTokenizer(const BpeTokenizer&) = delete;
   BpeTokenizer& operator=(const BpeTokenizer&) = delete;
 
@@ -37,8 +37,8 @@ class BpeTokenizer final : public capstan::tokenizer::Tokenizer {
   std::int64_t end_id() const override { return special_.ends.empty() ? -1 : special_.ends.front(); }
   bool is_end(std::int64_t id) const override;
   std::int64_t pad_id() const override { return special_.pad; }
-  std::vector<std::int64_t> prefix_ids() const override { return prefix_; }
-  std::vector<std::int64_t> suffix_ids() const override { return suffix_; }
+  std::vector<std::int64_t> prefix_ids() const override { return spec_.prefix; }
+  std::vector<std::int64_t> suffix_ids() const override { return spec_.suffix; }
 
  private:
   class Encoding;
@@ -49,12 +49,8 @@ class BpeTokenizer final : public capstan::tokenizer::Tokenizer {
 
   std::string name_;
   SpecialIds special_;
-  std::vector<NormalizeStep> normalizer_;
-  std::vector<PreStep> pre_tokenizer_;
+  TokenizerSpec spec_;       // without its model and added tokens, which model_ and the others hold
   std::size_t mapped_from_;  // the first step after ByteLevel, which cuts that one's characters
-  std::vector<DecodeStep> decoder_;
-  std::vector<std::int64_t> prefix_;
-  std::vector<std::int64_t> suffix_;
   CharacterClasses classes_;
   AddedTokens raw_tokens_;         // found in the text as it is
   AddedTokens normalized_tokens_;  // found in the normalized text

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -27,6 +28,22 @@ inline Character character_before(std::string_view text, std::size_t end) {
   auto at = end - 1;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
   return character_at(text, at);
+}
+
+/// The end of the characters from `at` on for which `belongs` holds.
+template <class Belongs>
+std::size_t run_end(std::string_view text, std::size_t at, const Belongs& belongs) {
+  while (at < text.size()) {
+    const auto character = character_at(text, at);
+    if (!belongs(character.value)) break;
+    at += character.size;
+  }
+  return at;
+}
+
+/// Is each byte a character of its own?
+inline bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 /// Character classes of tokenizer.json files (the `tokenizers` package's own Unicode tables): one byte for each

@@ -62,7 +62,7 @@ class TokenizerJson final : public tokenizer::Opener {
                   cat("write it with Python: transformers.AutoTokenizer.from_pretrained(\"", folder,
                       R"(").save_pretrained(")", folder, R"("); or name another, such as "byte")"));
     }
-    const auto spec = parse_tokenizer(read_file(file), file.string());
+    auto spec = parse_tokenizer(read_file(file), file.string());
     std::unordered_map<std::string, std::int64_t> ids;
     std::int64_t vocab_size = 0;
     const auto add = [&](const std::string& token, std::int64_t id) {
@@ -76,7 +76,7 @@ class TokenizerJson final : public tokenizer::Opener {
       return found == ids.end() ? -1 : found->second;
     };
     auto special = read_special_ids(file.parent_path(), id_of, vocab_size);
-    return std::make_shared<const BpeTokenizer>(file.string(), spec, std::move(special));
+    return std::make_shared<const BpeTokenizer>(file.string(), std::move(spec), std::move(special));
   }
 
   std::vector<fs::path> files(const tokenizer::OpenRequest& request) const override {

@@ -30,7 +30,8 @@ std::vector<JsonPart> JsonPart::list(const std::string& key) const {
   const auto part = at(key);
   std::vector<JsonPart> parts;
   if (part.value_->is_array()) {
-    for (const auto& item : *part.value_) parts.push_back(part.child(item, cat("[", parts.size(), "]")));
+    for (const auto& item : *part.value_)
+      parts.emplace_back(item, cat(part.name_, "[", parts.size(), "]"), *file_, *diagnostics_);
   } else {
     part.refuse("is no list");
   }

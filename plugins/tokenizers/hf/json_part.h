@@ -34,9 +34,6 @@ class JsonPart {
   void refuse(const std::string& what, const std::string& fix = {}) const;
 
  private:
-  JsonPart child(const nlohmann::json& value, const std::string& suffix) const {
-    return {value, name_ + suffix, *file_, *diagnostics_};
-  }
   const nlohmann::json* value_;
   std::string name_;
   const std::string* file_;

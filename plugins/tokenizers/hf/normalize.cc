@@ -18,10 +18,6 @@ using namespace capstan;
 
 namespace {
 
-bool is_plain_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 void append_character(std::string& out, char32_t c) {
   std::array<utf8proc_uint8_t, 4> bytes{};
   const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
@@ -39,7 +35,7 @@ void append_form(std::string& out, std::string_view text, utf8proc_option_t opti
 
 // A newer character neither composes nor is reordered, so the text before it and that after it are independent.
 std::string in_form(std::string_view text, utf8proc_option_t options) {
-  if (is_plain_ascii(text)) return std::string(text);
+  if (is_ascii(text)) return std::string(text);
   std::string out;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -88,8 +84,7 @@ std::string without_marks(std::string_view text) {
 }
 
 std::string_view stripped_of_space(std::string_view text, bool left, bool right) {
-  while (left && !text.empty() && contains(spaces(), character_at(text, 0).value))
-    text.remove_prefix(character_at(text, 0).size);
+  if (left) text.remove_prefix(run_end(text, 0, [](char32_t c) { return contains(spaces(), c); }));
   while (right && !text.empty()) {
     const auto last = character_before(text, text.size());
     if (!contains(spaces(), last.value)) break;

@@ -7,17 +7,6 @@ namespace hf {
 
 namespace {
 
-// The end of the characters from `at` on for which `belongs` holds.
-template <class Belongs>
-std::size_t run_end(std::string_view text, std::size_t at, const Belongs& belongs) {
-  while (at < text.size()) {
-    const auto character = character_at(text, at);
-    if (!belongs(character.value)) break;
-    at += character.size;
-  }
-  return at;
-}
-
 bool is_newline(char32_t c) { return c == '\r' || c == '\n'; }
 
 // 's|'t|'re|'ve|'m|'ll|'d at the front: its bytes, or 0. If case is ignored, 's is also 'ſ (U+017F folds to s).

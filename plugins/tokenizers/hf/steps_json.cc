@@ -198,8 +198,7 @@ std::optional<NormalizeStep::Kind> plain_normalizer(const std::string& type) {
 
 const char* const what_is_supported =
     "use a byte-level or a SentencePiece-style BPE, as Llama, Qwen and Gemma have, or a tokenizer plugin, which can "
-    "read "
-    "any file (docs/plugins.md)";
+    "read any file (docs/plugins.md)";
 
 std::string type_of(const JsonPart& part) {
   const auto& json = part.json();

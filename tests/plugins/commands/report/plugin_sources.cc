@@ -3,8 +3,6 @@
 #include "plugins/commands/report/chart.cc"
 #include "plugins/commands/report/charts.cc"
 #include "plugins/commands/report/kinds.cc"
-#include "plugins/commands/report/memory_cells.cc"
-#include "plugins/commands/report/mixed.cc"
 #include "plugins/commands/report/page.cc"
 #include "plugins/commands/report/table.cc"
 #include "plugins/commands/report/tables.cc"

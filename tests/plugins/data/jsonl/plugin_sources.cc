@@ -4,4 +4,3 @@
 #include "plugins/data/jsonl/line_file.cc"
 #include "plugins/data/jsonl/record.cc"
 #include "plugins/data/jsonl/template.cc"
-#include "plugins/data/jsonl/turn_end.cc"

@@ -3,5 +3,4 @@
 #include "plugins/data/squad/prompt.cc"
 #include "plugins/data/squad/squad.cc"
 #include "plugins/data/squad/squad_file.cc"
-#include "plugins/data/squad/squad_source.cc"
 #include "plugins/data/squad/unicode.cc"

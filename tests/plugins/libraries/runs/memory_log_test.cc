@@ -1,7 +1,7 @@
-#include "runs/memory_log.h"
 
 #include <capstan_catch.h>
 
+#include "runs/memory_use.h"
 #include "support/errors.h"
 #include "support/folder.h"
 

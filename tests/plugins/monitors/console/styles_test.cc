@@ -1,4 +1,3 @@
-#include "plugins/monitors/console/blocks.h"
 #include "plugins/monitors/console/lines.h"
 #include "plugins/monitors/console/screen.h"
 

@@ -1,5 +1,4 @@
 #include "plugins/monitors/train_speed/speed.h"
-#include "plugins/monitors/train_speed/peak.h"
 
 #include <capstan_catch.h>
 

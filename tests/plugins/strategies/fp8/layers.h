@@ -4,7 +4,7 @@
 
 #include "nn/weights.h"
 #include "plugins/strategies/fp8/multiplier.h"
-#include "plugins/strategies/fp8/stored_tiles.h"
+#include "plugins/strategies/fp8/stored.h"
 
 namespace fp8_test {
 

@@ -1,1 +1,0 @@
-list(APPEND libraries plugin_arguments plugin_runs)
