@@ -1,4 +1,5 @@
 #pragma once
+#include <capstan/base/error.h>
 #include <capstan/base/export.h>
 
 #include <cstdint>
@@ -15,9 +16,18 @@ struct EvalPlan {
   std::int64_t batch = 1;  ///< rows of one coordinate's batch
 
   /// Batches that every coordinate runs.
-  std::int64_t batches() const;
+  std::int64_t batches() const {
+    const auto at_once = data_parallel_size * batch;
+    CAPSTAN_ASSERT(at_once > 0);
+    return (samples + at_once - 1) / at_once;
+  }
   /// The sample of each row of batch `index` on `coordinate`; -1 = an empty row.
-  std::vector<std::int64_t> rows(std::int64_t index, std::int64_t coordinate) const;
+  std::vector<std::int64_t> rows(std::int64_t index, std::int64_t coordinate) const {
+    std::vector<std::int64_t> out;
+    const auto first = (index * data_parallel_size + coordinate) * batch;
+    for (auto sample = first; sample < first + batch; ++sample) out.push_back(sample < samples ? sample : -1);
+    return out;
+  }
 };
 
 }  // namespace data
