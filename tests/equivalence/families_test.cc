@@ -90,9 +90,9 @@ TEST_CASE("recomputing every unit gives the same gradients, those of the routers
         const auto job = testing::prepare_small(file, {}, 1, 0);
         auto session = session::materialise(job, communicator);
         for (std::size_t i = 0; recompute && i < session.units.size(); ++i) session.runner->set_recompute(i, true);
-        inference::Feed feed(job);
+        execution::Feed feed(job);
         const auto input = feed.draw(0);
-        train::Step(session).gradients(input, input.target_tokens);
+        execution::Step(session).gradients(input, input.target_tokens);
         testing::Collected(runs[recompute ? 1 : 0]).gradients(session);
       });
     }

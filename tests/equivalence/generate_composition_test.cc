@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "inference/generate.h"
+#include "execution/generate.h"
 #include "support/compositions.h"
 #include "support/folder.h"
 #include "support/small_run.h"
@@ -72,9 +72,9 @@ std::vector<std::int64_t> some_prompt(std::int64_t index) {
 
 // A prompt whose answer, as the question of this row, is as long as it may be and has words; or is none at all.
 Question find_question(const session::Job& job, session::Session& session, std::int64_t row) {
-  std::vector<inference::Prompt> prompts;
+  std::vector<execution::Prompt> prompts;
   for (std::int64_t i = 0; i < 2000; ++i) prompts.push_back({some_prompt(i), row});
-  const auto answers = inference::Generator(session).tokens(prompts);
+  const auto answers = execution::Generator(session).tokens(prompts);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto text = job.samples.tokenizer.object->decode(answers[i]);
     const auto nearly = text + " zebra";
@@ -89,14 +89,14 @@ Question find_question(const session::Job& job, session::Session& session, std::
 }
 
 struct Asked {
-  inference::Evaluation answers;
-  inference::Evaluation loss;
+  execution::Evaluation answers;
+  execution::Evaluation loss;
 };
 
 Asked ask(const session::Job& job, session::Session& session, const std::vector<Question>& questions) {
   const Questions source(questions, job);
-  const inference::Feed feed(job);
-  inference::Evaluator evaluator(session, feed);
+  const execution::Feed feed(job);
+  execution::Evaluator evaluator(session, feed);
   return {evaluator.answers(source, -1), evaluator.loss(source)};
 }
 
@@ -118,13 +118,13 @@ Reference alone(const Family& family, bool with_adapters) {
   return reference;
 }
 
-std::vector<std::string> texts(const inference::Evaluation& evaluation) {
+std::vector<std::string> texts(const execution::Evaluation& evaluation) {
   std::vector<std::string> out;
   for (const auto& answer : evaluation.answers) out.push_back(answer.id + ": " + answer.text);
   return out;
 }
 
-double score(const inference::Evaluation& evaluation, const std::string& name) {
+double score(const execution::Evaluation& evaluation, const std::string& name) {
   for (const auto& [key, value] : evaluation.scores) {
     if (key == name) return value;
   }

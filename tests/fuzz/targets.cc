@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/model_file.h"
+#include "assembly/token_cache.h"
 #include "config/document.h"
-#include "data/token_cache.h"
 #include "fuzz/judge.h"
 #include "plugin/abi.h"
 #include "plugins/commands/import-deepspeed/translate.h"

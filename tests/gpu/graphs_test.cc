@@ -14,13 +14,13 @@
 #include <map>
 
 #include "checkpoint/checkpoint.h"
+#include "execution/step.h"
 #include "ops/device_graph.h"
 #include "session/saved_state.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "train/checkpoint_manager.h"
 #include "train/schedule.h"
-#include "train/step.h"
 
 using namespace capstan;
 using Tensors = std::map<std::string, at::Tensor>;
@@ -84,8 +84,8 @@ void train_steps(const session::Job& job, const Stretch& stretch, Learnt& learnt
   std::unique_ptr<checkpoint::Reader> reader;
   if (!stretch.from.empty()) reader = std::make_unique<checkpoint::Reader>(stretch.from);
   auto session = session::materialise(job, *alone, {}, reader.get());
-  inference::Feed feed(job);
-  train::Step step(session);
+  execution::Feed feed(job);
+  execution::Step step(session);
   if (reader) train::resume_from(*reader, session, step.updates());
   step.hooks().begin(stretch.begin);
   for (auto s = stretch.begin; s < stretch.end; ++s) {

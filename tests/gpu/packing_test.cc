@@ -4,7 +4,7 @@
 #include <capstan_catch.h>
 
 #include "compare.h"
-#include "inference/feed.h"
+#include "execution/feed.h"
 #include "ops/segment_attention.h"
 
 using namespace capstan;
@@ -24,7 +24,7 @@ nn::Batch packed_batch(at::Device device) {
   host.documents = {{0, 0, 130, 7}, {1, 0, 65, 8}, {0, 130, 64, 3}, {0, 194, 50, 9}, {0, 244, 1, 5}};
   host.lengths = {245, 65};
   host.sample_ids = {7, 8};
-  return inference::to_device(host, device);
+  return execution::to_device(host, device);
 }
 
 struct Heads {

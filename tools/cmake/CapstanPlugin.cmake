@@ -37,7 +37,7 @@ set(CAPSTAN_PLUGIN_INSTALL_DIR lib/capstan/plugins)
 
 # The ABI tag: what must match exactly between host and plugin, since C++ objects
 # pass between them. GPU files add their CUDA and NCCL versions.
-set(CAPSTAN_SDK_VERSION 11)
+set(CAPSTAN_SDK_VERSION 12)
 string(REGEX MATCH "^[0-9]+" _cxx_major "${CMAKE_CXX_COMPILER_VERSION}")
 string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" _cxx_id)
 string(REPLACE "gnu" "gcc" _cxx_id "${_cxx_id}")

@@ -1,6 +1,6 @@
 # Imports the pinned LibTorch as torch::cpu (and torch::cuda for the GPU module).
 #
-# Everything that depends on the LibTorch version stands here and in core/comm/gloo_shim.
+# Everything that depends on the LibTorch version stands here and in core/engine/comm/gloo_shim.
 # Looked for in -DTorch_ROOT, then the environment's Torch_ROOT, then CAPSTAN_TORCH_DEFAULT: in the tree .deps/torch
 # (made by tools/setup), from an installation the one that Capstan was built with. Torch_ROOT may be LibTorch itself,
 # a site-packages folder, or a Python environment.

@@ -7,7 +7,8 @@ from .tree import Finding, room_of
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
-ROOM_FILES, ROOM_LINES = 40, 4000
+ROOMS, ROOM_LINES = 12, 5000                      # of a storey; without SDK headers
+STOREY_LINES = {'host': 12000, 'engine': 41000}   # with SDK headers and kernels, and without tests
 OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
 LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
 GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
@@ -23,7 +24,7 @@ def include_rules(tree):
 
 
 def _include_faults(tree, path, header):
-    room = room_of(path)
+    room = room_of(path, tree.rooms)
     if room in tree.rooms.allowed:
         yield from _room_faults(tree, room, header)
     if path.startswith('core/include/') and not re.match(r'capstan/|c10/|ATen/core/|[a-z_]+$', header):
@@ -31,7 +32,7 @@ def _include_faults(tree, path, header):
                'public headers', 'keep the type behind a forward declaration and include it in the .cc file')
     if path.startswith(('plugins/', 'models/')):
         first = header.split('/')[0]
-        if '../' in header or first == 'core' or (first in tree.rooms.allowed and '/' in header):
+        if '../' in header or first == 'core' or (first in tree.rooms.folders and '/' in header):
             yield ('plugins see only the SDK', 'plugin fence', 'include a <capstan/…> header, or move what is needed into one')
     if GPU.match(header) and not path.endswith(('.cu', '.cuh', '_cuda.cc')):
         yield ('CUDA, NCCL and NVML are for *.cu and *_cuda.cc', 'gpu fence',
@@ -47,7 +48,7 @@ def _room_faults(tree, room, header):
     umbrella = header.startswith('capstan/') and len(parts) == 1 and parts[0].removesuffix('.h') in UMBRELLAS
     if umbrella and 'strategy' not in tree.rooms.allowed[room]:
         yield (f'room {room} may not include an umbrella header', 'room table', 'include the one header that is needed')
-    target = parts[0] if len(parts) > 1 else None
+    target = tree.rooms.folders.get(parts[0], parts[0]) if len(parts) > 1 else None
     if target in tree.rooms.allowed and target not in tree.rooms.allowed[room]:
         yield (f'room {room} may not include room {target}', 'room table',
                f'docs/architecture.md lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
@@ -56,10 +57,15 @@ def _room_faults(tree, room, header):
 def unknown_rooms(tree):
     seen = set()
     for source in tree.sources:
-        room = room_of(source.path)
-        if room and room not in tree.rooms.allowed and room not in seen:
-            seen.add(room)
+        room = room_of(source.path, tree.rooms)
+        if not room or room in seen:
+            continue
+        seen.add(room)
+        storey = source.path.split('/')[1]
+        if room not in tree.rooms.allowed:
             yield Finding(source.path, 0, f'room {room} is not in the table', 'room table', 'add its row to docs/architecture.md')
+        elif storey in STOREY_LINES and storey != tree.rooms.storey[room]:
+            yield Finding(source.path, 0, f'room {room} stands in the table of the {tree.rooms.storey[room]}', 'room table', 'move its folder, or its row')
 
 
 ENVIRONMENT = re.compile(r'(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(|(?<![\w.>])environ\b')
@@ -70,14 +76,14 @@ THREAD_LOCAL = re.compile(r'\bthread_local\b')
 THROWS_RAW = re.compile(r'\b(?:std::filesystem|fs)::(?:exists|is_directory|is_regular_file|is_empty)\s*\((?:[^(),]|\([^()]*\))*\)')
 
 
-MAY_SPEAK = ('launch', 'cli', 'ranks', 'commands')
-PRINTS = 'core/base/terminal.cc'  # makes what is printed harmless to a terminal
+MAY_SPEAK = ('launch', 'cli', 'ranks')
+PRINTS = 'core/host/base/terminal.cc'  # makes what is printed harmless to a terminal
 
 
 def below_launch(tree):
     """No environment, exit or printing in libraries. A monitor's job is to print."""
     for source in tree.sources:
-        in_core = source.path.startswith('core/') and room_of(source.path) not in MAY_SPEAK
+        in_core = source.path.startswith('core/') and room_of(source.path, tree.rooms) not in MAY_SPEAK
         in_plugin = source.path.startswith(('plugins/', 'models/'))
         checks = [(ENVIRONMENT, 'reads the environment', 'environment', 'let launch or cli read it and pass the value down'),
                   (THROWS_RAW, 'asks the file system without an error code', 'files',
@@ -95,18 +101,39 @@ def below_launch(tree):
                     yield Finding(source.path, line, what, rule, fix)
 
 
-NAMES_PLUGIN = re.compile(r'"(?:[^"\\\n]|\\.)*\bstrategy\.[a-z_]+\.')
+FORMATS = ('peft', 'bitsandbytes', 'deepspeed')    # other programs', which plugins read and write
+ORDINARY = ('recompute', 'zero')                   # strategies whose names core needs as words
+LITERAL = re.compile(r'//.*|"((?:[^"\\\n]|\\.)*)"')       # or a comment
+OPTION_OF_A_PLUGIN = re.compile(r'\bstrategy\.[a-z_]+\.')
+
+
+def _names_of_plugins(tree):
+    """Strategies, models and formats. The names of the other kinds are ordinary words: data, console, report."""
+    folders = {match.group(1) for path in tree.files if (match := re.match(r'(?:plugins/strategies|models)/([^/]+)/[^/]+$', path))}
+    return '|'.join([*sorted(folders - {*ORDINARY}), *FORMATS])
+
+
+def _words_of(identifier):
+    return re.sub(r'([a-z0-9])([A-Z])', r'\1_\2', identifier).lower()
 
 
 def plugin_names(tree):
-    """Core knows no plugin by name; cli gives examples."""
+    """Core names no strategy, model or format plugin in a literal, an identifier or a file's name."""
+    names = _names_of_plugins(tree)
+    part, word = re.compile(rf'(?:^|_)({names})(?:_|$)'), re.compile(rf'(?<![a-z0-9])({names})(?![a-z0-9])')
     for source in tree.sources:
-        room = room_of(source.path)
-        if room in (None, 'cli', 'commands'):
+        if not re.match(r'core/(?:host|engine|include)/', source.path):
             continue
-        for number, line in enumerate(source.text.split('\n'), 1):
-            if NAMES_PLUGIN.search(line.split('//')[0]):
-                yield Finding(source.path, number, 'names a strategy plugin', 'plugin names', 'let the plugin say it: an option struct, a record, an adapter')
+        found = [(0, 'its name', part.search(_words_of(source.path.split('/')[-1].split('.')[0])))]
+        for number, (line, code) in enumerate(zip(source.text.split('\n'), source.code.split('\n')), 1):
+            if not line.lstrip().startswith('#include'):
+                found += [(number, literal, word.search(literal.lower()) or OPTION_OF_A_PLUGIN.search(literal))
+                          for literal in LITERAL.findall(line)]
+                found += [(number, identifier, part.search(_words_of(identifier))) for identifier in re.findall(r'[A-Za-z_]\w*', code)]
+        for number, what, match in found:
+            if match:
+                yield Finding(source.path, number, f'names a plugin: {match.group(0).strip("_")} in {what}', 'plugin names',
+                              'let the plugin say it: an option struct, a record, an adapter, a hint')
 
 
 def statics(tree):
@@ -114,7 +141,7 @@ def statics(tree):
     fix = 'make it a member, or pass it in'
     for source in tree.sources:
         path = source.path
-        if not path.startswith('core/') or path.startswith(('core/plugin/', 'core/include/capstan/plugin/')) or path == 'core/base/log.cc':
+        if not path.startswith('core/') or path.startswith(('core/host/plugin/', 'core/include/capstan/plugin/')) or path == 'core/host/base/log.cc':
             continue
         found = [(line, 'has a thread_local') for line, _ in source.find(THREAD_LOCAL)]
         found += [(line, 'has a mutable static') for text, line, scope in Walk(source).statements
@@ -165,15 +192,21 @@ def classes(tree):
 
 
 def rooms(tree):
-    """A row has a folder, and a folder is one idea."""
+    """A row has a folder, a folder is one idea, and a storey stays small."""
     for room in tree.rooms.allowed:
-        own = [source for source in tree.sources if room_of(source.path) == room]
-        private = [source for source in own if not source.path.startswith('core/include/')]
+        own = [source for source in tree.sources if room_of(source.path, tree.rooms) == room]
+        lines = sum(source.lines for source in own if not source.path.startswith('core/include/'))
         if not own:
             yield Finding('docs/architecture.md', 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
-        for what, count, most in (('files', len(private), ROOM_FILES), ('lines', sum(source.lines for source in private), ROOM_LINES)):
-            if count > most and not tree.allowed.covers(f'core/{room}', what):
-                yield Finding(f'core/{room}', 0, f'has {count} {what}', 'length', f'two ideas may live here: {most} at most{OR_A_REASON}')
+        if lines > ROOM_LINES:
+            yield Finding(own[0].path, 0, f'room {room} has {lines} lines', 'length', f'two ideas may live here: {ROOM_LINES} at most')
+    for storey, most in STOREY_LINES.items():
+        inside = [room for room, its in tree.rooms.storey.items() if its == storey and room != 'testing']
+        lines = sum(source.lines for source in tree.sources if room_of(source.path, tree.rooms) in inside)
+        if len(inside) > ROOMS:
+            yield Finding('docs/architecture.md', 0, f'the {storey} has {len(inside)} rooms', 'room table', f'{ROOMS} at most')
+        if lines > most:
+            yield Finding(f'core/{storey}', 0, f'has {lines} lines with its SDK headers', 'length', f'{most} at most: what is new belongs in a plugin')
 
 
 LINK = re.compile(r'\]\(([^)\s#]+)[^)\s]*\)')

@@ -20,29 +20,30 @@ class Finding:
 
 
 class Rooms:
-    """The room table of docs/architecture.md: | room | holds | may include |, the line above which LibTorch is unknown."""
+    """The room tables of docs/architecture.md: | room | holds | may include |, in the storey of the heading above.
+
+    "nn (layout)" is the room nn, which has the SDK folders nn and layout. The host's rooms, and those above a row with
+    "above this line", know no LibTorch.
+    """
 
     def __init__(self, text):
-        self.allowed, self.plain = {}, set()
-        order, above = [], True
-        for row in re.findall(r'^\|(.+)\|\s*$', text, re.M):
-            cells = [cell.strip() for cell in row.split('|')]
-            if 'above this line' in row:
-                self.plain, above = set(order), False
-            if len(cells) != 3 or not re.fullmatch(r'`?[a-z]+`?', cells[0]) or cells[0] == 'room':
+        self.allowed, self.plain, self.storey, self.folders = {}, set(), {}, {}
+        storey, above = None, True
+        for line in text.splitlines():
+            heading = re.match(r'#+ The (host|engine)\b', line)
+            storey = heading.group(1) if heading else None if line.startswith('#') else storey
+            if 'above this line' in line:
+                above, self.plain = False, set(self.allowed)
+            row = re.fullmatch(r'\| ([a-z]+)(?: \(([a-z ]+)\))? \|[^|]*\|([^|]*)\|\s*', line)
+            if not row or row.group(1) == 'room':
                 continue
-            room = cells[0].strip('`')
-            self.allowed[room] = self._allowed(cells[2].replace('`', ''), order) | {room, 'base'}
-            order.append(room)
+            room = row.group(1)
+            self.allowed[room] = {*row.group(3).split(), room, 'base'}
+            self.storey[room] = storey
+            self.folders |= {folder: room for folder in (room, *(row.group(2) or '').split())}
         if above or not self.allowed:
-            raise SystemExit('check-house: docs/architecture.md has no room table '
-                             '(| room | holds | may include | rows and one row with "above this line")')
-
-    @staticmethod
-    def _allowed(cell, order):
-        if not cell.startswith('all above'):
-            return set(cell.split())
-        return set(order) - set(cell.removeprefix('all above').replace(' but ', ' ').split())
+            raise SystemExit('check-house: docs/architecture.md has no room tables (headings "The host", "The engine", '
+                             '| room | holds | may include | rows and one row with "above this line")')
 
 
 class Allowed:
@@ -96,7 +97,10 @@ class Tree:
         return sorted(name for name in set(names) if name and (self.root / name).is_file())
 
 
-def room_of(path):
-    """The room of a file of core, or None: core/<room>/… and core/include/capstan/<room>/…"""
-    match = re.match(r'core/(?:include/capstan/)?([a-z]+)/', path)
-    return match.group(1) if match and match.group(1) != 'include' else None
+def room_of(path, rooms=None):
+    """The room of a file of core, or None. `rooms` knows which SDK folders a room has besides that of its name."""
+    match = re.match(r'core/(include/capstan|host|engine)/([a-z]+)/|core/(testing)/', path)
+    if not match:
+        return None
+    folder = match.group(2) or match.group(3)
+    return rooms.folders.get(folder, folder) if rooms and match.group(1) == 'include/capstan' else folder

@@ -6,7 +6,7 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
-#include <capstan/commands/model_session.h>
+#include <capstan/ranks/model_session.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace capstan;
 using Json = nlohmann::ordered_json;
-using commands::ModelSession;
+using ranks::ModelSession;
 namespace fs = std::filesystem;
 
 struct EvalArguments {
@@ -32,7 +32,7 @@ struct EvalArguments {
 
 // A new one for each evaluation: of a run, named as the weights are, in the run's folder, whose own files stay as the
 // run has left them.
-fs::path result_folder(const ModelSession& session, const commands::ModelChoice& choice) {
+fs::path result_folder(const ModelSession& session, const ranks::ModelChoice& choice) {
   const auto* doing = "making the folder of the results";
   if (choice.run.empty()) return session.rank().new_folder(doing, session.run_dir(), session.name() + "-eval");
   return session.rank().new_folder(doing, fs::path(choice.run) / "evaluations", fs::path(choice.weights).filename(),
@@ -50,7 +50,7 @@ std::string text_of(const ModelSession::Evaluated& evaluated, const std::string&
                     plural(answers.samples, " answer in ", " answers in "), duration_text(answers.runtime_s), "\n");
 }
 
-void write(const fs::path& folder, const std::string& split, const commands::ModelChoice& choice,
+void write(const fs::path& folder, const std::string& split, const ranks::ModelChoice& choice,
            const ModelSession::Evaluated& evaluated) {
   const auto& [loss, answers] = evaluated;
   Json json{{"split", split}, {"loss", loss.loss}, {"samples", loss.samples}, {"answers", answers.samples}};
@@ -60,10 +60,10 @@ void write(const fs::path& folder, const std::string& split, const commands::Mod
   json["answers_runtime_s"] = answers.runtime_s;
   write_file(folder / cat("evaluation-", split, ".json"), json.dump(2) + "\n");
   if (answers.samples > 0)
-    write_file(folder / cat("predictions-", split, ".json"), inference::predictions_text(answers.answers));
+    write_file(folder / cat("predictions-", split, ".json"), execution::predictions_text(answers.answers));
 }
 
-int evaluate(ModelSession& session, const EvalArguments& given, const commands::ModelChoice& choice) {
+int evaluate(ModelSession& session, const EvalArguments& given, const ranks::ModelChoice& choice) {
   const auto evaluated = session.evaluate(given.split, given.samples);
   const bool is_first = session.rank().first();
   if (is_first) terminal::print(text_of(evaluated, given.split));  // before a disk can be full
@@ -93,10 +93,10 @@ int run(const command::Call& call) {
     throw Error(cat("there is no ", given.config),
                 "name a configuration (TOML), a run's folder or one of its checkpoints");
   }
-  commands::ModelChoice choice{given.config, {}, {}, {}};
-  if (is_folder(given.config)) choice = commands::choose_model(given.config, call);
-  return commands::with_model({call, choice.config, given.overrides, given.ranks}, choice, commands::ModelUse::evaluate,
-                              [&](ModelSession& session) { return evaluate(session, given, choice); });
+  ranks::ModelChoice choice{given.config, {}, {}, {}};
+  if (is_folder(given.config)) choice = ranks::choose_model(given.config, call);
+  return ranks::with_model({call, choice.config, given.overrides, given.ranks}, choice, ranks::ModelUse::evaluate,
+                           [&](ModelSession& session) { return evaluate(session, given, choice); });
 }
 
 }  // namespace

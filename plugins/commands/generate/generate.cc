@@ -4,7 +4,7 @@
 #include <capstan/base/terminal.h>
 #include <capstan/base/text.h>
 #include <capstan/command.h>
-#include <capstan/commands/model_session.h>
+#include <capstan/ranks/model_session.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace capstan;
 using Json = nlohmann::ordered_json;
-using commands::ModelSession;
+using ranks::ModelSession;
 
 PromptLine json_prompt(const std::string& line, std::int64_t number) {
   const auto json = try_parse_json<nlohmann::json>(line);
@@ -93,9 +93,8 @@ int run(const command::Call& call) {
                  "run.seed=1 strategy.fsdp.mode=full_shard");
   arguments::add_ranks(app, given.ranks);
   if (const auto code = arguments::read(app, call, prompts)) return *code;
-  return commands::with_model({call, {}, given.overrides, given.ranks}, commands::choose_model(given.model, call),
-                              commands::ModelUse::generate,
-                              [&](ModelSession& session) { return answer(session, given); });
+  return ranks::with_model({call, {}, given.overrides, given.ranks}, ranks::choose_model(given.model, call),
+                           ranks::ModelUse::generate, [&](ModelSession& session) { return answer(session, given); });
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/error.h>
 #include <capstan/base/json.h>
-#include <capstan/base/lower.h>
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 

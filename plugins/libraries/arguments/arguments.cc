@@ -47,9 +47,10 @@ void add_ranks(CLI::App& app, int& ranks) {
 
 void add_config(CLI::App& app, std::string& config, std::vector<std::string>& overrides) {
   app.add_option("config", config, "configuration file (TOML)")->required();
-  app.add_option("overrides", overrides,
-                 "options that win over the file: train.max_steps=250 strategy.fsdp.mode=no_shard; train.accumulation= "
-                 "unsets what the file says");
+  app.add_option(
+      "overrides", overrides,
+      "options that win over the file: train.max_steps=250 strategy.PLUGIN.OPTION=VALUE; train.accumulation= "
+      "unsets what the file says");
 }
 
 }  // namespace arguments

@@ -11,13 +11,13 @@
 #include <map>
 #include <set>
 
-#include "inference/generate.h"
+#include "execution/generate.h"
+#include "execution/step.h"
 #include "parity/models.h"
 #include "parity/reference.h"
 #include "session/session.h"
 #include "train/loop.h"
 #include "train/schedule.h"
-#include "train/step.h"
 
 using namespace capstan;
 using parity::batch_of;
@@ -134,11 +134,11 @@ data::HostBatch host_batch(const at::Tensor& ids, const at::Tensor& labels) {
 /// The losses of the loop in models.py, before each update.
 at::Tensor train(const session::Job& job, comm::Communicator& communicator, const Tensors& reference) {
   auto session = session::materialise(job, communicator);
-  train::Step step(session);
+  execution::Step step(session);
   const auto& ids = reference.at("steps.ids");
   std::vector<double> losses;
   for (std::int64_t s = 0; s < ids.size(0); ++s) {
-    inference::StepInput input;
+    execution::StepInput input;
     input.step = s;
     for (std::int64_t m = 0; m < ids.size(1); ++m) {
       input.micro.push_back(host_batch(ids[s][m], reference.at("steps.labels")[s][m]));
@@ -175,8 +175,8 @@ std::vector<std::vector<std::int64_t>> lists(const at::Tensor& ids) {
 }
 
 /// Prompts [prompts, longest], each of its length.
-std::vector<inference::Prompt> prompts_of(const Tensors& reference) {
-  std::vector<inference::Prompt> prompts;
+std::vector<execution::Prompt> prompts_of(const Tensors& reference) {
+  std::vector<execution::Prompt> prompts;
   for (auto& tokens : lists(reference.at("prompts.ids"))) {
     const auto at = static_cast<std::int64_t>(prompts.size());
     tokens.resize(static_cast<std::size_t>(reference.at("prompts.lengths")[at].item<std::int64_t>()));
@@ -233,7 +233,7 @@ TEST_CASE("generation is transformers' token for token, all prompts at once and 
     const auto job = prepare(one, "fp32");
     comm::run_in_process(1, [&](comm::Communicator& communicator) {
       auto session = session::materialise(job, communicator);
-      inference::Generator generator(session);
+      execution::Generator generator(session);
       const auto prompts = prompts_of(reference);
       CHECK(generator.tokens(prompts) == expected);
       for (std::size_t i = 0; i < prompts.size(); ++i) CHECK(generator.tokens({prompts[i]}).front() == expected[i]);

@@ -10,7 +10,7 @@
 
 #include "assembly/assemble.h"
 #include "assembly/dry_job.h"
-#include "meta/memory_counter.h"
+#include "assembly/memory_counter.h"
 #include "support/families.h"
 
 using namespace capstan;

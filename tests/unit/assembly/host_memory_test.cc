@@ -1,9 +1,10 @@
 // What a node's ranks take of host memory, against what is there.
-#include "assembly/predict.h"
+#include "assembly/host_memory.h"
 
 #include <capstan/base/text.h>
 #include <capstan_catch.h>
 
+#include "assembly/predict.h"
 #include "support/folder.h"
 
 using namespace capstan;

@@ -12,7 +12,7 @@
 #include "comm/collective_cases.h"
 #include "comm/network.h"
 #include "comm/processes.h"
-#include "store/store.h"
+#include "comm/store.h"
 
 // The "rank:" cases run in the processes that the others start.
 namespace {

@@ -12,7 +12,7 @@
 #include "comm/hang_report.h"
 #include "comm/network.h"
 #include "comm/ordered_sum.h"
-#include "store/store.h"
+#include "comm/store.h"
 #include "support/folder.h"
 
 namespace {

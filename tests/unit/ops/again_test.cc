@@ -8,7 +8,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "meta/memory_counter.h"
+#include "assembly/memory_counter.h"
 #include "ops/activated_linear.h"
 #include "ops/add_norm.h"
 #include "ops/jacobian.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "assembly/override_points.h"
-#include "train/updates.h"
+#include "execution/updates.h"
 
 using namespace capstan;
 
@@ -25,7 +25,9 @@ std::unique_ptr<strategy::OptimizerRule> make_rule(const setup::OptimizerOptions
   return strategy::adamw(assembly::adamw_options(options));
 }
 
-train::Updates make_updates(const setup::OptimizerOptions& options) { return {options, {}, c10::Device(c10::kCPU)}; }
+execution::Updates make_updates(const setup::OptimizerOptions& options) {
+  return {options, {}, c10::Device(c10::kCPU)};
+}
 
 // Loshchilov & Hutter 2019, algorithm 2, one element.
 struct Reference {

@@ -42,7 +42,7 @@ Outcome run_loop(const std::string& name, std::vector<std::string> overrides, co
   Outcome outcome;
   const auto log_file = dir / (name + ".log");
   log::configure(log_file.string(), log::Level::error, 0);
-  const inference::Stop stop;
+  const execution::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     const int rank = communicator.world().rank;
     const auto job = testing::prepare_small(file, overrides, 2, rank);
@@ -123,7 +123,7 @@ TEST_CASE("check predicts the memory of a copy, which is what is saved") {
         const int rank = communicator.world().rank;
         const auto job = testing::prepare_small(file, {cat("train.precision=", precision)}, 3, rank);
         auto session = session::materialise(job, communicator);
-        const train::Step step(session);
+        const execution::Step step(session);
         const auto at = static_cast<std::size_t>(rank);
         for (const auto& part : job.prediction.footprints)
           predicted[at] += part.part == "checkpoint copy" ? part.bytes : 0;

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/content.h"
+#include "assembly/content.h"
 #include "support/folder.h"
 #include "support/job.h"
 #include "testing/tiny.h"
@@ -136,7 +136,7 @@ TEST_CASE("metrics.jsonl says how many were left out, and that a step of nothing
   plugin::Host host;
   host.add(testing::tiny_model());
   host.add(blank_data());
-  const inference::Stop stop;
+  const execution::Stop stop;
   comm::run_in_process(2, [&](comm::Communicator& communicator) {
     setup::JobRequest request;
     request.file = file;

@@ -23,8 +23,8 @@ std::vector<std::string> faults_in(const std::string& file, int world,
     const auto job = testing::prepare_small(file, {"train.precision=bf16", "model.num_heads=2"}, world, rank);
     auto session = session::materialise(job, communicator);
     train::ReplicaCheck check(session, 100);
-    train::Step step(session);
-    inference::Feed feed(job);
+    execution::Step step(session);
+    execution::Feed feed(job);
     try {
       for (int s = 0; s < steps; ++s) {
         step.run(feed.draw(s), 500, 0.01);

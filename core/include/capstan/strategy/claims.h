@@ -21,11 +21,11 @@ inline constexpr const char* evaluation_weights_point = "evaluation weights";
 class Claims {
  public:
   /// No other strategy may claim it.
-  void exclusive(std::string resource) { exclusive_.push_back(std::move(resource)); }
+  void exclusive(std::string resource);
   /// Others may claim it too, but not exclusively.
-  void shared(std::string resource) { shared_.push_back(std::move(resource)); }
+  void shared(std::string resource);
   /// Some other strategy must claim it; `fix` says which one to add.
-  void needs(std::string resource, std::string fix) { needs_.emplace_back(std::move(resource), std::move(fix)); }
+  void needs(std::string resource, std::string fix);
 
   const std::vector<std::string>& exclusive_claims() const { return exclusive_; }
   const std::vector<std::string>& shared_claims() const { return shared_; }

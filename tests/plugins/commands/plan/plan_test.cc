@@ -6,7 +6,7 @@
 #include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
-#include "commands/check_command.h"
+#include "ranks/check_command.h"
 #include "support/errors.h"
 #include "support/folder.h"
 
@@ -38,11 +38,11 @@ TEST_CASE("plan writes a configuration that fits, of the same global batch") {
   CHECK(planned(arguments) == 0);
   const auto text = read_file(written);
   CHECK_THAT(text, Contains("extends = \"configs/a.toml\"") && Contains("global_batch = 16") && Contains("lr = 3e-04"));
-  CHECK(commands::check_command({written, {}, 4, {}, "h200-141g"}, none) == 0);
+  CHECK(ranks::check_command({written, {}, 4, {}, "h200-141g"}, none) == 0);
   // A GPU of unknown speed that is just large enough for a part.
   arguments.gpu = "4GiB";
   CHECK(planned(arguments) == 0);
-  CHECK(commands::check_command({written, {}, 4, {}, "4GiB"}, none) == 0);
+  CHECK(ranks::check_command({written, {}, 4, {}, "4GiB"}, none) == 0);
 }
 
 TEST_CASE("plan says when nothing fits, and refuses what cannot be") {

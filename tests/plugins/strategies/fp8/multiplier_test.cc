@@ -6,7 +6,7 @@
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "meta/work_counter.h"
+#include "assembly/work_counter.h"
 #include "plugins/strategies/fp8/feed_forward.h"
 #include "plugins/strategies/fp8/layers.h"
 #include "plugins/strategies/fp8/numbers.h"

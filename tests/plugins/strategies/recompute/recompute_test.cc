@@ -77,7 +77,7 @@ struct One {
   One(comm::Communicator& communicator, const std::string& table)
       : job(testing::prepare_small(testing::small_config(table), {}, 1, 0)),
         session(session::materialise(job, communicator)),
-        batch(inference::to_device(inference::Feed(job).draw(0).micro.front(), session.device)) {
+        batch(execution::to_device(execution::Feed(job).draw(0).micro.front(), session.device)) {
     batch.training = true;
     session.engine->begin_micro_step(0);
   }

@@ -52,8 +52,8 @@ Stored stored(const Family& family, int world, const std::string& strategy, layo
       const std::lock_guard lock(mutex);  // a source is for one thread
       session.engine->fill(*source);
     }
-    inference::Feed feed(job);
-    train::Step step(session);
+    execution::Feed feed(job);
+    execution::Step step(session);
     for (int s = 0; s < steps; ++s) step.run(feed.draw(s), 500, 1e-2);
     collected.weights(session);
     const std::lock_guard lock(mutex);

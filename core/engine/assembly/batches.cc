@@ -1,0 +1,80 @@
+#include "assembly/batches.h"
+
+#include "assembly/order.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+
+namespace capstan::data {
+
+std::int64_t Plan::samples_per_epoch() const { return std::min(samples, steps_per_epoch * global_batch); }
+
+std::int64_t Plan::epoch_of(std::int64_t step) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return step / steps_per_epoch;
+}
+
+bool Plan::ends_epoch(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return steps_done % steps_per_epoch == 0;
+}
+
+double Plan::epoch_progress(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  return static_cast<double>(steps_done) / static_cast<double>(steps_per_epoch);
+}
+
+std::int64_t Plan::consumed(std::int64_t steps_done) const {
+  CAPSTAN_ASSERT(steps_per_epoch > 0);
+  const auto epochs = steps_done / steps_per_epoch;
+  const auto rest = steps_done % steps_per_epoch;
+  return epochs * samples_per_epoch() + std::min(rest * global_batch, samples_per_epoch());
+}
+
+Plan make_plan(const PlanRequest& request, Diagnostics& diagnostics) {
+  const auto before = diagnostics.size();
+  if (request.samples < 1) {
+    diagnostics.add(request.where_samples, "the training data has no samples", "name a file with at least one");
+  }
+  if (request.drop_last && request.samples >= 1 && request.global_batch > request.samples) {
+    diagnostics.add(request.where_batch,
+                    cat("global_batch ", request.global_batch, " is larger than the ", thousands(request.samples),
+                        " training samples, and drop_last leaves an incomplete batch out: an epoch would be empty"),
+                    cat("use global_batch = ", request.samples, " or less, or drop_last = false"));
+  }
+  if (!request.epochs && !request.max_steps) {
+    diagnostics.add(request.where_length, "the run has no length", "set max_steps or epochs");
+  }
+  CAPSTAN_ASSERT(request.global_batch > 0);
+  Plan plan;
+  if (diagnostics.size() != before) return plan;
+  plan.samples = request.samples;
+  plan.global_batch = request.global_batch;
+  plan.shuffle = request.shuffle;
+  plan.seed = request.seed;
+  plan.steps_per_epoch = request.samples / request.global_batch;
+  if (!request.drop_last && request.samples % request.global_batch != 0) ++plan.steps_per_epoch;
+  plan.steps = request.epochs ? *request.epochs * plan.steps_per_epoch : *request.max_steps;
+  if (request.max_steps) plan.steps = std::min(plan.steps, *request.max_steps);
+  return plan;
+}
+
+std::vector<Slot> Batches::slots(std::int64_t step) {
+  CAPSTAN_ASSERT(step >= 0 && plan_.steps_per_epoch > 0);
+  const auto epoch = plan_.epoch_of(step);
+  if (epoch != epoch_) {
+    order_ = epoch_order(plan_.samples, plan_.seed, epoch, plan_.shuffle);
+    epoch_ = epoch;
+  }
+  std::vector<Slot> slots(static_cast<std::size_t>(plan_.global_batch));
+  const auto first = (step % plan_.steps_per_epoch) * plan_.global_batch;
+  const auto filled = std::min(plan_.global_batch, plan_.samples - first);
+  const auto consumed = plan_.consumed(step);
+  for (std::int64_t k = 0; k < filled; ++k) {
+    slots[static_cast<std::size_t>(k)] = {order_[static_cast<std::size_t>(first + k)], consumed + k};
+  }
+  return slots;
+}
+
+}  // namespace capstan::data

@@ -1,0 +1,219 @@
+#include "assembly/dry_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <capstan/base/text.h>
+#include <capstan/strategy/unit_runner.h>
+
+#include <algorithm>
+
+#include "assembly/assemble.h"
+#include "assembly/memory_counter.h"
+#include "comm/planned_group.h"
+#include "shard/gather_protocol.h"
+#include "shard/meta_executor.h"
+
+namespace capstan::assembly {
+namespace {
+
+// Notes which unit is at work.
+class Place : public strategy::UnitHooks {
+ public:
+  Place(std::string& at, const std::string& unit)
+      : at_(at), forward_("forward of " + unit), backward_("backward of " + unit) {}
+  void before_forward() override { at_ = forward_; }
+  void before_backward() override { at_ = backward_; }
+
+ private:
+  std::string& at_;
+  std::string forward_, backward_;
+};
+
+// Counts gathers too, where it is asked to.
+class WorkExecutor : public shard::MetaExecutor {
+ public:
+  WorkExecutor(const shard::ShardPlan& plan, const DryRunOf& what, Add add)
+      : MetaExecutor(plan, std::move(add)), what_(what) {}
+  void count_into(Transfers* gathers) { gathers_ = gathers; }
+  void prefetch(std::size_t bucket, bool keep) override {
+    if (gathers_) add_gather(plan().buckets[bucket], what_.topology, *gathers_);
+    MetaExecutor::prefetch(bucket, keep);
+  }
+
+ private:
+  const DryRunOf& what_;
+  Transfers* gathers_ = nullptr;
+};
+
+at::TensorOptions ids() { return at::TensorOptions().device(at::kMeta).dtype(at::kLong); }
+
+nn::Batch longest_batch(const DryRunOf& what, std::int64_t rows, bool training) {
+  const auto columns = what.samples.longest_row;
+  nn::Batch batch;
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.labels = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.real = at::empty({rows, columns}, ids().dtype(at::kBool));
+  batch.sample_ids = at::empty({rows}, ids());
+  batch.training = training;
+  if (what.plugins.data_options->packing) {
+    // One sample a row is as much memory as many short ones.
+    nn::Documents documents;
+    documents.packed = at::empty({rows * columns}, ids());
+    documents.alone = at::empty({rows * columns}, ids());
+    documents.sample_ids = batch.sample_ids;
+    documents.count = rows;
+    documents.longest = columns;
+    documents.bounds = at::empty({rows + 1}, ids().dtype(at::kInt));
+    batch.documents = documents;
+  }
+  return batch;
+}
+
+nn::Batch longest_prompts(std::int64_t rows, std::int64_t columns) {
+  nn::Batch batch;
+  batch.tokens = at::empty({rows, columns}, ids());
+  batch.positions = at::empty({rows, columns}, ids());
+  batch.last = at::empty({rows}, ids());
+  batch.sample_ids = at::empty({rows}, ids());
+  return batch;
+}
+
+void backward(strategy::UnitRunner& runner, const nn::Hidden& hidden) {
+  auto objective = hidden.states;
+  for (const auto& auxiliary : hidden.sums) objective = objective + auxiliary;
+  runner.backward(objective, at::empty({}, objective.options()));
+}
+
+// Runs a micro-step and notes what it computes and what its layers' groups are asked for.
+template <class MicroStep>
+void counting(MicroStepWork& work, const Topology& topology, const MicroStep& micro_step) {
+  Transfers waited;
+  const comm::PlannedCalls listening([&](const comm::PlannedCall& call) {
+    const auto nodes = nodes_of(call.ranks, topology.ranks_per_node);
+    ++waited[{call.operation, static_cast<int>(call.ranks.size()), nodes, call.bytes}];
+  });
+  const meta::WorkCounter compute;
+  micro_step();
+  work.compute = compute.work();
+  work.waited = std::move(waited);
+}
+
+// A model, and what its units allocate and its engine gathers.
+class Watched {
+ public:
+  explicit Watched(const DryRunOf& what)
+      : strategies_(fresh_strategies(what.plugins.strategies, what.topology)),
+        model_(assemble(what.config, strategies_, what.topology, build_model(what.plugins),
+                        c10::Device(c10::DeviceType::Meta))),
+        plan_(shard::make_plan(pointers(model_->units), what.options)),
+        executor_(plan_, what, [this](const shard::Buffer&, std::int64_t bytes) { gather(bytes); }),
+        protocol_(plan_, what.options, executor_),
+        runner_(pointers(model_->units), what.plugins.model.name) {
+    const auto units = pointers(model_->units);
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      runner_.add_hooks(i, std::make_unique<Place>(at_, units[i]->name()));
+      runner_.add_hooks(i, protocol_.hooks(i));
+      wrap_unit(strategies_, i, runner_);
+    }
+  }
+  strategy::UnitRunner& runner() { return runner_; }
+  void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
+  // Of tensors that the work has made and not freed.
+  std::int64_t held() const { return memory_->now() - gathered_; }
+
+  template <class Work>
+  AtPeak peak_of(const Work& work) {
+    meta::MemoryCounter memory;  // the weights' own shapes are made
+    const Counting counting(*this, memory);
+    memory.add(gathered_);
+    AtPeak result;
+    memory.set_on_peak([&] { result.gathered = gathered_, result.peak = at_; });
+    work();
+    result.work = memory.peak() - result.gathered;
+    return result;
+  }
+
+ private:
+  // Also if the work throws, nothing is added to a counter that is gone.
+  class Counting {
+   public:
+    Counting(Watched& model, meta::MemoryCounter& memory) : model_(model) { model_.memory_ = &memory; }
+    ~Counting() { model_.memory_ = nullptr; }
+    Counting(const Counting&) = delete;
+    Counting& operator=(const Counting&) = delete;
+
+   private:
+    Watched& model_;
+  };
+
+  void gather(std::int64_t bytes) {
+    gathered_ += bytes;
+    if (memory_) memory_->add(bytes);
+  }
+
+  Strategies strategies_;
+  std::shared_ptr<const AssembledModel> model_;
+  shard::ShardPlan plan_;
+  WorkExecutor executor_;
+  shard::GatherProtocol protocol_;
+  std::string at_;
+  strategy::UnitRunner runner_;
+  meta::MemoryCounter* memory_ = nullptr;
+  std::int64_t gathered_ = 0;
+};
+
+// Questions that a rank answers at once.
+std::int64_t asked_at_once(const DryRunOf& what) {
+  const auto& train = *what.config.train;
+  const auto of_split = [&](std::int64_t asked) {
+    return asked < 0 ? train.eval_batch : std::min(asked, train.eval_batch);
+  };
+  return std::max(what.samples.evaluates ? of_split(train.generate_samples) : 0,
+                  of_split(train.generate_train_samples));
+}
+
+// The loss of a batch of the evaluation split, and a batch of questions up to their first tokens.
+AtPeak evaluation_of(Watched& model, const DryRunOf& what) {
+  const auto& samples = what.samples;
+  const auto& train = *what.config.train;
+  const auto questions = asked_at_once(what), prompt = std::min(samples.longest_prompt, samples.length);
+  if (!samples.evaluates && questions == 0) return {};
+  const at::NoGradGuard no_grad;
+  return model.peak_of([&] {
+    if (samples.evaluates) model.runner().forward(longest_batch(what, train.eval_batch, false));
+    if (questions == 0 || prompt < 1) return;
+    nn::KVCache cache(std::min(what.plugins.model_facts.max_positions, prompt + train.max_new_tokens));
+    model.runner().forward(longest_prompts(questions, prompt), &cache);
+  });
+}
+
+}  // namespace
+
+MicroStepMemory dry_run(const DryRunOf& what) {
+  Watched model(what);
+  MicroStepMemory result;
+  result.computed.recomputes = model.runner().recomputes();
+  const auto& sizes = what.topology.batch;
+  // What is held from one micro-step to the next is there in the second.
+  const int micro_steps = sizes.accumulation > 1 ? 2 : 1;
+  static_cast<AtPeak&>(result) = model.peak_of([&] {
+    for (int i = 0; i < micro_steps; ++i) {
+      model.count_gathers_into(i == 0 ? &result.computed.gathers : &result.computed.later_gathers);
+      counting(result.computed, what.topology, [&] {
+        const auto hidden = model.runner().forward(longest_batch(what, sizes.micro_batch, true));
+        if (i == 0) result.kept = model.held();
+        backward(model.runner(), hidden);
+      });
+    }
+  });
+  model.count_gathers_into(nullptr);
+  try {
+    result.evaluation = evaluation_of(model, what);
+  } catch (const std::exception& error) {
+    result.evaluation_note = error.what();
+  }
+  return result;
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,295 @@
+#include "assembly/samples.h"
+
+#include <capstan/base/counted.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/planned.h>
+#include <capstan/plugin/guard.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "assembly/collate.h"
+#include "assembly/content.h"
+#include "assembly/fit.h"
+#include "assembly/open_tokenizer.h"
+#include "setup/collect.h"
+
+namespace capstan::assembly {
+namespace {
+
+// What [checkpoint] asks for and the run cannot give.
+void check_checkpoints(const config::Options<setup::CheckpointOptions>& options, const Samples& samples,
+                       Diagnostics& faults) {
+  const auto refuse = [&](auto member, const std::string& why, const std::string& fix) {
+    if (options.is_set(member))
+      faults.add(options.where(member), cat(options.name(member), " has no effect: ", why), fix);
+  };
+  // A run's own config.toml sets every option, mostly to what it is anyway.
+  const setup::CheckpointOptions defaults;
+  const char* off = "checkpoint.keep_best is off";
+  const char* fix = "remove it, or set checkpoint.keep_best = true";
+  if (!options->keep_best && options->metric != defaults.metric) refuse(&setup::CheckpointOptions::metric, off, fix);
+  if (!options->keep_best && options->mode != defaults.mode) refuse(&setup::CheckpointOptions::mode, off, fix);
+  if (samples.eval || !samples.train) return;
+  const char* none = "there is no evaluation data";
+  const char* name_one = "name an evaluation file in [data]";
+  if (options->keep_best) refuse(&setup::CheckpointOptions::keep_best, none, name_one);
+  if (options->every_eval) refuse(&setup::CheckpointOptions::every_eval, none, name_one);
+}
+
+// Names of what answers to a split are scored by, asked for with the first question that has an expected answer.
+std::vector<std::string> score_names(const Samples& samples, const data::DataSource& source) {
+  constexpr std::int64_t most_asked = 100;
+  const auto size = plugin::guard(samples.plugin, "size", [&] { return source.size(); });
+  for (std::int64_t i = 0; i < std::min(most_asked, size); ++i) {
+    const auto sample = samples.question(source, i);
+    if (sample.references.empty()) continue;
+    std::vector<std::string> names;
+    for (const auto& [name, score] :
+         plugin::guard(samples.plugin, "score", [&] { return source.score(sample, std::string()); }))
+      names.push_back("eval_" + name);
+    return names;
+  }
+  return {};
+}
+
+// A metric that no evaluation gives would end the run at its first one.
+void check_metric(const setup::Configuration& config, const Samples& samples, Diagnostics& faults) {
+  const auto& options = config.checkpoint;
+  if (!config.trains() || !options->keep_best || !samples.eval || options->metric == "eval_loss") return;
+  const auto scores = score_names(samples, *samples.eval);
+  const bool scored = std::find(scores.begin(), scores.end(), options->metric) != scores.end();
+  const auto& train = *config.train;
+  const bool answers = train.generate_each_eval && train.generate_samples != 0;
+  if (scored && answers) return;
+  std::vector<std::string> names{"eval_loss"};
+  names.insert(names.end(), scores.begin(), scores.end());
+  const auto where = options.where(&setup::CheckpointOptions::metric);
+  if (scored) {
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', but evaluations answer no questions"),
+               "set train.generate_each_eval = true and train.generate_samples = -1, or take eval_loss");
+  } else {
+    faults.add(where, cat("checkpoint.metric is '", options->metric, "', which the evaluations do not give"),
+               suggestion(options->metric, names));
+  }
+}
+
+// What monitors are to watch and the run will not have.
+void check_monitors(const setup::Configuration& config, const LoadedPlugins& plugins, const Samples& samples,
+                    Diagnostics& faults) {
+  if (!config.trains() || config.request.sizes_only) return;
+  const monitor::PlannedRun run{config.request.world_size, samples.plan.steps};
+  for (const auto& made : plugins.monitors) {
+    const auto* asked = dynamic_cast<const monitor::PlannedRunCheck*>(made.object.get());
+    if (asked == nullptr) continue;
+    setup::collect(
+        faults, [&] { plugin::guard(made.name, "check", [&] { asked->check(run, faults); }); }, made.where);
+  }
+}
+
+// The first samples of a source.
+class FirstSamples final : public data::DataSource {
+ public:
+  FirstSamples(std::shared_ptr<const data::DataSource> all, std::int64_t count) : all_(std::move(all)), count_(count) {}
+  std::int64_t size() const override { return count_; }
+  data::Sample get(std::int64_t index) const override { return all_->get(index); }
+  data::Sample question(std::int64_t index, std::int64_t most) const override { return all_->question(index, most); }
+  monitor::Values score(const data::Sample& sample, const std::string& text) const override {
+    return all_->score(sample, text);
+  }
+  std::size_t answer_end(std::string_view text) const override { return all_->answer_end(text); }
+  std::vector<std::int64_t> end_ids() const override { return all_->end_ids(); }
+
+ private:
+  std::shared_ptr<const data::DataSource> all_;
+  std::int64_t count_;
+};
+
+// Opens what can be opened, each thing as far as those before have no fault.
+class SamplesOpener {
+ public:
+  SamplesOpener(const setup::Configuration& config, const LoadedPlugins& plugins, const Topology& topology,
+                plugin::Host& host, Diagnostics& faults)
+      : config_(config), plugins_(plugins), topology_(topology), host_(host), faults_(faults) {}
+
+  Samples open() {
+    const auto has_data = config_.request.purpose != setup::Purpose::generate;
+    if (has_data && !plugins_.data) return samples_;
+    if (config_.request.may_lack_files) samples_.lacking = absent_files(config_, plugins_, host_);
+    if (!config_.request.sizes_only && samples_.lacking.empty()) {
+      open_all(has_data);
+    } else if (plugins_.model) {
+      judge_fit(has_data);
+    }
+    return samples_;
+  }
+
+ private:
+  void open_all(bool has_data) {
+    const auto before = faults_.size();
+    if (has_data) check_data();
+    if (auto tokenizer = open_tokenizer(config_, plugins_, host_, faults_)) samples_.tokenizer = std::move(*tokenizer);
+    if (faults_.size() != before || !plugins_.model || !samples_.tokenizer.object) return;
+    const auto fits = judge_fit(has_data);
+    if (fits && has_data) open_splits();
+    if (config_.trains() && samples_.train) make_plan();
+    if (samples_.plan.steps > 0) look_at_samples();
+  }
+
+  data::ModelBounds bounds() const { return {plugins_.model_facts.vocab_size, plugins_.model_facts.max_positions}; }
+
+  void check_data() {
+    const auto& data = *plugins_.data;
+    setup::collect(
+        faults_, [&] { plugin::guard(data.name, "check", [&] { data.object->check(faults_); }); }, data.where);
+  }
+
+  bool judge_fit(bool has_data) {
+    const auto before = faults_.size();
+    std::int64_t asked = 0;
+    std::string where_length;
+    const auto* tokenizer = samples_.tokenizer.object.get();
+    if (has_data) {
+      const auto& data = *plugins_.data;
+      asked = plugin::guard(data.name, "max_length", [&] { return data.object->max_length(); });
+      if (!plugin::guard(data.name, "uses_tokenizer", [&] { return data.object->uses_tokenizer(); }))
+        tokenizer = nullptr;
+      where_length = where_of(data, "max_length");
+    }
+    data::check_fit(bounds(), tokenizer, asked, where_of(*plugins_.model, "vocab_size"), where_length, faults_);
+    samples_.longest_prompt = bounds().positions - config_.train->max_new_tokens;
+    if (has_data) samples_.length = data::sample_length(bounds(), asked);
+    if (samples_.length > 0) samples_.longest_row = longest_row();
+    if (has_data) {
+      const auto& data = *plugins_.data;
+      samples_.evaluates = plugin::guard(data.name, "evaluates", [&] { return data.object->evaluates(); });
+    }
+    return faults_.size() == before;
+  }
+
+  std::int64_t longest_row() const {
+    const bool packs = plugins_.data_options->packing;
+    return data::padded_columns(std::max<std::int64_t>(1, samples_.length - 1), config_.train->pad_to_multiple,
+                                packs ? std::numeric_limits<std::int64_t>::max() : bounds().positions);
+  }
+
+  void open_splits() {
+    const auto& data = *plugins_.data;
+    samples_.plugin = data.name;
+    const auto open = [&](data::Split split) {
+      return data.object->open({split, samples_.tokenizer.object, samples_.length, bounds().vocab_size});
+    };
+    setup::collect(faults_, [&] {
+      plugin::guard(data.name, "open", [&] {
+        samples_.train = open(data::Split::train);
+        samples_.eval = open(data::Split::eval);
+        samples_.evaluates = samples_.eval != nullptr;
+      });
+    });
+    if (samples_.train) take_part();
+    const auto& train = *config_.train;
+    const bool is_asked = config_.request.purpose == setup::Purpose::evaluate;
+    if (samples_.eval) judge_questions(*samples_.eval, is_asked ? -1 : train.generate_samples);
+    if (samples_.train && config_.trains()) judge_questions(*samples_.train, train.generate_train_samples);
+  }
+
+  // A question that leaves no room for an answer would end a run when it is asked, maybe after its last step. Where a
+  // whole sample leaves room, open() has judged them all.
+  void judge_questions(const data::DataSource& source, std::int64_t wanted) {
+    constexpr std::int64_t most_named = 10;
+    if (samples_.longest_prompt >= samples_.length) return;
+    const auto size = plugin::guard(samples_.plugin, "size", [&] { return source.size(); });
+    std::int64_t faults = 0;
+    for (std::int64_t i = 0; i < (wanted < 0 ? size : std::min(wanted, size)) && faults < most_named; ++i) {
+      const auto before = faults_.size();
+      setup::collect(faults_, [&] { samples_.question(source, i); });
+      if (faults_.size() > before) ++faults;
+    }
+  }
+
+  // Of training, as many samples as the ranks are to have.
+  void take_part() {
+    const auto& options = plugins_.data_options;
+    if (!options->samples_per_rank) return;
+    const auto ranks = config_.request.world_size;
+    const auto wanted = *options->samples_per_rank * ranks;
+    const auto held = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    if (wanted > held) {
+      faults_.add(options.where(&setup::DataOptions::samples_per_rank),
+                  cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", counted(ranks, "rank"), " takes ",
+                      counted(wanted, "sample"), ", the training data has ", held),
+                  cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples away"));
+      return;
+    }
+    samples_.train = std::make_shared<FirstSamples>(std::move(samples_.train), wanted);
+  }
+
+  void make_plan() {
+    using setup::TrainOptions;
+    const auto& train = config_.train;
+    if (!train->max_steps && !train->epochs) return;
+    data::PlanRequest request;
+    request.samples = plugin::guard(samples_.plugin, "size", [&] { return samples_.train->size(); });
+    request.global_batch = topology_.batch.global_batch;
+    request.epochs = train->epochs;
+    request.max_steps = train->max_steps;
+    request.drop_last = train->drop_last;
+    request.shuffle = train->shuffle;
+    request.seed = static_cast<std::uint64_t>(config_.run->seed);
+    request.where_samples = plugins_.data->where;
+    request.where_batch = train.where(&TrainOptions::global_batch);
+    request.where_length = train.where(train->max_steps ? &TrainOptions::max_steps : &TrainOptions::epochs);
+    samples_.plan = data::make_plan(request, faults_);
+  }
+
+  // What many samples have in common, such as that nothing of them is learned, is known before the first step; the rest
+  // when they are drawn.
+  void look_at_samples() {
+    const auto& data = *plugins_.data;
+    const auto& options = plugins_.data_options;
+    const auto look = data::look_at(samples_.plan.samples,
+                                    [&](std::int64_t index) { return samples_.sample(*samples_.train, index); });
+    if (look.without_target > 0 && options->no_target == "refuse") {
+      faults_.add(data.where,
+                  cat("no token of the training sample '", look.first_without_target, "' bears loss; ",
+                      look.without_target, " of ", look.looked_at, " that were looked at are so"),
+                  data::no_target_fix);
+    }
+    const auto& checkpoint = *config_.checkpoint;
+    if (checkpoint.saves() || checkpoint.resume != "none")
+      samples_.content = data::Content{look.sum, data::sums_of_files(data.options)};
+  }
+
+  const setup::Configuration& config_;
+  const LoadedPlugins& plugins_;
+  const Topology& topology_;
+  plugin::Host& host_;
+  Diagnostics& faults_;
+  Samples samples_;
+};
+
+}  // namespace
+
+std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
+                                    const Topology& topology, plugin::Host& host, Diagnostics& faults) {
+  auto samples = SamplesOpener(config, plugins, topology, host, faults).open();
+  check_checkpoints(config.checkpoint, samples, faults);
+  setup::collect(faults, [&] { check_metric(config, samples, faults); });
+  check_monitors(config, plugins, samples, faults);
+  if (!faults.empty()) return {};
+  return samples;
+}
+
+data::Sample Samples::sample(const data::DataSource& source, std::int64_t index) const {
+  return plugin::guard(plugin, cat("get of sample ", index), [&] { return source.get(index); });
+}
+
+data::Sample Samples::question(const data::DataSource& source, std::int64_t index) const {
+  return plugin::guard(plugin, cat("question of sample ", index),
+                       [&] { return source.question(index, longest_prompt); });
+}
+
+}  // namespace capstan::assembly

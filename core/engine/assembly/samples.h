@@ -1,0 +1,45 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+#include <capstan/tokenizer/open.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assembly/batches.h"
+#include "assembly/content.h"
+#include "assembly/topology.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// What a run learns and answers: its tokenizer, its splits, and the order of samples. Beside the mesh, before the
+/// model is assembled.
+struct Samples {
+  tokenizer::Opened tokenizer;
+  std::string plugin;               ///< the data plugin, for messages
+  std::int64_t length = 0;          ///< longest sequence that the data gives; 0 without data
+  std::int64_t longest_row = 0;     ///< columns of a batch with such a one, padded; packed rows have no more
+  std::int64_t longest_prompt = 0;  ///< that leaves room for train.max_new_tokens tokens
+  std::shared_ptr<const data::DataSource> train;  ///< null without data
+  std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
+  bool evaluates = false;                         ///< there is one, or the options name one where none is opened
+  data::Plan plan;                                ///< of training
+  std::optional<data::Content> content;           ///< of training, where the run may be resumed
+  std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
+
+  /// A sample of one of the splits; what reading it throws names the data plugin.
+  data::Sample sample(const data::DataSource& source, std::int64_t index) const;
+  /// The same to be asked, cut to longest_prompt.
+  data::Sample question(const data::DataSource& source, std::int64_t index) const;
+};
+
+/// Opens the splits and says what does not fit the model, the batches or [checkpoint]; nothing where there is a fault.
+std::optional<Samples> open_samples(const setup::Configuration& config, const LoadedPlugins& plugins,
+                                    const Topology& topology, plugin::Host& host, Diagnostics& faults);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,128 @@
+#include "assembly/step_work.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace capstan::assembly {
+namespace {
+
+std::int64_t size_of(c10::ScalarType type) { return static_cast<std::int64_t>(c10::elementSize(type)); }
+
+Transfer among(const char* operation, const std::vector<layout::Axis>& axes, const Topology& topology,
+               std::int64_t bytes) {
+  const auto ranks = topology.mesh.ranks_along(axes, topology.rank);
+  return {operation, static_cast<int>(ranks.size()), nodes_of(ranks, topology.ranks_per_node), bytes};
+}
+
+// The copies of what a bucket's group holds are on other nodes, or among the neighbours of a node.
+Transfer among_copies(const shard::BucketPlan& bucket, const Topology& topology, std::int64_t bytes) {
+  const int nodes = (topology.mesh.world_size() + topology.ranks_per_node - 1) / topology.ranks_per_node;
+  return {"all-reduce", bucket.copies, std::min(nodes, bucket.copies), bytes};
+}
+
+void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& options, const Topology& topology,
+                   StepWork& work) {
+  using shard::SumBy;
+  const auto& gradients = bucket.gradients;
+  const auto times = gradients.accumulates ? 1 : options.accumulation;
+  const auto bytes = bucket.full_elements * size_of(options.precision.reduce);
+  if (bucket.gradients.table) {
+    const auto row = bucket.weights.front().sharding.shape.back() * size_of(options.precision.compute);
+    work.reductions[among("all-gather", bucket.axes, topology, bucket.ranks * bucket.gradients.table->rows * row)] +=
+        times;
+    if (bucket.gradients.table->only_looked_up && !gradients.accumulates) return;
+  }
+  const bool scatters = gradients.sum_by == SumBy::reduce_scatter ||
+                        gradients.sum_by == SumBy::reduce_scatter_in_place ||
+                        gradients.sum_by == SumBy::reduce_scatter_all_gather;
+  if (gradients.sum_by == SumBy::exchange) {
+    const auto own = bucket.full_elements * size_of(options.precision.compute);
+    work.reductions[among("all-to-all", bucket.axes, topology, own)] += times;
+  }
+  if (scatters) work.reductions[among("reduce-scatter", bucket.axes, topology, bytes)] += times;
+  if (gradients.sum_by == SumBy::reduce_scatter_all_gather)
+    work.reductions[among("all-gather", bucket.axes, topology, bytes)] += times;
+  if (gradients.sum_by == SumBy::all_reduce)
+    work.reductions[among("all-reduce", bucket.axes, topology, bytes)] += times;
+  if (bucket.copies > 1) {
+    const auto own = bucket.shard_elements * size_of(options.precision.reduce);
+    work.reductions[among_copies(bucket, topology, own)] += times;
+  }
+  // Gradients are cast on the way.
+  const auto per_element = size_of(options.precision.compute) + size_of(options.precision.reduce);
+  work.update_bytes += static_cast<double>(times * bucket.full_elements * per_element);
+}
+
+// See execution::MicroGraphs, which decides: micro-steps in which this rank is alone. Of those that add gradients up
+// all but the last are, where ranks sum them.
+std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
+  bool sums = false;
+  for (const auto& bucket : plan.buckets) {
+    if (bucket.on_host || bucket.shards_param) return 0;
+    if (!bucket.trainable) continue;
+    if (!bucket.gradients.accumulates || bucket.gradients.autograd) return 0;
+    sums = sums || bucket.gradients.sum_by != shard::SumBy::nothing;
+  }
+  if (micro.recomputes || !micro.waited.empty()) return 0;
+  return options.accumulation - (sums ? 1 : 0);
+}
+
+}  // namespace
+
+int nodes_of(const std::vector<int>& ranks, int ranks_per_node) {
+  std::set<int> nodes;
+  for (const auto rank : ranks) nodes.insert(rank / ranks_per_node);
+  return static_cast<int>(nodes.size());
+}
+
+void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers) {
+  const auto size = size_of(bucket.parameters.full);
+  if (bucket.parameters.form == shard::Form::packed) {
+    if (bucket.ranks > 1)
+      ++transfers[among("all-gather", bucket.axes, topology, bucket.parameters.packed_bytes * bucket.ranks)];
+    if (bucket.on_host) ++transfers[{"host", 1, 1, bucket.parameters.packed_bytes}];
+    ++transfers[{"decode", 1, 1, bucket.full_elements * size}];
+    return;
+  }
+  std::int64_t bytes = 0;
+  for (const auto& buffer : bucket.buffers)
+    bytes += buffer.purpose == shard::Purpose::full_parameters ? buffer.bytes() : 0;
+  if (bucket.ranks > 1) ++transfers[among("all-gather", bucket.axes, topology, bytes)];
+  if (bucket.parameters.send_from == shard::SendFrom::cast)
+    ++transfers[{"cast", 1, 1, bucket.shard_elements * (size + size_of(bucket.parameters.master))}];
+  if (bucket.parameters.send_from == shard::SendFrom::host) ++transfers[{"host", 1, 1, bucket.shard_elements * size}];
+}
+
+StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
+                   const Topology& topology, std::size_t states) {
+  StepWork work;
+  work.replayed = replayed(micro, plan, options);
+  work.micro = std::move(micro);
+  const auto compute = size_of(options.precision.compute), master = size_of(options.precision.master);
+  for (const auto& bucket : plan.buckets) {
+    if (!bucket.trainable) continue;
+    if (bucket.gradients.sum_by != shard::SumBy::nothing) add_reduction(bucket, options, topology, work);
+    const auto full = static_cast<double>(bucket.full_elements);
+    // Each micro-step's gradients are added to the sum, which the first writes.
+    const auto gradient = bucket.shards_optim ? master : size_of(bucket.gradients.full_dtype);
+    if (bucket.gradients.accumulates && !bucket.gradients.autograd)
+      work.update_bytes += full * static_cast<double>(options.accumulation * (compute + 2 * gradient) - gradient);
+    const auto own = bucket.shards_optim ? static_cast<double>(bucket.shard_elements) : full;
+    if (bucket.on_host) {
+      work.host_elements += own;
+      work.micro.gathers[{"host", 1, 1, bucket.shard_elements * size_of(options.precision.reduce)}] += 1;
+      continue;
+    }
+    // The norm reads the gradient; the rule reads it, reads and writes masters and states, and writes the copy.
+    const auto tensors = 2 + 2 + 2 * static_cast<std::int64_t>(states);
+    const bool copies = compute < master && bucket.parameters.send_from != shard::SendFrom::cast;
+    work.update_bytes += own * static_cast<double>(tensors * master + (copies ? compute : 0));
+    work.updated += static_cast<std::int64_t>(bucket.weights.size());
+    // Both read less where it stays in the compute dtype.
+    work.update_bytes -= own * static_cast<double>(2 * (master - gradient));
+  }
+  return work;
+}
+
+}  // namespace capstan::assembly

@@ -1,0 +1,59 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "assembly/topology.h"
+#include "assembly/work_counter.h"
+#include "shard/plan.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// Data that moves between ranks, or between a rank and its host's memory ("host"), that a codec writes ("decode"), or
+/// that a gather reads and writes before it sends them ("cast").
+struct Transfer {
+  std::string operation;   ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host",
+                           ///< "decode", "cast"
+  int ranks = 1;           ///< that take part
+  int nodes = 1;           ///< on which they are
+  std::int64_t bytes = 0;  ///< of all ranks' data, as comm::PlannedCall has them
+  auto operator<=>(const Transfer&) const = default;
+};
+using Transfers = std::map<Transfer, std::int64_t>;  ///< how often
+
+/// What a micro-step makes a rank's GPU do.
+struct MicroStepWork {
+  meta::Work compute;
+  Transfers waited;         ///< of layers: computation needs their result
+  Transfers gathers;        ///< of the engine, beside computation; in a step's first micro-step
+  Transfers later_gathers;  ///< the same in each of the others
+  bool recomputes = false;  ///< units run again in backward
+};
+
+/// What a step makes a rank do.
+struct StepWork {
+  MicroStepWork micro;
+  Transfers reductions;      ///< of gradients, of all micro-steps, beside computation
+  double update_bytes = 0;   ///< of the GPU's memory that adding gradients, their norm and the optimizer read and write
+  std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
+  double host_elements = 0;  ///< parameters that are updated in host memory
+  std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
+};
+
+/// On how many nodes these ranks are, `ranks_per_node` neighbours on each.
+int nodes_of(const std::vector<int>& ranks, int ranks_per_node);
+
+/// The all-gather of a bucket's parameters, and where they rest in host memory the copy from there.
+void add_gather(const shard::BucketPlan& bucket, const Topology& topology, Transfers& transfers);
+
+/// The rest of a step: what the plan and the optimizer's number of state tensors determine.
+StepWork step_work(MicroStepWork micro, const shard::ShardPlan& plan, const shard::EngineOptions& options,
+                   const Topology& topology, std::size_t states);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

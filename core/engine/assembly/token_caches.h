@@ -1,0 +1,29 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/data/source.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "assembly/samples.h"
+#include "assembly/token_cache.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// A split that is read from a cache.
+struct CachedSplit {
+  std::string name;  ///< "training samples"
+  std::shared_ptr<const data::DataSource> Samples::*source;
+  data::TokenCache cache;
+};
+
+/// What data.cache, or else the configuration's cache folder, asks for; nothing when neither is set. A cache is for the
+/// data plugin (its file too), its options and the files that these name, the tokenizer's plugin with its file, options
+/// and files, and the length of samples; files count by their bytes.
+std::vector<CachedSplit> cached_splits(const setup::Configuration& config, const Plugins& plugins,
+                                       const Samples& samples);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,47 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+#include <capstan/layout/mesh.h>
+#include <capstan/strategy/strategy.h>
+
+#include "assembly/batch_shape.h"
+#include "assembly/plugins.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace assembly {
+
+/// The third stage: how the ranks share the work.
+struct Topology {
+  layout::Mesh mesh;
+  int rank = 0;
+  int ranks_per_node = 1;
+  data::BatchShape batch;
+  strategy::ShardPolicy policy;
+
+  /// This rank's position among those that have samples of their own.
+  std::int64_t data_coordinate() const { return mesh.position(rank, layout::data_axes); }
+  /// Does this rank speak for its data coordinate (its position on all other axes is 0)?
+  bool speaks_for_coordinate() const {
+    return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
+      return facts.other_samples || mesh.coordinate(rank, facts.axis) == 0;
+    });
+  }
+};
+
+/// Asks the strategies that there are for the mesh, their claims and the policy. With faults sizes may mean nothing.
+Topology make_topology(const setup::Configuration& config, const LoadedPlugins& plugins, Diagnostics& faults);
+
+/// What strategies are told of the run. `sample_length`: 0 where it is not known yet.
+strategy::Facts facts_of(const setup::Configuration& config, const nn::ModelFacts& model, const Topology& topology,
+                         std::int64_t sample_length);
+
+/// Other objects of the same strategies that have gone through the phases that may change them: for another model than
+/// theirs, since a strategy's structure() is called once.
+Strategies fresh_strategies(const Strategies& originals, const Topology& topology);
+
+/// [train] with the sizes of batches as they are.
+config::Options<setup::TrainOptions> settled(const config::Options<setup::TrainOptions>& train,
+                                             const data::BatchShape& batch);
+
+}  // namespace assembly
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,149 @@
+// GPU groups over c10d's NCCL. Part of libcapstan_cuda.so.
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <utility>
+
+#include "comm/nccl.h"
+#include "comm/store_handle.h"
+
+namespace capstan::comm {
+namespace {
+
+c10d::ReduceOp nccl_op(ReduceOp op) {
+  return op == ReduceOp::sum ? c10d::ReduceOp::SUM : op == ReduceOp::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::MIN;
+}
+
+/// The tensor outside autograd; c10d reads its memory only.
+at::Tensor plain(const at::Tensor& tensor) { return tensor.detach(); }
+
+std::vector<at::Tensor> plain_list(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> list;
+  for (const auto& tensor : tensors) list.push_back(plain(tensor));
+  return list;
+}
+
+/// Every call passes asyncOp = false: the operation runs on the current stream, c10d keeps no tensor and returns no
+/// Work.
+class NcclGroup final : public DeviceGroup {
+ public:
+  NcclGroup(const NcclOptions& options, const store::Store& store, std::shared_ptr<CallLog> log)
+      : DeviceGroup(options.name, options.ranks, options.rank, options.device, std::move(log)) {
+    const c10::cuda::CUDAGuard guard(options.device);
+    auto nccl = c10d::ProcessGroupNCCL::Options::create();
+    nccl->timeout = options.timeout;
+    nccl->group_name = options.name;
+    for (const int rank : options.ranks) nccl->global_ranks_in_group.push_back(static_cast<std::uint64_t>(rank));
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>(cat("nccl/", options.name), store.handle().store->clone());
+    try {
+      backend_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(prefixed, options.rank, size(), nccl);
+      backend_->setGroupUid(options.name);
+      backend_->setBoundDeviceId(options.device);
+      backend_->eagerConnectSingleDevice(options.device);
+    } catch (const c10::Error& error) {
+      throw Error(cat("NCCL cannot connect group ", options.name, ": ", error.what_without_backtrace()),
+                  "NCCL_DEBUG=INFO shows what it tried");
+    }
+  }
+
+  ~NcclGroup() override {
+    if (!aborted_) backend_->shutdown();
+  }
+
+  void abort() override {
+    aborted_ = true;
+    backend_->abort();
+  }
+
+ private:
+  void do_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    std::vector<at::Tensor> list{plain(tensor)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = nccl_op(op);
+    options.asyncOp = false;
+    backend_->allreduce(list, options);
+  }
+
+  void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
+    at::Tensor to = plain(out);
+    at::Tensor from = plain(in);
+    c10d::AllgatherOptions options;
+    options.asyncOp = false;
+    backend_->_allgather_base(to, from, options);
+  }
+
+  void do_reduce_scatter(const at::Tensor& out, const at::Tensor& in) override {
+    at::Tensor to = plain(out);
+    at::Tensor from = plain(in);
+    c10d::ReduceScatterOptions options;
+    options.asyncOp = false;
+    backend_->_reduce_scatter_base(to, from, options);
+  }
+
+  bool can_coalesce() const override { return true; }
+
+  void do_all_gather_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
+    auto to = plain_list(out);
+    auto from = plain_list(in);
+    c10d::AllgatherOptions options;
+    options.asyncOp = false;
+    backend_->allgather_into_tensor_coalesced(to, from, options);
+  }
+
+  void do_reduce_scatter_list(const std::vector<at::Tensor>& out, const std::vector<at::Tensor>& in) override {
+    auto to = plain_list(out);
+    auto from = plain_list(in);
+    c10d::ReduceScatterOptions options;
+    options.asyncOp = false;
+    backend_->reduce_scatter_tensor_coalesced(to, from, options);
+  }
+
+  void do_broadcast(const at::Tensor& tensor, int root) override {
+    std::vector<at::Tensor> list{plain(tensor)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    options.asyncOp = false;
+    backend_->broadcast(list, options);
+  }
+
+  void do_all_to_all(const at::Tensor& out, const at::Tensor& in, const std::vector<std::int64_t>& out_counts,
+                     const std::vector<std::int64_t>& in_counts) override {
+    at::Tensor to = plain(out);
+    at::Tensor from = plain(in);
+    auto out_splits = out_counts;
+    auto in_splits = in_counts;
+    c10d::AllToAllOptions options;
+    options.asyncOp = false;
+    backend_->alltoall_base(to, from, out_splits, in_splits, options);
+  }
+
+  void do_barrier() override {
+    do_all_reduce(at::zeros({1}, at::TensorOptions().device(device())), ReduceOp::sum);
+    c10::cuda::getCurrentCUDAStream(device().index()).synchronize();
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> backend_;
+  std::atomic<bool> aborted_{false};
+};
+
+class Factory final : public NcclFactory {
+ public:
+  std::shared_ptr<DeviceGroup> make(const NcclOptions& options, const store::Store& store,
+                                    std::shared_ptr<CallLog> log) const override {
+    return std::make_shared<NcclGroup>(options, store, std::move(log));
+  }
+};
+
+}  // namespace
+}  // namespace capstan::comm
+
+extern "C" __attribute__((visibility("default"))) const capstan::comm::NcclFactory* capstan_cuda_nccl();
+const capstan::comm::NcclFactory* capstan_cuda_nccl() {
+  static const capstan::comm::Factory factory;
+  return &factory;
+}

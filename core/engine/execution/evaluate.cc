@@ -1,0 +1,167 @@
+#include "execution/evaluate.h"
+
+#include <capstan/base/clock.h>
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace capstan::execution {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using SortedJson = nlohmann::json;
+
+// The name of an answer among `others`: its id, unless that is another's, or empty.
+std::string name_of(const Answer& answer, const SortedJson& others) {
+  const auto question = cat("question ", answer.index);
+  auto name = answer.id.empty() ? question : answer.id;
+  if (others.contains(name)) name = cat(answer.id, " (", question, ")");
+  while (others.contains(name)) name += "'";
+  return name;
+}
+
+}  // namespace
+
+std::vector<double> Evaluator::sum(std::vector<double> mine) {
+  if (!job_.topology.speaks_for_coordinate()) std::fill(mine.begin(), mine.end(), 0.0);
+  auto numbers = at::tensor(mine, at::kDouble);
+  session_.world_host->all_reduce(numbers, comm::ReduceOp::sum, "all-reduce evaluation sums");
+  const auto* begin = numbers.const_data_ptr<double>();
+  return {begin, begin + numbers.numel()};
+}
+
+Evaluation Evaluator::loss(const data::DataSource& source) {
+  const at::NoGradGuard no_grad;
+  const auto begin = Clock::now();
+  const auto plan = eval_plan(job_, source.size());
+  auto loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(session_.device));
+  std::int64_t targets = 0;
+  std::int64_t samples = 0;
+  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    if (agreement_) agreement_->check();
+    const auto rows = plan.rows(i, job_.topology.data_coordinate());
+    const auto host = feed_.rows(source, rows);
+    loss_sum += session_.runner->forward(to_device(host, session_.device)).states.to(at::kDouble);
+    targets += host.target_tokens;
+    samples += std::count_if(rows.begin(), rows.end(), [](std::int64_t row) { return row >= 0; });
+  }
+  const auto sums = sum({loss_sum.item<double>(), static_cast<double>(targets), static_cast<double>(samples)});
+  Evaluation evaluation;
+  evaluation.loss = sums[1] > 0 ? sums[0] / sums[1] : 0.0;
+  evaluation.samples = static_cast<std::int64_t>(sums[2]);
+  evaluation.runtime_s = seconds_since(begin);
+  return evaluation;
+}
+
+// Sums of this rank's scores.
+struct Evaluator::Scores {
+  std::int64_t questions = 0;
+  monitor::Values totals;
+
+  void add(const monitor::Values& scores) {
+    if (totals.empty()) totals = monitor::Values(scores.size());
+    for (std::size_t j = 0; j < scores.size(); ++j) {
+      totals[j].first = scores[j].first;
+      totals[j].second += scores[j].second;
+    }
+  }
+};
+
+Evaluation Evaluator::answers(const data::DataSource& source, std::int64_t wanted) {
+  const auto begin = Clock::now();
+  const auto questions = wanted < 0 ? source.size() : std::min(wanted, source.size());
+  const auto plan = eval_plan(job_, questions);
+  Evaluation evaluation;
+  Scores scores;
+  std::vector<Answer> mine;
+  for (std::int64_t i = 0; i < plan.batches(); ++i) {
+    if (agreement_) agreement_->check();
+    const auto answers = ask(source, plan.rows(i, job_.topology.data_coordinate()), scores);
+    mine.insert(mine.end(), answers.begin(), answers.end());
+  }
+  gather(scores, evaluation);
+  evaluation.answers = gather(mine);
+  evaluation.runtime_s = seconds_since(begin);
+  return evaluation;
+}
+
+AnswerEnd Evaluator::end_of(const data::DataSource& source) const {
+  const auto text_end = [this, &source](std::string_view text) {
+    return plugin::guard(job_.samples.plugin, "answer_end", [&] { return source.answer_end(text); });
+  };
+  return {text_end, plugin::guard(job_.samples.plugin, "end_ids", [&] { return source.end_ids(); })};
+}
+
+// One batch of questions, -1 for none, the same number of them on every rank.
+std::vector<Answer> Evaluator::ask(const data::DataSource& source, const std::vector<std::int64_t>& rows,
+                                   Scores& scores) {
+  constexpr std::int64_t with_prompt = 5;
+  std::vector<data::Sample> samples;
+  std::vector<Prompt> prompts;
+  for (const auto row : rows) {
+    if (row < 0) continue;
+    auto sample = job_.samples.question(source, row);
+    // An expected answer without a prompt is a question that is missed, and counts.
+    if (sample.prompt_length < 1 && sample.references.empty()) continue;
+    prompts.push_back({{sample.tokens.begin(), sample.tokens.begin() + sample.prompt_length}, row});
+    samples.push_back(std::move(sample));
+  }
+  const auto texts = generator_.answer(prompts, end_of(source));
+  std::vector<Answer> answers;
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    const auto& sample = samples[k];
+    scores.add(plugin::guard(job_.samples.plugin, "score", [&] { return source.score(sample, texts[k]); }));
+    ++scores.questions;
+    const auto prompt =
+        prompts[k].id < with_prompt ? job_.samples.tokenizer.object->decode(prompts[k].tokens) : std::string();
+    answers.push_back({prompts[k].id, sample.id, prompt, texts[k], sample.references});
+  }
+  return answers;
+}
+
+// A rank without a question knows no score names; all ranks have them from the others.
+void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
+  std::vector<std::string> names;
+  for (const auto& [name, total] : scores.totals) names.push_back(name);
+  for (const auto& text : session_.communicator->exchange(join(names, "\n"))) {
+    if (names.empty()) names = split(text, '\n');
+  }
+  std::vector<double> numbers{static_cast<double>(scores.questions)};
+  for (std::size_t j = 0; j < names.size(); ++j)
+    numbers.push_back(scores.totals.empty() ? 0.0 : scores.totals[j].second);
+  const auto sums = sum(numbers);
+  evaluation.samples = static_cast<std::int64_t>(sums[0]);
+  for (std::size_t j = 0; j < names.size(); ++j)
+    evaluation.scores.emplace_back(names[j], sums[0] > 0 ? sums[j + 1] / sums[0] : 0.0);
+}
+
+// Ranks of one data coordinate have the same answers: one of them speaks.
+std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
+  auto list = SortedJson::array();
+  if (job_.topology.speaks_for_coordinate()) {
+    for (const auto& answer : mine)
+      list.push_back({answer.index, answer.id, answer.prompt, answer.text, answer.references});
+  }
+  std::vector<Answer> all;
+  const auto pieces = session_.communicator->exchange(list.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
+  for (const auto& piece : pieces) {
+    for (const auto& row : SortedJson::parse(piece)) {
+      all.push_back({row.at(0).get<std::int64_t>(), row.at(1).get<std::string>(), row.at(2).get<std::string>(),
+                     row.at(3).get<std::string>(), row.at(4).get<std::vector<std::string>>()});
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Answer& a, const Answer& b) { return a.index < b.index; });
+  return all;
+}
+
+std::string predictions_text(const std::vector<Answer>& answers) {
+  auto json = SortedJson::object();
+  for (const auto& answer : answers) json[name_of(answer, json)] = trim(answer.text);
+  return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace capstan::execution

@@ -1,0 +1,44 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/execution/evaluation.h>
+
+#include <vector>
+
+#include "execution/feed.h"
+#include "execution/generate.h"
+#include "execution/stop.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace execution {
+
+/// Evaluates without gradient. Every rank runs the same number of unit calls. Collective over the world.
+class Evaluator {
+ public:
+  /// Both must outlive it.
+  Evaluator(session::Session& session, const Feed& feed)
+      : session_(session), job_(*session.job), feed_(feed), generator_(session) {}
+  /// From here on loss() and answers() throw Stopped, on all ranks after the same batch, when one is asked to stop.
+  void stops_by(const StopAgreement& agreement) { agreement_ = &agreement; }
+  /// Mean loss over all target tokens of the split.
+  Evaluation loss(const data::DataSource& source);
+  /// Answers to the first `samples` questions (-1: all), and their scores. A sample without a prompt is no
+  /// question, unless it has references: it counts then, with an empty answer.
+  Evaluation answers(const data::DataSource& source, std::int64_t samples);
+
+ private:
+  struct Scores;
+  std::vector<Answer> ask(const data::DataSource& source, const std::vector<std::int64_t>& rows, Scores& scores);
+  AnswerEnd end_of(const data::DataSource& source) const;
+  void gather(const Scores& scores, Evaluation& evaluation);
+  std::vector<Answer> gather(const std::vector<Answer>& mine);
+  std::vector<double> sum(std::vector<double> mine);
+
+  session::Session& session_;
+  const session::Job& job_;
+  const Feed& feed_;
+  Generator generator_;
+  const StopAgreement* agreement_ = nullptr;
+};
+
+}  // namespace execution
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,187 @@
+#include "execution/feed.h"
+
+#include <ATen/ATen.h>
+#include <capstan/base/error.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "assembly/loss_rows.h"
+
+namespace capstan::execution {
+
+Feed::Feed(const session::Job& job) : job_(job), batches_(job.samples.plan), padding_(job.padding()) {}
+
+namespace {
+
+// Padding up to a multiple must not go beyond the model's positions.
+data::Padding bounded(data::Padding padding, const std::vector<data::Row>& rows, std::int64_t positions) {
+  std::int64_t longest = 1;
+  for (const auto& row : rows) {
+    if (row.sample) longest = std::max(longest, static_cast<std::int64_t>(row.sample->tokens.size()) - 1);
+  }
+  padding.fixed_length = data::padded_columns(longest, padding.multiple, positions);
+  return padding;
+}
+
+}  // namespace
+
+StepInput Feed::draw(std::int64_t step) {
+  StepInput input;
+  input.step = step;
+  const auto slots = batches_.slots(step);
+  const auto& shape = job_.topology.batch;
+  for (std::int64_t micro = 0; micro < shape.accumulation; ++micro) {
+    const auto first = shape.first_slot(micro, job_.topology.data_coordinate());
+    std::vector<data::Sample> samples(static_cast<std::size_t>(shape.micro_batch));
+    std::vector<data::Row> rows(samples.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto& slot = slots[static_cast<std::size_t>(first) + i];
+      if (slot.sample < 0) continue;
+      samples[i] = checked_sample(*job_.samples.train, slot.sample);
+      if (!bears_loss(samples[i])) {
+        ++input.without_target;
+        continue;
+      }
+      rows[i] = {&samples[i], slot.id};
+      ++input.samples;
+    }
+    input.micro.push_back(batch_of(rows));
+    const auto& batch = input.micro.back();
+    input.target_tokens += batch.target_tokens;
+    input.real_tokens += batch.real_tokens;
+    input.padded_tokens += batch.padded_tokens();
+  }
+  return input;
+}
+
+data::Sample Feed::checked_sample(const data::DataSource& source, std::int64_t index) const {
+  auto sample = job_.samples.sample(source, index);
+  data::check_sample(job_.bounds(), sample);
+  return sample;
+}
+
+// A row without a target is computed for nothing: the sample is refused, or left out.
+bool Feed::bears_loss(const data::Sample& sample) const {
+  if (data::has_target(sample)) return true;
+  if (!skips_no_target())
+    throw Error(cat("no token of the training sample '", sample.id, "' bears loss"), data::no_target_fix);
+  return false;
+}
+
+data::HostBatch Feed::rows(const data::DataSource& source, const std::vector<std::int64_t>& indices) const {
+  std::vector<data::Sample> samples(indices.size());
+  std::vector<data::Row> rows(indices.size());
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] < 0) continue;
+    samples[i] = checked_sample(source, indices[i]);
+    rows[i] = {&samples[i], indices[i]};
+  }
+  return batch_of(rows);
+}
+
+data::HostBatch Feed::batch_of(const std::vector<data::Row>& rows) const {
+  if (job_.plugins.data_options->packing) return data::pack(rows, padding_, job_.row_capacity());
+  return data::collate(rows, bounded(padding_, rows, job_.bounds().positions));
+}
+
+namespace {
+
+// Where the tokens of packed rows stand, there and with every sample in a row of its own, in host memory.
+struct Places {
+  std::vector<std::int64_t> packed;
+  std::vector<std::int64_t> alone;
+  std::vector<std::int64_t> positions;  // of all of the batch; 0 where no sample is
+  std::vector<std::int64_t> sample_ids;
+  std::int64_t longest = 0;
+};
+
+Places places_of(const data::HostBatch& host) {
+  Places places;
+  places.positions.assign(host.tokens.size(), 0);
+  for (const auto& document : host.documents) places.longest = std::max(places.longest, document.length);
+  for (const auto& document : host.documents) {
+    const auto first = static_cast<std::int64_t>(places.sample_ids.size()) * places.longest;
+    places.sample_ids.push_back(document.id);
+    for (std::int64_t t = 0; t < document.length; ++t) {
+      const auto at = document.row * host.cols + document.begin + t;
+      places.packed.push_back(at);
+      places.alone.push_back(first + t);
+      places.positions[static_cast<std::size_t>(at)] = t;
+    }
+  }
+  return places;
+}
+
+// Where the segments of packed rows begin, the padding's too, and the end of the last.
+std::vector<std::int32_t> bounds_of(const data::HostBatch& host, std::int64_t longest) {
+  std::vector<std::int32_t> bounds{static_cast<std::int32_t>(host.padded_tokens())};
+  for (const auto& document : host.documents)
+    bounds.push_back(static_cast<std::int32_t>(document.row * host.cols + document.begin));
+  for (std::int64_t row = 0; row < host.rows; ++row) {
+    for (auto col = host.lengths[static_cast<std::size_t>(row)]; col < host.cols; col += longest)
+      bounds.push_back(static_cast<std::int32_t>(row * host.cols + col));
+  }
+  std::sort(bounds.begin(), bounds.end());
+  return bounds;
+}
+
+}  // namespace
+
+BatchNumbers::BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned)
+    : rows_(host.rows), cols_(host.cols) {
+  const auto loss_rows = data::loss_row_list(host);
+  const std::vector<std::int64_t> steps{step};
+  const auto all = {&host.tokens, &host.labels, &host.sample_ids, &host.lengths, &loss_rows, &steps};
+  for (const auto* field : all) sizes_.push_back(static_cast<std::int64_t>(field->size()));
+  numbers_ = at::empty({std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0})},
+                       at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+  auto* to = numbers_.data_ptr<std::int64_t>();
+  for (const auto* field : all) to = std::copy(field->begin(), field->end(), to);
+}
+
+BatchNumbers BatchNumbers::to(c10::Device device, bool non_blocking) const {
+  auto there = *this;
+  there.numbers_ = numbers_.to(device, non_blocking);
+  return there;
+}
+
+nn::Batch BatchNumbers::batch() const {
+  const auto all = fields();
+  nn::Batch batch;
+  batch.tokens = all[0].view({rows_, cols_});
+  batch.labels = all[1].view({rows_, cols_});
+  batch.sample_ids = all[2];
+  batch.positions = at::arange(cols_, numbers_.options()).expand({rows_, cols_});
+  batch.real = batch.positions < all[3].unsqueeze(1);
+  if (all[4].numel() > 0) batch.loss_rows = all[4];
+  return batch;
+}
+
+nn::Batch to_device(const data::HostBatch& host, c10::Device device) {
+  // From pageable memory the copy would wait for everything queued before it.
+  const bool on_cpu = device.is_cpu();
+  auto batch = BatchNumbers(host, 0, !on_cpu).to(device).batch();
+  if (host.documents.empty()) return batch;
+  const auto vector = [&](const auto& values) {
+    const auto tensor = at::tensor(values);
+    return on_cpu ? tensor : tensor.pin_memory().to(device, /*non_blocking=*/true);
+  };
+  const auto places = places_of(host);
+  batch.positions = vector(places.positions).view({host.rows, host.cols});
+  batch.documents = nn::Documents{vector(places.packed), vector(places.alone), vector(places.sample_ids),
+                                  static_cast<std::int64_t>(places.sample_ids.size()), places.longest};
+  batch.documents->bounds = vector(bounds_of(host, places.longest));
+  return batch;
+}
+
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device) {
+  auto batch = to_device(host, device);
+  batch.seed = seed;
+  batch.step = step;
+  batch.training = true;
+  return batch;
+}
+
+}  // namespace capstan::execution

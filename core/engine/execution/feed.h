@@ -1,0 +1,80 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/nn/batch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "session/job.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace execution {
+
+/// What a step computes, of one data coordinate or of all.
+struct StepCounts {
+  std::int64_t target_tokens = 0;
+  std::int64_t real_tokens = 0;
+  std::int64_t padded_tokens = 0;
+  std::int64_t samples = 0;         ///< rows that are not empty
+  std::int64_t without_target = 0;  ///< samples that were left out, since none of their tokens bears loss
+};
+
+/// A step's micro-batches of this data coordinate, in host memory.
+struct StepInput : StepCounts {
+  std::int64_t step = 0;
+  std::vector<data::HostBatch> micro;
+};
+
+/// Draws a job's samples for this rank's data coordinate, checks them against the model and puts them side by side, or
+/// with data.packing one after another. One thread.
+class Feed {
+ public:
+  /// `job` must outlive it.
+  explicit Feed(const session::Job& job);
+  /// Throws Error for a sample of which no token bears loss, unless these are left out.
+  StepInput draw(std::int64_t step);
+  /// Samples without a target are left out, instead of refused.
+  bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
+  /// Rows of a split (indices, -1 = empty) as one batch.
+  data::HostBatch rows(const data::DataSource& source, const std::vector<std::int64_t>& samples) const;
+
+ private:
+  data::Sample checked_sample(const data::DataSource& source, std::int64_t index) const;
+  bool bears_loss(const data::Sample& sample) const;
+  data::HostBatch batch_of(const std::vector<data::Row>& rows) const;
+
+  const session::Job& job_;
+  data::Batches batches_;
+  data::Padding padding_;
+};
+
+/// A batch of rows that hold a sample each, as one list of int64, which one copy brings to a device: tokens, labels,
+/// sample ids, lengths, data::loss_row_list, and the step. Where each of them is in it, only this class knows.
+class BatchNumbers {
+ public:
+  /// In host memory, which is pinned if asked for.
+  BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
+  /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
+  BatchNumbers to(c10::Device device, bool non_blocking = true) const;
+  /// Takes the numbers of a batch that has the same rows, columns and number of loss rows; does not wait for the copy.
+  void copy(const BatchNumbers& other) { numbers_.copy_(other.numbers_, /*non_blocking=*/true); }
+  /// The batch: views of the list, and what follows from them.
+  nn::Batch batch() const;
+  /// [1]: the step, a view of the list.
+  at::Tensor step() const { return fields().back(); }
+
+ private:
+  std::vector<at::Tensor> fields() const { return numbers_.split_with_sizes(sizes_); }
+
+  std::int64_t rows_;
+  std::int64_t cols_;
+  std::vector<std::int64_t> sizes_;  // of the fields, in the order that is named above
+  at::Tensor numbers_;
+};
+/// The batch as tensors on the device.
+nn::Batch to_device(const data::HostBatch& host, c10::Device device);
+/// The same as a micro-step trains on it: dropout acts, with the masks of this step.
+nn::Batch training_batch(const data::HostBatch& host, std::uint64_t seed, std::int64_t step, c10::Device device);
+
+}  // namespace execution
+CAPSTAN_END_NAMESPACE

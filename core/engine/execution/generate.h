@@ -1,0 +1,84 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assembly/eval_plan.h"
+#include "session/session.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace execution {
+
+/// How a next token is chosen from logits.
+struct Sampling {
+  double temperature = 0;  ///< 0: the most probable one
+  double top_p = 1;  ///< of what is drawn from: the fewest most probable tokens that together have this probability
+  std::uint64_t seed = 0;
+};
+
+/// The number in [0, 1) that chooses a prompt's token at a position: a Philox block of (seed, prompt, position), so
+/// that it depends on nothing else, least of all on who computes it.
+double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
+
+/// logits [B, vocabulary] -> [B] int64 on the CPU. `draws`: a number in [0, 1) for each row; not read where the
+/// temperature is 0. Probabilities are float64; of equal ones the lower id comes first.
+at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
+
+/// Where generation starts.
+struct Prompt {
+  std::vector<std::int64_t> tokens;
+  std::int64_t id = 0;  ///< run-wide; what draws are keyed by
+};
+
+/// What ends an answer, besides the tokenizer's end tokens.
+struct AnswerEnd {
+  std::function<std::size_t(std::string_view text)> text;  ///< where, or npos: DataSource::answer_end; may be null
+  std::vector<std::int64_t> ids;                           ///< DataSource::end_ids
+};
+
+/// How a job spreads samples or questions over the data coordinates.
+data::EvalPlan eval_plan(const session::Job& job, std::int64_t samples);
+
+/// Continues prompts, all of a batch at once, with the keys and values of earlier tokens kept. Every rank runs the same
+/// number of unit calls, however many prompts it has and however long its answers are, since gathering a sharded unit
+/// takes all of them.
+class Generator {
+ public:
+  /// `session` must outlive it.
+  explicit Generator(session::Session& session);
+  /// The answers' texts, without the token or text that ends them and what stands after. A prompt that is empty, or
+  /// longer than the model's positions, has an empty one. Collective over the world; every rank has its own prompts,
+  /// none too.
+  std::vector<std::string> answer(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  /// The same as tokens; a text that ends an answer is still there.
+  std::vector<std::vector<std::int64_t>> tokens(const std::vector<Prompt>& prompts, const AnswerEnd& end = {});
+  /// Answers to prompts that every rank has, divided among the data coordinates, train.eval_batch at once; on every
+  /// rank. Collective over the world.
+  std::vector<std::string> answer_all(const std::vector<Prompt>& prompts);
+
+ private:
+  // A row of the batch that is being continued.
+  struct Row {
+    std::int64_t id = 0;
+    std::int64_t length = 1;  // tokens so far
+    bool alive = false;
+    std::vector<std::int64_t> answer;
+  };
+  nn::Batch first_batch(const std::vector<Prompt>& prompts, std::vector<Row>& rows) const;
+  nn::Batch next_batch(const at::Tensor& tokens, const std::vector<Row>& rows) const;
+  at::Tensor choose(const at::Tensor& logits, const std::vector<Row>& rows) const;
+  void append(Row& row, std::int64_t token, std::int64_t capacity, const AnswerEnd& end) const;
+  bool anyone_alive(const std::vector<Row>& rows);
+
+  session::Session& session_;
+  const session::Job& job_;
+  const tokenizer::Tokenizer& tokenizer_;
+  Sampling sampling_;  // draws are keyed by its seed
+};
+
+}  // namespace execution
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,67 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "execution/feed.h"
+#include "execution/gradient_check.h"
+#include "execution/micro_steps.h"
+#include "execution/step_metrics.h"
+#include "execution/strategy_hooks.h"
+#include "execution/tracing.h"
+#include "execution/updates.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace execution {
+
+/// What a step leaves on the device: read when it is needed, so that the host need not wait.
+struct StepResult {
+  StepNumbers numbers;
+  bool has_auxiliary = false;        ///< the model has an auxiliary loss
+  std::vector<std::string> figures;  ///< strategies' figures, by name
+  at::Tensor norms;  ///< [weights] float64: this rank's part of each weight's squared gradient norm, scaled
+};
+
+/// Forward and backward of one step's micro-batches and the optimizer's update.
+class Step {
+ public:
+  /// `session` must outlive it.
+  explicit Step(session::Session& session);
+  /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
+  /// time throws Error if a trained weight has no gradient.
+  StepResult run(const execution::StepInput& input, std::int64_t target_tokens, double lr);
+  /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
+  StepResult gradients(const execution::StepInput& input, std::int64_t target_tokens);
+  /// Is called before parameters change: when a step's gradients are there and nothing is updated yet, and before
+  /// evaluation sees other parameters.
+  void before_update(std::function<void()> call) { before_update_ = std::move(call); }
+  /// Is called with the step's number when its gradients are there and nothing is updated yet.
+  void watch_gradients(std::function<void(std::int64_t)> call) { watch_gradients_ = std::move(call); }
+  StrategyHooks& hooks() { return hooks_; }
+  /// Steps, units and updates are spans of this tracer from now on.
+  void trace(std::shared_ptr<monitor::Tracer> tracer);
+  /// StrategyHooks::during_evaluation, once what is being saved allows it.
+  void during_evaluation(std::int64_t steps_done, const std::function<void()>& call);
+  /// The part of the run's state that steps change, besides the engine's.
+  Updates& updates() { return updates_; }
+  const Updates& updates() const { return updates_; }
+
+ private:
+  std::int64_t divisor_of(const execution::StepInput& input, std::int64_t target_tokens);
+
+  session::Session& session_;
+  StrategyHooks hooks_;
+  GradientCheck reached_;  // of the first step
+  Updates updates_;
+  MicroSteps micro_steps_;
+  std::function<void()> before_update_;
+  std::function<void(std::int64_t)> watch_gradients_;
+  std::shared_ptr<monitor::Tracer> tracer_;
+};
+
+}  // namespace execution
+CAPSTAN_END_NAMESPACE

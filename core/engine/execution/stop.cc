@@ -1,0 +1,56 @@
+#include "execution/stop.h"
+
+#include <ATen/ATen.h>
+
+#include <csignal>
+
+namespace capstan::execution {
+
+void Stop::ask(int signal) noexcept {
+  const auto now = Clock::now().time_since_epoch().count();  // clock_gettime, which handlers may call
+  const auto before = last_.exchange(now);
+  int first = 0;
+  const bool is_first = signal_.compare_exchange_strong(first, signal);
+  bool again = now - before > std::chrono::nanoseconds(together).count();
+  if (signal == SIGINT) {
+    const auto by_hand = last_interrupt_.exchange(now);
+    again = by_hand == 0 || now - by_hand > std::chrono::nanoseconds(together_by_hand).count();
+  }
+  if (is_first) {
+    asks_.store(1);
+  } else if (again) {
+    asks_.store(2);
+  }
+}
+
+const char* Stop::reason() const noexcept {
+  switch (signal()) {
+    case 0:
+      return "";
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    default:
+      return "a signal";
+  }
+}
+
+bool Stop::time_is_up(std::chrono::duration<double> needed) const {
+  return deadline && *deadline - Clock::now() < needed;
+}
+
+void StopAgreement::check() const {
+  const bool wish = stop_.asked() || (is_time_ && is_time_());
+  const auto most = at::full({1}, wish ? 1 : 0, at::kLong);
+  group_->all_reduce(most, comm::ReduceOp::max, "all-reduce stop wish");
+  if (most.item<std::int64_t>() > 0) throw Stopped();
+}
+
+}  // namespace capstan::execution

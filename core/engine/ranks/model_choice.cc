@@ -1,0 +1,78 @@
+#include <capstan/base/error.h>
+#include <capstan/base/files.h>
+#include <capstan/base/json.h>
+#include <capstan/base/paths.h>
+#include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
+#include <capstan/plugin/host.h>
+#include <capstan/ranks/model_session.h>
+
+#include <nlohmann/json.hpp>
+
+#include "assembly/model_family.h"
+#include "session/weights.h"
+
+namespace capstan::ranks {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string model_type_of(const fs::path& file) {
+  const auto text = read_file(file);
+  const auto json = try_parse_json<nlohmann::json>(text);
+  if (json.is_discarded()) throw Error("it is not JSON", "download the model's folder again", file.string());
+  const auto found = json.is_object() ? json.find("model_type") : json.end();
+  if (found == json.end() || !found->is_string())
+    throw Error("it names no model_type", "name a Hugging Face model folder of a causal language model", file.string());
+  return found->get<std::string>();
+}
+
+// What a name on the command line means: a path, or else a model of the hub that is in its cache.
+fs::path find_place(const std::string& name, const config::HubCache& hub) {
+  auto path = fs::absolute(name).lexically_normal();
+  if (is_there(path)) return path;
+  return config::find_model({name, path.string(), {}}, hub);
+}
+
+ModelChoice of_run(const fs::path& run, const fs::path& weights) {
+  const auto named = weights.has_filename() ? weights : weights.parent_path();  // a slash at the end
+  return {(run / "config.toml").string(), {}, session::find_weights(named).string(), run.string()};
+}
+
+}  // namespace
+
+ModelChoice choose_model(const std::string& name, const command::Call& call) {
+  const auto path = find_place(name, config::hub_cache(call.environment));
+  if (is_there(path / "config.toml")) return of_run(path, path);
+  if (is_there(path / "config.json")) {
+    const auto file = path / "config.json";
+    const auto type = model_type_of(file);
+    const auto plugin = assembly::plugin_of_family(type, call.plugins);
+    if (plugin.empty()) {
+      throw Error(cat("no model plugin computes models of type '", type, "'"),
+                  "take another model; `capstan plugins` lists the plugins", file.string());
+    }
+    // Of a hub's model the id says more than the folder, which is a commit's hash.
+    const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
+    const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
+    return {
+        {},
+        {"model.plugin=" + plugin, cat("model.path=\"", path.string(), "\""), cat("run.name=\"", own.string(), "\"")},
+        {},
+        {}};
+  }
+  if (is_there(path / "manifest.json")) {
+    constexpr int levels = 3;  // <run>/checkpoints/step-00000100, and a slash at the end
+    auto above = path.parent_path();
+    for (int i = 0; i < levels; ++i, above = above.parent_path()) {
+      if (is_there(above / "config.toml")) return of_run(above, path);
+    }
+    throw Error("these are weights without the run that they are of",
+                "leave them in the run's folder, beside its config.toml", path.string());
+  }
+  throw Error("this is no model's folder",
+              "name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its checkpoints",
+              name);
+}
+
+}  // namespace capstan::ranks

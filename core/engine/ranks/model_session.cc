@@ -1,0 +1,122 @@
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
+#include <capstan/plugin/host.h>
+#include <capstan/ranks/model_session.h>
+
+#include <optional>
+#include <utility>
+
+#include "cli/command.h"
+#include "config/to_toml.h"
+#include "execution/evaluate.h"
+#include "ranks/run_command.h"
+#include "ranks/start.h"
+#include "session/session.h"
+#include "train/prepare_together.h"
+
+namespace capstan::ranks {
+
+struct ModelSession::State {
+  std::optional<ranks::ConnectedRank> rank;
+  std::optional<plugin::Host> host;
+  std::optional<session::Job> job;
+  std::optional<session::Session> session;
+};
+
+namespace {
+
+const data::DataSource& source_of(const session::Job& job, const std::string& split) {
+  const auto& source = split == "train" ? job.samples.train : job.samples.eval;
+  if (!source) {
+    throw Error(cat("the configuration names no data for the split '", split, "'"),
+                cat("set data.", split, ", or use --split ", split == "train" ? "eval" : "train"));
+  }
+  return *source;
+}
+
+std::vector<execution::Prompt> tokenized(const std::vector<std::string>& texts, const session::Job& job) {
+  std::vector<execution::Prompt> prompts;
+  for (const auto& text : texts) {
+    execution::Prompt prompt{job.samples.tokenizer.object->prefix_ids(), static_cast<std::int64_t>(prompts.size())};
+    const auto ids = job.samples.tokenizer.object->encode(text);
+    prompt.tokens.insert(prompt.tokens.end(), ids.begin(), ids.end());
+    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
+    const auto number = prompts.size() + 1;
+    if (length == 0) {
+      throw Error(cat("prompt ", number, " is empty, and this tokenizer puts nothing before a text"),
+                  "write something to continue from");
+    }
+    if (length > job.plugins.model_facts.max_positions) {
+      throw Error(cat("prompt ", number, " has ", thousands(length), " tokens, the model has ",
+                      thousands(job.plugins.model_facts.max_positions), " positions"),
+                  "shorten it");
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
+}
+
+void load_model(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
+                ModelSession::State& state) {
+  state.rank.emplace(rank);
+  state.host = cli::plugin_host(env, rank.device.kind == "cuda");
+  state.job.emplace(train::prepare_together(request_of_rank(arguments, env, rank), *state.host, *rank.communicator));
+  train::read_token_caches(*state.job, execution::Stop(), *rank.communicator, terminal::print_progress);
+  log::configure({}, log::Level::warning, rank.launch.world.rank);
+  state.session = session::materialise(*state.job, *rank.communicator);
+}
+
+launch::RunArguments arguments_for(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use) {
+  auto arguments = ranks::arguments_of(ranks_call);
+  arguments.config = choice.config;
+  arguments.overrides.insert(arguments.overrides.begin(), choice.overrides.begin(), choice.overrides.end());
+  arguments.weights = choice.weights;
+  arguments.purpose = use == ModelUse::evaluate ? setup::Purpose::evaluate : setup::Purpose::generate;
+  return arguments;
+}
+
+}  // namespace
+
+const ranks::ConnectedRank& ModelSession::rank() const { return *state_.rank; }
+std::string ModelSession::configuration() const { return config::to_toml(state_.job->tables()); }
+std::filesystem::path ModelSession::run_dir() const { return state_.job->config.run->dir; }
+std::string ModelSession::name() const { return state_.job->config.name; }
+
+ModelSession::Evaluated ModelSession::evaluate(const std::string& split, std::int64_t samples) {
+  const auto& source = source_of(*state_.job, split);
+  const execution::Feed feed(*state_.job);
+  execution::Evaluator evaluator(*state_.session, feed);
+  Evaluated evaluated;
+  evaluated.loss = evaluator.loss(source);
+  evaluated.answers = evaluator.answers(source, samples);
+  return evaluated;
+}
+
+std::vector<std::string> ModelSession::generate(const std::vector<std::string>& prompts) {
+  return execution::Generator(*state_.session).answer_all(tokenized(prompts, *state_.job));
+}
+
+int with_model(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,
+               const std::function<int(ModelSession&)>& work) {
+  const auto arguments = arguments_for(ranks_call, choice, use);
+  const auto& env = ranks_call.call.environment;
+  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
+  auto state = std::make_unique<ModelSession::State>();
+  return ranks::run_as_rank(arguments, env, [&](const ranks::Rank& rank) {
+    auto code = static_cast<int>(ExitCode::usage);
+    try {
+      load_model(arguments, env, rank, *state);
+      ModelSession session(*state);
+      code = work(session);
+    } catch (const train::ConfigurationRefused& refused) {
+      if (rank.first()) terminal::print_error(refused.what());
+    }
+    state.reset();  // before the communicator goes
+    return code;
+  });
+}
+
+}  // namespace capstan::ranks

@@ -1,0 +1,219 @@
+#include "ranks/run_command.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/terminal.h>
+#include <capstan/base/text.h>
+#include <capstan/config/model_path.h>
+#include <capstan/plugin/host.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "cli/command.h"
+#include "comm/agree.h"
+#include "launch/error_report.h"
+#include "ranks/check_command.h"
+#include "ranks/restart.h"
+#include "ranks/stopping.h"
+#include "session/against_actual.h"
+#include "session/gpu_fit.h"
+#include "session/step_time.h"
+#include "train/memory.h"
+#include "train/run.h"
+
+namespace capstan::ranks {
+namespace {
+
+// CAPSTAN_CRASH_AT=7, for crash tests, ends the process at this point of a commit as kill -9 would.
+checkpoint::AtPoint crash_at(const std::string& text) {
+  constexpr auto last = static_cast<int>(checkpoint::CommitPoint::retention);
+  for (int number = 1; number <= last; ++number) {
+    if (text != std::to_string(number)) continue;
+    return [number](int point) {
+      if (point == number) ::kill(::getpid(), SIGKILL);
+    };
+  }
+  throw Error(cat("CAPSTAN_CRASH_AT is '", text, "', not a point of a commit"),
+              cat("unset it, or give a number from 1 to ", last));
+}
+
+// SLURM's number of this job and of its start, "4711.0"; empty outside of it.
+std::string start_of_job(const launch::Environment& env) {
+  const auto job = env("SLURM_JOB_ID");
+  return job ? cat(*job, ".", env("SLURM_RESTART_COUNT").value_or("0")) : "";
+}
+
+// The command line of a job that SLURM started again: rank 0 has looked for its run, and all continue with that.
+launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
+                                  const ranks::Rank& rank) {
+  const auto look = [&] {
+    return join(ranks::find_restarted(env, rank.early.run, rank.early.checkpoint, arguments), "\n");
+  };
+  try {
+    const auto found = comm::from_first_rank(*rank.communicator, "looking for the run that SLURM restarts", look);
+    for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
+  } catch (const Error& error) {
+    throw train::ConfigurationRefused(launch::error_text(error));
+  }
+  return arguments;
+}
+
+// What a rank holds while it works. A failure leaves it as it is.
+struct RankState {
+  std::optional<plugin::Host> host;
+  std::optional<train::Run> run;
+};
+
+session::Job job_of(const setup::JobRequest& request, plugin::Host& host) {
+  Diagnostics faults;
+  auto job = session::prepare(request, host, faults);
+  faults.throw_if_any();
+  return std::move(*job);
+}
+
+std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Host& host) {
+  if (request.device == "cpu") {
+    request.device = "cuda";
+    request.overrides.emplace_back("run.device=auto");
+  }
+  request.any_host_memory = true;
+  const auto job = job_of(request, host);
+  const auto batch = job.topology.batch;
+  const plan::Trials trials{plan::offers_of(host), [&](const plan::Change& change) {
+                              return peak_with(request, change, batch.global_batch, host);
+                            }};
+  const auto peak = layout::total_bytes(job.prediction.footprints, job.config.device);
+  std::vector<monitor::MemorySaving> list;
+  for (const auto& [change, with] : plan::what_saves_most(batch, peak, trials))
+    list.push_back({change.words, join(change.overrides, " "), with.gpu});
+  return list;
+}
+
+// What was predicted for this request, and what would save most: on a CPU rank what a GPU would save. At the run's end
+// the prediction against what was measured.
+class Predictions final : public command::RunExtension {
+ public:
+  Predictions(const session::Job& job, const ranks::Rank& rank, plugin::Host& host)
+      : job_(job), rank_(rank), host_(host) {}
+
+  void answer(monitor::MemoryQuestions& questions) override {
+    auto asked = job_.config.request;
+    asked.activations = true;
+    questions.predicted = [asked, this] { return observe::memory_parts(job_of(asked, host_).prediction.footprints); };
+    questions.savings = [asked, this] { return savings(asked, host_); };
+  }
+
+  std::string after_training(const command::TrainedRun& run) override {
+    const auto figures = plan::figures_of_device(rank_.device.description, rank_.device.bytes);
+    double step_s = 0;
+    if (const auto& work = job_.prediction.work; work && figures)
+      step_s = plan::step_time(*work, job_.topology.batch.accumulation, *figures).total();
+    return plan::against_actual(job_.prediction, job_.config.device, {run.setup_bytes, run.peak_bytes, run.step_s},
+                                step_s);
+  }
+
+ private:
+  const session::Job& job_;
+  const ranks::Rank& rank_;
+  plugin::Host& host_;
+};
+
+// What the GPU with the least memory has for tensors: all ranks learn the same. 0 on CPUs.
+std::int64_t smallest_gpu_room(const ranks::Rank& rank) {
+  if (rank.device.kind != "cuda") return 0;
+  auto least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.bytes)))
+    least = std::min<std::int64_t>(least, std::stoll(bytes));
+  return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
+}
+
+train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env,
+                              const ranks::Rank& rank, plugin::Host& host, const execution::Stop& stop) {
+  const auto print = [](const std::string& text) {
+    terminal::print(text);
+    std::fflush(stdout);
+  };
+  const auto opened = [&](const std::filesystem::path& folder) {
+    if (rank.first()) ranks::note_job(env, arguments, folder);
+    ranks::ConnectedRank(rank).record_start(folder);
+  };
+  const auto crash = env("CAPSTAN_CRASH_AT");
+  return {.communicator = *rank.communicator,
+          .plugins = host,
+          .stop = stop,
+          .device = rank.device,
+          .environment = env,
+          .output = {print, terminal::print_progress, ::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1},
+          .job = start_of_job(env),
+          .offload_warning = rank.device.kind == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads),
+          .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
+          .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
+          .prepared = [&] { ranks::ConnectedRank(rank).print_start(); },
+          .extensions =
+              [&](const session::Job& job) {
+                return std::vector<train::Extension>{{"plan", std::make_shared<Predictions>(job, rank, host)}};
+              },
+          .opened = opened};
+}
+
+int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
+               RankState& state) {
+  auto& stop = ranks::ask_on_signals();
+  if (rank.first()) stop.deadline = ranks::job_deadline(env);
+  state.host = cli::plugin_host(env, rank.device.kind == "cuda");
+  state.run.emplace(run_setting(arguments, env, rank, *state.host, stop));
+  const auto end = state.run->train();
+  if (end.exit_code) return *end.exit_code;
+  const auto ending = ranks::end_stopped(end, stop, *rank.communicator);
+  if (rank.first()) terminal::print_error(ending.message);
+  return ending.exit_code;
+}
+
+}  // namespace
+
+setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const launch::Environment& env,
+                                  const ranks::Rank& rank) {
+  const auto& world = rank.communicator->world();
+  setup::JobRequest request;
+  request.gpu_room = smallest_gpu_room(rank);
+  request.file = arguments.config;
+  request.overrides = arguments.overrides;
+  request.world_size = world.size;
+  request.rank = world.rank;
+  request.hub = config::hub_cache(env);
+  request.device = rank.device.kind;
+  request.gpu = rank.device.gpu;
+  request.gpu_capability = rank.device.capability;
+  request.activations = arguments.purpose == setup::Purpose::train;
+  request.cache = rank.cache;
+  request.ranks_per_node = world.local_size;
+  request.purpose = arguments.purpose;
+  request.weights = arguments.weights;
+  return request;
+}
+
+int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
+  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
+  auto state = std::make_unique<RankState>();
+  return ranks::run_as_rank(arguments, env, [&](ranks::Rank& rank) {
+    auto code = static_cast<int>(ExitCode::usage);
+    try {
+      code = train_rank(arguments, env, rank, *state);
+    } catch (const train::ConfigurationRefused& refused) {
+      if (rank.first()) terminal::print_error(refused.what());
+    } catch (...) {
+      if (state->run) state->run->give_up();
+      throw;
+    }
+    state.reset();  // before the communicator goes
+    return code;
+  });
+}
+
+}  // namespace capstan::ranks

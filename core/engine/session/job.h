@@ -1,0 +1,71 @@
+#pragma once
+#include <capstan/base/error.h>
+#include <capstan/base/export.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "assembly/collate.h"
+#include "assembly/fit.h"
+#include "assembly/predict.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace session {
+
+/// A configuration that was read and judged: all stages that need no memory of the model's size and touch no GPU. Each
+/// is complete and stays as it is. `check` and `run` come here by the same way; `run` makes a Session of it.
+struct Job {
+  setup::Configuration config;
+  assembly::Plugins plugins;
+  assembly::Topology topology;
+  assembly::Samples samples;
+  std::shared_ptr<const assembly::AssembledModel> model;
+  assembly::Prediction prediction;
+
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(config.run->seed); }
+  /// What every sample must fit into.
+  data::ModelBounds bounds() const { return {plugins.model_facts.vocab_size, plugins.model_facts.max_positions}; }
+  /// How rows of samples are filled up.
+  data::Padding padding() const;
+  /// How many positions a row of packed samples has, unless one sample needs more.
+  std::int64_t row_capacity() const { return std::max<std::int64_t>(1, samples.length - 1); }
+  /// Every table of the resolved configuration, in the order data, tokenizer, model, strategies, optimizer, train,
+  /// monitors.
+  std::vector<config::ResolvedTable> tables() const;
+  /// The tables for people (option, value, origin), then arithmetic().
+  std::string text() const;
+  /// Model, mesh, batch and run length, a line each, with their arithmetic.
+  std::string arithmetic() const;
+  /// The model's parameters and its floating-point operations, a line each.
+  std::string model_summary() const;
+  /// What stands in for files that are not there yet, a line each; empty where nothing is missing.
+  std::string lacking() const;
+  /// How the ranks share the model and the batch: the mesh, what is left over for data parallelism, the global batch.
+  std::string ranks_summary() const;
+};
+
+/// Goes through the stages. Faults of any kind are added to `faults`: a stage that they make impossible is left out,
+/// and those that do not need it say what they find. Nothing where there are any. Throws Error where continuing would
+/// only give misleading faults (a missing or broken file, a plugin that does not load).
+std::optional<Job> prepare(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
+
+/// A job with other options, as far as its prediction: no file of the data is opened, and host memory is not judged.
+/// Nothing where it cannot be made.
+std::optional<Job> predict_with(setup::JobRequest request, const std::vector<std::string>& overrides,
+                                plugin::Host& host);
+
+/// What `export` needs: a model's units without a mesh, and what its folder is written from.
+struct ModelJob {
+  setup::Configuration config;
+  assembly::Plugins plugins;
+  tokenizer::Opened tokenizer;
+  assembly::BuiltModel model;  ///< with what strategies' structure() made of it
+};
+std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
+
+}  // namespace session
+CAPSTAN_END_NAMESPACE

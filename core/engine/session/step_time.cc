@@ -1,0 +1,153 @@
+#include "session/step_time.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <iomanip>
+
+namespace capstan::plan {
+namespace {
+
+using assembly::Transfer;
+using assembly::Transfers;
+
+double bus_of(const Transfer& transfer, const Figures& figures, const Links& links) {
+  if (transfer.operation == "host") return figures.host_link_bytes;
+  if (transfer.nodes > 1) return links.bytes_per_second;
+  if (transfer.operation == "reduce-scatter") return figures.reduce_scatter_bytes;
+  if (transfer.operation == "all-reduce") return figures.all_reduce_bytes;
+  if (transfer.operation == "all-to-all") return figures.all_to_all_bytes;
+  return figures.all_gather_bytes;
+}
+
+// Bytes that a rank sends, by the definition of bus bandwidth that NCCL's tests have.
+double sent(const Transfer& transfer) {
+  const auto bytes = static_cast<double>(transfer.bytes);
+  if (transfer.operation == "host" || transfer.operation == "broadcast") return bytes;
+  const auto others = static_cast<double>(transfer.ranks - 1) / transfer.ranks;
+  return transfer.operation == "all-reduce" ? 2 * others * bytes : others * bytes;
+}
+
+double seconds(const Transfers& transfers, const Figures& figures, const Links& links) {
+  double sum = 0;
+  for (const auto& [transfer, times] : transfers) {
+    if (transfer.ranks == 1 && transfer.operation != "host") continue;
+    sum +=
+        static_cast<double>(times) * (figures.collective_seconds + sent(transfer) / bus_of(transfer, figures, links));
+  }
+  return sum;
+}
+
+double bytes_of(const char* operation, const Transfers& transfers) {
+  double bytes = 0;
+  for (const auto& [transfer, times] : transfers) {
+    if (transfer.operation == operation) bytes += static_cast<double>(times * transfer.bytes);
+  }
+  return bytes;
+}
+
+double decoding_of(const Transfers& transfers, const Figures& figures) {
+  const auto bytes = bytes_of("decode", transfers);
+  return bytes == 0 ? 0 : bytes / figures.decoded_bytes;
+}
+
+bool crosses_nodes(const Transfers& transfers) {
+  return std::any_of(transfers.begin(), transfers.end(), [](const auto& one) { return one.first.nodes > 1; });
+}
+
+double rate_of(const meta::Product& product, const Figures& figures) {
+  if (product.in_blocks) return figures.eight_bit_block_product_flops;
+  if (product.eight_bits)
+    return product.grouped ? figures.eight_bit_grouped_product_flops : figures.eight_bit_product_flops;
+  return product.grouped ? figures.grouped_product_flops : figures.product_flops;
+}
+
+double products_of(const meta::Work& work, const Figures& figures) {
+  double sum = 0;
+  for (const auto& [product, times] : work.products) {
+    const auto computed = product.flops() / rate_of(product, figures);
+    const auto moved = static_cast<double>(product.bytes) / figures.bytes_per_second;
+    sum += static_cast<double>(times) * (figures.product_seconds + std::max(computed, moved));
+  }
+  return sum;
+}
+
+// cuDNN's kernels compute heads of whole tiles: ALiBi's of 72 columns take as long as 128.
+double computed_flops(const meta::AttentionShape& shape) {
+  constexpr std::int64_t tile = 64;
+  const auto padded = (shape.width + tile - 1) / tile * tile;
+  return shape.flops() * static_cast<double>(padded) / static_cast<double>(shape.width);
+}
+
+double attention_of(const meta::Work& work, const Figures& figures) {
+  constexpr double backward_flops = 2.5;  // five products, where forward has two
+  double sum = 0;
+  for (const auto& [shape, times] : work.attention)
+    sum += static_cast<double>(times) * (figures.attention_seconds + computed_flops(shape) / figures.attention_flops);
+  for (const auto& [shape, times] : work.attention_backward) {
+    sum += static_cast<double>(times) *
+           (figures.attention_seconds + backward_flops * computed_flops(shape) / figures.attention_backward_flops);
+  }
+  return sum;
+}
+
+std::int64_t count(const std::map<meta::Product, std::int64_t>& products) {
+  std::int64_t sum = 0;
+  for (const auto& [product, times] : products) sum += times;
+  return sum;
+}
+
+}  // namespace
+
+StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
+                   const Links& links) {
+  const auto& micro = work.micro;
+  StepTime time;
+  if (links.bytes_per_second <= 0 && (crosses_nodes(micro.waited) || crosses_nodes(micro.gathers) ||
+                                      crosses_nodes(micro.later_gathers) || crosses_nodes(work.reductions))) {
+    time.unknown = "no bandwidth between nodes is known";
+    return time;
+  }
+  const auto times = static_cast<double>(micro_steps);
+  const auto& compute = micro.compute;
+  const auto launches = static_cast<double>(compute.kernels);
+  time.products = times * products_of(compute, figures);
+  time.attention = times * attention_of(compute, figures);
+  time.others = times * (compute.bytes / figures.bytes_per_second +
+                         (launches - static_cast<double>(count(compute.products))) * figures.kernel_seconds) +
+                (bytes_of("cast", micro.gathers) + (times - 1) * bytes_of("cast", micro.later_gathers)) /
+                    figures.bytes_per_second;
+  time.decoding = decoding_of(micro.gathers, figures) + (times - 1) * decoding_of(micro.later_gathers, figures);
+  time.layers_wait = times * seconds(micro.waited, figures, links);
+  time.update = work.update_bytes / figures.update_bytes_per_second;
+  const auto on_gpu = time.products + time.attention + time.decoding + time.others + time.layers_wait;
+  const auto eager = (times - static_cast<double>(work.replayed)) / times;
+  time.host_wait = std::max(0.0, eager * (times * launches * figures.host_kernel_seconds - on_gpu));
+  const auto beside = seconds(micro.gathers, figures, links) +
+                      (times - 1) * seconds(micro.later_gathers, figures, links) +
+                      seconds(work.reductions, figures, links);
+  const auto hidden = std::min(beside, on_gpu + time.host_wait);
+  time.engine_wait = beside - hidden + std::max(0.0, figures.interference * hidden - time.host_wait);
+  time.offload = work.host_elements / figures.host_elements;
+  return time;
+}
+
+std::string step_time_table(const StepTime& time) {
+  std::vector<std::vector<std::string>> rows{{"part of a step", "ms"}};
+  const auto add = [&](const char* part, double value) {
+    if (value > 0) rows.push_back({part, cat(std::fixed, std::setprecision(1), value * 1e3)});
+  };
+  add("matrix products", time.products);
+  add("attention", time.attention);
+  add("decoding weights", time.decoding);
+  add("other operators", time.others);
+  add("layers wait for collectives", time.layers_wait);
+  add("gathers and reductions, not hidden", time.engine_wait);
+  add("waiting for the host's launches", time.host_wait);
+  add("gradients' sums, norm, optimizer", time.update);
+  add("update in host memory", time.offload);
+  add("sum", time.total());
+  return table_text(rows);
+}
+
+}  // namespace capstan::plan

@@ -1,0 +1,45 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "assembly/step_work.h"
+#include "session/figures.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace plan {
+
+/// The time of an optimizer step, seconds. The parts add up to total().
+struct StepTime {
+  double products = 0;     ///< matrix products
+  double attention = 0;    ///< fused attention
+  double decoding = 0;     ///< weights in 4 bits
+  double others = 0;       ///< all other operators of the layers
+  double update = 0;       ///< gradients' sums, their norm, the optimizer
+  double layers_wait = 0;  ///< for layers' own collectives
+  double engine_wait =
+      0;                 ///< for gathers and reductions: what computation loses beside them, and what it does not hide
+  double host_wait = 0;  ///< for the host to launch
+  double offload = 0;    ///< the update in host memory, and copies there that nothing hides
+  std::string unknown;   ///< for people: why there is no time; the parts are 0 then
+  double total() const {
+    return products + attention + decoding + others + update + layers_wait + engine_wait + host_wait + offload;
+  }
+};
+
+/// Links between nodes.
+struct Links {
+  double bytes_per_second = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
+};
+
+/// Reckons what a rank's step takes: `micro_steps` times its micro-step, then the rest.
+StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
+                   const Links& links = {});
+
+/// A table for people: milliseconds by part, those that are there.
+std::string step_time_table(const StepTime& time);
+
+}  // namespace plan
+CAPSTAN_END_NAMESPACE

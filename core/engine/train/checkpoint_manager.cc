@@ -1,0 +1,255 @@
+#include "train/checkpoint_manager.h"
+
+#include <capstan/base/clock.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "comm/agree.h"
+#include "config/to_toml.h"
+#include "session/adapter_state.h"
+#include "session/changes.h"
+#include "session/saved_state.h"
+
+namespace capstan::train {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// A run may continue with another schedule; nobody should do so without knowing.
+std::vector<std::string> schedule_changes(const std::string& text, const std::string& now) {
+  std::vector<std::string> changes;
+  const auto saved = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto mine = Json::parse(now);
+  for (const auto& [key, value] : mine.items()) {
+    const auto before = saved.is_object() && saved.contains(key) ? saved.at(key) : Json();
+    if (before != value) changes.push_back(cat(key, " was ", before.dump(), " and is ", value.dump()));
+  }
+  return changes;
+}
+
+// The numbers of an evaluation by the names that checkpoint.metric knows: "eval_loss".
+std::map<std::string, double> metrics_of(const std::optional<monitor::EvalEnded>& evaluation) {
+  std::map<std::string, double> metrics;
+  if (!evaluation) return metrics;
+  if (evaluation->loss) metrics["eval_loss"] = *evaluation->loss;
+  for (const auto& [name, value] : evaluation->scores) metrics["eval_" + name] = value;
+  return metrics;
+}
+
+double metric(const setup::CheckpointOptions& options, const monitor::EvalEnded& evaluation) {
+  const auto metrics = metrics_of(evaluation);
+  const auto found = metrics.find(options.metric);
+  if (found != metrics.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : metrics) names.push_back(name);
+  throw Error(cat("checkpoint.metric is '", options.metric, "', which the evaluations do not give"),
+              suggestion(options.metric, names));
+}
+
+// What the learning rate follows from, besides the step.
+std::string schedule_text(const session::Job& job) {
+  const auto& options = *job.config.optimizer;
+  const Json json{{"steps", job.samples.plan.steps},
+                  {"lr", options.lr},
+                  {"schedule", options.schedule},
+                  {"warmup_steps", options.warmup_steps},
+                  {"warmup_from_zero", options.warmup_from_zero},
+                  {"min_lr", options.min_lr}};
+  return json.dump();
+}
+
+checkpoint::WriterOptions writer_options(const session::Job& job, const fs::path& folder, const SaveSetting& setting) {
+  const auto& options = *job.config.checkpoint;
+  checkpoint::WriterOptions writer;
+  writer.folder = folder;
+  writer.attempt = setting.attempt;
+  writer.async = options.asynchronous;
+  writer.pinned = job.topology.policy.pin_memory;
+  writer.keep.last = options.keep;
+  if (options.keep_best) writer.keep.best = options.metric;
+  writer.keep.lowest_is_best = options.mode == "min";
+  writer.at_point = setting.at_point;
+  return writer;
+}
+
+constexpr const char* best_section = "best";
+constexpr const char* schedule_section = "schedule";
+
+}  // namespace
+
+checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done) {
+  checkpoint::Meta meta;
+  meta.step = steps_done;
+  meta.config = config::to_toml(job.tables());
+  meta.mesh = job.topology.mesh.arithmetic();
+  meta.world_size = job.topology.mesh.world_size();
+  return meta;
+}
+
+std::map<std::string, std::string> sections_of(const session::Session& session, const execution::Updates& updates,
+                                               const observe::Statistics& statistics, std::int64_t steps_done) {
+  auto sections = session::change_sections(*session.job);
+  sections[schedule_section] = schedule_text(*session.job);
+  if (auto adapters = session::adapters_section(session.units); !adapters.empty())
+    sections["adapters"] = std::move(adapters);
+  sections["updates"] = updates.save();
+  sections["cursor"] = session::cursor_section(*session.job, steps_done);
+  sections["run"] = statistics.save();
+  return sections;
+}
+
+observe::Statistics resume_from(checkpoint::Reader& reader, session::Session& session, execution::Updates& updates) {
+  const auto& topology = session.job->topology;
+  auto words = session::restore_state(session, reader);
+  updates.restore(reader.section("updates"));
+  auto changes = schedule_changes(reader.section(schedule_section), schedule_text(*session.job));
+  if (!changes.empty())
+    words.push_back("the learning rate follows another schedule than the one that was saved: " + join(changes));
+  if (const auto mesh = topology.mesh.arithmetic(); reader.meta().mesh != mesh) {
+    log::info(cat("it was saved on ", reader.meta().mesh, "; the same global batches follow on ", mesh,
+                  ", with sums in another order"));
+  }
+  for (const auto& text : words) {
+    if (topology.rank == 0) log::warning(cat("resuming from ", reader.path().string(), ": ", text));
+  }
+  return observe::Statistics::restore(reader.section("run"));
+}
+
+CheckpointManager::CheckpointManager(const session::Session& session, const fs::path& folder,
+                                     const execution::Updates& updates, observe::Observers& observers,
+                                     const SaveSetting& setting)
+    : session_(session),
+      options_(*session.job->config.checkpoint),
+      run_folder_(folder),
+      updates_(updates),
+      observers_(observers),
+      attempt_(setting.attempt) {
+  if (!options_.saves()) return;
+  const auto checkpoints = session::checkpoint_folder(folder);
+  writer_ = std::make_unique<checkpoint::Writer>(writer_options(*session.job, checkpoints, setting),
+                                                 comm::group_of_all(*session.communicator, "checkpoints"));
+  if (!setting.resume || !setting.resume->reader) return;
+  const auto& reader = *setting.resume->reader;
+  // In the run's own folder this step is saved already.
+  if (reader.path().parent_path() != checkpoints) return;
+  last_step_ = reader.meta().step;
+  if (!options_.keep_best || !reader.has_section(best_section)) return;
+  const auto best = Json::parse(reader.section(best_section));
+  totals_.best = observe::Best{best.at("step").get<std::int64_t>(), best.at("value").get<double>(), ""};
+  totals_.best->path = checkpoint::step_folder(checkpoints, totals_.best->step).string();
+}
+
+void CheckpointManager::reserve() {
+  if (on() && options_.asynchronous) writer_->reserve(session::saved_boxes(session_));
+}
+
+bool CheckpointManager::clock_asks() const {
+  const auto minutes = options_.every_minutes;
+  if (!on() || minutes == 0) return false;
+  return seconds_since(last_time_) >= 60 * minutes;
+}
+
+bool CheckpointManager::due(const Boundary& boundary) const {
+  // The clock asked for the step after a save before that save was made.
+  if (boundary.clock && boundary.steps_done > last_step_ + 1) return true;
+  if (options_.every_eval && boundary.evaluation) return true;
+  if (options_.every_steps > 0 && boundary.steps_done % options_.every_steps == 0) return true;
+  return options_.every_epoch && session_.job->samples.plan.ends_epoch(boundary.steps_done);
+}
+
+// Is this evaluation better than all before? It is the best from now on, since it will be saved.
+bool CheckpointManager::judge(const Boundary& boundary) {
+  if (!options_.keep_best || !boundary.evaluation) return false;
+  const auto value = metric(options_, *boundary.evaluation);
+  if (!std::isfinite(value)) return false;
+  const bool better =
+      !totals_.best || (options_.mode == "min" ? value < totals_.best->value : value > totals_.best->value);
+  if (better) {
+    totals_.best =
+        observe::Best{boundary.steps_done, value,
+                      checkpoint::step_folder(session::checkpoint_folder(run_folder_), boundary.steps_done).string()};
+  }
+  return better;
+}
+
+bool CheckpointManager::wants(const Boundary& boundary) {
+  if (!on()) return false;
+  const bool best = judge(boundary);
+  return best || due(boundary);
+}
+
+double CheckpointManager::needs_s() const {
+  constexpr double unmeasured_bytes_per_s = 2e8;  // of a rank on a file system that many others write to
+  if (writer_ && writer_->last_duration_s() > 0) return 1.5 * writer_->last_duration_s();
+  if (!on() && !session_.job->config.run->save_weights) return 0;
+  double bytes = 0;  // as predicted: what a rank writes at most
+  for (const auto& footprint : session_.job->prediction.footprints) bytes += static_cast<double>(footprint.bytes);
+  return bytes / unmeasured_bytes_per_s;
+}
+
+void CheckpointManager::save(const Boundary& boundary, const observe::Statistics& statistics) {
+  const auto begin = Clock::now();
+  const auto steps_done = boundary.steps_done;
+  auto meta = meta_of(*session_.job, steps_done);
+  meta.sections = sections_of(session_, updates_, statistics, steps_done);
+  if (totals_.best)
+    meta.sections[best_section] = Json{{"step", totals_.best->step}, {"value", totals_.best->value}}.dump();
+  meta.metrics = metrics_of(boundary.evaluation);
+  const auto boxes = session::saved_boxes(session_);
+  const auto prepared_s = seconds_since(begin);
+  publish(writer_->start(std::move(meta), boxes));
+  prepared_s_ = prepared_s;
+  last_step_ = steps_done;
+  last_time_ = Clock::now();
+  if (!options_.asynchronous) wait();
+}
+
+std::optional<observe::SaveTotals> CheckpointManager::summary() const {
+  return on() ? std::optional(totals_) : std::nullopt;
+}
+
+void CheckpointManager::before_update() {
+  if (on()) writer_->before_update();
+}
+
+void CheckpointManager::poll() {
+  if (on()) publish(writer_->poll());
+}
+
+void CheckpointManager::wait() {
+  if (on()) publish(writer_->wait());
+}
+
+void CheckpointManager::publish(const std::optional<checkpoint::Saved>& saved) {
+  if (!saved) return;
+  monitor::CheckpointSaved event;
+  event.step = saved->step;
+  event.path = saved->path.string();
+  event.bytes = saved->bytes;
+  event.stall_s = prepared_s_ + saved->stall_s;
+  event.write_s = saved->write_s;
+  if (saved->write_s > 0) event.bytes_per_second = static_cast<double>(saved->bytes) / saved->write_s;
+  ++totals_.saves;
+  totals_.bytes += event.bytes;
+  totals_.stall_s += event.stall_s;
+  totals_.most_stall_s = std::max(totals_.most_stall_s, event.stall_s);
+  totals_.write_s += event.write_s;
+  totals_.last = event.path;
+  observers_.checkpoint_saved(event);
+}
+
+fs::path CheckpointManager::save_weights(std::int64_t steps_done) const {
+  auto folder = run_folder_ / "weights";
+  checkpoint::save(folder, *session_.world_host, meta_of(*session_.job, steps_done), session::saved_weights(session_),
+                   attempt_);
+  return folder;
+}
+
+}  // namespace capstan::train

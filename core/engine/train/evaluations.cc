@@ -1,0 +1,75 @@
+#include "train/evaluations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::train {
+namespace {
+
+constexpr std::size_t shown_of_a_split = 5;
+
+}  // namespace
+
+Evaluations::Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
+                         observe::Observers& observers, observe::RunFolder& folder)
+    : samples_(session.job->samples),
+      options_(*session.job->config.train),
+      agreement_(std::move(agreement)),
+      evaluator_(session, feed),
+      observers_(observers),
+      folder_(folder) {
+  evaluator_.stops_by(agreement_);
+}
+
+bool Evaluations::due(std::int64_t steps_done) const {
+  if (!samples_.eval || steps_done == 0) return false;
+  if (steps_done == samples_.plan.steps) return true;
+  return options_.eval_every > 0 ? steps_done % options_.eval_every == 0 : samples_.plan.ends_epoch(steps_done);
+}
+
+monitor::EvalEnded Evaluations::event_of(const execution::Evaluation& result, const std::string& split,
+                                         std::int64_t steps_done) const {
+  monitor::EvalEnded event;
+  event.step = steps_done;
+  event.epoch_progress = samples_.plan.epoch_progress(steps_done);
+  event.split = split;
+  event.samples = result.samples;
+  event.runtime_s = result.runtime_s;
+  event.scores = result.scores;
+  return event;
+}
+
+void Evaluations::run(std::int64_t steps_done) {
+  const auto result = evaluator_.loss(*samples_.eval);
+  auto event = event_of(result, "eval", steps_done);
+  event.loss = result.loss;
+  observers_.eval_ended(event);
+  if (options_.generate_each_eval) answer_all(steps_done);
+}
+
+void Evaluations::answer_all(std::int64_t steps_done) {
+  if (steps_done == answered_after_) return;
+  answers_.clear();
+  answer(samples_.train.get(), "train", options_.generate_train_samples, steps_done);
+  answer(samples_.eval.get(), "eval", options_.generate_samples, steps_done);
+  answered_after_ = steps_done;
+}
+
+std::vector<std::string> Evaluations::asked_splits() const {
+  std::vector<std::string> splits;
+  if (samples_.train && options_.generate_train_samples != 0) splits.emplace_back("train");
+  if (samples_.eval && options_.generate_samples != 0) splits.emplace_back("eval");
+  return splits;
+}
+
+void Evaluations::answer(const data::DataSource* source, const std::string& split, std::int64_t samples,
+                         std::int64_t steps_done) {
+  if (!source || samples == 0) return;
+  const auto result = evaluator_.answers(*source, samples);
+  folder_.predictions(split, result.answers);
+  const auto shown = std::min(result.answers.size(), shown_of_a_split);
+  answers_.insert(answers_.end(), result.answers.begin(), result.answers.begin() + static_cast<std::ptrdiff_t>(shown));
+  observers_.eval_ended(event_of(result, split, steps_done));
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,258 @@
+#include "train/loop.h"
+
+#include <capstan/base/clock.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <capstan/monitor/process_tree.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/agree.h"
+#include "session/model_folder.h"
+#include "train/memory.h"
+
+namespace capstan::train {
+namespace {
+
+// For what follows the last save: closing files, srun's and the job script's ends.
+constexpr double ending_margin_s = 15;
+
+void add_settings(const session::Job& job, monitor::RunStarted& started) {
+  for (const auto& table : job.tables()) {
+    for (const auto& entry : table.host) started.settings.push_back({table.path, entry.key, entry.value, entry.origin});
+    for (const auto& option : table.options)
+      started.settings.push_back({table.path, option.spec.key, option.value, option.origin});
+  }
+}
+
+// What is known of the run before it begins, besides what the process alone knows.
+void describe(const session::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
+  const auto& job = *session.job;
+  const auto& world = session.communicator->world();
+  const auto& batch = job.topology.batch;
+  started.name = job.config.name;
+  started.rank = world.rank;
+  started.world_size = world.size;
+  started.data_parallel_size = static_cast<int>(batch.data_parallel_size);
+  started.backend = session.communicator->backend(session.device);
+  started.device = job.config.device;
+  started.parameters = session.engine->parameters();
+  started.trainable_parameters = session.engine->trainable_parameters();
+  started.steps = job.samples.plan.steps;
+  started.steps_per_epoch = job.samples.plan.steps_per_epoch;
+  started.global_batch = batch.global_batch;
+  started.micro_batch = batch.micro_batch;
+  started.accumulation = batch.accumulation;
+  if (!session.device.is_cpu()) started.gpu = static_cast<unsigned char>(session.device.index());
+  started.precision = job.config.train->precision;
+  started.sequence_length = job.samples.length;
+  started.flops_per_token = job.plugins.model.object->flops_per_token(job.samples.length);
+  const auto& facts = job.plugins.model_facts;
+  started.head_flops_per_token =
+      std::min(started.flops_per_token, 6.0 * static_cast<double>(facts.vocab_size * facts.hidden_size));
+  add_settings(job, started);
+  started.folder = folder.string();
+  started.memory.held = [&engine = *session.engine] { return observe::memory_parts(engine.held()); };
+}
+
+}  // namespace
+
+Loop::Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
+           const SaveSetting& setting, monitor::RunStarted started)
+    : session_(session),
+      folder_(folder),
+      stop_(stop),
+      started_(std::move(started)),
+      pipeline_(session, folder.path(), observers_, [this] { return wishes(); }),
+      evaluations_(session, pipeline_.feed(),
+                   execution::StopAgreement(session.world_host, stop, [this] { return time_is_up(); }), observers_,
+                   folder),
+      checkpoints_(session, folder.path(), pipeline_.step().updates(), observers_, setting),
+      replicas_(session, job().config.run->verify_replicas) {
+  describe(session, folder.path(), started_);
+  observers_.add("", statistics_);
+  observers_.add("", folder_);
+  for (const auto& made : job().plugins.monitors) observers_.add(made.name, *made.object);
+  pipeline_.step().before_update([this] { checkpoints_.before_update(); });
+  const bool resumes = setting.resume && setting.resume->reader;
+  if (resumes) restore(*setting.resume->reader);
+  if (job().config.checkpoint->resume != "auto") return;
+  // Only now all of the checkpoint was read: what is cut before is lost if it cannot be.
+  comm::from_first_rank(*session.communicator, "preparing the run's metrics.jsonl", [&] {
+    if (resumes) {
+      folder.resume_after(started_.first_step, answers_again());
+    } else {
+      folder.start_over();
+    }
+    return std::string();
+  });
+}
+
+void Loop::restore(checkpoint::Reader& reader) {
+  statistics_ = resume_from(reader, session_, pipeline_.step().updates());
+  pipeline_.nonfinite().set_in_a_row(statistics_.skipped_in_a_row);
+  started_.first_step = reader.meta().step;
+  statistics_.drop_answers(started_.first_step, answers_again());
+}
+
+// The splits whose questions a run that had done all its steps answers once more.
+std::vector<std::string> Loop::answers_again() const {
+  if (started_.first_step < job().samples.plan.steps) return {};
+  return evaluations_.asked_splits();
+}
+
+// Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.
+bool Loop::time_is_up() const {
+  const auto step_s = pipeline_.longest_step_s();
+  const auto ending_s = 2 * step_s + checkpoints_.needs_s() + ending_margin_s;
+  return step_s > 0 && stop_.time_is_up(std::chrono::duration<double>(ending_s));
+}
+
+execution::Wishes Loop::wishes() const {
+  return {stop_.asked(), stop_.asks() > 1, time_is_up(), checkpoints_.clock_asks()};
+}
+
+double Loop::usual_step_s() const {
+  const auto steps = job().samples.plan.steps;
+  if (steps < 2) return 0;
+  return (statistics_.train_runtime_s - pipeline_.longest_step_s()) / static_cast<double>(steps - 1);
+}
+
+monitor::RunEnded Loop::run() {
+  try {
+    return run_all();
+  } catch (const comm::PeerFailed&) {
+    throw;  // the rank that failed says why
+  } catch (const execution::Stopped&) {
+    throw;
+  } catch (const std::exception& error) {
+    observers_.run_failed({error.what(), observe::is_out_of_memory(error)});
+    throw;
+  }
+}
+
+monitor::RunEnded Loop::run_all() {
+  // As if the time until the checkpoint that it resumes from had just passed.
+  begin_ =
+      Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(statistics_.runtime_s));
+  for (const auto& place : session_.communicator->exchange(
+           cat(session_.communicator->world().host, '\n', static_cast<std::int64_t>(::getpid())))) {
+    const auto parts = split(place, '\n');
+    started_.hosts.push_back(parts.front());
+    started_.processes.push_back(std::stoll(parts.back()));
+  }
+  pipeline_.step().hooks().begin(started_.first_step);
+  checkpoints_.reserve();
+  observers_.run_started(started_);
+  trace();
+  const observe::MemoryWatch memory(session_.device);
+  const auto steps_done = run_steps();
+  auto peak = memory.peak();
+  save_at_end(steps_done);
+  if (!stopped_) evaluate(steps_done, &Evaluations::answer_all);
+  checkpoints_.wait();
+  auto ended = ended_after(steps_done);
+  // The process' own peak counts until here, as monitors tell it.
+  peak.host = monitor::peak_resident_bytes();
+  peaks_ = observe::exchange_peaks(peak, *session_.communicator);
+  ended.summary = observe::exchange_summary(observers_.summary(ended), *session_.communicator);
+  folder_.write_summary(started_, ended, statistics_, peaks_, session_.engine->host_update_times(),
+                        checkpoints_.summary(), evaluations_.shown_answers());
+  observers_.run_ended(ended);
+  session_.communicator->trace(nullptr);
+  return ended;
+}
+
+// But for what monitors say of it.
+monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
+  monitor::RunEnded ended;
+  ended.steps = steps_done;
+  ended.samples = statistics_.samples;
+  ended.tokens = statistics_.tokens;
+  ended.train_runtime_s = statistics_.train_runtime_s;
+  ended.runtime_s = seconds_since(begin_);
+  ended.mean_loss = statistics_.mean_loss();
+  ended.epochs = job().samples.plan.epoch_progress(steps_done);
+  ended.weights = weights_;
+  if (checkpoints_.best()) ended.best = checkpoints_.best()->path;
+  return ended;
+}
+
+// Spans of units cost nothing where no monitor asks for any.
+void Loop::trace() {
+  auto tracers = observers_.tracers();
+  if (!tracers.empty()) pipeline_.step().trace(std::make_shared<execution::Tracers>(tracers));
+  if (started_.world_size > 1) tracers.push_back(pipeline_.clock());
+  if (!tracers.empty()) session_.communicator->trace(std::make_shared<execution::Tracers>(std::move(tracers)));
+}
+
+// Returns the number of steps done since the run's beginning.
+std::int64_t Loop::run_steps() {
+  const auto steps = job().samples.plan.steps;
+  auto step = started_.first_step;
+  if (step < steps) pipeline_.begin(step);
+  // Stopped inside that evaluation: the checkpoint that it left has no metric, by which this step may be the best.
+  if (evaluations_.due(step) && !statistics_.evaluation_after(step)) pass_boundary(step);
+  while (step < steps && !stopped_) {
+    if (!pipeline_.take(step)) {
+      stopped_ = true;
+      break;
+    }
+    pass_boundary(++step);
+  }
+  pipeline_.drain();
+  return step;
+}
+
+// What is due after a step.
+void Loop::pass_boundary(std::int64_t steps_done) {
+  if (evaluations_.due(steps_done)) {
+    pipeline_.drain();
+    const auto begin = Clock::now();
+    evaluate(steps_done, &Evaluations::run);
+    pipeline_.leave_out(seconds_since(begin));
+  }
+  if (stopped_) return;  // save_at_end saves, and the run evaluates when it is resumed
+  if (replicas_.due(steps_done, started_.first_step)) replicas_.run(steps_done);
+  checkpoints_.poll();
+  const Boundary boundary{steps_done, pipeline_.agreed().save, statistics_.evaluation_after(steps_done)};
+  if (checkpoints_.wants(boundary)) save(boundary);
+}
+
+void Loop::evaluate(std::int64_t steps_done, void (Evaluations::*what)(std::int64_t)) {
+  try {
+    pipeline_.step().during_evaluation(steps_done, [&] { (evaluations_.*what)(steps_done); });
+  } catch (const execution::Stopped&) {
+    pipeline_.stop();
+    stopped_ = true;
+  }
+}
+
+void Loop::save(const Boundary& boundary) {
+  pipeline_.drain();
+  const auto begin = Clock::now();
+  pipeline_.step().hooks().before_save(boundary.steps_done);
+  if (boundary.steps_done > started_.first_step) replicas_.run(boundary.steps_done);
+  statistics_.runtime_s = seconds_since(begin_);
+  statistics_.skipped_in_a_row = pipeline_.nonfinite().in_a_row();
+  checkpoints_.save(boundary, statistics_);
+  pipeline_.leave_out(seconds_since(begin));
+}
+
+// A run that stops leaves a checkpoint to resume from, and no weights besides. After a second request only what is
+// under way is finished.
+void Loop::save_at_end(std::int64_t steps_done) {
+  if (agreed().hurry) return;
+  if (checkpoints_.on() && !checkpoints_.is_saved(steps_done))
+    save({steps_done, false, statistics_.evaluation_after(steps_done)});
+  if (stopped_) checkpoints_.wait();
+  if (!job().config.run->save_weights || (stopped_ && checkpoints_.on())) return;
+  pipeline_.step().during_evaluation(steps_done, [&] { weights_ = checkpoints_.save_weights(steps_done).string(); });
+  if (stopped_) return;
+  model_ = session::write_final_model({job().plugins, job().samples.tokenizer, *job().config.train, session_.units},
+                                      weights_, folder_.path(), *session_.communicator);
+}
+
+}  // namespace capstan::train

@@ -1,0 +1,186 @@
+#include "train/run.h"
+
+#include <capstan/base/error.h>
+#include <capstan/base/exit_code.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+#include <capstan/plugin/guard.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "comm/agree.h"
+#include "train/resume.h"
+#include "train/unsaved.h"
+
+namespace capstan::train {
+namespace {
+
+// That the ranks stop is no fault of an extension's.
+template <class Call>
+auto call_extension(const Extension& extension, const char* phase, const Call& call) {
+  try {
+    return call(*extension.object);
+  } catch (const execution::Stopped&) {
+    throw;
+  } catch (...) {
+    plugin::rethrow_with_context(cat("plugin '", extension.name, "' was in phase ", phase));
+  }
+}
+
+// What rank 0 says while parameters are filled: a line that is written over on a terminal, one every ten seconds in a
+// file.
+std::function<void(std::int64_t, std::int64_t)> fill_progress(const ShowProgress& show, bool is_terminal) {
+  using Clock = std::chrono::steady_clock;
+  return [show, is_terminal, last = Clock::now()](std::int64_t done, std::int64_t all) mutable {
+    if (!is_terminal && Clock::now() - last < std::chrono::seconds(10)) return;
+    last = Clock::now();
+    show(cat("filling parameters: ", thousands(done), " of ", thousands(all)), done == all);
+  };
+}
+
+}  // namespace
+
+RunEnd Run::train() {
+  RunEnd end;
+  try {
+    const int code = load();
+    end.exit_code = code == 0 ? train_loaded() : code;
+  } catch (const execution::Stopped&) {
+    log::debug(cat("stopped ", when_));
+  }
+  end.when = when_;
+  end.resumable = job_->config.checkpoint->saves();
+  end.requeue_exit_code = static_cast<int>(job_->config.run->requeue_exit_code);
+  return end;
+}
+
+void Run::give_up() {
+  // What waits for a disk is lost with the process.
+  const auto missing = folder_ ? folder_->finish(std::chrono::milliseconds(0)) : std::string();
+  if (!missing.empty()) log::error(missing);
+  lock_.reset();
+}
+
+// All that comes before training. Returns an exit code other than 0 where an extension ends the run.
+int Run::load() {
+  const execution::StopAgreement agreement(comm::group_of_all(setting_.communicator, "loading"), setting_.stop);
+  read_job(agreement);
+  when_ = "while loading the model";
+  hold_folder(agreement);
+  when_ = "in the pre-flight";
+  if (const int code = call_extensions(agreement); code != 0) return code;
+  when_ = "while loading the model";
+  load_model(agreement);
+  return 0;
+}
+
+void Run::read_job(const execution::StopAgreement& agreement) {
+  auto& communicator = setting_.communicator;
+  when_ = "while reading the configuration";
+  job_.emplace(prepare_together(setting_.request(), setting_.plugins, communicator));
+  agreement.check();
+  setting_.prepared();
+  when_ = "while tokenizing";
+  read_token_caches(*job_, setting_.stop, communicator, setting_.output.show);
+  extensions_ = setting_.extensions(*job_);
+  for (const auto& made : job_->plugins.extensions) extensions_.push_back({made.name, made.object});
+  std::stable_sort(extensions_.begin(), extensions_.end(),
+                   [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+void Run::hold_folder(const execution::StopAgreement& agreement) {
+  auto& communicator = setting_.communicator;
+  const auto folder = shared_run_folder(job_->config, communicator);
+  lock_ = hold_run_folder(folder, setting_.job, communicator, agreement);
+  comm::agree(communicator, "opening the run's folder", [&] {
+    folder_.emplace(folder, communicator.world().rank);
+    log::configure(folder_->log_file(), log::Level::warning, communicator.world().rank);
+    folder_->write_config(job_->tables());
+    setting_.opened(folder_->path());
+    return std::string();
+  });
+  if (!first()) return;
+  if (job_->topology.policy.offload_optim && !setting_.offload_warning.empty()) log::warning(setting_.offload_warning);
+  if (const auto warning = observe::unsaved_warning(job_->config.checkpoint); !warning.empty()) log::warning(warning);
+}
+
+int Run::call_extensions(const execution::StopAgreement& agreement) {
+  const command::RankOfRun rank{setting_.communicator, setting_.device, folder_->path(), setting_.environment,
+                                [&] { agreement.check(); }};
+  for (const auto& extension : extensions_) {
+    const auto call = [&](command::RunExtension& object) { return object.before_training(rank); };
+    if (const int code = call_extension(extension, "before_training", call); code != 0) return code;
+  }
+  return 0;
+}
+
+void Run::load_model(const execution::StopAgreement& agreement) {
+  resume_ = resume_run(*job_, setting_.communicator);
+  agreement.check();
+  const auto show = first() ? fill_progress(setting_.output.show, setting_.output.overwrites) : nullptr;
+  const auto progress = [&](std::int64_t done, std::int64_t all) {
+    if (show) show(done, all);
+    agreement.check();
+  };
+  session_ = session::materialise(*job_, setting_.communicator, progress, resume_.reader.get());
+}
+
+// Nothing where the ranks stop on the way.
+std::optional<int> Run::train_loaded() {
+  if (first()) setting_.output.print(start_text());
+  monitor::RunStarted started;
+  started.output_is_terminal = setting_.output.is_terminal;
+  started.gpu_uuid = setting_.device.uuid;
+  started.environment = setting_.environment;
+  for (const auto& extension : extensions_)
+    call_extension(extension, "answer", [&](command::RunExtension& object) { object.answer(started.memory); });
+  const SaveSetting saves{&resume_, setting_.job.empty() ? "0" : setting_.job, setting_.at_point};
+  Loop loop(*session_, *folder_, setting_.stop, saves, std::move(started));
+  const auto ended = loop.run();
+  if (!loop.stopped()) end_extensions(loop);
+  if (first() && !loop.model().empty()) setting_.output.print(loop.model() + "\n");
+  const bool lost = has_lost_results();
+  if (!loop.stopped()) return static_cast<int>(lost ? ExitCode::failure : ExitCode::success);
+  when_ = cat("after step ", ended.steps);
+  return {};
+}
+
+void Run::end_extensions(const Loop& loop) {
+  command::TrainedRun trained{observe::memory_parts(job_->prediction.footprints)};
+  for (const auto& peak : loop.peaks()) {
+    trained.setup_bytes = std::max(trained.setup_bytes, peak.device_setup);
+    trained.peak_bytes = std::max(trained.peak_bytes, peak.device);
+  }
+  // The time of a run that was resumed is of other machines too.
+  if (!resume_.reader) trained.step_s = loop.usual_step_s();
+  for (const auto& extension : extensions_) {
+    const auto text = call_extension(extension, "after_training",
+                                     [&](command::RunExtension& object) { return object.after_training(trained); });
+    if (first() && !text.empty()) setting_.output.print(text);
+  }
+}
+
+std::string Run::start_text() const {
+  auto text = cat(job_->model_summary(), job_->ranks_summary(), "run folder: ", folder_->path().string(), "\n");
+  if (!resume_.reader) return text;
+  return text + cat("resuming from ", resume_.reader->path().string(), ", after step ", resume_.reader->meta().step,
+                    " of ", job_->samples.plan.steps, "\n");
+}
+
+// What is missing of the run's results for lack of room, said on rank 0 and known to all; the log's own lines are said
+// by each rank.
+bool Run::has_lost_results() {
+  constexpr std::chrono::milliseconds patience{5000};
+  const auto finish = [&] { return folder_->finish(patience); };
+  const auto missing = comm::agree(setting_.communicator, "writing the run's last lines", finish).front();
+  if (first() && !missing.empty()) {
+    log::error(cat("not all of the run's results could be written:\n", missing,
+                   "\n    fix: free space there; what the run has saved as checkpoints and weights is whole"));
+  }
+  if (const auto lines = log::finish(std::chrono::milliseconds(0)); !lines.empty()) log::warning(lines);
+  return !missing.empty();
+}
+
+}  // namespace capstan::train

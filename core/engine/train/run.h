@@ -1,0 +1,100 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/comm/communicator.h>
+#include <capstan/command/run_extension.h>
+#include <capstan/plugin/host.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "execution/stop.h"
+#include "record/run_lock.h"
+#include "session/resume.h"
+#include "session/session.h"
+#include "train/loop.h"
+#include "train/prepare_together.h"
+#include "train/run_folder.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// Whoever a run calls besides its loop.
+struct Extension {
+  std::string name;
+  std::shared_ptr<command::RunExtension> object;
+};
+
+/// What a run says to people, on rank 0.
+struct RunOutput {
+  std::function<void(const std::string&)> print;  ///< for standard output
+  ShowProgress show;
+  bool is_terminal = false;  ///< standard output
+  bool overwrites = false;   ///< `show` does, on a terminal
+};
+
+/// What a rank brings into a run. Functions are called once, in this order.
+struct RunSetting {
+  comm::Communicator& communicator;
+  plugin::Host& plugins;
+  const execution::Stop& stop;
+  command::RankDevice device;
+  std::function<std::optional<std::string>(const std::string&)> environment;
+  RunOutput output;
+  std::string job;                    ///< SLURM's number and restart, "4711.0"; empty: none
+  std::string offload_warning;        ///< what rank 0 says where the optimizer is offloaded; empty: nothing
+  checkpoint::AtPoint at_point = {};  ///< for crash tests
+  /// What is run. A collective.
+  std::function<setup::JobRequest()> request;
+  /// The configuration is in order.
+  std::function<void()> prepared;
+  /// Core's own extensions of this job; those of the configuration's tables come to them.
+  std::function<std::vector<Extension>(const session::Job&)> extensions;
+  /// The run's folder is there and this rank's log is open.
+  std::function<void(const std::filesystem::path&)> opened;
+};
+
+/// How a run ended on this rank.
+struct RunEnd {
+  std::optional<int> exit_code;  ///< none: the ranks were asked to stop, and have agreed to
+  std::string when;              ///< they did: "after step 12", "while loading the model"
+  bool resumable = false;        ///< a later start resumes there
+  int requeue_exit_code = 0;
+};
+
+/// A run: a configuration is read, a model is loaded, trained and saved. One object a rank and process. Every rank
+/// calls the same; what it holds stays as it is when something throws.
+class Run {
+ public:
+  explicit Run(RunSetting setting) : setting_(std::move(setting)) {}
+  /// All of it. Throws ConfigurationRefused where the configuration has faults.
+  RunEnd train();
+  /// After train() has thrown: says what could not be written, and lets other processes have the folder.
+  void give_up();
+
+ private:
+  int load();
+  void read_job(const execution::StopAgreement& agreement);
+  void hold_folder(const execution::StopAgreement& agreement);
+  int call_extensions(const execution::StopAgreement& agreement);
+  void load_model(const execution::StopAgreement& agreement);
+  std::optional<int> train_loaded();
+  void end_extensions(const Loop& loop);
+  std::string start_text() const;
+  bool has_lost_results();
+  bool first() const { return setting_.communicator.world().rank == 0; }
+
+  RunSetting setting_;
+  std::string when_;
+  std::unique_ptr<record::RunLock> lock_;
+  std::optional<session::Job> job_;
+  std::vector<Extension> extensions_;
+  std::optional<observe::RunFolder> folder_;
+  session::Resume resume_;
+  std::optional<session::Session> session_;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

@@ -1,0 +1,120 @@
+#include "train/step_pipeline.h"
+
+#include <capstan/base/clock.h>
+#include <capstan/base/log.h>
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "train/schedule.h"
+
+namespace capstan::train {
+
+StepPipeline::StepPipeline(session::Session& session, const std::filesystem::path& folder,
+                           observe::Observers& observers, std::function<execution::Wishes()> wishes)
+    : job_(*session.job),
+      plan_(job_.samples.plan),
+      feed_(job_),
+      control_(session.world_host, *session.communicator, job_.topology.speaks_for_coordinate()),
+      step_(session),
+      nonfinite_(session, step_.updates().loss_scale(), folder),
+      observers_(observers),
+      wishes_(std::move(wishes)),
+      clock_(std::make_shared<observe::CollectiveClock>(session.device)) {}
+
+void StepPipeline::begin(std::int64_t first_step) {
+  next_ = feed_.draw(first_step);
+  control_.start(next_, wishes_(), {});
+  last_report_ = Clock::now();
+}
+
+monitor::StepEnded StepPipeline::event_of(std::int64_t step, const StepTotals& totals, double lr) const {
+  monitor::StepEnded event;
+  event.step = step;
+  event.steps = plan_.steps;
+  event.epoch = plan_.epoch_of(step);
+  event.epoch_progress = plan_.epoch_progress(step + 1);
+  event.lr = lr;
+  event.samples = totals.samples;
+  event.consumed_samples = plan_.consumed(step + 1);
+  event.tokens = totals.real_tokens;
+  event.padded_tokens = totals.padded_tokens;
+  event.target_tokens = totals.target_tokens;
+  event.values = totals.monitors;
+  if (feed_.skips_no_target())
+    event.values.emplace_back("samples_without_target", static_cast<double>(totals.without_target));
+  for (auto& value : observe::slowest_rank(totals.collective_s)) event.values.push_back(std::move(value));
+  return event;
+}
+
+bool StepPipeline::take(std::int64_t step) {
+  const auto totals = control_.wait();
+  agreed_ = totals.wishes;
+  if (agreed_.stop || agreed_.time_is_up) return false;
+  const double lr = learning_rate(*job_.config.optimizer, step, plan_.steps);
+  UnderWay taken{event_of(step, totals, lr), {}, std::move(next_), {}, {}};
+  taken.result = step_.run(taken.input, totals.target_tokens, lr);
+  const auto& numbers = taken.result.numbers.tensor();
+  const auto device = numbers.device();
+  if (device.is_cpu()) {
+    taken.host = numbers;
+  } else {
+    taken.host = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    taken.host.copy_(numbers, /*non_blocking=*/true);
+    taken.arrived = std::make_shared<c10::Event>(device.type());
+    taken.arrived->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  under_way_.push_back(std::move(taken));
+  const std::int64_t following = step + 1;
+  if (following < plan_.steps) next_ = feed_.draw(following);
+  finish(device.is_cpu() ? 0 : 1);
+  if (following < plan_.steps) control_.start(next_, wishes_(), observers_.values(), clock_->next_step());
+  return true;
+}
+
+void StepPipeline::drain() { finish(0); }
+
+// The sums for the next step, which were started before, may not say so.
+void StepPipeline::stop() {
+  if (control_.is_under_way()) (void)control_.wait();
+  agreed_.stop = true;
+}
+
+void StepPipeline::finish(std::size_t leave) {
+  while (under_way_.size() > leave) {
+    report(under_way_.front());
+    under_way_.pop_front();
+  }
+}
+
+void StepPipeline::report(UnderWay& step) {
+  if (step.arrived) step.arrived->synchronize();
+  const auto metrics = step.result.numbers.read(step.host);
+  auto& event = step.event;
+  event.grad_norm = metrics.grad_norm;
+  event.loss = metrics.loss_sum / static_cast<double>(std::max<std::int64_t>(1, event.target_tokens));
+  if (step_.updates().loss_scale().on()) event.loss_scale = metrics.loss_scale;
+  event.skipped = metrics.skipped;
+  if (step.result.has_auxiliary) event.auxiliary_loss = metrics.auxiliary_loss;
+  for (std::size_t i = 0; i < metrics.figures.size(); ++i)
+    event.values.emplace_back(step.result.figures[i], metrics.figures[i]);
+  execution::add_expert_load(event.values, metrics.expert_tokens);
+  if (event.target_tokens == 0) {
+    event.loss = std::numeric_limits<double>::quiet_NaN();
+    log::info(cat("step ", event.step, " has no sample with a target: it updates nothing"));
+  } else if (event.skipped) {
+    nonfinite_.bad(event, step.result, step.input);
+  } else {
+    nonfinite_.good();
+  }
+  event.step_time_s = seconds_since(last_report_) - paused_s_;
+  last_report_ = Clock::now();
+  paused_s_ = 0;
+  longest_step_s_ = std::max(longest_step_s_, event.step_time_s);
+  observers_.step_ended(event);
+  if (!event.skipped) step_.hooks().loss_known(event.step, event.loss);
+}
+
+}  // namespace capstan::train

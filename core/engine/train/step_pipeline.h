@@ -1,0 +1,85 @@
+#pragma once
+#include <capstan/base/export.h>
+
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "execution/feed.h"
+#include "execution/step.h"
+#include "train/collective_clock.h"
+#include "train/control.h"
+#include "train/nonfinite.h"
+#include "train/observers.h"
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace train {
+
+/// The steps of a run, one after the other. While the device works on one, the next one's samples are drawn and its
+/// host sums are under way; on a GPU a step's metrics are read when the following step is queued, and observers are
+/// told then.
+class StepPipeline {
+ public:
+  /// `folder`: for dumps of steps that are not finite. `wishes`: of this rank, asked once a step. Session and observers
+  /// must outlive it.
+  StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
+               std::function<execution::Wishes()> wishes);
+  const execution::Feed& feed() const { return feed_; }
+  execution::Step& step() { return step_; }
+  NonFiniteSteps& nonfinite() { return nonfinite_; }
+  /// Before the first step.
+  void begin(std::int64_t first_step);
+  /// Queues a step. False: the ranks agree to stop before it; agreed() says why. Throws Error when a step was not
+  /// finite and train.on_nonfinite says so. Collective over the world.
+  bool take(std::int64_t step);
+  /// Waits until the observers know all steps that were taken.
+  void drain();
+  /// The ranks have agreed to stop elsewhere: what the next step's sums say no longer counts.
+  void stop();
+  /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
+  const execution::Wishes& agreed() const { return agreed_; }
+  /// Step times leave out so many seconds before the next report: evaluation, saving.
+  void leave_out(double seconds) {
+    paused_s_ += seconds;
+    clock_->forget();
+  }
+  /// To be told of this rank's collectives: each step's numbers say who was slowest.
+  const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
+  /// 0 before a step is done.
+  double longest_step_s() const { return longest_step_s_; }
+
+ private:
+  // A step whose metrics may still be on their way from the device.
+  struct UnderWay {
+    monitor::StepEnded event;
+    execution::StepResult result;
+    execution::StepInput input;  // a step that fails is run again, and shown
+    at::Tensor host;
+    std::shared_ptr<c10::Event> arrived;
+  };
+  monitor::StepEnded event_of(std::int64_t step, const StepTotals& totals, double lr) const;
+  void finish(std::size_t leave);
+  void report(UnderWay& step);
+
+  using Clock = std::chrono::steady_clock;
+  const session::Job& job_;
+  const data::Plan& plan_;
+  execution::Feed feed_;
+  Control control_;
+  execution::Step step_;
+  NonFiniteSteps nonfinite_;
+  observe::Observers& observers_;
+  std::function<execution::Wishes()> wishes_;
+  std::shared_ptr<observe::CollectiveClock> clock_;
+  execution::StepInput next_;
+  std::deque<UnderWay> under_way_;
+  execution::Wishes agreed_;
+  Clock::time_point last_report_ = Clock::now();
+  double paused_s_ = 0;
+  double longest_step_s_ = 0;
+};
+
+}  // namespace train
+CAPSTAN_END_NAMESPACE

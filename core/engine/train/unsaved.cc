@@ -1,0 +1,45 @@
+#include "train/unsaved.h"
+
+#include <capstan/base/text.h>
+
+#include <algorithm>
+#include <array>
+
+namespace capstan::observe {
+
+namespace {
+
+// Whoever switches saving off in this command means it, whatever the file says of what would be saved.
+bool is_switched_off(const config::Options<setup::CheckpointOptions>& options) {
+  static constexpr std::array switches{"every_steps", "every_minutes", "every_epoch", "every_eval", "keep_best"};
+  const auto& all = options.resolved();
+  return std::any_of(all.begin(), all.end(), [](const auto& option) {
+    return option.origin.layer == config::Origin::Layer::command_line &&
+           std::find(switches.begin(), switches.end(), option.spec.key) != switches.end();
+  });
+}
+
+}  // namespace
+
+std::string unsaved_warning(const config::Options<setup::CheckpointOptions>& options) {
+  if (options->saves() || is_switched_off(options)) return {};
+  // The others say themselves that they save, or are judged with them.
+  static constexpr std::array counted{"keep", "save", "asynchronous", "resume"};
+  std::vector<std::string> names;
+  std::string where;
+  for (const auto& option : options.resolved()) {
+    const auto& key = option.spec.key;
+    if (std::find(counted.begin(), counted.end(), key) == counted.end()) continue;
+    // A run's own config.toml sets every option, mostly to what it is anyway.
+    if (option.origin.layer == config::Origin::Layer::default_value || option.value == option.spec.default_value)
+      continue;
+    if (key == "resume" && options->resume != "auto") continue;  // a place to begin from
+    if (names.empty()) where = option.origin.text();
+    names.push_back("checkpoint." + key);
+  }
+  if (names.empty()) return {};
+  return cat(where, ": ", join(names), names.size() > 1 ? " are" : " is",
+             " set, but this run saves no checkpoints, not even when it is stopped: add checkpoint.every_minutes = 15");
+}
+
+}  // namespace capstan::observe

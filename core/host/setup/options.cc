@@ -1,0 +1,320 @@
+#include "setup/options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <capstan/base/exit_code.h>
+#include <capstan/base/printable.h>
+#include <capstan/base/text.h>
+#include <capstan/setup/host_schemas.h>
+
+namespace capstan::setup {
+
+void RunOptions::describe(config::OptionTable<RunOptions>& t) {
+  t.add("name", &RunOptions::name)
+      .doc(
+          "name of the run and of its folder; when not set the configuration file's, with its folders inside of a "
+          "collection of configs/: zero-baseline for configs/workshop/zero/baseline.toml");
+  t.add("dir", &RunOptions::dir).path().doc("folder in which the run's folder is made");
+  t.add("seed", &RunOptions::seed)
+      .min(0)
+      .max(9e18)
+      .doc("keys initial weights, sample order and dropout; the same on any number of ranks");
+  t.add("deterministic", &RunOptions::deterministic)
+      .doc("sums in one order: bit-equal results at the same world size, somewhat slower");
+  t.add("device", &RunOptions::device)
+      .choices({"auto", "cpu", "cuda"})
+      .doc("auto: cuda where the NVIDIA driver shows a GPU, else cpu");
+  t.add("host_memory", &RunOptions::host_memory)
+      .min(0)
+      .max(1e9)
+      .doc("GiB of host memory that a node's ranks may use; 0: what this machine, or its control group, has left");
+  t.add("save_weights", &RunOptions::save_weights).doc("write the final weights; false for measurements");
+  t.add("verify_replicas", &RunOptions::verify_replicas)
+      .min(0)
+      .doc(
+          "compare what ranks hold alike (parameters, adapters, optimizer state) bit for bit after the first 3 steps, "
+          "before each checkpoint and every N steps; a difference ends the run and is named; 0: never");
+  t.add("requeue_exit_code", &RunOptions::requeue_exit_code)
+      .min(0)
+      .max(128)  // above: ended by a signal
+      .doc(
+          "what a run that can continue later ends with when SIGTERM, SIGUSR1, SIGUSR2 or the end of its SLURM job's "
+          "time stop it, for SLURM's RequeueExit and the job script; 0: as if it had ended. Not one that a run that "
+          "failed ends with");
+  t.add("cache", &RunOptions::cache)
+      .path()
+      .doc(
+          "folder that runs share for what can be made again: tokenized samples (where data.cache names no other), "
+          "CUDA's compiled kernels; safe for runs that start at once. Not set: CAPSTAN_CACHE, or no cache");
+}
+
+void ModelOptions::describe(config::OptionTable<ModelOptions>& t) {
+  t.add("path", &ModelOptions::path)
+      .path()
+      .doc("Hugging Face folder to start from: config.json gives the sizes, safetensors the weights");
+  t.add("preset", &ModelOptions::preset)
+      .doc(
+          "a published model's sizes by name, with random weights (`capstan plugins NAME` lists those of a plugin); "
+          "other options of the table win over it");
+}
+
+void DataOptions::describe(config::OptionTable<DataOptions>& t) {
+  t.add("tokenizer", &DataOptions::tokenizer)
+      .doc(
+          "auto: the plugin of [tokenizer], without that table model.path's tokenizer.json, or byte without a "
+          "model.path; byte: the built-in byte tokenizer; else a tokenizer.json, a folder that holds one, or a model "
+          "of the hub that is in its cache");
+  t.add("cache", &DataOptions::cache)
+      .path()
+      .doc(
+          "folder for tokenized samples, which rank 0 of each node writes before the first run that needs them and all "
+          "ranks map; not set: samples are tokenized when they are needed");
+  t.add("packing", &DataOptions::packing)
+      .doc(
+          "put the samples of a micro-batch one after another into rows of up to max_length tokens; each attends to "
+          "itself alone and has its own positions, so that it learns as without packing, with less padding");
+  t.add("samples_per_rank", &DataOptions::samples_per_rank)
+      .min(1)
+      .doc(
+          "train on the first so many samples times the number of all ranks, for weak scaling; not set: on all that "
+          "the data plugin gives");
+  t.add("no_target", &DataOptions::no_target)
+      .choices({"refuse", "skip"})
+      .doc(
+          "a training sample of which no token bears loss, from which nothing is learned. refuse: it is named, and the "
+          "run does not train on it; skip: it is left out, metrics.jsonl counts it (samples_without_target), and a "
+          "step that has no other samples updates nothing");
+}
+
+namespace {
+
+void describe_evaluation(config::OptionTable<TrainOptions>& t) {
+  t.add("eval_every", &TrainOptions::eval_every).min(0).doc("evaluation loss every so many steps; 0: after each epoch");
+  t.add("eval_batch", &TrainOptions::eval_batch).min(1).max(65536).doc("samples a rank evaluates at once");
+  t.add("generate_samples", &TrainOptions::generate_samples)
+      .min(-1)
+      .doc("evaluation questions answered and scored at the end (the first ones); -1: all");
+  t.add("generate_train_samples", &TrainOptions::generate_train_samples)
+      .min(-1)
+      .doc("training questions answered and scored at the end (the first ones); -1: all");
+  t.add("generate_each_eval", &TrainOptions::generate_each_eval)
+      .doc("answer and score these questions after each evaluation, not only at the end");
+  t.add("max_new_tokens", &TrainOptions::max_new_tokens).min(1).doc("longest generated answer, tokens");
+  t.add("temperature", &TrainOptions::temperature)
+      .min(0)
+      .doc(
+          "0: answers take the most probable token each time; above: tokens are drawn, keyed by run.seed, question and "
+          "position");
+  t.add("top_p", &TrainOptions::top_p)
+      .above(0)
+      .max(1)
+      .doc("draw from the fewest most probable tokens that together have this probability");
+}
+
+}  // namespace
+
+void TrainOptions::describe(config::OptionTable<TrainOptions>& t) {
+  t.add("max_steps", &TrainOptions::max_steps)
+      .min(1)
+      .doc("optimizer steps; with epochs too, the run ends at whichever comes first");
+  t.add("epochs", &TrainOptions::epochs).min(1).doc("passes over the training samples");
+  t.add("micro_batch", &TrainOptions::micro_batch)
+      .min(1)
+      .max(1 << 20)
+      .doc(
+          "samples a rank computes at once. \"auto\", with global_batch set: the largest that the predicted memory "
+          "allows and that divides it, on GPUs; the run's config.toml has the number, and a resumed run takes it "
+          "again");
+  t.add("accumulation", &TrainOptions::accumulation).min(1).max(1 << 20).doc("micro-steps of an optimizer step");
+  t.add("global_batch", &TrainOptions::global_batch)
+      .min(1)
+      .max(1 << 30)
+      .doc(
+          "samples of an optimizer step over all ranks = micro_batch x accumulation x data-parallel size; any two of "
+          "the three fix the third");
+  t.add("precision", &TrainOptions::precision)
+      .choices({"fp32", "bf16", "fp16", "bf16_pure", "fp64"})
+      .doc(
+          "compute dtype; bf16 and fp16 keep fp32 masters, optimizer state and gradient sums; bf16_pure keeps those in "
+          "bf16 too, so small updates are lost; fp64 is for tests");
+  t.add("loss_scale", &TrainOptions::loss_scale)
+      .doc(
+          "what the loss is multiplied by before backward, so that small gradients survive in fp16; updates don't see "
+          "it. auto: dynamic for fp16, none otherwise; none; dynamic: halved when gradients overflow (that step is "
+          "skipped), doubled after loss_scale_window good steps; or a number, such as \"1024\"");
+  t.add("loss_scale_init", &TrainOptions::loss_scale_init).above(0).doc("dynamic loss scale of the first step");
+  t.add("loss_scale_window", &TrainOptions::loss_scale_window)
+      .min(1)
+      .doc("good steps after which a dynamic loss scale doubles");
+  t.add("loss_scale_min", &TrainOptions::loss_scale_min)
+      .above(0)
+      .doc("a dynamic loss scale stays at least this; an overflow there is what on_nonfinite is for");
+  t.add("on_nonfinite", &TrainOptions::on_nonfinite)
+      .choices({"stop", "skip", "dump"})
+      .doc(
+          "when loss or gradients are not finite, weights stay as they are and the first parameter and unit are named. "
+          "stop: the run ends; skip: the step is left out, and the run ends after 20 of them in a row; dump: the "
+          "step's batch and norms go to dump-step-N.json in the run's folder, then the run ends");
+  t.add("reduce", &TrainOptions::reduce)
+      .choices({"auto", "step", "micro_step"})
+      .doc(
+          "when gradients are summed over ranks under accumulation; auto: micro_step where gradients are sharded, else "
+          "step");
+  t.add("cuda_graphs", &TrainOptions::cuda_graphs)
+      .choices({"auto", "off"})
+      .doc(
+          "auto: on a GPU, a micro-step whose shape has been seen before is recorded as a CUDA graph and replayed "
+          "where it needs no other rank, which spares the host its launches and gives the same bits; the run's log "
+          "says why where it cannot. off: each operator is launched by the host");
+  t.add("shuffle", &TrainOptions::shuffle).doc("a new order every epoch, the same on any number of ranks");
+  t.add("drop_last", &TrainOptions::drop_last)
+      .doc("drop an epoch's last incomplete batch; otherwise it is filled up with rows of weight 0");
+  t.add("pad_to_multiple", &TrainOptions::pad_to_multiple)
+      .min(1)
+      .max(1 << 16)
+      .doc("rows are padded to the longest of the micro-batch, rounded up to this");
+  describe_evaluation(t);
+}
+
+void OptimizerOptions::describe(config::OptionTable<OptimizerOptions>& t) {
+  t.add("lr", &OptimizerOptions::lr).min(0).doc("peak learning rate of AdamW");
+  t.add("betas", &OptimizerOptions::betas).doc("AdamW's two decay rates, each in [0, 1)");
+  t.add("eps", &OptimizerOptions::eps).above(0).doc("AdamW's epsilon");
+  t.add("weight_decay", &OptimizerOptions::weight_decay).min(0).doc("decoupled weight decay");
+  t.add("decay", &OptimizerOptions::decay)
+      .choices({"matrices", "all"})
+      .doc("matrices: biases and norms are not decayed; all: everything is");
+  t.add("schedule", &OptimizerOptions::schedule)
+      .choices({"linear", "cosine", "constant"})
+      .doc("learning rate after the warm-up");
+  t.add("warmup_steps", &OptimizerOptions::warmup_steps).min(0).doc("W: step s has lr x (s+1)/(W+1)");
+  t.add("warmup_from_zero", &OptimizerOptions::warmup_from_zero)
+      .doc("step s has lr x s/W instead, as Hugging Face's schedules");
+  t.add("min_lr", &OptimizerOptions::min_lr).min(0).doc("where linear and cosine end");
+  t.add("clip", &OptimizerOptions::clip).min(0).doc("largest global gradient norm; 0: no clipping");
+}
+
+// Three years: counts of milliseconds and nanoseconds hold it.
+constexpr double longest_s = 1e8;
+
+void CommOptions::describe(config::OptionTable<CommOptions>& t) {
+  t.add("timeout_s", &CommOptions::timeout_s)
+      .above(0)
+      .max(longest_s)
+      .doc("a collective that takes longer is reported as a hang and ends the run, seconds");
+  t.add("silence_s", &CommOptions::silence_s)
+      .above(1)
+      .max(longest_s)
+      .doc("a rank that gives no sign of life for so long counts as dead, seconds");
+  t.add("connect_timeout_s", &CommOptions::connect_timeout_s)
+      .above(0)
+      .max(longest_s)
+      .doc("how long ranks wait for each other at the start, seconds; who is missing is said every 10 s");
+  t.add("interface", &CommOptions::interface)
+      .doc(
+          "network interface for the rendezvous, Gloo and NCCL (NCCL_SOCKET_IFNAME), such as ib0; empty: the one that "
+          "leads to rank 0");
+  t.add("ib_hca", &CommOptions::ib_hca).doc("InfiniBand adapters for NCCL (NCCL_IB_HCA), such as mlx5_0,mlx5_1");
+  t.add("algorithm", &CommOptions::algorithm)
+      .doc("NCCL's algorithms (NCCL_ALGO), such as Ring or Tree; empty: its choice");
+  t.gone("peer_copies", false, "leave it out: NCCL gathers parameters as fast (docs/speed-log.md)");
+}
+
+void CheckpointOptions::describe(config::OptionTable<CheckpointOptions>& t) {
+  t.add("every_steps", &CheckpointOptions::every_steps)
+      .min(0)
+      .doc(
+          "save every so many steps; 0: not by steps. With this or another every_… set, a run also saves when it is "
+          "asked to stop, and at its end");
+  t.add("every_minutes", &CheckpointOptions::every_minutes).min(0).doc("save every so many minutes; 0: not by time");
+  t.add("every_epoch", &CheckpointOptions::every_epoch).doc("save after each epoch");
+  t.add("every_eval", &CheckpointOptions::every_eval).doc("save after each evaluation");
+  t.add("keep", &CheckpointOptions::keep).min(0).doc("the newest so many stay, older ones are removed; 0: all stay");
+  t.add("keep_best", &CheckpointOptions::keep_best)
+      .doc("an evaluation better than all before is saved too, and the best one stays besides those of keep");
+  t.add("metric", &CheckpointOptions::metric)
+      .doc("what keep_best goes by: eval_loss, or with train.generate_each_eval a score such as eval_f1");
+  t.add("mode", &CheckpointOptions::mode)
+      .choices({"min", "max"})
+      .doc("is the smallest or the largest metric the best?");
+  t.add("save", &CheckpointOptions::save)
+      .choices({"all", "trainable"})
+      .doc(
+          "trainable: frozen parameters are left out, and a resumed run takes them from where they came at its start. "
+          "Not set: so where model.path has them, else all");
+  t.add("asynchronous", &CheckpointOptions::asynchronous)
+      .doc(
+          "what is saved is copied to host memory beside the next step's forward and backward, and written beside "
+          "training; false: training waits until it is on disk");
+  t.add("resume", &CheckpointOptions::resume)
+      .doc(
+          "none; auto: continue in the run's own folder from its newest valid checkpoint, if there is one; or the "
+          "folder of a checkpoint, or of a run that has some, to continue from in a new folder");
+  t.add("verify", &CheckpointOptions::verify)
+      .choices({"hashes", "structure"})
+      .doc("how far a checkpoint is looked at before a run continues from it: every byte, or files and their sizes");
+  t.add("accept", &CheckpointOptions::accept)
+      .doc(
+          "what may differ from the run that is resumed though it changes what is learned, by name, such as "
+          "[\"optimizer.clip\", \"data\"]; a table's name means all of it. docs/reliability.md has what is compared");
+}
+
+namespace {
+
+// A folder below run.dir is called so, and terminals and manifests show it.
+std::string fault_of_name(const std::string& name) {
+  if (name.empty()) return "is empty";
+  if (name == "." || name == ".." || name.find('/') != std::string::npos)
+    return "is a path, which leads out of run.dir";
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(name.begin(), name.end(), is_control)) return "has a control character";
+  if (!is_utf8(name)) return "is not UTF-8";
+  return {};
+}
+
+}  // namespace
+
+void check_run(const config::Options<RunOptions>& options, Diagnostics& diagnostics) {
+  if (const auto fault = options->name ? fault_of_name(*options->name) : ""; !fault.empty()) {
+    diagnostics.add(options.where(&RunOptions::name), "run.name " + fault,
+                    "give the name of a folder, such as \"run-3\"; where it is, run.dir says");
+  }
+  if (const auto dir = std::filesystem::absolute(options->dir).string(); !is_utf8(dir)) {
+    diagnostics.add(options.where(&RunOptions::dir),
+                    cat("run.dir leads to \"", dir, "\", whose name is not UTF-8: manifests could not say it"),
+                    "set run.dir to a folder with another name, or rename that one (convmv)");
+  }
+  const auto code = options->requeue_exit_code;
+  for (const auto taken : {ExitCode::failure, ExitCode::usage, ExitCode::bandwidth_unmeasurable,
+                           ExitCode::bandwidth_low, ExitCode::bug, ExitCode::peer_failed}) {
+    if (code != static_cast<int>(taken)) continue;
+    diagnostics.add(options.where(&RunOptions::requeue_exit_code),
+                    cat("run.requeue_exit_code is ", code, ", with which runs that failed end"),
+                    "take a number that means nothing else, such as 85, or 0");
+  }
+}
+
+void check_checkpoint(const config::Options<CheckpointOptions>& options, Diagnostics& diagnostics) {
+  const std::vector<std::string> tables{"model", "data", "optimizer", "train", "strategy"};
+  for (const auto& name : options->accept) {
+    const auto table = name.substr(0, name.find('.'));
+    if (std::find(tables.begin(), tables.end(), table) != tables.end()) continue;
+    diagnostics.add(
+        options.where(&CheckpointOptions::accept),
+        cat("checkpoint.accept has '", printable(name), "', which names nothing that is compared"),
+        "write an option, such as \"optimizer.clip\", or a table: model, data, optimizer, train, or strategy.<name>");
+  }
+}
+
+std::vector<std::pair<std::string, config::Schema>> host_schemas() {
+  return {{"run", config::Options<RunOptions>::schema()},
+          {"model", config::Options<ModelOptions>::schema()},
+          {"data", config::Options<DataOptions>::schema()},
+          {"train", config::Options<TrainOptions>::schema()},
+          {"optimizer", config::Options<OptimizerOptions>::schema()},
+          {"checkpoint", config::Options<CheckpointOptions>::schema()},
+          {"comm", config::Options<CommOptions>::schema()}};
+}
+
+}  // namespace capstan::setup

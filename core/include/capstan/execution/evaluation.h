@@ -1,0 +1,35 @@
+#pragma once
+#include <capstan/base/export.h>
+#include <capstan/monitor/monitor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+CAPSTAN_BEGIN_NAMESPACE
+namespace execution {
+
+/// An answer that was generated.
+struct Answer {
+  std::int64_t index = 0;  ///< of the question in its split
+  std::string id;
+  std::string prompt;  ///< of a split's first few questions only
+  std::string text;
+  std::vector<std::string> references;
+};
+
+/// Loss, scores and answers of a split; sums are over all ranks, each sample counted once.
+struct Evaluation {
+  double loss = 0;
+  std::int64_t samples = 0;
+  double runtime_s = 0;
+  monitor::Values scores;       ///< means over all questions that were asked
+  std::vector<Answer> answers;  ///< of all ranks, in the split's order, on every rank
+};
+
+/// {id: text} as JSON, white space around a text left out: what SQuAD's official script reads. Each answer stands in
+/// it: one without an id as "question 4", by its index, and one whose id an earlier one has as "ID (question 4)".
+std::string predictions_text(const std::vector<Answer>& answers);
+
+}  // namespace execution
+CAPSTAN_END_NAMESPACE
