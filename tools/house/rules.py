@@ -8,7 +8,8 @@ from .tree import Finding, room_of
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
 ROOMS, ROOM_LINES = 12, 5000                      # of a storey; without SDK headers
-STOREY_LINES = {'host': 12000, 'engine': 41000}   # with SDK headers and kernels, and without tests
+# With SDK headers and kernels, and without tests. The engine's aim is 35,000: this number only falls.
+STOREY_LINES = {'host': 12000, 'engine': 40700}
 OR_A_REASON = ', or a line with the reason in tools/house-allow.txt'
 LIBTORCH = re.compile(r'(ATen|c10|torch|caffe2)/')
 GPU = re.compile(r'cuda[\w.]*\.h|cublas\w*\.h|cudnn\w*\.h|cufft\w*\.h|cupti\w*\.h|nccl\w*\.h|nvml\w*\.h|nvtx3?/|cub/|thrust/|'
