@@ -41,7 +41,7 @@ GraphSetting graph_setting(const session::Session& session) {
   return setting;
 }
 
-bool MicroGraphs::run(const execution::StepInput& input, std::size_t index, const Body& body) {
+bool MicroGraphs::run(const StepInput& input, std::size_t index, const Body& body) {
   const auto& batch = input.micro[index];
   if (!setting_.recorder && shapes_.empty()) return false;
   if (!batch.documents.empty()) {
@@ -105,7 +105,7 @@ bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Record
 // Empty, or why not.
 std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
                                        const Body& body) {
-  recorded.numbers = execution::BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);
+  recorded.numbers = BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);
   session_.engine->join();
   try {
     recorded.graph = setting_.recorder->record([numbers = *recorded.numbers, seed = session_.job->seed(), body] {

@@ -44,7 +44,7 @@ class MicroGraphs {
   MicroGraphs(const session::Session& session, GraphSetting setting)
       : session_(session), setting_(std::move(setting)) {}
   /// The step's micro-step `index`. False: this one has to run eagerly.
-  bool run(const execution::StepInput& input, std::size_t index, const Body& body);
+  bool run(const StepInput& input, std::size_t index, const Body& body);
 
  private:
   struct Shape {
@@ -56,7 +56,7 @@ class MicroGraphs {
   };
   struct Recorded {
     int seen = 0;
-    std::optional<execution::BatchNumbers> numbers;  ///< what the graph reads
+    std::optional<BatchNumbers> numbers;  ///< what the graph reads
     std::unique_ptr<ops::DeviceGraph> graph;
   };
   std::size_t recorded() const;

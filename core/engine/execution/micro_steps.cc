@@ -32,11 +32,11 @@ void MicroSteps::fill_seeds() {
   auxiliary_seed_.copy_(one / accumulation_);
 }
 
-void MicroSteps::run(const execution::StepInput& input, std::size_t index) {
+void MicroSteps::run(const StepInput& input, std::size_t index) {
   session_.engine->begin_micro_step(static_cast<std::int64_t>(index));
   const auto body = [this](const nn::Batch& batch) { run_batch(batch); };
   if (graphs_.run(input, index, body)) return;
-  run_batch(execution::training_batch(input.micro[index], session_.job->seed(), input.step, session_.device));
+  run_batch(training_batch(input.micro[index], session_.job->seed(), input.step, session_.device));
 }
 
 // Recorded in a graph it runs again with other numbers in the same memory: where backward starts is in memory too.

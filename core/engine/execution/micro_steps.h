@@ -30,7 +30,7 @@ class MicroSteps {
   /// Before a step's first: sums are zero. `scale` must outlive the step.
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
-  void run(const execution::StepInput& input, std::size_t index);
+  void run(const StepInput& input, std::size_t index);
   /// Their memory is that of the next step's too.
   const MicroStepSums& sums() const { return sums_; }
 

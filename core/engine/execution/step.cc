@@ -23,7 +23,7 @@ Step::Step(session::Session& session)
                session.device),
       micro_steps_(session, graph_setting(session)) {}
 
-StepResult Step::gradients(const execution::StepInput& input, std::int64_t target_tokens) {
+StepResult Step::gradients(const StepInput& input, std::int64_t target_tokens) {
   // A step without any target still runs, like the others' collectives: its gradients are zero.
   const auto divisor = std::max<std::int64_t>(1, divisor_of(input, target_tokens));
   micro_steps_.begin(static_cast<double>(divisor), updates_.loss_scale());
@@ -46,20 +46,20 @@ StepResult Step::gradients(const execution::StepInput& input, std::int64_t targe
 }
 
 // Where gradients are local on an axis, each position on it has its own mean.
-std::int64_t Step::divisor_of(const execution::StepInput& input, std::int64_t target_tokens) {
+std::int64_t Step::divisor_of(const StepInput& input, std::int64_t target_tokens) {
   if (session_.local_axes().empty()) return target_tokens;
   auto count = at::tensor(std::vector<std::int64_t>{input.target_tokens}, at::kLong);
   session_.divisor_group->all_reduce(count, comm::ReduceOp::sum, "all-reduce local target tokens");
   return count.item<std::int64_t>();
 }
 
-StepResult Step::run(const execution::StepInput& input, std::int64_t target_tokens, double lr) {
+StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double lr) {
   const auto number = std::to_string(input.step);
-  const execution::Traced step(tracer_.get(), monitor::Span::step, number);
+  const Traced step(tracer_.get(), monitor::Span::step, number);
   auto result = gradients(input, target_tokens);
   if (watch_gradients_) watch_gradients_(input.step);
   if (before_update_) before_update_();
-  const execution::Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
+  const Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
   const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
   // Weight decay and moments would move parameters that no sample speaks of: no loss is no update.
   const auto numbers = result.numbers.norm_and_loss();
@@ -73,12 +73,12 @@ StepResult Step::run(const execution::StepInput& input, std::int64_t target_toke
 
 void Step::trace(std::shared_ptr<monitor::Tracer> tracer) {
   tracer_ = std::move(tracer);
-  if (tracer_->units()) execution::trace_units(*session_.runner, tracer_);
+  if (tracer_->units()) trace_units(*session_.runner, tracer_);
 }
 
 void Step::during_evaluation(std::int64_t steps_done, const std::function<void()>& call) {
   if (hooks_.change_evaluation() && before_update_) before_update_();
-  const execution::Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
+  const Traced evaluation(tracer_.get(), monitor::Span::evaluation, "evaluation");
   hooks_.during_evaluation(steps_done, call);
 }
 

@@ -33,9 +33,9 @@ class Step {
   explicit Step(session::Session& session);
   /// Sums gradients of loss / target_tokens and updates with this learning rate. Collective over the world. The first
   /// time throws Error if a trained weight has no gradient.
-  StepResult run(const execution::StepInput& input, std::int64_t target_tokens, double lr);
+  StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
-  StepResult gradients(const execution::StepInput& input, std::int64_t target_tokens);
+  StepResult gradients(const StepInput& input, std::int64_t target_tokens);
   /// Is called before parameters change: when a step's gradients are there and nothing is updated yet, and before
   /// evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
@@ -51,7 +51,7 @@ class Step {
   const Updates& updates() const { return updates_; }
 
  private:
-  std::int64_t divisor_of(const execution::StepInput& input, std::int64_t target_tokens);
+  std::int64_t divisor_of(const StepInput& input, std::int64_t target_tokens);
 
   session::Session& session_;
   StrategyHooks hooks_;

@@ -133,7 +133,7 @@ int check_command(const launch::CheckArguments& arguments, const launch::Environ
   monitor::check_output(arguments.resolved);
   Diagnostics diagnostics;
   const auto prepared = session::prepare(request, host, diagnostics);
-  if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, ranks::gpu_module_cuda(), diagnostics);
+  if (gpu && prepared) plan::judge_gpu(*gpu, prepared->config.train->precision, gpu_module_cuda(), diagnostics);
   if (prepared && request.any_host_memory) check_told_memory(*prepared, diagnostics);
   diagnostics.throw_if_any();
   const auto& job = *prepared;

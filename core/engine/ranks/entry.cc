@@ -21,7 +21,7 @@ int without_torch_errors(const F& fn) {
   try {
     return fn();
   } catch (const c10::Error& error) {
-    if (auto known = ranks::in_words(error)) throw Error(*known);
+    if (auto known = in_words(error)) throw Error(*known);
     throw std::logic_error(error.what());
   }
 }

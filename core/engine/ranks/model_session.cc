@@ -20,7 +20,7 @@
 namespace capstan::ranks {
 
 struct ModelSession::State {
-  std::optional<ranks::ConnectedRank> rank;
+  std::optional<ConnectedRank> rank;
   std::optional<plugin::Host> host;
   std::optional<session::Job> job;
   std::optional<session::Session> session;
@@ -59,7 +59,7 @@ std::vector<execution::Prompt> tokenized(const std::vector<std::string>& texts, 
   return prompts;
 }
 
-void load_model(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
+void load_model(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
                 ModelSession::State& state) {
   state.rank.emplace(rank);
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
@@ -69,8 +69,8 @@ void load_model(const launch::RunArguments& arguments, const launch::Environment
   state.session = session::materialise(*state.job, *rank.communicator);
 }
 
-launch::RunArguments arguments_for(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use) {
-  auto arguments = ranks::arguments_of(ranks_call);
+launch::RunArguments arguments_for(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use) {
+  auto arguments = arguments_of(ranks_call);
   arguments.config = choice.config;
   arguments.overrides.insert(arguments.overrides.begin(), choice.overrides.begin(), choice.overrides.end());
   arguments.weights = choice.weights;
@@ -80,7 +80,7 @@ launch::RunArguments arguments_for(const ranks::RanksCall& ranks_call, const Mod
 
 }  // namespace
 
-const ranks::ConnectedRank& ModelSession::rank() const { return *state_.rank; }
+const ConnectedRank& ModelSession::rank() const { return *state_.rank; }
 std::string ModelSession::configuration() const { return config::to_toml(state_.job->tables()); }
 std::filesystem::path ModelSession::run_dir() const { return state_.job->config.run->dir; }
 std::string ModelSession::name() const { return state_.job->config.name; }
@@ -99,13 +99,13 @@ std::vector<std::string> ModelSession::generate(const std::vector<std::string>& 
   return execution::Generator(*state_.session).answer_all(tokenized(prompts, *state_.job));
 }
 
-int with_model(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,
+int with_model(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,
                const std::function<int(ModelSession&)>& work) {
   const auto arguments = arguments_for(ranks_call, choice, use);
   const auto& env = ranks_call.call.environment;
   // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<ModelSession::State>();
-  return ranks::run_as_rank(arguments, env, [&](const ranks::Rank& rank) {
+  return run_as_rank(arguments, env, [&](const Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);
     try {
       load_model(arguments, env, rank, *state);

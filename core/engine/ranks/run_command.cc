@@ -50,11 +50,8 @@ std::string start_of_job(const launch::Environment& env) {
 }
 
 // The command line of a job that SLURM started again: rank 0 has looked for its run, and all continue with that.
-launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env,
-                                  const ranks::Rank& rank) {
-  const auto look = [&] {
-    return join(ranks::find_restarted(env, rank.early.run, rank.early.checkpoint, arguments), "\n");
-  };
+launch::RunArguments with_restart(launch::RunArguments arguments, const launch::Environment& env, const Rank& rank) {
+  const auto look = [&] { return join(find_restarted(env, rank.early.run, rank.early.checkpoint, arguments), "\n"); };
   try {
     const auto found = comm::from_first_rank(*rank.communicator, "looking for the run that SLURM restarts", look);
     for (auto& override : split(found, '\n')) arguments.overrides.push_back(override);
@@ -99,8 +96,7 @@ std::vector<monitor::MemorySaving> savings(setup::JobRequest request, plugin::Ho
 // the prediction against what was measured.
 class Predictions final : public command::RunExtension {
  public:
-  Predictions(const session::Job& job, const ranks::Rank& rank, plugin::Host& host)
-      : job_(job), rank_(rank), host_(host) {}
+  Predictions(const session::Job& job, const Rank& rank, plugin::Host& host) : job_(job), rank_(rank), host_(host) {}
 
   void answer(monitor::MemoryQuestions& questions) override {
     auto asked = job_.config.request;
@@ -120,12 +116,12 @@ class Predictions final : public command::RunExtension {
 
  private:
   const session::Job& job_;
-  const ranks::Rank& rank_;
+  const Rank& rank_;
   plugin::Host& host_;
 };
 
 // What the GPU with the least memory has for tensors: all ranks learn the same. 0 on CPUs.
-std::int64_t smallest_gpu_room(const ranks::Rank& rank) {
+std::int64_t smallest_gpu_room(const Rank& rank) {
   if (rank.device.kind != "cuda") return 0;
   auto least = std::numeric_limits<std::int64_t>::max();
   for (const auto& bytes : rank.communicator->exchange(std::to_string(rank.device.bytes)))
@@ -133,15 +129,15 @@ std::int64_t smallest_gpu_room(const ranks::Rank& rank) {
   return std::max<std::int64_t>(0, least - plan::Gpu::reserve);
 }
 
-train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env,
-                              const ranks::Rank& rank, plugin::Host& host, const execution::Stop& stop) {
+train::RunSetting run_setting(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
+                              plugin::Host& host, const execution::Stop& stop) {
   const auto print = [](const std::string& text) {
     terminal::print(text);
     std::fflush(stdout);
   };
   const auto opened = [&](const std::filesystem::path& folder) {
-    if (rank.first()) ranks::note_job(env, arguments, folder);
-    ranks::ConnectedRank(rank).record_start(folder);
+    if (rank.first()) note_job(env, arguments, folder);
+    ConnectedRank(rank).record_start(folder);
   };
   const auto crash = env("CAPSTAN_CRASH_AT");
   return {.communicator = *rank.communicator,
@@ -154,7 +150,7 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
           .offload_warning = rank.device.kind == "cpu" ? "" : launch::offload_warning(rank.launch, rank.cpus.threads),
           .at_point = crash ? crash_at(*crash) : checkpoint::AtPoint(),
           .request = [&] { return request_of_rank(with_restart(arguments, env, rank), env, rank); },
-          .prepared = [&] { ranks::ConnectedRank(rank).print_start(); },
+          .prepared = [&] { ConnectedRank(rank).print_start(); },
           .extensions =
               [&](const session::Job& job) {
                 return std::vector<train::Extension>{{"plan", std::make_shared<Predictions>(job, rank, host)}};
@@ -162,15 +158,15 @@ train::RunSetting run_setting(const launch::RunArguments& arguments, const launc
           .opened = opened};
 }
 
-int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const ranks::Rank& rank,
+int train_rank(const launch::RunArguments& arguments, const launch::Environment& env, const Rank& rank,
                RankState& state) {
-  auto& stop = ranks::ask_on_signals();
-  if (rank.first()) stop.deadline = ranks::job_deadline(env);
+  auto& stop = ask_on_signals();
+  if (rank.first()) stop.deadline = job_deadline(env);
   state.host = cli::plugin_host(env, rank.device.kind == "cuda");
   state.run.emplace(run_setting(arguments, env, rank, *state.host, stop));
   const auto end = state.run->train();
   if (end.exit_code) return *end.exit_code;
-  const auto ending = ranks::end_stopped(end, stop, *rank.communicator);
+  const auto ending = end_stopped(end, stop, *rank.communicator);
   if (rank.first()) terminal::print_error(ending.message);
   return ending.exit_code;
 }
@@ -178,7 +174,7 @@ int train_rank(const launch::RunArguments& arguments, const launch::Environment&
 }  // namespace
 
 setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const launch::Environment& env,
-                                  const ranks::Rank& rank) {
+                                  const Rank& rank) {
   const auto& world = rank.communicator->world();
   setup::JobRequest request;
   request.gpu_room = smallest_gpu_room(rank);
@@ -201,7 +197,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
 int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
   // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<RankState>();
-  return ranks::run_as_rank(arguments, env, [&](ranks::Rank& rank) {
+  return run_as_rank(arguments, env, [&](Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);
     try {
       code = train_rank(arguments, env, rank, *state);

@@ -10,6 +10,6 @@ int run_command(const launch::RunArguments& arguments, const launch::Environment
 /// What this rank prepares: the command line's configuration, for the devices and folders that the ranks have.
 /// Collective.
 setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const launch::Environment& env,
-                                  const ranks::Rank& rank);
+                                  const Rank& rank);
 
 }  // namespace capstan::ranks

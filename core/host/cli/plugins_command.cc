@@ -82,7 +82,8 @@ void add_plugins_command(CLI::App& app, Chosen& chosen) {
   const auto name = std::make_shared<std::string>();
   plugins->add_option("name", *name, "a plugin");
   choose_with(*plugins, chosen, [name](const Process& process) {
-    const auto found = plugin_host(process.env).discover();
+    auto host = plugin_host(process.env);  // which owns what is found
+    const auto found = host.discover();
     terminal::print(name->empty() ? plugins_text(found) : plugin_text(found, *name));
     return static_cast<int>(ExitCode::success);
   });

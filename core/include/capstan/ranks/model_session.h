@@ -39,7 +39,7 @@ class ModelSession {
   struct State;
   explicit ModelSession(State& state) : state_(state) {}
 
-  const ranks::ConnectedRank& rank() const;
+  const ConnectedRank& rank() const;
   /// The configuration with every option, as TOML.
   std::string configuration() const;
   /// run.dir and the run's name.
@@ -63,7 +63,7 @@ class ModelSession {
 /// Runs `work` on this rank, once ranks are connected and have loaded the model between them, or starts local ranks.
 /// `ranks_call` has the options that win over the choice's. Returns the exit code: the work's, or that of a fault of
 /// the configuration, which is printed. What the work throws ends all ranks and becomes the exit code.
-int with_model(const ranks::RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,
+int with_model(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse use,
                const std::function<int(ModelSession&)>& work);
 
 }  // namespace ranks
