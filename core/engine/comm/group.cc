@@ -234,7 +234,7 @@ std::unique_ptr<Pending> Group::start_all_gather(const at::Tensor& out, const at
   check_pieces(out, in, "all-gather", label);
   if (size() == 1) copy_memory(out, in);
   if (size() == 1 || in.numel() == 0) return finished();
-  const Rest call = [this, out, in] { do_all_gather(out, in); };
+  Rest call = [this, out, in] { do_all_gather(out, in); };
   return start("all-gather", label, call, [&] { return call; });
 }
 
@@ -244,7 +244,7 @@ std::unique_ptr<Pending> Group::start_reduce_scatter(const at::Tensor& out, cons
   check_pieces(in, out, "reduce-scatter", label);
   if (size() == 1) copy_memory(out, in);
   if (size() == 1 || out.numel() == 0) return finished();
-  const Rest call = [this, out, in] { do_reduce_scatter(out, in); };
+  Rest call = [this, out, in] { do_reduce_scatter(out, in); };
   return start("reduce-scatter", label, call, [&] { return call; });
 }
 

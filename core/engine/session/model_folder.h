@@ -4,6 +4,7 @@
 #include <capstan/layout/source.h>
 #include <capstan/nn/model.h>
 #include <capstan/session/run_to_export.h>
+#include <capstan/tokenizer/open.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <capstan/tokenizer/open.h>
+#include "assembly/plugins.h"
 
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {

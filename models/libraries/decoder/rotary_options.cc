@@ -246,7 +246,7 @@ void describe_windows_of_blocks(config::OptionTable<WindowOptions> table, const 
       .min(0)
       .doc(families + ": the first block that sliding_window limits, where layer_types is empty");
   table.add("layer_types", &WindowOptions::layer_types)
-      .doc(families + ": \"sliding_attention\" or \"full_attention\" for each block");
+      .doc(families + R"(: "sliding_attention" or "full_attention" for each block)");
 }
 
 void check_layer_types(const config::Options<WindowOptions>& options, std::int64_t layers, Diagnostics& diagnostics) {
@@ -261,7 +261,7 @@ void check_layer_types(const config::Options<WindowOptions>& options, std::int64
   for (const auto& type : o.layer_types) {
     if (type == "full_attention" || type == "sliding_attention") continue;
     diagnostics.add(at, cat("model.layer_types has \"", type, "\""),
-                    "use \"full_attention\" and \"sliding_attention\"; there are no others");
+                    R"(use "full_attention" and "sliding_attention"; there are no others)");
     return;
   }
 }
