@@ -24,7 +24,7 @@ void check_precision(const config::Options<TrainOptions>& train, const std::stri
   if (train->precision == "fp16" && device == "cpu") {
     diagnostics.add(
         train.where(&TrainOptions::precision), "train.precision is \"fp16\": fp16 compute without a GPU",
-        "use \"bf16\" or \"fp32\" here; to check a configuration for a machine with GPUs, set run.device = \"cuda\"");
+        R"(use "bf16" or "fp32" here; to check a configuration for a machine with GPUs, set run.device = "cuda")");
   }
   const auto scaling = loss_scaling_of(*train);
   if (!scaling) {

@@ -29,9 +29,10 @@ double now_s() { return std::chrono::duration<double>(std::chrono::system_clock:
 
 std::string table_of(const std::vector<monitor::Setting>& settings) {
   std::string text = "| option | value | from |\n|---|---|---|\n";
-  for (const auto& setting : settings)
+  for (const auto& setting : settings) {
     text += cat("| ", setting.table, ".", setting.key, " | ", config::value_text(setting.value), " | ",
                 setting.origin.text(), " |\n");
+  }
   return text;
 }
 
