@@ -69,10 +69,16 @@ std::optional<Failure> read_failure_note(int fd) {
 
 bool FailureState::fail(const Failure& failure) {
   const std::scoped_lock lock(mutex_);
+  if (failure.rank == rank_ && !own_) own_ = failure.message;
   if (failure_) return false;
   failure_ = failure;
   changed_.notify_all();
   return true;
+}
+
+bool FailureState::shared() const {
+  const std::scoped_lock lock(mutex_);
+  return failure_ && own_ && failure_->message == *own_;
 }
 
 std::optional<Failure> FailureState::failure() const {

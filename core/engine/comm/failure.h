@@ -42,6 +42,8 @@ class FailureState {
 
   /// The first failure wins; returns whether this was it.
   bool fail(const Failure& failure);
+  /// Whether this rank has reported the first failure's very words as its own: what comm::agree throws on all ranks.
+  bool shared() const;
   std::optional<Failure> failure() const;
   /// Throws in the main thread: PeerFailed, or Error when this rank itself failed.
   void throw_if_failed();
@@ -56,6 +58,7 @@ class FailureState {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Failure> failure_;
+  std::optional<std::string> own_;  // this rank's own failure, the first one or a later one
   bool seen_ = false;
 };
 

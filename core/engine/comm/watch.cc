@@ -20,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds look_every{100};
+constexpr std::chrono::seconds own_words{1};  // within which the main thread reports a failure that all ranks throw
 constexpr std::chrono::seconds clean_up{30};  // time for a main thread that has seen the failure and is ending
 
 // Whether somebody has stopped the process: SIGSTOP, or ^Z.
@@ -59,7 +60,6 @@ Watch::~Watch() {
 void Watch::run() {
   std::optional<Clock::time_point> failed;
   auto last_look = Clock::now();
-  bool told = false;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     changed_.wait_for(lock, look_every);
@@ -70,18 +70,19 @@ void Watch::run() {
     if (const auto news = heartbeat_->patience().news()) log::warning(*news);
     const auto failure = failure_->failure();
     if (!failure) continue;
-    if (!failed) {
-      failed = now;
-      announce(*failure);
-    }
-    if (!told && options_.on_stuck && stuck(now - *failed)) {
-      told = true;
-      log::error("the main thread is stuck and does not notice the failure");
-      options_.on_stuck(failure->text());
-    }
+    if (!failed) failed = now;
+    act_on(*failure, now - *failed);
   }
   const auto failure = failure_->failure();
-  if (failure && !failed) announce(*failure);  // it came while the main thread was ending
+  if (failure && !announced_) announce(*failure);  // it came while the main thread was ending
+}
+
+void Watch::act_on(const Failure& failure, Clock::duration since) {
+  if (!announced_ && since >= own_words) announce(failure);
+  if (told_ || !options_.on_stuck || !stuck(since)) return;
+  told_ = true;
+  log::error("the main thread is stuck and does not notice the failure");
+  options_.on_stuck(failure.text());
 }
 
 void Watch::judge_silence(Clock::time_point now) {
@@ -101,7 +102,8 @@ void Watch::judge_silence(Clock::time_point now) {
 }
 
 void Watch::announce(const Failure& failure) {
-  if (failure.rank == options_.world.rank) return;  // the main thread prints it itself
+  announced_ = true;
+  if (failure.rank == options_.world.rank || failure_->shared()) return;  // the main thread prints it itself
   const bool tells = failure.teller() == options_.world.rank;
   if (!tells) log::error(cat("first error: ", failure.brief()));
   // Messages below error level go to the rank's log file only.

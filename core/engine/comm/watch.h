@@ -33,6 +33,7 @@ class Watch {
   void run();
   /// Fails the run if the store has been silent for too long; not while its process is suspended, which is said.
   void judge_silence(std::chrono::steady_clock::time_point now);
+  void act_on(const Failure& failure, std::chrono::steady_clock::duration since);
   void announce(const Failure& failure);
   bool stuck(std::chrono::steady_clock::duration since_failure) const;
 
@@ -48,6 +49,8 @@ class Watch {
   // The thread's own.
   std::chrono::steady_clock::time_point awake_since_ = std::chrono::steady_clock::now();  // both this and the store
   bool suspension_told_ = false;
+  bool announced_ = false;
+  bool told_ = false;  // on_stuck was called
   std::thread thread_;
 };
 

@@ -82,6 +82,19 @@ TEST_CASE("failure: the first one counts, and travels as text") {
   }
 }
 
+TEST_CASE("failure: a rank that throws what all throw shares the first one's words") {
+  FailureState state(0);
+  CHECK_FALSE(state.shared());
+  CHECK(state.fail({1, "node1", "the folder cannot be made"}));
+  CHECK_FALSE(state.shared());
+  CHECK_FALSE(state.fail({0, "node0", "the folder cannot be made"}));
+  CHECK(state.shared());
+  FailureState another(0);
+  another.fail({1, "node1", "the disk is full"});
+  another.fail({0, "node0", "a peer has closed its connection"});
+  CHECK_FALSE(another.shared());
+}
+
 TEST_CASE("failure: one rank says it whole, the others its first line") {
   const Failure hang{-1, {}, "all-gather has not ended for 6 s:\n    it waits for rank 1"};
   CHECK(hang.teller() == 0);
