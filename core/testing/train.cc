@@ -69,8 +69,9 @@ void train_stretch(const Setting& setting, const Stretch& stretch, Collected& co
 
 }  // namespace
 
-plugin::Registration linked(const CapstanPluginDescriptor& descriptor) {
-  return plugin::registration_of(descriptor, "the test program");
+plugin::Registration linked(const CapstanPluginDescriptor& descriptor, const std::filesystem::path& file) {
+  if (file.empty()) return plugin::registration_of(descriptor, "the test program", "");
+  return plugin::registration_of(descriptor, file, file.parent_path().string());
 }
 
 Run train(const Setting& setting) {

@@ -1,7 +1,6 @@
 // What decoder blocks compute beside their products, and AdamW: CUDA against the plain references.
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
-#include <capstan/ops/low_rank.h>
 #include <capstan/ops/rotary.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -17,6 +16,7 @@
 #include "ops/column_sums.h"
 #include "ops/combine_rows.h"
 #include "ops/scaled.h"
+#include "plugins/strategies/lora/low_rank.h"
 
 using namespace capstan::ops;
 using capstan::testing::numbers;
@@ -183,7 +183,7 @@ TEST_CASE("GPU: linear is ATen's bit for bit, but for the order of the bias's su
 TEST_CASE("GPU: a low-rank adapter is added as addmm_ adds it, bit for bit", "[products]") {
   const Inputs in{on_gpu(numbers({2, 24, 96}, 0.1).to(at::kBFloat16)), on_gpu(numbers({48, 16}, 0.5).to(at::kBFloat16)),
                   on_gpu(numbers({32, 16}, 0.7).to(at::kBFloat16))};
-  const auto own = [](const Inputs& x) { return add_low_rank_(x[0] * 1, {x[1], x[2], 0.5, 64}); };
+  const auto own = [](const Inputs& x) { return lora::add_low_rank_(x[0] * 1, {x[1], x[2], 0.5, 64}); };
   const auto plain = [](const Inputs& x) {
     const auto y = x[0] * 1;
     y.view({48, 96}).narrow(1, 64, 32).addmm_(x[1], x[2].t(), 1, 0.5);

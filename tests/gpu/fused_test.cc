@@ -6,10 +6,10 @@
 #include <capstan/ops/cross_entropy.h>
 #include <capstan/ops/gelu.h>
 #include <capstan/ops/linear.h>
-#include <capstan/ops/move_rows.h>
 #include <capstan/ops/swiglu.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
+#include "ops/move_rows.h"
 
 #include <cstdio>
 #include <functional>

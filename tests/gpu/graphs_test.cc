@@ -3,9 +3,9 @@
 #include <ATen/Parallel.h>
 #include <capstan/base/files.h>
 #include <capstan/base/log.h>
-#include <capstan/comm/connect.h>
 #include <capstan_catch.h>
 #include <capstan_places.h>
+#include "comm/connect.h"
 
 #include <cmath>
 #include <cstdlib>

@@ -2,10 +2,10 @@
 #include <ATen/ATen.h>
 #include <capstan/base/philox.h>
 #include <capstan/ops/cross_entropy.h>
-#include <capstan/ops/norm.h>
 #include <capstan/ops/random.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
+#include "ops/norm.h"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // bfloat16 on a GPU against transformers there, where the parity environment is ($CAPSTAN_PARITY_PYTHON).
 #include <ATen/ATen.h>
-#include <capstan/comm/connect.h>
 #include <capstan_catch.h>
+#include "comm/connect.h"
 
 #include <cmath>
 #include <iostream>

@@ -2,7 +2,7 @@
 
 #include <capstan/base/text.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <set>

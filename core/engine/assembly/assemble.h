@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/nn/summary.h>
-#include <capstan/strategy/unit_runner.h>
+#include "nn/summary.h"
+#include "strategy/unit_runner.h"
 
 #include <memory>
 #include <set>

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/base/text.h>
-#include <capstan/strategy/unit_runner.h>
+#include "strategy/unit_runner.h"
 
 #include <algorithm>
 

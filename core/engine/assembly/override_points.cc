@@ -1,7 +1,7 @@
 #include "assembly/override_points.h"
 
 #include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,9 +6,9 @@
 #include <capstan/data/source.h>
 #include <capstan/monitor/monitor.h>
 #include <capstan/nn/model.h>
-#include <capstan/plugin/guard.h>
 #include <capstan/strategy/strategy.h>
 #include <capstan/tokenizer/opener.h>
+#include "plugin/guard.h"
 
 #include <functional>
 #include <memory>

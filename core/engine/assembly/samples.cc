@@ -3,7 +3,7 @@
 #include <capstan/base/counted.h>
 #include <capstan/base/text.h>
 #include <capstan/monitor/planned.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <limits>

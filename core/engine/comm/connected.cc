@@ -1,7 +1,7 @@
 // The communicator of ranks that are processes.
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
+#include "comm/connect.h"
 
 #include <algorithm>
 #include <exception>

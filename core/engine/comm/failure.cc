@@ -2,7 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
+#include "comm/connect.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/connect.h>
+#include "comm/connect.h"
 
 #include <chrono>
 #include <memory>

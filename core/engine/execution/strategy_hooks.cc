@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
 #include <capstan/strategy/loss_hooks.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/monitor/tracer.h>
-#include <capstan/strategy/unit_runner.h>
+#include "strategy/unit_runner.h"
 
 #include <memory>
 #include <string_view>

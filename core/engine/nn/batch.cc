@@ -1,6 +1,6 @@
 #include <capstan/base/error.h>
 #include <capstan/nn/batch.h>
-#include <capstan/ops/move_rows.h>
+#include "ops/move_rows.h"
 
 namespace capstan::nn {
 namespace {

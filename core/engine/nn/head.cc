@@ -1,6 +1,6 @@
 #include <capstan/nn/head.h>
 #include <capstan/ops/cross_entropy.h>
-#include <capstan/ops/move_rows.h>
+#include "ops/move_rows.h"
 
 #include <utility>
 

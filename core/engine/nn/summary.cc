@@ -1,5 +1,5 @@
+#include "nn/summary.h"
 #include <capstan/base/text.h>
-#include <capstan/nn/summary.h>
 
 #include <set>
 

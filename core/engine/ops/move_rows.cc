@@ -1,5 +1,5 @@
+#include "ops/move_rows.h"
 #include <capstan/base/error.h>
-#include <capstan/ops/move_rows.h>
 
 #include "ops/operator.h"
 

@@ -1,5 +1,5 @@
+#include "ops/norm.h"
 #include <capstan/base/error.h>
-#include <capstan/ops/norm.h>
 
 #include "kernels/block_sum.h"
 #include "ops/operator.h"

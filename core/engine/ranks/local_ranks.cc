@@ -5,7 +5,7 @@
 #include <capstan/base/log.h>
 #include <capstan/base/output.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
+#include "comm/connect.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
-#include <capstan/comm/connect.h>
 #include <capstan/ranks/connected_rank.h>
+#include "comm/connect.h"
 
 #include <functional>
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 #include <capstan/base/export.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/strategy/unit_runner.h>
+#include "strategy/unit_runner.h"
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,7 @@
 #include "shard/engine.h"
 
 #include <capstan/base/error.h>
-#include <capstan/ops/norm.h>
+#include "ops/norm.h"
 
 #include "shard/boxes.h"
 #include "shard/footprint.h"

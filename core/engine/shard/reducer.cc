@@ -2,7 +2,7 @@
 
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/ops/norm.h>
+#include "ops/norm.h"
 
 #include <optional>
 

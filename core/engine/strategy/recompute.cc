@@ -1,10 +1,10 @@
 #include "strategy/recompute.h"
 
 #include <capstan/comm/communicator.h>
-#include <capstan/plugin/guard.h>
 #include <capstan/strategy/recompute.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include "plugin/guard.h"
 
 #include <functional>
 #include <utility>

@@ -1,6 +1,6 @@
+#include "strategy/unit_runner.h"
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/strategy/unit_runner.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 

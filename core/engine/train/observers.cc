@@ -3,7 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/log.h>
 #include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <chrono>

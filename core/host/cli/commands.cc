@@ -3,7 +3,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
 #include <capstan/command/command.h>
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

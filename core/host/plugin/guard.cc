@@ -1,5 +1,5 @@
+#include "plugin/guard.h"
 #include <capstan/base/paths.h>
-#include <capstan/plugin/guard.h>
 
 #include <filesystem>
 #include <new>

@@ -4,9 +4,9 @@
 #include <capstan/base/printable.h>
 #include <capstan/base/text.h>
 #include <capstan/plugin/descriptor.h>
-#include <capstan/plugin/guard.h>
 #include <link.h>
 #include <unistd.h>
+#include "plugin/guard.h"
 
 #include <algorithm>
 #include <array>
@@ -242,9 +242,11 @@ Registration register_types(const CapstanPluginDescriptor& descriptor, const std
 
 }  // namespace
 
-Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::string& file) {
-  check_fields(descriptor, file);
-  return register_types(descriptor, file);
+Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::filesystem::path& file,
+                             const std::string& kind) {
+  check_fields(descriptor, file.string());
+  if (!kind.empty()) check_names(descriptor, file, kind);
+  return register_types(descriptor, file.string());
 }
 
 // Rewords the dynamic linker's message (dlerror); Boost puts "dlerror system message: " before it and "): " after it.

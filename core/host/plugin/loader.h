@@ -19,9 +19,11 @@ namespace plugin {
 /// plugin: Capstan's own GPU module must be open by then.
 Registration load_plugin_file(const std::filesystem::path& file, const std::string& kind, bool uses_gpu = false);
 
-/// What a plugin's descriptor registers, which has all fields of this Capstan's: exactly one type, whose options have
-/// names of their own. Throws Error that names `file`.
-Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::string& file);
+/// What the descriptor of a plugin in the program itself registers, after the checks that load_plugin_file makes of a
+/// descriptor and a registration. Those of its kind and name, which are its file's, only with a `kind`. Throws Error
+/// that names `file`.
+Registration registration_of(const CapstanPluginDescriptor& descriptor, const std::filesystem::path& file,
+                             const std::string& kind);
 
 /// libcapstan.so, or the program that holds this code.
 std::filesystem::path own_library();

@@ -2,8 +2,8 @@
 #include <capstan/base/files.h>
 #include <capstan/base/paths.h>
 #include <capstan/base/text.h>
-#include <capstan/plugin/guard.h>
 #include <capstan/tokenizer/open.h>
+#include "plugin/guard.h"
 
 #include <utility>
 

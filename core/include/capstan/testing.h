@@ -21,6 +21,10 @@
 #include <utility>
 #include <vector>
 
+#ifndef CAPSTAN_TESTED_PLUGIN  // capstan_add_test(… PLUGIN …) says it
+#define CAPSTAN_TESTED_PLUGIN ""
+#endif
+
 CAPSTAN_BEGIN_NAMESPACE
 namespace testing {
 
@@ -62,8 +66,11 @@ plugin::Registration type(std::string kind, std::string name) {
   return registry.all().front();
 }
 
-/// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()), declared below.
-plugin::Registration linked(const CapstanPluginDescriptor& descriptor);
+/// The plugin whose sources are compiled into the test program: linked(*capstan_plugin()), declared below. Throws the
+/// Error that the host would throw when it loads the plugin's file: its kind and name must be the file's, which
+/// capstan_add_test knows ("strategy/mine.so"), and it registers one type, whose options have names of their own.
+plugin::Registration linked(const CapstanPluginDescriptor& descriptor,
+                            const std::filesystem::path& file = CAPSTAN_TESTED_PLUGIN);
 
 /// What was learnt. Tensors are unsharded, in the masters' dtype, by record name.
 struct Run {

@@ -1,13 +1,14 @@
 #pragma once
 #include <capstan/comm/group.h>
 #include <capstan/nn/experts.h>
-#include <capstan/ops/all_to_all.h>
 #include <capstan/ops/grouped.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "all_to_all_rows.h"
 
 namespace expert_parallel {
 
@@ -50,8 +51,8 @@ class Exchange {
   std::string counts_label_;
   std::string ids_label_;
   double memory_factor_;
-  capstan::ops::AllToAllRows dispatch_;
-  capstan::ops::AllToAllRows combine_;
+  AllToAllRows dispatch_;
+  AllToAllRows combine_;
 };
 
 }  // namespace expert_parallel

@@ -4,8 +4,9 @@
 #include <capstan/base/philox.h>
 #include <capstan/ops/grouped.h>
 #include <capstan/ops/linear.h>
-#include <capstan/ops/low_rank.h>
 #include <capstan/ops/random.h>
+
+#include "low_rank.h"
 
 namespace lora {
 
@@ -87,7 +88,7 @@ at::Tensor Beside::add_to(const at::Tensor& y, const at::Tensor& x) const {
     for (std::size_t part = 0; part < adapter().parts.front(); ++part)
       begin += features(adapter().base->records()[part]);
   }
-  return ops::add_low_rank_(y, {inner, up, adapter().scale(), begin});
+  return add_low_rank_(y, {inner, up, adapter().scale(), begin});
 }
 
 at::Tensor Beside::add_to_grouped(const at::Tensor& y, const at::Tensor& rows, const at::Tensor& ends,

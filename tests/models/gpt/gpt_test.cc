@@ -2,8 +2,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <capstan/nn/model.h>
-#include <capstan/nn/summary.h>
 #include <capstan_catch.h>
+#include "nn/summary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-#include <capstan/nn/summary.h>
 #include <capstan_catch.h>
+#include "nn/summary.h"
 
 #include "support/model.h"
 

@@ -4,9 +4,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
 #include <capstan/base/text.h>
-#include <capstan/strategy/unit_runner.h>
 #include <capstan_catch.h>
 #include <torch/library.h>
+#include "strategy/unit_runner.h"
 
 #include "assembly/assemble.h"
 #include "assembly/dry_job.h"

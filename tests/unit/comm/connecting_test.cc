@@ -1,7 +1,7 @@
 #include <capstan/base/error.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
 #include <capstan_catch.h>
+#include "comm/connect.h"
 
 #include <ATen/ATen.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 // Real ranks: this test program starts itself once per rank with one hidden test case.
-#include <capstan/comm/connect.h>
+#include "comm/connect.h"
 
 #include <functional>
 #include <string>

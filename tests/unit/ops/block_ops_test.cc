@@ -1,7 +1,6 @@
 // What decoder blocks compute beside their products: each against the plain calls that it replaces.
 #include <ATen/ATen.h>
 #include <capstan/ops/grouped.h>
-#include <capstan/ops/low_rank.h>
 #include <capstan/ops/rotary.h>
 #include <capstan_catch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -70,26 +69,6 @@ TEST_CASE("linear's result may be written to, and frozen weights get no gradient
   const auto x = numbers({2, 3, 8}, 0.1).set_requires_grad(true), weight = numbers({5, 8}, 0.5);
   const auto y = capstan::ops::linear(x, weight, {}).mul_(2);
   CHECK(at::allclose(torch::autograd::grad({y.sum()}, {x})[0], (weight.sum(0) * 2).expand({2, 3, 8}), 1e-14));
-}
-
-TEST_CASE("a low-rank adapter is added in place, to all features or to a part, as addmm_ adds it") {
-  for (const std::int64_t begin : {0, 3}) {
-    const auto rows = begin == 0 ? 8 : 4;
-    const Inputs in{numbers({2, 3, 6}, 0.1), numbers({8, 6}, 0.5), numbers({2, 6}, 0.7), numbers({rows, 2}, 0.9)};
-    const auto own = [begin](const Inputs& x) {
-      const auto inner = at::linear(x[0], x[2]).flatten(0, -2);
-      return add_low_rank_(at::linear(x[0], x[1]), {inner, x[3], 0.5, begin});
-    };
-    const auto plain = [begin](const Inputs& x) {
-      const auto inner = at::linear(x[0], x[2]).flatten(0, -2);
-      const auto y = at::linear(x[0], x[1]).flatten(0, -2);
-      const auto columns = at::constant_pad_nd(at::mm(inner, x[3].t()) * 0.5, {begin, 8 - begin - x[3].size(0)});
-      return (y + columns).view({2, 3, 8});
-    };
-    const auto got = all_of(own, in), wanted = all_of(plain, in);
-    for (std::size_t i = 0; i < got.size(); ++i) CHECK(at::allclose(got[i], wanted[i], 1e-13, 1e-13));
-    CHECK(jacobian_error(own, in) < 1e-7);
-  }
 }
 
 TEST_CASE("heads of a fused projection turn in its memory, as rotary turns them") {

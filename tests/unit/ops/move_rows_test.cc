@@ -1,5 +1,5 @@
+#include "ops/move_rows.h"
 #include <ATen/ATen.h>
-#include <capstan/ops/move_rows.h>
 #include <capstan_catch.h>
 
 #include "ops/jacobian.h"

@@ -1,6 +1,6 @@
+#include "ops/norm.h"
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <capstan/ops/norm.h>
 #include <capstan_catch.h>
 
 #include <cmath>

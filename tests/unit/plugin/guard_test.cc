@@ -1,4 +1,4 @@
-#include <capstan/plugin/guard.h>
+#include "plugin/guard.h"
 #include <capstan_catch.h>
 
 #include <new>

@@ -4,8 +4,8 @@
 #include <capstan/base/exit_code.h>
 #include <capstan/base/files.h>
 #include <capstan/base/text.h>
-#include <capstan/comm/connect.h>
 #include <capstan_catch.h>
+#include "comm/connect.h"
 
 #include <ATen/ATen.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <capstan/comm/communicator.h>
-#include <capstan/strategy/unit_runner.h>
+#include "strategy/unit_runner.h"
 
 #include <algorithm>
 #include <map>

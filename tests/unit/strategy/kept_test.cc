@@ -1,7 +1,7 @@
 // What a unit decides in forward stands when it is run again, and what its experts computed is told once.
 #include <ATen/ATen.h>
-#include <capstan/strategy/unit_runner.h>
 #include <capstan_catch.h>
+#include "strategy/unit_runner.h"
 
 using namespace capstan;
 

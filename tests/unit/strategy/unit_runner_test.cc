@@ -1,6 +1,6 @@
 // When the runner calls hooks, and that it changes nothing of what autograd computes.
+#include "strategy/unit_runner.h"
 #include <capstan/comm/communicator.h>
-#include <capstan/strategy/unit_runner.h>
 #include <capstan_catch.h>
 
 #include <algorithm>

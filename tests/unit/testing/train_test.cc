@@ -174,6 +174,10 @@ TEST_CASE("a linked plugin is checked as the loader checks a file") {
   CHECK_THROWS_WITH(testing::linked(descriptor), Contains("declares the option 'factor' twice"));
   descriptor.register_types = [](plugin::Registry&) {};
   CHECK_THROWS_WITH(testing::linked(descriptor), Contains("registers nothing"));
+  CHECK_THROWS_WITH(testing::linked(*capstan_plugin(), "strategy/other.so"),
+                    Contains("a plugin's name is that of its file"));
+  CHECK_THROWS_WITH(testing::linked(*capstan_plugin(), cat("model/", capstan_plugin()->name, ".so")),
+                    Contains("is a strategy plugin, and a model plugin is needed here"));
   descriptor.summary = nullptr;
   CHECK_THROWS_WITH(testing::linked(descriptor), Contains("a descriptor with an empty field"));
 }

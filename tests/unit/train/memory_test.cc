@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <capstan/base/error.h>
-#include <capstan/plugin/guard.h>
 #include <capstan_catch.h>
+#include "plugin/guard.h"
 
 #include <functional>
 #include <new>

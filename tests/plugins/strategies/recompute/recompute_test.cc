@@ -1,8 +1,8 @@
 // Recomputation changes memory and the number of forwards, and no number.
 #include "plugins/strategies/recompute/recompute.h"
 
-#include <capstan/strategy/unit_runner.h>
 #include <capstan_catch.h>
+#include "strategy/unit_runner.h"
 
 #include <memory>
 

@@ -1,12 +1,18 @@
-#include <capstan/base/error.h>
-#include <capstan/ops/all_to_all.h>
+#include "all_to_all_rows.h"
 
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <memory>
 #include <numeric>
-#include <utility>
+#include <string>
 
-#include "ops/operator.h"
+namespace expert_parallel {
 
-namespace capstan::ops {
+using namespace capstan;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 namespace {
 
 using Counts = std::vector<std::int64_t>;
@@ -22,12 +28,12 @@ at::Tensor exchange(comm::Group& group, const at::Tensor& x, const Counts& sent,
 
 /// What backward needs: where forward sent the rows.
 struct Way : torch::CustomClassHolder {
-  std::shared_ptr<const BoundGroup> bound;
+  std::shared_ptr<const ops::BoundGroup> bound;
   Counts sent;
   Counts received;
 };
 
-class AllToAllFunction : public Function<AllToAllFunction> {
+class AllToAllFunction : public torch::autograd::Function<AllToAllFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const c10::IValue& capsule) {
     ctx->saved_data["way"] = capsule;
@@ -51,4 +57,4 @@ at::Tensor AllToAllRows::operator()(const at::Tensor& x, const Counts& sent, con
   return AllToAllFunction::apply(x, c10::IValue::make_capsule(way));
 }
 
-}  // namespace capstan::ops
+}  // namespace expert_parallel

@@ -1,17 +1,16 @@
 #pragma once
-#include <capstan/base/export.h>
+#include <ATen/core/Tensor.h>
 #include <capstan/ops/collectives.h>
 
 #include <cstdint>
 #include <vector>
 
-CAPSTAN_BEGIN_NAMESPACE
-namespace ops {
+namespace expert_parallel {
 
-/// Sends rows to other ranks, with uneven counts: a differentiable collective as those in collectives.h. Every rank
-/// must call it, even when it sends and receives no rows. Backward sends gradients back the same way, with the counts
-/// of forward.
-class AllToAllRows : OnGroup {
+/// Sends rows to other ranks, with uneven counts: a differentiable collective as those in <capstan/ops/collectives.h>.
+/// Every rank must call it, even when it sends and receives no rows. Backward sends gradients back the same way, with
+/// the counts of forward.
+class AllToAllRows : capstan::ops::OnGroup {
  public:
   using OnGroup::OnGroup;
   /// x [sum of sent, …], sorted by the rank that rows go to: the first sent[0] go to rank 0. The result [sum of
@@ -20,5 +19,4 @@ class AllToAllRows : OnGroup {
                         const std::vector<std::int64_t>& received) const;
 };
 
-}  // namespace ops
-CAPSTAN_END_NAMESPACE
+}  // namespace expert_parallel

@@ -1,9 +1,14 @@
+#include "low_rank.h"
+
+#include <ATen/ops/mm.h>
 #include <capstan/base/error.h>
-#include <capstan/ops/low_rank.h>
+#include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/operator.h"
+namespace lora {
 
-namespace capstan::ops {
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
 namespace {
 
 at::Tensor scaled_by(const at::Tensor& x, double scale) { return scale == 1 ? x : x.mul_(scale); }
@@ -12,7 +17,7 @@ at::Tensor part_of_rows(const at::Tensor& y, std::int64_t begin, std::int64_t co
   return y.reshape({-1, y.size(-1)}).narrow(1, begin, columns);
 }
 
-class LowRankFunction : public Function<LowRankFunction> {
+class LowRankFunction : public torch::autograd::Function<LowRankFunction> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y, const at::Tensor& inner, const at::Tensor& up,
                             double scale, std::int64_t begin) {
@@ -46,4 +51,4 @@ at::Tensor add_low_rank_(const at::Tensor& y, const LowRank& added) {
   return LowRankFunction::apply(y, added.inner, added.up, added.scale, added.begin);
 }
 
-}  // namespace capstan::ops
+}  // namespace lora
