@@ -7,8 +7,6 @@
 #
 # Everything finds libcapstan relative to itself. LibTorch is not copied: its folder is written into the files, with
 # LD_LIBRARY_PATH after it for a LibTorch that was moved.
-include(CMakePackageConfigHelpers)
-
 set(CAPSTAN_INSTALL_PACKAGE lib/cmake/Capstan)
 get_property(_plugins GLOBAL PROPERTY CAPSTAN_PLUGINS)
 add_custom_target(installable DEPENDS capstan_program ${_plugins})   # what has to be built, which is less than all
@@ -31,8 +29,7 @@ add_dependencies(installable capstan_decoder)
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/models/libraries/decoder/include/" DESTINATION include FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfig.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" @ONLY)
-# Before 1.0 a minor version may change the SDK.
-write_basic_package_version_file("${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/CapstanConfigVersion.cmake.in" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/package/CapstanConfig.cmake" "${CMAKE_BINARY_DIR}/package/CapstanConfigVersion.cmake"
   DESTINATION ${CAPSTAN_INSTALL_PACKAGE})
 foreach(file IN ITEMS CapstanCuda.cmake CapstanPlugin.cmake CapstanTest.cmake CapstanTorch.cmake abi_note.S.in plugin.exports

@@ -1,13 +1,14 @@
 # capstan_add_plugin(<name> KIND model|strategy|data|tokenizer|monitor|command [ENGINE] SOURCES <file>...
-#                    [LIBRARIES <target>...] [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
+#                    [LIBRARIES <target or file>...] [INCLUDES <folder>...] [OUTPUT_DIRECTORY <folder>] [ABI_TAG <text>])
 #
 # Makes the target plugin_<kind>_<name>: one MODULE <name>.so that exports one
 # symbol and carries the ABI note which the host reads before it opens the file.
 # In Capstan's own tree the file lands in lib/capstan/plugins/<kind>/, where the
 # host looks for it; elsewhere in <build>/plugins/<kind>/, for CAPSTAN_PLUGIN_PATH.
 # It is installed to lib/capstan/plugins/<kind>/, but not with OUTPUT_DIRECTORY.
-# LIBRARIES: what the plugin is linked with besides, such as capstan::decoder. capstan_add_test links the plugin's tests
-# with it too.
+# LIBRARIES: what else the plugin is linked with: targets such as capstan::decoder or Arrow::arrow_shared, or files.
+# INCLUDES: folders of headers that no target brings. The plugin finds shared libraries where the build found them, when
+# it is installed too, and its tests (capstan_add_test) get the same libraries and folders.
 # ABI_TAG writes another tag into the note: only tests of the host need it.
 #
 # Models and strategies need the engine, and so LibTorch: they are built with capstan::engine. Data, tokenizers,
@@ -26,7 +27,7 @@
 # (-march=native, -ffast-math) go for all targets of the project, before the first plugin: the compiler
 # does not use a header that was compiled with others, and says so (-Winvalid-pch).
 #
-# Needs before it is included: the targets capstan::host and capstan::engine, CAPSTAN_TORCH_VERSION, and
+# Needs before it is included: the targets capstan::host and capstan::engine, CAPSTAN_VERSION, CAPSTAN_TORCH_VERSION, and
 # with CAPSTAN_CUDA what CapstanCuda.cmake sets.
 include_guard(DIRECTORY)
 enable_language(ASM)
@@ -35,9 +36,10 @@ set(CAPSTAN_PLUGIN_CMAKE_DIR "${CMAKE_CURRENT_LIST_DIR}")
 set(CAPSTAN_PLUGIN_EXPORTS "${CMAKE_CURRENT_LIST_DIR}/plugin.exports")
 set(CAPSTAN_PLUGIN_INSTALL_DIR lib/capstan/plugins)
 
-# The ABI tag: what must match exactly between host and plugin, since C++ objects
-# pass between them. GPU files add their CUDA and NCCL versions.
-set(CAPSTAN_SDK_VERSION 12)
+# The ABI tag: what must match between host and plugin, since C++ objects pass between them. Capstan 1.N.M has
+# sdk=N.M, and takes plugins of the same N whose M is not above its own; all other fields must be equal. GPU files add
+# their CUDA and NCCL versions.
+string(REGEX REPLACE "^1[.]" "" CAPSTAN_SDK_VERSION "${CAPSTAN_VERSION}")
 string(REGEX MATCH "^[0-9]+" _cxx_major "${CMAKE_CXX_COMPILER_VERSION}")
 string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" _cxx_id)
 string(REPLACE "gnu" "gcc" _cxx_id "${_cxx_id}")
@@ -84,13 +86,13 @@ function(capstan_plugin_library target file folder tag)
     LIBRARY_OUTPUT_DIRECTORY "${folder}" LINK_DEPENDS "${CAPSTAN_PLUGIN_EXPORTS}"
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    INSTALL_RPATH "$ORIGIN/../../..;${CAPSTAN_TORCH_RPATH}")
+    INSTALL_RPATH "$ORIGIN/../../..;${CAPSTAN_TORCH_RPATH}" INSTALL_RPATH_USE_LINK_PATH ON)
   target_link_options(${target} PRIVATE "-Wl,--version-script=${CAPSTAN_PLUGIN_EXPORTS}" "-Wl,-z,defs")
   capstan_debug_lines(${target})
 endfunction()
 
 function(capstan_add_plugin name)
-  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(PLUGIN "ENGINE" "KIND;OUTPUT_DIRECTORY;ABI_TAG" "SOURCES;LIBRARIES;INCLUDES" ${ARGN})
   if(NOT PLUGIN_KIND MATCHES "^(model|strategy|data|tokenizer|monitor|command)$")
     message(FATAL_ERROR "capstan_add_plugin(${name}): KIND must be model, strategy, data, tokenizer, monitor or command, not '${PLUGIN_KIND}'")
   endif()
@@ -134,6 +136,8 @@ function(capstan_add_plugin name)
   set(targets ${target})
   capstan_plugin_library(${target} "${name}" "${folder}" "needs=${needs} ${tag}" ${PLUGIN_SOURCES})
   target_link_libraries(${target} PRIVATE capstan::${needs} ${PLUGIN_LIBRARIES})
+  target_include_directories(${target} PRIVATE ${PLUGIN_INCLUDES})
+  set_target_properties(${target} PROPERTIES CAPSTAN_PLACE "${PLUGIN_KIND}/${name}.so")
   if(needs STREQUAL engine)
     capstan_precompiled(${target})
   else()

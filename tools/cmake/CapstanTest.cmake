@@ -1,7 +1,8 @@
 # capstan_add_test(<name> [PLUGIN <target>] SOURCES <file>...): a Catch2 program of tests, which CTest runs where the
 # project calls enable_testing(). #include <capstan_catch.h> serves Catch2 2 and 3.
 #
-# PLUGIN: what plugin_<kind>_<name> was compiled from and is linked with is linked in too, since a plugin exports nothing but its entry.
+# PLUGIN: what plugin_<kind>_<name> was compiled from, with which folders, and is linked with, is the test's too, since
+# a plugin exports nothing but its entry.
 #
 # Needs before it is included: the target capstan::engine and CapstanPlugin.cmake, whose precompiled header and flags it
 # shares. Makes capstan_catch_main, Catch2's main(), when it is first used.
@@ -52,7 +53,13 @@ function(capstan_add_test name)
   target_link_libraries(${name} PRIVATE capstan::engine capstan_catch_main)
   if(TEST_PLUGIN)
     get_target_property(libraries ${TEST_PLUGIN} LINK_LIBRARIES)
+    get_target_property(folders ${TEST_PLUGIN} INCLUDE_DIRECTORIES)
     target_link_libraries(${name} PRIVATE ${libraries})
+    get_target_property(place ${TEST_PLUGIN} CAPSTAN_PLACE)
+    target_compile_definitions(${name} PRIVATE "CAPSTAN_TESTED_PLUGIN=\"${place}\"")   # testing::linked
+    if(folders)
+      target_include_directories(${name} PRIVATE ${folders})
+    endif()
     get_target_property(speaks_tensors ${TEST_PLUGIN} PRECOMPILE_HEADERS_REUSE_FROM)
     if(speaks_tensors)
       target_compile_options(${name} PRIVATE -fPIC)   # as the header was compiled; programs are -fPIE otherwise

@@ -8,7 +8,10 @@
 #include <libelf.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <optional>
+#include <system_error>
 
 namespace capstan::plugin {
 namespace {
@@ -105,6 +108,24 @@ std::string field(const AbiFields& fields, const std::string& name) {
   return "-";
 }
 
+// "13.2" as {13, 2}; nothing if it is no such text.
+std::optional<std::pair<int, int>> number_and_level(std::string_view sdk) {
+  std::pair<int, int> out;
+  const auto* end = sdk.data() + sdk.size();
+  const auto number = std::from_chars(sdk.data(), end, out.first);
+  if (number.ec != std::errc() || number.ptr == end || *number.ptr != '.') return std::nullopt;
+  const auto level = std::from_chars(number.ptr + 1, end, out.second);
+  if (level.ec != std::errc() || level.ptr != end) return std::nullopt;
+  return out;
+}
+
+// A plugin of the same SDK whose level is not above the host's finds all that it was compiled for (docs/sdk.md).
+bool sdk_fits(std::string_view own, std::string_view other) {
+  const auto ours = number_and_level(own);
+  const auto theirs = number_and_level(other);
+  return ours && theirs && ours->first == theirs->first && theirs->second <= ours->second;
+}
+
 }  // namespace
 
 std::string host_abi_tag() { return CAPSTAN_ABI_TAG; }
@@ -129,8 +150,9 @@ std::string abi_difference(std::string_view host, std::string_view plugin) {
     const auto own = field(ours, name);
     const auto other = field(theirs, name);
     rows.push_back({"      " + name, own, other});
-    if (own != other) rows.back().emplace_back("<- differs");
-    differs = differs || own != other;
+    if (own == other || (name == "sdk" && sdk_fits(own, other))) continue;
+    rows.back().emplace_back("<- differs");
+    differs = true;
   }
   if (!differs) return {};
   auto table = table_text(rows);

@@ -8,12 +8,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace plugin {
 
-/// This library's own tag: what host and plugin must have in common, since C++ objects pass between them, "sdk=1
+/// This library's own tag: what host and plugin must have in common, since C++ objects pass between them, "sdk=13.0
 /// cxx=gcc12 … torch=2.11.0". tools/cmake/CapstanPlugin.cmake makes it, and the note that holds it in each plugin.
 std::string host_abi_tag();
 /// The tag of a plugin that this library can load: needs=host, which says nothing of LibTorch, or needs=engine.
 std::string plugin_abi_tag(std::string_view needs);
-/// A table of all fields, with those marked that differ; empty when the tags agree.
+/// A table of all fields, with those marked that do not fit; empty when all fit. A field fits if it is equal, and
+/// "sdk", a number and a level ("13.2"), also if the numbers are equal and the plugin's level is below the host's.
 std::string abi_difference(std::string_view host, std::string_view plugin);
 
 /// The tag in a file's ELF note, read without running anything of it; works on stripped files. Throws Error that

@@ -43,6 +43,15 @@ TEST_CASE("a difference shows every field, those marked that differ") {
   CHECK_THAT(abi_difference("sdk=1 cxx=gcc12", "sdk=1"), Contains("cxx    gcc12         -       <- differs"));
 }
 
+TEST_CASE("a plugin of the same SDK fits unless its level is above the host's") {
+  CHECK(abi_difference("sdk=13.2", "sdk=13.2").empty());
+  CHECK(abi_difference("sdk=13.10", "sdk=13.9").empty());
+  for (const char* other : {"13.3", "13.11", "12.2", "14.0", "13", "13.", "13.x", "13.1x", "13.1.0", ".1", ""}) {
+    INFO(other);
+    CHECK_THAT(abi_difference("sdk=13.2", cat("sdk=", other)), Contains("<- differs"));
+  }
+}
+
 TEST_CASE("a plugin of another LibTorch is refused field by field") {
   const auto file = test::fixture("wrong_tag");
   const auto message = test::error_of([&] { check_abi(file); });

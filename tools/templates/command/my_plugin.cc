@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 std::int64_t steps_in(const std::string& metrics) {
   const auto lines = capstan::split(metrics, '\n');
@@ -26,6 +26,6 @@ int count_steps(const capstan::command::Call& call) {
   return static_cast<int>(capstan::ExitCode::success);
 }
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
 
-CAPSTAN_COMMAND("my_plugin", "0.1.0", "how many steps runs have made", my_plugin::count_steps)
+CAPSTAN_COMMAND("my_plugin", "0.1.0", "how many steps runs have made", my_plugin_plugin::count_steps)

@@ -3,7 +3,7 @@
 #include <capstan/plugin/host.h>
 #include <capstan_catch.h>
 
-using namespace my_plugin;
+using namespace my_plugin_plugin;
 
 TEST_CASE("steps are the lines with a gradient norm") {
   CHECK(steps_in("{\"step\":1,\"grad_norm\":0.5}\n{\"step\":1,\"eval/loss\":2}\n{\"step\":2,\"grad_norm\":0.4}\n") ==

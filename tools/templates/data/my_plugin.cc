@@ -2,7 +2,7 @@
 
 #include <capstan/base/text.h>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 using capstan::cat;
 using capstan::data::Split;
@@ -48,6 +48,6 @@ capstan::monitor::Values Sums::score(const capstan::data::Sample& sample, const 
   return {{"exact_match", text == sample.references.front() ? 100.0 : 0.0}};
 }
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
 
-CAPSTAN_DATA("my_plugin", "0.1.0", "sums of two numbers", my_plugin::MyPlugin, my_plugin::MyPluginOptions)
+CAPSTAN_DATA("my_plugin", "0.1.0", "sums of two numbers", my_plugin_plugin::MyPlugin, my_plugin_plugin::MyPluginOptions)

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 /// The options of [data]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
@@ -45,4 +45,4 @@ class Sums final : public capstan::data::DataSource {
   capstan::data::OpenRequest request_;
 };
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin

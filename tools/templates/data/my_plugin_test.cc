@@ -4,7 +4,7 @@
 
 #include <set>
 
-using namespace my_plugin;
+using namespace my_plugin_plugin;
 using capstan::data::Split;
 
 namespace {

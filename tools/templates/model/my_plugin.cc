@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <capstan/base/text.h>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 using capstan::layout::Init;
 
@@ -134,6 +134,7 @@ nn::Hidden Head::forward(nn::Hidden hidden, const nn::Batch& batch, nn::KVCache*
   return hidden;
 }
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
 
-CAPSTAN_MODEL("my_plugin", "0.1.0", "a small transformer", my_plugin::MyPlugin, my_plugin::MyPluginOptions)
+CAPSTAN_MODEL("my_plugin", "0.1.0", "a small transformer", my_plugin_plugin::MyPlugin,
+              my_plugin_plugin::MyPluginOptions)

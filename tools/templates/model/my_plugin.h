@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 namespace nn = capstan::nn;
 
@@ -76,4 +76,4 @@ class Head final : public nn::Unit {
   nn::VocabularyHead head_;
 };
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin

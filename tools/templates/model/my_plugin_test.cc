@@ -4,7 +4,7 @@
 #include <capstan/testing.h>
 #include <capstan_catch.h>
 
-using namespace my_plugin;
+using namespace my_plugin_plugin;
 
 namespace {
 

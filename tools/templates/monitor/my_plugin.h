@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 /// The options of [monitor.my_plugin]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
@@ -33,4 +33,4 @@ class MyPlugin final : public capstan::monitor::Monitor {
   double mean_ = 0;
 };
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin

@@ -2,7 +2,7 @@
 
 #include <capstan_catch.h>
 
-using namespace my_plugin;
+using namespace my_plugin_plugin;
 
 namespace {
 

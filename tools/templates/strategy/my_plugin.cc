@@ -2,7 +2,7 @@
 
 #include <capstan/base/text.h>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 void MyPluginOptions::describe(capstan::config::OptionTable<MyPluginOptions>& t) {
   t.add("units", &MyPluginOptions::units).required().doc("units of the model that are not trained");
@@ -38,7 +38,7 @@ void MyPlugin::structure(std::vector<std::unique_ptr<capstan::nn::Unit>>& units)
   }
 }
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
 
-CAPSTAN_STRATEGY("my_plugin", "0.1.0", "trains a part of the model only", my_plugin::MyPlugin,
-                 my_plugin::MyPluginOptions)
+CAPSTAN_STRATEGY("my_plugin", "0.1.0", "trains a part of the model only", my_plugin_plugin::MyPlugin,
+                 my_plugin_plugin::MyPluginOptions)

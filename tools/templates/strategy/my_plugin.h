@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 /// The options of [strategy.my_plugin]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
@@ -30,4 +30,4 @@ class MyPlugin final : public capstan::strategy::Strategy {
   capstan::config::Options<MyPluginOptions> options_;
 };
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin

@@ -2,7 +2,7 @@
 
 #include <capstan/base/text.h>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 using capstan::cat;
 
@@ -43,7 +43,7 @@ std::shared_ptr<const capstan::tokenizer::Tokenizer> MyPlugin::open(const capsta
   return std::make_shared<const Characters>(alphabet);
 }
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
 
-CAPSTAN_TOKENIZER("my_plugin", "0.1.0", "a token for each character of an alphabet", my_plugin::MyPlugin,
-                  my_plugin::MyPluginOptions)
+CAPSTAN_TOKENIZER("my_plugin", "0.1.0", "a token for each character of an alphabet", my_plugin_plugin::MyPlugin,
+                  my_plugin_plugin::MyPluginOptions)

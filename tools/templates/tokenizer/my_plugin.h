@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace my_plugin {
+namespace my_plugin_plugin {
 
 /// The options of [tokenizer]. Their defaults are here; describe() declares the rest, once.
 struct MyPluginOptions {
@@ -48,4 +48,4 @@ class MyPlugin final : public capstan::tokenizer::Opener {
   capstan::config::Options<MyPluginOptions> options_;
 };
 
-}  // namespace my_plugin
+}  // namespace my_plugin_plugin
