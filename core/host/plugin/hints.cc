@@ -49,11 +49,23 @@ std::string table_fix(const std::vector<Hint>& hints, const std::string& table) 
              found->document.empty() ? "" : cat("; ", found->document, " has what its keys are here"));
 }
 
+// Commands that have a table in configurations are known by their files' notes.
+std::string command_table_fix(const Host& host, const std::string& table) {
+  if (table.empty()) return {};
+  std::vector<std::string> names;
+  for (const auto& command : host.commands()) {
+    if (host.has_table(command.name)) names.push_back(command.name);
+  }
+  const auto near = nearest_name(table, names);
+  return near.empty() ? near : cat("did you mean [", near, "]?");
+}
+
 bool is_of_unknown(const Diagnostic& fault) { return !fault.unknown_option.empty() || !fault.unknown_table.empty(); }
 
-void add_hinted(const std::vector<Hint>& hints, Diagnostic fault, std::vector<Diagnostic>& out) {
+void add_hinted(const Host& host, const std::vector<Hint>& hints, Diagnostic fault, std::vector<Diagnostic>& out) {
   auto fix = option_fix(hints, fault.unknown_option);
   if (fix.empty()) fix = table_fix(hints, fault.unknown_table);
+  if (fix.empty() && !fault.fix.starts_with("did you mean")) fix = command_table_fix(host, fault.unknown_table);
   if (!fix.empty()) fault.fix = fix;
   auto inside = std::exchange(fault.inside, {});
   out.push_back(std::move(fault));
@@ -102,7 +114,7 @@ Error with_hints(const Error& error, Host& host) {
   if (std::none_of(faults.begin(), faults.end(), is_of_unknown)) return error;
   const auto hints = host.hints();
   std::vector<Diagnostic> out;
-  for (const auto& fault : faults) add_hinted(hints, fault, out);
+  for (const auto& fault : faults) add_hinted(host, hints, fault, out);
   Error completed(std::move(out));
   for (const auto& context : error.context()) completed.add_context(context);
   return completed;

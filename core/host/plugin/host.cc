@@ -198,7 +198,7 @@ std::vector<Hint> Host::hints() {
   return out;
 }
 
-std::vector<Found> Host::discover() {
+std::vector<Found> Host::discover() & {
   std::vector<Found> out;
   for (const auto& [file, kind] : files()) {
     Found found{kind, file.stem().string(), file.string(), {}, nullptr};

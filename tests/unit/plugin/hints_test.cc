@@ -1,6 +1,7 @@
 #include "plugin/hints.h"
 
 #include <capstan_catch.h>
+#include <capstan_places.h>
 
 #include "plugin/abi.h"
 #include "plugin/fixtures.h"
@@ -45,6 +46,13 @@ TEST_CASE("of an unknown table's options those are said that a plugin knows") {
   REQUIRE(error.diagnostics().size() == 2);
   CHECK(error.diagnostics()[0].fix == "it is Thinger's");
   CHECK(error.diagnostics()[1].where == "a.toml:2");
+}
+
+TEST_CASE("a table that is nearly a command's is said to be that") {
+  Host host({std::filesystem::path(CAPSTAN_BINARY_DIR) / "tests/run_fixtures"});
+  CHECK(with_hints(unknown("", "gatte"), host).diagnostics().front().fix == "did you mean [gate]?");
+  CHECK(with_hints(unknown("", "echho"), host).diagnostics().front().fix == "one of: a, b");  // echo has no table
+  CHECK_FALSE(host.registry().find("command", "gate"));
 }
 
 TEST_CASE("where no name is unknown, and where no plugin has hints, an error stays as it is") {

@@ -47,7 +47,8 @@ class Host {
   void add(Registration registration) { registry_.add(std::move(registration)); }
 
   /// All plugin files in the folders, in search order, loaded as far as they can be.
-  std::vector<Found> discover();
+  std::vector<Found> discover() &;
+  std::vector<Found> discover() && = delete;  // what is found points into the host
 
   /// The commands in the folders, by name; of two of one name the one that load() takes. Opens nothing.
   std::vector<Noted> commands() const { return noted("command"); }
