@@ -1,6 +1,7 @@
 // capstan/testing.h finds what it is there to find.
 #include <ATen/ATen.h>
 #include <capstan/base/error.h>
+#include <capstan/base/text.h>
 #include <capstan/strategy.h>
 #include <capstan/testing.h>
 #include <capstan_catch.h>
