@@ -26,7 +26,7 @@ TEST_CASE("every command has help, and a wrong command line says so") {
              Contains("configuration file (TOML)") && Contains("train.max_steps=250") && Contains("--ranks"));
   const auto version = work.run({"--version"});
   CHECK(version.code == 0);
-  CHECK(version.out.rfind("capstan 0.", 0) == 0);
+  CHECK(version.out.starts_with("capstan " + capstan::version()));
 
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& words) {
     const auto said = work.run(arguments);
@@ -137,6 +137,22 @@ TEST_CASE("a command with a table extends the runs whose configuration has it") 
              Contains("unknown option gate.cod") && Contains("did you mean 'code'?"));
   CHECK_THAT(work.run({"check", file, "echo.code=3"}, with).err, Contains("unknown table [echo]"));
   CHECK_THAT(work.run({"check", file, "gate.code=3"}).err, Contains("unknown table [gate]"));
+}
+
+TEST_CASE("a command that ends a resumed run before training leaves it as it was, and the next one continues it") {
+  const Workspace work;
+  const Variables with{{"CAPSTAN_PLUGIN_PATH", (binary_dir() / "tests/run_fixtures").string()}};
+  const auto file = work.write("a.toml", small_config({{"name", "name = \"a\""}},
+                                                      "[checkpoint]\nevery_steps = 2\nkeep = 0\nresume = \"auto\"\n"));
+  REQUIRE(work.run({"run", file, "train.max_steps=2"}).code == 0);
+  const auto metrics = capstan::read_file(work.folder() / "runs/a/metrics.jsonl");
+  CHECK(work.run({"run", file, "train.max_steps=4", "gate.code=7"}, with).code == 7);
+  CHECK(capstan::read_file(work.folder() / "runs/a/metrics.jsonl") == metrics);
+  const auto continued = work.run({"run", file, "train.max_steps=4", "gate.code=0"}, with);
+  INFO(continued.all());
+  CHECK(continued.code == 0);
+  CHECK_THAT(continued.out, Contains("after step 2 of 4"));
+  CHECK(continued.out.find("gate: before training") < continued.out.find("after step 2 of 4"));
 }
 
 TEST_CASE(
