@@ -68,7 +68,7 @@ TEST_CASE("a plugin of another SDK or compiler is refused, and only that field i
     }
     return lines;
   };
-  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +[0-9]+ +0 +<- differs\n"));
+  CHECK_THAT(marked("wrong_sdk"), Matches("      sdk +[0-9.]+ +0 +<- differs\n"));
   CHECK_THAT(marked("wrong_compiler"), Matches("      cxx +[a-z]+[0-9]+ +clang3 +<- differs\n"));
 }
 
