@@ -54,12 +54,12 @@ c10::Device device_of(const setup::Configuration& config);
 /// functions.
 shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
                                     const Samples& samples, const AssembledModel& model, c10::Device device);
-/// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
-/// otherwise.
+/// The value of checkpoint.save that is in effect: frozen parameters are left out where model.path gives them again,
+/// unless the user says otherwise.
 std::string settled_save(const setup::Configuration& config, const Plugins& plugins, const AssembledModel& model);
 
-/// Dtypes for a value of train.precision: of computing (activations, gathered copies, raw gradients), of masters and
-/// optimizer state, of summed gradients.
+/// Dtypes for a value of train.precision: the one for computing (activations, gathered copies, raw gradients), the one
+/// of masters and optimizer state, and the one of summed gradients.
 ///
 ///     fp32       float32 throughout            fp64   float64 throughout
 ///     bf16       bfloat16, float32, float32    fp16   float16, float32, float32 (Micikevicius et al. 2018)

@@ -98,7 +98,7 @@ Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
   return stand;
 }
 
-// Each into the emptiest of so many rows.
+// Puts each sample into the emptiest of `rows` rows.
 Stand evenly(const std::vector<std::int64_t>& lengths, std::size_t rows) {
   Stand stand{std::vector<std::int64_t>(rows, 0), {}};
   for (const auto length : lengths) {

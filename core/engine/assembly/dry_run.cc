@@ -119,7 +119,7 @@ class Watched {
   }
   strategy::UnitRunner& runner() { return runner_; }
   void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
-  // Of tensors that the work has made and not freed.
+  // Bytes of the tensors that the work has made and not freed.
   std::int64_t held() const { return memory_->now() - gathered_; }
 
   template <class Work>

@@ -33,7 +33,7 @@ struct DryRunOf {
   const Plugins& plugins;
   const Topology& topology;
   const Samples& samples;
-  const shard::EngineOptions& options;  ///< of the engine that is counted
+  const shard::EngineOptions& options;  ///< options of the engine that is counted
 };
 
 /// Assembles a model of its own, with strategies of its own, on the meta device.

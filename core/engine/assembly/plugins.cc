@@ -160,7 +160,7 @@ config::Options<setup::ModelOptions> with_stand_in(config::Section section, cons
   return config::Options<setup::ModelOptions>(std::move(section), none);
 }
 
-// A folder and a preset both say what the model is, and would mix: of two the command line's counts.
+// A folder and a preset both say what the model is, and would mix: if both are given, the command line's counts.
 void settle_start(config::Section& section, Diagnostics& faults) {
   const auto* path = section.find("path");
   const auto* preset = section.find("preset");

@@ -33,7 +33,7 @@ struct Made {
   std::shared_ptr<Interface> object;
   std::vector<config::Entry> host;                           ///< the host's own options of its table
   std::vector<config::Resolved> options;                     ///< the plugin's
-  std::function<std::shared_ptr<Interface>()> make_another;  ///< of the same options; while the plugin host lives
+  std::function<std::shared_ptr<Interface>()> make_another;  ///< with the same options; while the plugin host lives
 };
 
 /// Where the user set an option of a plugin, else what names the plugin.

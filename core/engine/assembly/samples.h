@@ -16,8 +16,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What a run learns and answers: its tokenizer, its splits, and the order of samples. Beside the mesh, before the
-/// model is assembled.
+/// What a run learns and answers: its tokenizer, its splits, and the order of samples. It is made when the mesh is,
+/// before the model is assembled.
 struct Samples {
   tokenizer::Opened tokenizer;
   std::string plugin;               ///< the data plugin, for messages
@@ -27,8 +27,8 @@ struct Samples {
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
   bool evaluates = false;                         ///< there is one, or the options name one where none is opened
-  data::Plan plan;                                ///< of training
-  std::optional<data::Content> content;           ///< of training, where the run may be resumed
+  data::Plan plan;                                ///< the plan of training
+  std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
 
   /// A sample of one of the splits; what reading it throws names the data plugin.
