@@ -8,7 +8,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
 
-/// So many bytes from the system's generator. Throws Error when it gives none.
+/// `count` bytes from the system's generator. Throws Error when it gives none.
 std::string random_bytes(std::size_t count);
 /// A secret for a run: 32 hexadecimal digits.
 std::string new_secret();

@@ -15,7 +15,7 @@ class StoreServer {
   virtual int port() const = 0;
 };
 
-/// Listens on this address alone ("": on all), on `port` (0: a free one). Throws std::system_error.
+/// Listens only on this address ("": on all), on `port` (0: a free one). Throws std::system_error.
 std::unique_ptr<StoreServer> start_store_server(const std::string& address, int port, std::string secret);
 
 }  // namespace store

@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
 
-/// What a step computes, of one data coordinate or of all.
+/// Counts of what a step computes, for one data coordinate or for all.
 struct StepCounts {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
@@ -68,7 +68,7 @@ class BatchNumbers {
 
   std::int64_t rows_;
   std::int64_t cols_;
-  std::vector<std::int64_t> sizes_;  // of the fields, in the order that is named above
+  std::vector<std::int64_t> sizes_;  // each field's, in the order that is named above
   at::Tensor numbers_;
 };
 /// The batch as tensors on the device.

@@ -34,7 +34,7 @@ GraphSetting graph_setting(const session::Session& session) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};
   }
-  // What the longest samples take at the peak, beyond what is always there; 0 where nobody has asked.
+  // What the longest samples take at the peak, beyond what is always there; 0 where that was not asked for.
   for (const auto& part : job.prediction.footprints) {
     if (part.when.starts_with("peak: ")) setting.work_bytes += part.bytes;
   }
@@ -90,7 +90,7 @@ std::string MicroGraphs::obstacle() const {
   const auto work = std::max(room.spare, setting_.work_bytes);
   if (room.free >= 2 * work) return {};
   return cat("they would hold ", bytes_text(static_cast<double>(work)),
-             " for activations, and as much again for shapes ", "that are not recorded, of which ",
+             " for activations, and as much again for shapes ", "that are not recorded, but only ",
              bytes_text(static_cast<double>(room.free)), " are free");
 }
 

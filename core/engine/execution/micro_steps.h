@@ -20,9 +20,9 @@ struct MicroStepSums {
   bool has_auxiliary = false;  ///< the model has an auxiliary loss
 };
 
-/// Forward and backward of micro-batches. What a micro-step is trained on: its loss sum divided by the step's target
-/// tokens, and its auxiliary losses (Hidden::sums after the head), of which each rank has its share, divided by the
-/// step's micro-steps. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
+/// Forward and backward of micro-batches. A micro-step is trained on its loss sum, divided by the step's target tokens,
+/// and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the step's micro-steps.
+/// Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
 class MicroSteps {
  public:
   /// `session` must outlive it.
@@ -44,8 +44,8 @@ class MicroSteps {
   MicroStepSums sums_;
   double target_tokens_ = 1;
   const LossScale* scale_ = nullptr;
-  // What backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
-  // of auxiliary losses.
+  // What backward starts from, once it is known: the gradient of the loss, and that of auxiliary losses. Each is 0-dim
+  // and has the dtype of the loss.
   at::Tensor seed_;
   at::Tensor auxiliary_seed_;
 };

@@ -55,7 +55,7 @@ class Step {
 
   session::Session& session_;
   StrategyHooks hooks_;
-  GradientCheck reached_;  // of the first step
+  GradientCheck reached_;  // checks the first step
   Updates updates_;
   MicroSteps micro_steps_;
   std::function<void()> before_update_;

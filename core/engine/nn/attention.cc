@@ -59,13 +59,13 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
 }
 
-// Whether one kernel attends within each sample of packed rows, to heads of so many columns; else they are taken apart.
+// Does one kernel attend within each sample of packed rows, to heads of `columns` columns? Else they are taken apart.
 bool takes_segments(const at::Tensor& like, std::int64_t columns, const Dropout& dropout, const Batch& batch) {
   if (!batch.documents || !batch.documents->bounds.defined()) return false;
   return !(batch.training && dropout.probability() > 0) && ops::has_segment_attention(like, columns);
 }
 
-// Where samples stand in packed rows: what is between them attends to itself, and nobody reads that.
+// Where samples stand in packed rows: what is between them attends to itself, and nothing reads that.
 at::Tensor attend_in_segments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
                               const AttentionScores& scores) {
   const auto& documents = *batch.documents;
@@ -241,7 +241,7 @@ Attention::Attention(Layer& parent, Kind kind, Weights weights)
 
 Attention::~Attention() = default;
 
-// How many heads of each kind a product of so many features holds. All records are cut alike, so that a rank's part
+// How many heads of each kind a product of `features` features holds. All records are cut alike, so that a rank's part
 // has the whole's ratio, until key heads can't be cut further: then it holds one of them.
 Attention::Heads Attention::own_heads(std::int64_t features) const {
   const auto& heads = kind_.heads;

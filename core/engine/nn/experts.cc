@@ -54,7 +54,7 @@ std::vector<at::Tensor> Router::no_load(const at::Tensor& like) const {
   return {at::zeros({experts}, options), at::zeros({experts}, options), at::zeros({}, options)};
 }
 
-// Of [T, …] over all positions of the batch, those that this rank sees.
+// Takes from [T, …] over all positions of the batch those that this rank sees.
 at::Tensor Router::of_own_positions(const at::Tensor& rows, const Batch& batch) const {
   if (!own_positions) return rows;
   return own_positions(rows.view({batch.tokens.size(0), batch.tokens.size(1), -1})).flatten(0, 1);

@@ -71,7 +71,7 @@ class Graph final : public DeviceGraph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-/// A recording under way; ended by its destructor if nobody else did.
+/// A recording under way; its destructor ends it if nothing else did.
 class Recording {
  public:
   Recording(at::cuda::MempoolId_t pool, const c10::cuda::CUDAStream& stream)
