@@ -61,7 +61,7 @@ struct Found {
   }
 };
 
-// Of <dir>/<name>, <name>-2, … the one that this command began; else any that this job began, which is then another's.
+// The one of <dir>/<name>, <name>-2, … that this command began; else any that this job began, which is then another's.
 Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& name) {
   Found found;
   std::optional<FileError> unreadable;

@@ -48,7 +48,7 @@ struct Change {
 
 /// Bytes that a rank needs.
 struct Peak {
-  std::int64_t gpu = 0;   ///< of tensors
+  std::int64_t gpu = 0;   ///< bytes of tensors
   std::int64_t host = 0;  ///< for what is offloaded and for checkpoints
   bool host_fits = true;  ///< for all ranks of a node into what run.host_memory says, if it says anything
 };
@@ -88,7 +88,7 @@ struct Help {
   Peak peak;
 };
 
-/// Changes other than more ranks that make this peak smaller, the best first; of those that come to the same only the
+/// Changes other than more ranks that make this peak smaller, the best first; where several come to the same, only the
 /// first that is tried.
 std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials);
 

@@ -34,7 +34,7 @@ struct Links {
   double bytes_per_second = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
 };
 
-/// Reckons what a rank's step takes: `micro_steps` times its micro-step, then the rest.
+/// Estimates what a rank's step takes: `micro_steps` times its micro-step, then the rest.
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
                    const Links& links = {});
 

@@ -11,7 +11,8 @@
 namespace capstan::strategy {
 namespace {
 
-// Slices that one call updates: of one decay, all with a copy to write or none, of one dtype, and gradients of one.
+// Slices that one call updates: they decay alike, all have a copy to write or none, and masters and gradients have one
+// dtype each.
 struct Alike {
   bool decays;
   bool copies;
