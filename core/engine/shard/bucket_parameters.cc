@@ -79,8 +79,8 @@ void BucketParameters::add_held(HeldMemory& memory) const {
   full_.add_held(memory);
 }
 
-// What this rank adds to `out`, of which it has a part of its shard `mine`. Where that is not in the right dtype it
-// will be cast into its own place there: no memory is needed to send it from.
+// What this rank adds to `out`: a part of its shard `mine`. Where that does not have the right dtype, it will be cast
+// into its own place in `out`: no memory is needed to send it from.
 at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t begin, const at::Tensor& out,
                                           Moves& casts) const {
   const auto size = out.numel() / plan_.ranks;

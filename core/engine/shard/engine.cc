@@ -110,7 +110,7 @@ std::vector<strategy::Slice> Engine::device_slices(const strategy::OptimizerRule
   return slices;
 }
 
-// At least so many tensors.
+// At least `states` tensors.
 const std::vector<at::Tensor>& Engine::device_state(Trained& trained, std::size_t states) {
   const auto& buffer = *plan(trained.bucket).buffer(Purpose::optimizer_state, trained.weight);
   while (trained.state.size() < states) trained.state.push_back(allocate(buffer, shared_.device()));

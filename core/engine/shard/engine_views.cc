@@ -167,7 +167,7 @@ std::vector<std::vector<StoredBox>> Engine::state_boxes(std::size_t states) {
   return boxes;
 }
 
-// The rule's state of a weight: at least so many tensors, zero before the first update.
+// The rule's state of a weight: at least `states` tensors, zero before the first update.
 std::vector<at::Tensor> Engine::moments(std::size_t b, std::size_t w, std::size_t states) {
   if (plan(b).on_host) return host_.slices(host_.item_of(parameters_[b]), states)[w].state;
   for (auto& one : trained_) {

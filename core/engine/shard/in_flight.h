@@ -16,7 +16,7 @@ class InFlight {
  public:
   static constexpr std::int64_t most_elements = std::int64_t{1} << 26;
 
-  /// Before a bucket's reduction, which holds so many elements: calls free(bucket) for those that have to be done.
+  /// Before a bucket's reduction, which holds `elements`: calls free(bucket) for those that have to be done.
   template <class Free>
   void begin(std::size_t bucket, std::int64_t elements, const Free& free) {
     while (!queue_.empty() && (held_ + elements > most_elements)) {

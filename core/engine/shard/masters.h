@@ -19,7 +19,7 @@ class Masters {
 
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor slice(std::size_t i, bool unpadded) const;
-  /// Its copy in the compute dtype, of the same length, on the masters' device; undefined: there is none.
+  /// Its copy in the compute dtype, as long, on the masters' device; undefined: there is none.
   at::Tensor copy_slice(std::size_t i, bool unpadded) const;
   /// After they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
   /// written copy_slice().

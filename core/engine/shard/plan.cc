@@ -41,7 +41,7 @@ Form form_of(const nn::Weight& weight) {
   return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::rows : Form::packed;
 }
 
-// Of what units compute with.
+// The dtype of what units compute with.
 c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
   return form_of(weight) == Form::rows ? c10::ScalarType::Byte : options.precision.compute;
 }
@@ -241,9 +241,9 @@ void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   }
 }
 
-// A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there;
-// what is summed apart from them is there before: of a tied table when its other user's backward is done, of one that
-// is only looked up what earlier micro-steps added up.
+// A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there.
+// What is summed apart from them is there before: a tied table's when its other user's backward is done, and that of a
+// table that is only looked up when earlier micro-steps have added it up.
 void set_order(BucketPlan& bucket, std::size_t last_run) {
   const bool is_tied = bucket.runs.size() > 1;
   if (bucket.gradients.table) {

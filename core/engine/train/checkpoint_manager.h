@@ -36,7 +36,7 @@ struct Boundary {
   std::optional<monitor::EvalEnded> evaluation = {};  ///< made here
 };
 
-/// The meta of a checkpoint after so many steps, without sections.
+/// The meta of a checkpoint after `steps_done` steps, without sections.
 checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
 
 /// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.

@@ -18,7 +18,7 @@ class Evaluations {
   /// All references must outlive it.
   Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
               observe::Observers& observers, observe::RunFolder& folder);
-  /// Is one due when so many steps are done?
+  /// Is one due when `steps_done` steps are done?
   bool due(std::int64_t steps_done) const;
   /// The loss of the evaluation split, which observers are told; then answers, where each evaluation has them.
   void run(std::int64_t steps_done);

@@ -27,7 +27,7 @@ void add_settings(const session::Job& job, monitor::RunStarted& started) {
   }
 }
 
-// What is known of the run before it begins, besides what the process alone knows.
+// What is known of the run before it begins, except for what only the process knows.
 void describe(const session::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
   const auto& job = *session.job;
   const auto& world = session.communicator->world();
@@ -103,7 +103,7 @@ std::vector<std::string> Loop::answers_again() const {
   return evaluations_.asked_splits();
 }
 
-// Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.
+// Before the first step is over it is unknown what one takes, and a run that stops there gets nowhere.
 bool Loop::time_is_up() const {
   const auto step_s = pipeline_.longest_step_s();
   const auto ending_s = 2 * step_s + checkpoints_.needs_s() + ending_margin_s;

@@ -121,7 +121,7 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
   return bad;
 }
 
-// Of each micro-batch and unit, whether its output is bad: [micro-batches, units] bool.
+// Whether the output of each micro-batch and unit is bad: [micro-batches, units] bool.
 at::Tensor bad_outputs(const session::Session& session, const execution::StepInput& input) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> bad;
@@ -167,7 +167,7 @@ std::optional<BadOutput> find_bad_output(const session::Session& session, const 
   const auto bad = bad_outputs(session, input);
   const auto micros = bad.size(0);
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  // One number that is the smallest for the first unit, of its ranks the first, of that one's micro-batches the first.
+  // One number, smallest for the first unit, then for its first rank, then for that rank's first micro-batch.
   auto first = none;
   const auto places = bad.t().nonzero();  // (unit, micro-batch), in that order
   if (places.size(0) > 0) {

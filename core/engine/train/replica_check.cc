@@ -118,7 +118,7 @@ void ReplicaCheck::refuse(const Shared& shared, const Place& other, std::size_t 
       cat("replicas have drifted apart: ", shared.key, " differs between ranks ", rank, " and ", other.rank,
           ", replicas along ", join(axes), ", ", when,
           more > 0 ? cat(plural(more, "; so does ", "; so do "), counted(more, "more tensor")) : ""),
-      "find what changes it on one rank alone: a weight whose gradient is a partial sum must be declared so "
+      "find what changes it on a single rank: a weight whose gradient is a partial sum must be declared so "
       "(docs/plugins.md), and a hook must do the same on all replicas; run.verify_replicas = 0 compares nothing");
 }
 

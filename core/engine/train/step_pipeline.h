@@ -22,7 +22,7 @@ namespace train {
 /// told then.
 class StepPipeline {
  public:
-  /// `folder`: for dumps of steps that are not finite. `wishes`: of this rank, asked once a step. Session and observers
+  /// `folder`: for dumps of steps that are not finite. `wishes`: this rank's, asked once a step. Session and observers
   /// must outlive it.
   StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
                std::function<execution::Wishes()> wishes);
@@ -40,7 +40,7 @@ class StepPipeline {
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
   const execution::Wishes& agreed() const { return agreed_; }
-  /// Step times leave out so many seconds before the next report: evaluation, saving.
+  /// Step times leave out this time before the next report: evaluation, saving.
   void leave_out(double seconds) {
     paused_s_ += seconds;
     clock_->forget();
