@@ -26,12 +26,12 @@ struct BuiltModel {
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
 /// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
 struct AssembledModel : BuiltModel {
-  std::shared_ptr<MeshGroups> groups;             ///< that its layers communicate by, once a session has connected them
+  std::shared_ptr<MeshGroups> groups;             ///< groups of its layers, once a session has connected them
   std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
   bool has_frozen = false;                        ///< strategies train a part of it only
-  std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed
+  std::vector<layout::Axis> local_axes;           ///< axes on which gradients are not summed
   std::shared_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
-  std::vector<layout::Axis> overridden_sums;      ///< on which a strategy sums gradients instead of the engine
+  std::vector<layout::Axis> overridden_sums;      ///< axes on which a strategy sums gradients, not the engine
 };
 
 /// Asks the plugin for its units: once in a command.

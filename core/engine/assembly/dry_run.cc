@@ -135,7 +135,7 @@ class Watched {
   }
 
  private:
-  // Also if the work throws, nothing is added to a counter that is gone.
+  // Even if the work throws, nothing is added to a counter that is gone.
   class Counting {
    public:
     Counting(Watched& model, meta::MemoryCounter& memory) : model_(model) { model_.memory_ = &memory; }

@@ -27,7 +27,7 @@ struct MicroStepMemory : AtPeak {
   std::string evaluation_note;  ///< why that is unknown; empty: it is not
 };
 
-/// What a dry run is of.
+/// What a dry run is made from.
 struct DryRunOf {
   const setup::Configuration& config;
   const Plugins& plugins;

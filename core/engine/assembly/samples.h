@@ -23,7 +23,7 @@ struct Samples {
   std::string plugin;               ///< the data plugin, for messages
   std::int64_t length = 0;          ///< longest sequence that the data gives; 0 without data
   std::int64_t longest_row = 0;     ///< columns of a batch with such a one, padded; packed rows have no more
-  std::int64_t longest_prompt = 0;  ///< that leaves room for train.max_new_tokens tokens
+  std::int64_t longest_prompt = 0;  ///< longest one that leaves room for train.max_new_tokens tokens
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
   bool evaluates = false;                         ///< there is one, or the options name one where none is opened

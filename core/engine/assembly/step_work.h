@@ -19,8 +19,8 @@ namespace assembly {
 struct Transfer {
   std::string operation;   ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host",
                            ///< "decode", "cast"
-  int ranks = 1;           ///< that take part
-  int nodes = 1;           ///< on which they are
+  int ranks = 1;           ///< ranks that take part
+  int nodes = 1;           ///< nodes on which they are
   std::int64_t bytes = 0;  ///< bytes of all ranks' data, as comm::PlannedCall counts them
   auto operator<=>(const Transfer&) const = default;
 };
@@ -45,7 +45,7 @@ struct StepWork {
   std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };
 
-/// On how many nodes these ranks are, `ranks_per_node` neighbours on each.
+/// The number of nodes that these ranks are on, with `ranks_per_node` neighbours on each.
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node);
 
 /// The all-gather of a bucket's parameters, and where they rest in host memory the copy from there.

@@ -46,8 +46,8 @@ struct AttentionShape {
 struct Work {
   std::map<Product, std::int64_t> products;
   std::map<AttentionShape, std::int64_t> attention;           ///< forward passes
-  std::map<AttentionShape, std::int64_t> attention_backward;  ///< backward passes, of those whose gradient is wanted
-  double bytes = 0;                                           ///< that all other operators read and write
+  std::map<AttentionShape, std::int64_t> attention_backward;  ///< backward passes whose gradient is wanted
+  double bytes = 0;                                           ///< bytes that all other operators read and write
   std::int64_t kernels = 0;                                   ///< operators that launch something
 };
 

@@ -28,9 +28,9 @@ class Patience {
 
   /// The value of this rank's n-th heartbeat: "17", or "17 writing /runs/x/metrics.jsonl".
   static std::string heartbeat(std::int64_t number, const CallLog& log);
-  /// By rank 0, at each heartbeat: all ranks' values, by rank.
+  /// Called by rank 0 at each heartbeat with all ranks' values, by rank.
   void pass_on(store::Store& store, const std::vector<std::string>& heartbeats);
-  /// At each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
+  /// Called at each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
   void look(store::Store& store, const std::vector<Call>& calls, Clock::time_point now);
   /// Has this call taken so long that it counts as a hang?
   bool ends(const Call& call, Clock::time_point now) const;

@@ -52,7 +52,7 @@ class Feed {
 /// sample ids, lengths, data::loss_row_list, and the step. Where each of them is in it, only this class knows.
 class BatchNumbers {
  public:
-  /// In host memory, which is pinned if asked for.
+  /// Puts the list into host memory, which is pinned if asked for.
   BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
   /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
   BatchNumbers to(c10::Device device, bool non_blocking = true) const;

@@ -22,7 +22,7 @@ struct GraphSetting {
   std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
-/// As train.cuda_graphs asks for it on this device; the log says where the job rules it out.
+/// The setting that train.cuda_graphs asks for on this device; the log says where the job rules it out.
 GraphSetting graph_setting(const session::Session& session);
 
 /// Micro-steps as device graphs, one for each shape: rows, columns, the number of positions whose logits are computed

@@ -27,7 +27,7 @@ class MicroSteps {
  public:
   /// `session` must outlive it.
   MicroSteps(const session::Session& session, GraphSetting graphs);
-  /// Before a step's first: sums are zero. `scale` must outlive the step.
+  /// Called before a step's first micro-step: sums are zero. `scale` must outlive the step.
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
   void run(const StepInput& input, std::size_t index);

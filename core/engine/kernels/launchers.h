@@ -115,7 +115,7 @@ struct Heads {
   }
 };
 
-/// In a kernel's arguments, so that nothing is copied to the device.
+/// It travels in a kernel's arguments, so that nothing is copied to the device.
 struct RotaryFrequencies {
   static constexpr int capacity = 256;
   double value[capacity];

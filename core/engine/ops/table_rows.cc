@@ -46,7 +46,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real) {
   if (!gives_rows(table)) return at::embedding(table, ids);
-  // Not at::where, which copies its -1 from the host: no graph could be recorded.
+  // It does not use at::where, which copies its -1 from the host: no graph could be recorded.
   return RowsFunction::apply(table, ids, real.defined() ? ids.masked_fill(real.logical_not(), -1) : ids);
 }
 

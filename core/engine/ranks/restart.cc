@@ -53,8 +53,8 @@ struct Found {
   bool same_command = false;
   bool same_step = false;
 
-  // The step tells runs of one command apart. Of several that fit equally, the last: the job was requeued before the
-  // others could save.
+  // The step tells runs of one command apart. Where several fit equally, the last one counts: the job was requeued
+  // before the others could save.
   auto rank() const {
     const auto name = folder.filename().string();
     return std::tuple(same_command, same_step, name.size(), name);

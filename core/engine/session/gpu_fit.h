@@ -18,7 +18,7 @@ namespace plan {
 /// A GPU that a prediction is held against.
 struct Gpu {
   std::string name;
-  std::int64_t bytes = 0;  ///< that CUDA reports
+  std::int64_t bytes = 0;  ///< bytes that CUDA reports
   int capability = 0;      ///< compute capability, 70 for 7.0; 0: not known
 
   /// CUDA's context, NCCL's buffers and gaps between tensors: what a peak of tensors leaves out.
@@ -35,7 +35,7 @@ void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Dia
 /// The ranks of a run and where they are.
 struct Placement {
   int all = 1;
-  int nodes = 0;  ///< with as many ranks on each; 0: not said, all are on one
+  int nodes = 0;  ///< each has as many ranks; 0: not said, all are on one
 };
 
 /// One thing that a user may change, as options and a number of ranks.

@@ -40,7 +40,7 @@ struct Session {
 
   strategy::OptimizerRule& rule() const { return *job->model->rule; }
   assembly::MeshGroups& groups() const { return *job->model->groups; }
-  /// On which gradients are not summed.
+  /// Axes on which gradients are not summed.
   const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }
 };
 

@@ -36,7 +36,8 @@ void BucketParameters::allocate() {
 }
 
 // With the limit, memory comes from the compute stream: memory that it has freed can be reused, and the gather waits
-// for it. Without, it comes from the side stream's own pool, and the gather only waits for the last update.
+// for it. Without the limit, memory comes from the side stream's own pool, and the gather only waits for the last
+// update.
 void BucketParameters::prefetch(bool keep) {
   const at::NoGradGuard no_grad;
   if (await_update_) await_update_();
@@ -91,7 +92,7 @@ at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t b
   return place;
 }
 
-// The same in bytes. They are of the values that a gather of numbers would bring.
+// The same in bytes, which encode the values that a gather of numbers would bring.
 at::Tensor BucketParameters::encoded_part(std::size_t i, const at::Tensor& mine, std::int64_t begin,
                                           const at::Tensor& out) const {
   const auto size = out.numel() / plan_.ranks;

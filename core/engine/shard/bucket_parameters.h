@@ -30,7 +30,7 @@ class BucketParameters {
   /// The current stream waits for the gather: the parameters can be used on it until release().
   void acquire() { gathered_.wait(shared_.device()); }
   void release();
-  /// After the masters have changed: see Masters::publish.
+  /// Called after the masters have changed: see Masters::publish.
   void publish(bool copied = false);
   /// Called before a gather reads what an update writes; may wait.
   void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }

@@ -141,8 +141,8 @@ void Engine::write_masters(const std::function<void()>& write) {
   publish(/*copied=*/false);
 }
 
-// After masters of trained buckets have changed, and on_host's have been published: updates all copies of them, or with
-// `copied` all but those that device_slices() had.
+// Called after masters of trained buckets have changed, and on_host's have been published: updates all copies of them,
+// or with `copied` all but those that device_slices() had.
 void Engine::publish(bool copied) {
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     if (!plan(b).trainable) continue;

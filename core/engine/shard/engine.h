@@ -156,7 +156,7 @@ class Engine : private Executor {
   std::vector<Trained> trained_;
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
   at::Tensor squares_;                                 ///< squared norms of what this rank owns: [blocks]
-  at::Tensor weight_of_square_;                        ///< among the trained
+  at::Tensor weight_of_square_;                        ///< which of the trained weights each is of
   std::vector<std::int64_t> first_square_;             ///< by bucket
   InFlight in_flight_;
 };

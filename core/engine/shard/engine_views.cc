@@ -104,7 +104,7 @@ std::vector<ComputeCopy> Engine::compute_copies() {
     for (const auto& record : weight.records())
       copies.back().boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
   };
-  // Checksums are of bits; a pair of bytes is read as one number.
+  // Checksums cover bits; a pair of bytes is read as one number.
   const auto numbers = [](const at::Tensor& bytes) { return bytes.view({-1}).view(at::kBFloat16); };
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     const auto& bucket = plan(b);

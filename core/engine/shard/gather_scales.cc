@@ -46,7 +46,7 @@ GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared
   if (pieces > 1) tensor_group_ = group_of({layout::Axis::tp}, pieces);
 }
 
-// In the compute dtype, as a gather of numbers would bring them: rounding keeps their order.
+// Magnitudes are in the compute dtype, as a gather of numbers would bring them: rounding keeps their order.
 void GatherScales::update() {
   if (weights_.empty()) return;
   const at::NoGradGuard no_grad;

@@ -66,7 +66,7 @@ class GradientOffload {
   std::vector<Staging> stagings_;
   std::size_t staging_ = 0;  ///< the one in use
   std::vector<Return> returns_;
-  std::vector<const BucketPlan*> order_;  ///< in which the step's first micro-step sent
+  std::vector<const BucketPlan*> order_;  ///< the order in which the step's first micro-step sent
   std::size_t brought_ = 0;               ///< how many of these came back in this micro-step
 };
 

@@ -14,14 +14,14 @@ class Masters {
  public:
   Masters(const BucketPlan& plan, Shared& shared, const FullParameters& full)
       : plan_(plan), shared_(shared), full_(full) {}
-  /// After the full parameters, which may be the masters themselves.
+  /// Called after the full parameters have their memory; they may be the masters themselves.
   void allocate();
 
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor slice(std::size_t i, bool unpadded) const;
   /// Its copy in the compute dtype, as long, on the masters' device; undefined: there is none.
   at::Tensor copy_slice(std::size_t i, bool unpadded) const;
-  /// After they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
+  /// Called after they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
   /// written copy_slice().
   void publish(bool copied);
 

@@ -89,7 +89,7 @@ std::vector<Use> uses_of(const std::vector<nn::Unit*>& units, const std::vector<
   return uses;
 }
 
-// By run.
+// Each run's units.
 std::vector<std::vector<nn::Unit*>> units_of(const std::vector<std::size_t>& runs, const ShardPlan& plan,
                                              const std::vector<nn::Unit*>& units) {
   std::vector<std::vector<nn::Unit*>> list;

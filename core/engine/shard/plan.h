@@ -45,7 +45,7 @@ struct PackedShard {
   std::vector<nn::Codec::Extent> extents;  ///< by rank of the bucket's group; the last have fewer elements, or none
   bool divided = false;                    ///< the bucket's ranks share each matrix, and not whole ones
   std::int64_t begin = 0;                  ///< where its bytes begin in a rank's packed shard of the bucket
-  std::int64_t bytes = 0;                  ///< that each rank has for them
+  std::int64_t bytes = 0;                  ///< bytes that each rank has for them
 };
 
 /// A weight in a bucket.
@@ -89,7 +89,7 @@ enum class GatherBy {
 /// The source of this rank's shard for an all-gather.
 enum class SendFrom {
   master,      ///< the masters on the device
-  cast,        ///< these, cast by each gather into this rank's place in what is gathered
+  cast,        ///< masters, cast by each gather into this rank's place in what is gathered
   host,        ///< host memory, in the compute dtype
   device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
@@ -158,7 +158,7 @@ struct GradientPlan {
 struct BucketPlan {
   std::string name;
   std::vector<PlannedWeight> weights;
-  std::vector<std::size_t> runs;   ///< that use it, in forward order: several use a tied weight
+  std::vector<std::size_t> runs;   ///< the runs that use it, in forward order: several use a tied weight
   std::vector<layout::Axis> axes;  ///< axes of the group that holds the shards
   int ranks = 1;                   ///< size of that group
   int copies = 1;                  ///< hybrid: groups that hold the same, whose sums are added up
@@ -183,7 +183,7 @@ struct Run {
   /// the model's first trained unit, where frozen ones before it were joined with it. Past `last`: backward ends
   /// before.
   std::size_t last_in_backward = 0;
-  std::vector<std::size_t> buckets = {};  ///< that it uses, own and tied
+  std::vector<std::size_t> buckets = {};  ///< those that it uses, own and tied
   bool packs = false;                     ///< a codec keeps some of its weights
 
   /// Backward runs here.

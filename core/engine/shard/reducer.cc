@@ -162,7 +162,7 @@ void Reducer::reduce_in_place(const at::Tensor& sum) {
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
     auto from = source(i);
-    // The plan alone decides: every rank lists the same calls, also one whose loss does not reach the weight.
+    // Only the plan decides: every rank lists the same calls, also one whose loss does not reach the weight.
     if (is_accumulated() ? planned.sharding.in_place : planned.sharding.even) {
       if (is_accumulated()) from = planned.padded_of_full(full_);
       if (!from.defined()) from = at::zeros({planned.sharding.numel}, sum.options());

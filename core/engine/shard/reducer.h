@@ -52,7 +52,7 @@ class Reducer {
 
  private:
   bool is_sharded() const { return plan_.shards_optim; }
-  /// Sums are of full_; else of autograd's own gradients.
+  /// What is summed is full_; otherwise it is autograd's own gradients.
   bool is_accumulated() const { return plan_.gradients.accumulates; }
   void accumulate(bool first);
   at::Tensor source(std::size_t i);

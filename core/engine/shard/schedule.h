@@ -27,7 +27,7 @@ class Schedule {
     const bool is_last = run == 0 || !runs_[run - 1].trainable();
     return policy_.backward_prefetch == when && !is_last ? std::optional(run - 1) : std::nullopt;
   }
-  /// From forward to backward: the last run is the first of backward.
+  /// Does the run stay gathered from forward to backward? The last run is the first of backward.
   bool stays_gathered(std::size_t run, bool with_grad) const {
     if (!with_grad || !runs_[run].trainable()) return false;
     // What a codec keeps is decoded for one run at a time, whatever stays gathered.

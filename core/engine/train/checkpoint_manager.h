@@ -66,7 +66,7 @@ class CheckpointManager {
   bool wants(const Boundary& boundary);
   /// Waits for the save before, and starts this one; without checkpoint.asynchronous waits for this one too.
   void save(const Boundary& boundary, const observe::Statistics& statistics);
-  /// Before each optimizer update: what is being saved must have been copied.
+  /// Called before each optimizer update: what is being saved must have been copied.
   void before_update();
   /// Is this the state that was saved last?
   bool is_saved(std::int64_t steps_done) const { return last_step_ == steps_done; }

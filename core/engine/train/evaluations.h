@@ -41,7 +41,7 @@ class Evaluations {
   observe::Observers& observers_;
   observe::RunFolder& folder_;
   std::vector<execution::Answer> answers_;
-  std::int64_t answered_after_ = -1;  ///< steps done then
+  std::int64_t answered_after_ = -1;  ///< how many steps were done then
 };
 
 }  // namespace train

@@ -16,7 +16,7 @@
 namespace capstan::train {
 namespace {
 
-// For what follows the last save: closing files, srun's and the job script's ends.
+// The time for what follows the last save: closing files, srun's and the job script's ends.
 constexpr double ending_margin_s = 15;
 
 void add_settings(const session::Job& job, monitor::RunStarted& started) {
@@ -134,7 +134,7 @@ monitor::RunEnded Loop::run() {
 }
 
 monitor::RunEnded Loop::run_all() {
-  // As if the time until the checkpoint that it resumes from had just passed.
+  // The clock starts as if the time until the checkpoint that it resumes from had just passed.
   begin_ =
       Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(statistics_.runtime_s));
   for (const auto& place : session_.communicator->exchange(
@@ -165,7 +165,7 @@ monitor::RunEnded Loop::run_all() {
   return ended;
 }
 
-// But for what monitors say of it.
+// All that is known at the end, except for what monitors say of it.
 monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
   monitor::RunEnded ended;
   ended.steps = steps_done;

@@ -106,8 +106,8 @@ Json json_of(const execution::StepInput& input, int rank) {
   return json;
 }
 
-// Not below the root of the largest number: what is larger is infinite once a norm has squared it, and 16-bit numbers
-// are squared as float32.
+// The limit is the root of the largest number: what is larger is infinite once a norm has squared it, and 16-bit
+// numbers are squared as float32.
 at::Tensor is_bad(const at::Tensor& x) {
   const bool is_double = x.scalar_type() == at::kDouble;
   const double most = is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();

@@ -13,7 +13,7 @@
 namespace capstan::train {
 namespace {
 
-// What it is of, for people, and where; ranks on other positions of its local axes hold other values.
+// Says, for people, what a checksum covers, and where; ranks on other positions of its local axes hold other values.
 std::string key_of(const std::string& what, const std::string& name, const std::string& box, int copy) {
   return cat("the ", what, " of ", name, " ", box, copy > 0 ? cat(" (copy ", copy, ")") : "");
 }

@@ -71,7 +71,7 @@ class Run {
   explicit Run(RunSetting setting) : setting_(std::move(setting)) {}
   /// All of it. Throws ConfigurationRefused where the configuration has faults.
   RunEnd train();
-  /// After train() has thrown: says what could not be written, and lets other processes have the folder.
+  /// Called after train() has thrown: says what could not be written, and lets other processes have the folder.
   void give_up();
 
  private:

@@ -45,7 +45,7 @@ class StepPipeline {
     paused_s_ += seconds;
     clock_->forget();
   }
-  /// To be told of this rank's collectives: each step's numbers say who was slowest.
+  /// It is to be told of this rank's collectives: each step's numbers say who was slowest.
   const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }
