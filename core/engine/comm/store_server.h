@@ -7,8 +7,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
 
-/// The ranks' key-value store: a thread that serves everyone who proves that he knows the run's secret. All others are
-/// disconnected before anything that they say is looked at, and named in the log with their address.
+/// The ranks' key-value store: a thread that serves every client which proves that it knows the run's secret. All
+/// others are disconnected before anything that they say is looked at, and named in the log with their address.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;

@@ -15,9 +15,9 @@ namespace session {
 
 /// Where a folder is written until it is complete: next to it, as "NAME.tmp".
 std::filesystem::path temporary_of(const std::filesystem::path& folder);
-/// Makes that one, empty.
+/// Makes that folder, empty.
 std::filesystem::path make_temporary(const std::filesystem::path& folder);
-/// It is complete: it takes the folder's name, and the place of one that stands there.
+/// Gives the complete folder its name, and the place of one that stands there.
 void put_in_place(const std::filesystem::path& folder);
 
 /// What a strategy writes a run as.

@@ -26,7 +26,7 @@ struct Gpu {
   std::int64_t room() const { return bytes - reserve; }
 };
 
-/// From a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
+/// Reads a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
 Gpu gpu_named(const std::string& text);
 
 /// Faults where the GPU cannot compute in this precision, or not with a LibTorch for this CUDA (13; 0: not known).
@@ -61,7 +61,7 @@ struct Offer {
   plugin::Saving::By by = plugin::Saving::By::sharding;
   Change change;
 };
-/// Those of all strategies that the host finds.
+/// The changes that all strategies offer which the host finds.
 std::vector<Offer> offers_of(plugin::Host& host);
 
 /// What is tried where a run does not fit.
@@ -75,7 +75,7 @@ struct Fit {
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// What was predicted, and of what.
+/// What was predicted, and for which job.
 struct Predicted {
   const assembly::Prediction& prediction;
   std::string device;  ///< "cpu" or "cuda"

@@ -104,7 +104,7 @@ std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
 
 const nn::CodecFiles& files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles&>(codec); }
 
-// Those of the codecs that write this form of files.
+// The codecs that write this form of files.
 checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
   if (form.empty()) return {};
   std::erase_if(codecs, [&](const auto& item) { return files_of(*item.second).form() != form; });

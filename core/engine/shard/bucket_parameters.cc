@@ -36,8 +36,7 @@ void BucketParameters::allocate() {
 }
 
 // With the limit, memory comes from the compute stream: memory that it has freed can be reused, and the gather waits
-// for it. Without the limit, memory comes from the side stream's own pool, and the gather only waits for the last
-// update.
+// for it. Without it, memory comes from the side stream's own pool, and the gather only waits for the last update.
 void BucketParameters::prefetch(bool keep) {
   const at::NoGradGuard no_grad;
   if (await_update_) await_update_();

@@ -120,9 +120,8 @@ enum class SumBy {
   all_reduce
 };
 
-/// The plan of a bucket that is a table whose lookups' gradients ranks exchange as rows (table_plan). Its GradientPlan
-/// says what becomes of the rest: for a tied table that is its other user's gradient, which is there long before the
-/// lookups'.
+/// The plan of a table's bucket, where ranks exchange the lookups' gradients as rows (table_plan). Its GradientPlan
+/// says what becomes of the rest: a tied table's is its other user's gradient, which is there long before the lookups'.
 struct TablePlan {
   std::int64_t rows = 0;        ///< tokens of a rank's micro-batch at most
   bool only_looked_up = false;  ///< no other user: the gradient is nothing but rows

@@ -11,8 +11,7 @@
 namespace capstan::strategy {
 namespace {
 
-// Slices that one call updates: they decay alike, all have a copy to write or none, and masters and gradients have one
-// dtype each.
+// Slices that one call updates: they decay alike, all or none have a copy to write, and they share their two dtypes.
 struct Alike {
   bool decays;
   bool copies;
