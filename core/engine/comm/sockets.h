@@ -32,7 +32,7 @@ Descriptor listen_on(const std::string& address, int port);
 int port_of(const Descriptor& listener);
 /// A waiting connection, which does not block, and "address:port" of its other end; fd() is -1 where there is none.
 Descriptor accept_from(const Descriptor& listener, std::string& peer);
-/// Connects; throws std::system_error (ETIMEDOUT after so long).
+/// Connects; throws std::system_error (ETIMEDOUT after `limit`).
 Descriptor connect_to(const std::string& address, int port, std::chrono::milliseconds limit);
 
 /// Reads what has come, but `in` grows to `most` bytes at most. False: the other end has closed, or the connection

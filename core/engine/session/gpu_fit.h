@@ -61,7 +61,7 @@ struct Offer {
   plugin::Saving::By by = plugin::Saving::By::sharding;
   Change change;
 };
-/// The changes that all strategies offer which the host finds.
+/// The changes that the host's strategies offer.
 std::vector<Offer> offers_of(plugin::Host& host);
 
 /// What is tried where a run does not fit.
@@ -75,7 +75,7 @@ struct Fit {
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// What was predicted, and for which job.
+/// What was predicted, and for which device and batch.
 struct Predicted {
   const assembly::Prediction& prediction;
   std::string device;  ///< "cpu" or "cuda"

@@ -50,7 +50,7 @@ std::optional<std::int64_t> recorded_in(const std::vector<fs::path>& folders) {
   return {};
 }
 
-// What the run that this one continues has recorded: a run's folder is itself meant, its checkpoints or one of them.
+// What the run that this one continues has recorded; resume may name its folder, its checkpoints, or one of them.
 std::optional<std::int64_t> recorded(const setup::Configuration& config) {
   const auto& resume = config.checkpoint->resume;
   if (resume == "none") return {};

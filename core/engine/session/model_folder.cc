@@ -61,7 +61,7 @@ assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
-// All that is not weights; true: with a tokenizer.
+// Writes all that is not weights. Returns whether a tokenizer is part of it.
 bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
                         const std::string& quantization, const fs::path& folder) {
   const fs::path original(model.plugins.model_options->path.value_or(""));

@@ -172,7 +172,7 @@ void BucketParameters::gather_staged(bool keep) {
   }
 }
 
-// Bytes of all ranks, decoded to their place.
+// Decodes the bytes of all ranks to their place.
 void BucketParameters::gather_packed() {
   auto all = masters_.packed().to(shared_.device(), /*non_blocking=*/true);
   if (plan_.ranks > 1) {

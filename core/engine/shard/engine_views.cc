@@ -29,7 +29,7 @@ void Engine::each_owned(std::size_t b, const std::function<void(std::size_t, con
   }
 }
 
-// Gradients that stay on the device first: they are measured at once.
+// Gradients that stay on the device come first: they are measured at once.
 void Engine::list_squares() {
   std::vector<std::int64_t> weights;
   first_square_.resize(parameters_.size());
@@ -47,7 +47,7 @@ void Engine::list_squares() {
   }
   const auto on_device = at::TensorOptions().device(shared_.device());
   squares_ = at::zeros({static_cast<std::int64_t>(weights.size())}, on_device.dtype(at::kDouble));
-  // The same at every step; made once, since a copy from the host waits for the device.
+  // It is the same at every step, and made once, since a copy from the host waits for the device.
   weight_of_square_ = at::tensor(weights, at::TensorOptions().dtype(at::kLong)).to(shared_.device());
 }
 

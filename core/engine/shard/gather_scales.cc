@@ -19,7 +19,7 @@ GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared
   for (auto& bucket : buckets)
     if (bucket.plan().parameters.gather_by == GatherBy::bytes_in_place) those.push_back(&bucket);
   if (those.empty()) return;
-  // Those of one group side by side, in the buckets' order on all ranks.
+  // The scales of one group stand side by side, in the buckets' order on all ranks.
   std::stable_sort(those.begin(), those.end(),
                    [](const auto* a, const auto* b) { return a->plan().axes < b->plan().axes; });
   for (auto* bucket : those) {

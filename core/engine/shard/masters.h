@@ -25,7 +25,7 @@ class Masters {
   /// written copy_slice().
   void publish(bool copied);
 
-  /// If they are in host memory: updates the copy that gathers send, in the compute dtype. On the update thread.
+  /// If they are in host memory: updates the copy that gathers send, in the compute dtype. Runs on the update thread.
   void publish_from_host();
   /// Its two parts: the cast of some elements of the shard, and the copy to the device if one is kept there.
   void cast_to_send(std::int64_t begin, std::int64_t elements);
@@ -35,7 +35,7 @@ class Masters {
 
   /// The shard as a codec packs it; undefined: there are numbers.
   const at::Tensor& packed() const { return packed_; }
-  /// A weight's bytes of it.
+  /// A weight's bytes of the packed shard.
   at::Tensor packed_slice(std::size_t i) const;
   void add_held(HeldMemory& memory) const;
 

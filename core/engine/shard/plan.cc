@@ -135,7 +135,7 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   return bucket;
 }
 
-// What the bucket's last weight adds to its all-reduces over other axes than data's.
+// What the bucket's last weight adds to its all-reduces over axes other than data's.
 void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
   auto& partials = bucket.gradients.partials;
   const auto& records = bucket.weights.back().weight->records();

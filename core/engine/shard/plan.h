@@ -185,7 +185,7 @@ struct Run {
   std::vector<std::size_t> buckets = {};  ///< those that it uses, own and tied
   bool packs = false;                     ///< a codec keeps some of its weights
 
-  /// Backward runs here.
+  /// Does backward run here?
   bool trainable() const { return last_in_backward <= last; }
 };
 

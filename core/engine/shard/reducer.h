@@ -33,8 +33,8 @@ class Reducer {
   void free_inputs();
   /// The current stream waits for the sums.
   void finish();
-  /// Backward has left a gradient of this weight at least once, and a reduction took it along. Any micro-step's: all
-  /// make the same calls, and those that are replayed as graphs do not come by here.
+  /// Has backward left a gradient of this weight at least once, which a reduction took along? Any micro-step's counts:
+  /// all make the same calls, and those that are replayed as graphs do not come by here.
   bool has_had_gradient(std::size_t i) const { return reduced_ && reached_[i]; }
   /// Nothing need wait for what was queued so far.
   void forget() {

@@ -24,7 +24,7 @@ class Evaluations {
   void run(std::int64_t steps_done);
   /// Answers to both splits' questions, as far as they are asked for and this step's are not known yet.
   void answer_all(std::int64_t steps_done);
-  /// The splits of which questions are answered at the end.
+  /// The splits whose questions are answered at the end.
   std::vector<std::string> asked_splits() const;
   /// The first answers of each split.
   const std::vector<execution::Answer>& shown_answers() const { return answers_; }

@@ -25,7 +25,7 @@ class Loop {
   /// but for what is held.
   Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
        const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
-  /// Tells one more whoever is told what the run does; before it begins.
+  /// Adds an observer that is told what the run does; called before the run begins.
   void observe(monitor::Monitor& observer) { observers_.add("", observer); }
   /// Calls it on each rank with every step's number when that step's gradients, times the loss scale, are in the engine
   /// and nothing is updated yet.

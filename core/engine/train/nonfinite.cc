@@ -245,8 +245,8 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const execution::StepR
     return;
   }
   auto found = find_nonfinite(session_, result.norms, scale);
-  // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm; the
-  // loss they all know.
+  // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm, but
+  // all of them know the loss.
   if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);
   const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
                         plain_text(event.grad_norm), "; ", found.text());

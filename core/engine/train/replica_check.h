@@ -18,7 +18,7 @@ class ReplicaCheck {
   /// A drift begins with the first updates: these are always compared.
   static constexpr std::int64_t first_steps = 3;
 
-  /// `every` steps it is due; 0: never. `session` must outlive it.
+  /// It is due every `every` steps; 0: never. `session` must outlive it.
   ReplicaCheck(const session::Session& session, std::int64_t every);
   /// Is it due when `steps_done` steps are done, some of them by this process?
   bool due(std::int64_t steps_done, std::int64_t first_step) const;
@@ -29,7 +29,7 @@ class ReplicaCheck {
   void run(std::int64_t steps_done);
 
  private:
-  // A tensor of this rank. Who has the same key holds the same.
+  // A tensor of this rank. Ranks that have the same key hold the same tensor.
   struct Held {
     std::string key;
     at::Tensor value;

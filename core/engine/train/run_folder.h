@@ -53,7 +53,7 @@ class RunFolder : public monitor::Monitor {
   /// The same, but <dir>/<name> itself, whether it is there or not: for runs that resume in their own folder.
   static std::filesystem::path reuse(const std::string& dir, const std::string& name);
   /// Removes what processes that were killed have left half written in the folder and next to its checkpoints, such as
-  /// latest.tmp4711. For the one that holds the folder, before it writes.
+  /// latest.tmp4711. Called by the process that holds the folder, before it writes.
   static void remove_unfinished(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
@@ -73,8 +73,8 @@ class RunFolder : public monitor::Monitor {
   void write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                      const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
                      const std::optional<SaveTotals>& checkpoints, const std::vector<execution::Answer>& answers);
-  /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
-  /// nothing.
+  /// Tries to write what is still held, for as long as `patience`. Returns in words what is missing of the run's
+  /// results then; empty: nothing.
   std::string finish(std::chrono::milliseconds patience);
 
  private:

@@ -29,7 +29,7 @@ class StepPipeline {
   const execution::Feed& feed() const { return feed_; }
   execution::Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
-  /// Before the first step.
+  /// Called before the first step.
   void begin(std::int64_t first_step);
   /// Queues a step. False: the ranks agree to stop before it; agreed() says why. Throws Error when a step was not
   /// finite and train.on_nonfinite says so. Collective over the world.
