@@ -85,7 +85,7 @@ struct Stand {
   std::int64_t longest() const { return *std::max_element(taken.begin(), taken.end()); }
 };
 
-// Each into the first row with room for it.
+// Puts each sample into the first row with room for it.
 Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
   Stand stand;
   for (const auto length : lengths) {

@@ -11,7 +11,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What is there of a GPU's memory at the peak of some work, besides what is there always, bytes.
+/// Bytes of a GPU's memory at the peak of some work, besides what is always there.
 struct AtPeak {
   std::int64_t gathered = 0;  ///< full copies of sharded parameters
   std::int64_t work = 0;      ///< activations, gradients on their way and temporaries
@@ -41,7 +41,7 @@ struct DryRunOf {
 /// Runs forward and backward of one micro-batch of the longest samples on the meta device, with this rank's shapes, all
 /// strategies' hooks and an executor that only counts, and watches what is allocated and computed; then forward of an
 /// evaluation batch, and of its first answers' tokens. Answers for a GPU.
-/// Throws what an operator without a shape rule throws. Not while other threads use the meta device.
+/// Throws what an operator without a shape rule throws. No other thread may use the meta device meanwhile.
 MicroStepMemory dry_run(const DryRunOf& what);
 
 }  // namespace assembly

@@ -15,7 +15,7 @@ namespace data {
 /// leave out less than a quarter of them. It is the same for each rank that has the same micro-batch, and never 0: a
 /// rank without a target takes part in the head's collectives like the others.
 std::int64_t loss_rows(std::int64_t targets, std::int64_t positions);
-/// The same of a micro-batch.
+/// The same for a micro-batch.
 std::int64_t loss_rows(const HostBatch& batch);
 
 /// Which positions these are, indices into rows x cols, ascending: all that bear loss, and as many others as are

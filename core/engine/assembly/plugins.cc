@@ -247,7 +247,7 @@ std::vector<InstalledStrategy> installed_strategies(plugin::Host& host) {
 
 LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
   LoadedPlugins loaded;
-  // First made, last blamed: the model's folder may have weights that only a strategy reads.
+  // It is made first and blamed last: the model's folder may have weights that only a strategy reads.
   Diagnostics of_strategies;
   loaded.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
   Loader loader(host, faults, forms_of(loaded.strategies));

@@ -91,7 +91,7 @@ struct InstalledStrategy {
   std::string table;  ///< "strategy.fsdp"
   std::shared_ptr<strategy::Strategy> object;
 };
-/// For messages that say what could do what a run's own strategies cannot.
+/// All installed strategies, for messages that say what could do what a run's own strategies cannot.
 std::vector<InstalledStrategy> installed_strategies(plugin::Host& host);
 
 /// Which of the plugins a command needs.

@@ -166,7 +166,7 @@ class Mapped {
     return {};
   }
   std::uint64_t samples() const { return head_.samples; }
-  // Only for a file without such a fault. False: the sample's bytes are damaged.
+  // Called only for a file without such a fault. False: the sample's bytes are damaged.
   bool read(std::uint64_t sample, std::string_view& record) const {
     const auto begin = number(sample);
     const auto end = number(sample + 1);

@@ -34,7 +34,7 @@ class TokenCacheBuilder {
   ~TokenCacheBuilder();
   TokenCacheBuilder(const TokenCacheBuilder&) = delete;
   TokenCacheBuilder& operator=(const TokenCacheBuilder&) = delete;
-  /// Works for about so long; true when the cache is complete. Throws Error when a sample or the disk is at fault.
+  /// Works for about `budget`; true when the cache is complete. Throws Error when a sample or the disk is at fault.
   bool advance(std::chrono::milliseconds budget);
   /// How many of the source's size() samples are verified, or written.
   std::int64_t done() const { return done_; }

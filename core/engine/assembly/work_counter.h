@@ -42,7 +42,7 @@ struct AttentionShape {
   }
 };
 
-/// What operators make a GPU do, in counts; whoever knows a GPU's rates makes time of it.
+/// What operators make a GPU do, in counts; with a GPU's rates they become time.
 struct Work {
   std::map<Product, std::int64_t> products;
   std::map<AttentionShape, std::int64_t> attention;           ///< forward passes

@@ -16,7 +16,7 @@ class Store;
 }
 namespace comm {
 
-/// How long a rank waits in a call before that is a hang: the time limit, and for as long as somebody is at a disk.
+/// How long a rank waits in a call before that is a hang: the time limit, and for as long as some rank is at a disk.
 /// A rank's heartbeat says what it reads or writes, if it does; rank 0 passes on whose do, so that the others read one
 /// short text and not all heartbeats.
 class Patience {
@@ -38,7 +38,7 @@ class Patience {
   /// A message for the log, if there is one: who is at a disk while others wait. Returned once. From any thread: the
   /// heartbeat's own must not log it, since the log may be on that disk.
   std::optional<std::string> news();
-  /// Whether somebody was at a disk within the last time limit. From any thread.
+  /// Whether some rank was at a disk within the last time limit. From any thread.
   bool excuses() const { return Clock::now().time_since_epoch() - excused_at_.load() < timeout_; }
 
  private:

@@ -31,7 +31,7 @@ class Feed {
  public:
   /// `job` must outlive it.
   explicit Feed(const session::Job& job);
-  /// Throws Error for a sample of which no token bears loss, unless these are left out.
+  /// Throws Error for a sample without a token that bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
   bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }

@@ -167,7 +167,7 @@ std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompt
   }
   std::vector<std::string> all(prompts.size());
   for (const auto& piece : session_.communicator->exchange(mine.dump())) {
-    // Ranks of one data coordinate say the same.
+    // Ranks of one data coordinate give the same answers.
     for (const auto& row : nlohmann::json::parse(piece)) all[row.at(0).get<std::size_t>()] = row.at(1);
   }
   return all;

@@ -14,7 +14,7 @@ namespace {
 
 // Libraries make their handles, plans and workspaces in the first runs of a shape.
 constexpr int eager_runs = 2;
-// Each takes some MB of the device; who has more shapes pads too little for graphs to help.
+// Each takes some MB of the device; a run with more shapes pads too little for graphs to help.
 constexpr std::size_t most_graphs = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -102,7 +102,7 @@ bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Record
   return why.empty();
 }
 
-// Empty, or why not.
+// Returns why it could not be recorded; empty: it was.
 std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
                                        const Body& body) {
   recorded.numbers = BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);

@@ -31,7 +31,7 @@ class MicroSteps {
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
   void run(const StepInput& input, std::size_t index);
-  /// Their memory is that of the next step's too.
+  /// The sums of the next step have the same memory.
   const MicroStepSums& sums() const { return sums_; }
 
  private:

@@ -12,8 +12,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
 
-/// That this rank was asked to end before its work is done, and how much wall time it has. Handlers of signals call
-/// ask(); everything else looks at it where ranks can agree. One object a process, alive while handlers are.
+/// Knows whether this rank was asked to end before its work is done, and how much wall time it has. Handlers of signals
+/// call ask(); everything else looks at it where ranks can agree. One object a process, alive while handlers are.
 class Stop {
  public:
   using Clock = std::chrono::steady_clock;

@@ -84,8 +84,8 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
 }
 
-// A window's worth of queries after the other, each with its own keys and those of the one before: what it takes grows
-// with the window, not with the row.
+// Takes one window's worth of queries after the other, each with its own keys and those of the one before: the cost
+// grows with the window, not with the row.
 at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window,
                                double scale) {
   const auto rows = q.size(0), length = q.size(2), blocks = (length + window - 1) / window;

@@ -130,7 +130,7 @@ Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   auto ends = counts.cumsum(0).to(at::kInt);
-  // Core's own products may have them in host memory; who fills a port gets them where the rows are.
+  // Core's own products may have them in host memory; a plugin that fills a port gets them where the rows are.
   const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
   if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
   if (products && !gate_up_adapter && !down_adapter)

@@ -1,4 +1,4 @@
-// CUDA graphs. Not at::cuda::CUDAGraph, which leaves the allocator in its pool if a recording fails.
+// CUDA graphs. at::cuda::CUDAGraph is not used: it leaves the allocator in its pool if a recording fails.
 #include "ops/device_graph.h"
 
 #include <ATen/ATen.h>

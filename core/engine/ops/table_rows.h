@@ -15,7 +15,7 @@ namespace ops {
 /// there, so that thousands of zeros of one id are not added up. Undefined: all are.
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real = {});
 
-/// From now on lookups in this leaf make such gradients: for who adds rows up himself. Nothing but lookup() may use it.
+/// From now on lookups in this leaf make such gradients: for callers that add rows up. Only lookup() may use it.
 void give_rows(const at::Tensor& table);
 
 /// to[ids[i] - first] += rows[i] for all i whose id is in [first, first + R): `to` [R, h] of floats, contiguous, `ids`
