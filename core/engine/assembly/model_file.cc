@@ -139,7 +139,7 @@ bool is_shorter(const config::OptionSpec& spec, const Json& original, const conf
   return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
 }
 
-// The first spelling, but for the two tables of rotary options the older one, which all programs read.
+// The first spelling; where two tables have rotary options, it is the older one's, which all programs read.
 std::string written_name(const config::OptionSpec& spec) {
   for (const auto& name : spec.spellings) {
     if (!name.starts_with("rope_parameters.")) return name;

@@ -61,7 +61,7 @@ struct StandIn {
   std::string where;   ///< what sets model.path
 };
 
-/// The plugins that the configuration names, but for the model's, and what is known of that.
+/// The plugins that the configuration names, except for the model's, and what is known of that.
 struct PluginsBesidesModel {
   config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
   config::Options<setup::DataOptions> data_options;

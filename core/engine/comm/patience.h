@@ -49,7 +49,7 @@ class Patience {
   const std::chrono::milliseconds timeout_;
   std::string passed_on_;
   Clock::time_point call_{};   // the start of the call that excused_ belongs to
-  Clock::duration excused_{};  // how long somebody was at a disk during it
+  Clock::duration excused_{};  // how long some rank was at a disk during it
   Clock::time_point looked_{};
   Clock::time_point told_{};
   std::atomic<Clock::duration> excused_at_{Clock::duration{}};

@@ -22,7 +22,7 @@ struct StepMetrics {
   at::Tensor expert_tokens;     ///< [layers, experts] float64 on the CPU: what each computed; empty: no experts
 };
 
-/// What a rank adds to a step's metrics; 0-dim float64 on the device, but for the last.
+/// What a rank adds to a step's metrics; 0-dim float64 on the device, except for the last.
 struct StepSums {
   at::Tensor squared_norm;  ///< this rank's gradients' sum of squares, times the loss scale's square
   at::Tensor loss;

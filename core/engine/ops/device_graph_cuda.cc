@@ -76,7 +76,7 @@ class Recording {
  public:
   Recording(at::cuda::MempoolId_t pool, const c10::cuda::CUDAStream& stream)
       : share_(std::make_unique<PoolShare>(pool, stream)), stream_(stream.stream()) {
-    // Other threads' calls are none of this recording's: NCCL's, and those of a checkpoint being written.
+    // Other threads' calls are not part of this recording: NCCL's, and those of a checkpoint being written.
     check_graph_call(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begun");
     records_ = true;
   }

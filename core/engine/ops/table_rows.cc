@@ -8,7 +8,7 @@
 namespace capstan::ops {
 namespace {
 
-// A mark on a leaf. It is in the tensor itself, so that whoever has the weight need not know who asked for rows.
+// A mark on a leaf. It is in the tensor itself, so that code which has the weight need not know who asked for rows.
 struct GivesRows final : public c10::BackendMeta {};
 
 bool gives_rows(const at::Tensor& table) {

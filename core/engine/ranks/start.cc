@@ -109,7 +109,7 @@ void say_where(const comm::PeerFailed& failure, const Rank& rank) {
 }
 
 // Ends a rank of a failed run. Its model is not destroyed: freeing memory that a hanging collective still uses can
-// wait for ever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
+// wait forever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
 [[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
   static constexpr std::chrono::seconds patience{3};
   std::thread([code] {

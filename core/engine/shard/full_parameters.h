@@ -31,7 +31,7 @@ class FullParameters {
   void take_memory();
   /// `foreign`: the memory was allocated on another stream than the current one, which uses it.
   void free_memory(bool foreign);
-  /// The leaves' versions tell whoever keeps something made of them.
+  /// The leaves' versions tell any code that keeps something made of them.
   void note_new_values();
   void drop_gradients();
   void add_held(HeldMemory& memory) const;

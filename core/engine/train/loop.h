@@ -22,7 +22,7 @@ class Loop {
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary. References must outlive it.
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
   /// `started`: what monitors are told that only the process knows: output, environment, the GPU, questions of memory
-  /// but for what is held.
+  /// except for what is held.
   Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
        const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
   /// Adds an observer that is told what the run does; called before the run begins.

@@ -21,7 +21,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// Whoever a run calls besides its loop.
+/// What a run calls besides its loop.
 struct Extension {
   std::string name;
   std::shared_ptr<command::RunExtension> object;
