@@ -11,8 +11,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace observe {
 
-/// All that are told what a run does, in the order in which they were added: the run's statistics, its folder,
-/// monitors.
+/// All that are told what a run does, in the order in which they were added: its statistics, its folder, monitors.
 /// A plugin that throws is told nothing more, and a warning says so: what only watches a run does not end it.
 class Observers {
  public:
