@@ -92,7 +92,7 @@ void refuse_too_large(const std::vector<std::unique_ptr<nn::Unit>>& units) {
     if (elements += size; elements > most) {
       throw Error(cat("the model has more than ", thousands(static_cast<std::int64_t>(most)),
                       " parameters: ", record->name, " alone is ", layout::shape_text(record->shape)),
-                  "give it smaller sizes in [model], or mend its config.json");
+                  "give it smaller sizes in [model], or correct its config.json");
     }
   }
 }

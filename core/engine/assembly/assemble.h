@@ -26,12 +26,12 @@ struct BuiltModel {
 /// The fourth stage: the model as this rank computes it. Strategies have changed and placed it, its records say what
 /// each rank holds, and nothing is allocated. `check` predicts from it, and a session gives the same units memory.
 struct AssembledModel : BuiltModel {
-  std::shared_ptr<MeshGroups> groups;             ///< that its layers communicate by, once a session has connected them
+  std::shared_ptr<MeshGroups> groups;             ///< groups of its layers, once a session has connected them
   std::string changes;                            ///< for people: what strategies made of it, a line each; may be empty
   bool has_frozen = false;                        ///< strategies train a part of it only
-  std::vector<layout::Axis> local_axes;           ///< on which gradients are not summed
+  std::vector<layout::Axis> local_axes;           ///< axes on which gradients are not summed
   std::shared_ptr<strategy::OptimizerRule> rule;  ///< a strategy's, or AdamW
-  std::vector<layout::Axis> overridden_sums;      ///< on which a strategy sums gradients instead of the engine
+  std::vector<layout::Axis> overridden_sums;      ///< axes on which a strategy sums gradients, not the engine
 };
 
 /// Asks the plugin for its units: once in a command.
@@ -54,12 +54,12 @@ c10::Device device_of(const setup::Configuration& config);
 /// functions.
 shard::EngineOptions engine_options(const setup::Configuration& config, const Topology& topology,
                                     const Samples& samples, const AssembledModel& model, c10::Device device);
-/// Of checkpoint.save: frozen parameters are left out where model.path gives them again, unless the user says
-/// otherwise.
+/// The value of checkpoint.save that is in effect: frozen parameters are left out where model.path gives them again,
+/// unless the user says otherwise.
 std::string settled_save(const setup::Configuration& config, const Plugins& plugins, const AssembledModel& model);
 
-/// Dtypes for a value of train.precision: of computing (activations, gathered copies, raw gradients), of masters and
-/// optimizer state, of summed gradients.
+/// Dtypes for a value of train.precision: the one for computing (activations, gathered copies, raw gradients), the one
+/// of masters and optimizer state, and the one of summed gradients.
 ///
 ///     fp32       float32 throughout            fp64   float64 throughout
 ///     bf16       bfloat16, float32, float32    fp16   float16, float32, float32 (Micikevicius et al. 2018)

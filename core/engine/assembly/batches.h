@@ -12,7 +12,7 @@ namespace data {
 
 /// What the plan of a run is made from.
 struct PlanRequest {
-  std::int64_t samples = 0;  ///< of the training split
+  std::int64_t samples = 0;  ///< samples of the training split
   std::int64_t global_batch = 1;
   std::optional<std::int64_t> epochs;     ///< if both are set, the run ends
   std::optional<std::int64_t> max_steps;  ///< at whichever comes first
@@ -38,7 +38,7 @@ struct Plan {
   /// Samples that an epoch visits: all of them, or with drop_last those of its full batches.
   std::int64_t samples_per_epoch() const;
   std::int64_t epoch_of(std::int64_t step) const;
-  /// Whether so many steps are complete epochs.
+  /// Whether `steps_done` steps are complete epochs.
   bool ends_epoch(std::int64_t steps_done) const;
   /// Samples seen in the first `steps_done` steps, empty slots not counted.
   std::int64_t consumed(std::int64_t steps_done) const;

@@ -85,7 +85,7 @@ struct Stand {
   std::int64_t longest() const { return *std::max_element(taken.begin(), taken.end()); }
 };
 
-// Each into the first row with room for it.
+// Puts each sample into the first row with room for it.
 Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
   Stand stand;
   for (const auto length : lengths) {
@@ -98,7 +98,7 @@ Stand first_fit(const std::vector<std::int64_t>& lengths, std::int64_t most) {
   return stand;
 }
 
-// Each into the emptiest of so many rows.
+// Puts each sample into the emptiest of `rows` rows.
 Stand evenly(const std::vector<std::int64_t>& lengths, std::size_t rows) {
   Stand stand{std::vector<std::int64_t>(rows, 0), {}};
   for (const auto length : lengths) {

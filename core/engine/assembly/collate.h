@@ -33,7 +33,7 @@ struct HostBatch {
   std::vector<std::int64_t> labels;      ///< rows x cols, shifted as said above
   std::vector<std::int64_t> lengths;     ///< rows: positions that are not padding
   std::vector<std::int64_t> sample_ids;  ///< rows: run-wide sample ids, -1 in an empty row; packed: each row's first
-  std::vector<Document> documents;       ///< of packed rows; empty: a row is one sample
+  std::vector<Document> documents;       ///< the samples of packed rows; empty: a row is one sample
   std::int64_t target_tokens = 0;        ///< labels that bear loss
   std::int64_t real_tokens = 0;          ///< sum of lengths
 
@@ -53,8 +53,8 @@ struct Padding {
   std::optional<std::int64_t> fixed_length = std::nullopt;  ///< cols whatever the samples; `multiple` is then not used
 };
 
-/// The id that pads rows: the tokenizer's pad id, else its end id, else 0; 0 also where the model, of vocab_size ids,
-/// has no such id. Its positions never bear loss.
+/// The id that pads rows: the tokenizer's pad id, else its end id, else 0. It is also 0 where that id is not among the
+/// model's vocab_size ids. Its positions never bear loss.
 std::int64_t padding_id(const tokenizer::Tokenizer& tokenizer, std::int64_t vocab_size);
 
 /// `columns` rounded up to `multiple`, but not beyond the model's `positions`.

@@ -37,9 +37,9 @@ struct Look {
 /// each time, and quick. `get` gives a sample; that it throws for one says nothing here.
 Look look_at(std::int64_t samples, const std::function<Sample(std::int64_t)>& get);
 
-/// Is an option of a data plugin about evaluation alone? Those are whose name begins with "eval".
+/// Is an option of a data plugin only about evaluation? The names of such options begin with "eval".
 bool is_of_evaluation(const std::string& key);
-/// The regular files that a data plugin's options name, but for those of evaluation.
+/// The regular files that a data plugin's options name, except for those of evaluation.
 std::map<std::string, std::string> sums_of_files(const std::vector<config::Resolved>& options);
 
 }  // namespace data

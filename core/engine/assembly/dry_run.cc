@@ -119,7 +119,7 @@ class Watched {
   }
   strategy::UnitRunner& runner() { return runner_; }
   void count_gathers_into(Transfers* gathers) { executor_.count_into(gathers); }
-  // Of tensors that the work has made and not freed.
+  // Bytes of the tensors that the work has made and not freed.
   std::int64_t held() const { return memory_->now() - gathered_; }
 
   template <class Work>
@@ -135,7 +135,7 @@ class Watched {
   }
 
  private:
-  // Also if the work throws, nothing is added to a counter that is gone.
+  // Even if the work throws, nothing is added to a counter that is gone.
   class Counting {
    public:
     Counting(Watched& model, meta::MemoryCounter& memory) : model_(model) { model_.memory_ = &memory; }

@@ -11,7 +11,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What is there of a GPU's memory at the peak of some work, besides what is there always, bytes.
+/// Bytes of a GPU's memory at the peak of some work, besides what is always there.
 struct AtPeak {
   std::int64_t gathered = 0;  ///< full copies of sharded parameters
   std::int64_t work = 0;      ///< activations, gradients on their way and temporaries
@@ -27,13 +27,13 @@ struct MicroStepMemory : AtPeak {
   std::string evaluation_note;  ///< why that is unknown; empty: it is not
 };
 
-/// What a dry run is of.
+/// What a dry run is made from.
 struct DryRunOf {
   const setup::Configuration& config;
   const Plugins& plugins;
   const Topology& topology;
   const Samples& samples;
-  const shard::EngineOptions& options;  ///< of the engine that is counted
+  const shard::EngineOptions& options;  ///< options of the engine that is counted
 };
 
 /// Assembles a model of its own, with strategies of its own, on the meta device.
@@ -41,7 +41,7 @@ struct DryRunOf {
 /// Runs forward and backward of one micro-batch of the longest samples on the meta device, with this rank's shapes, all
 /// strategies' hooks and an executor that only counts, and watches what is allocated and computed; then forward of an
 /// evaluation batch, and of its first answers' tokens. Answers for a GPU.
-/// Throws what an operator without a shape rule throws. Not while other threads use the meta device.
+/// Throws what an operator without a shape rule throws. No other thread may use the meta device meanwhile.
 MicroStepMemory dry_run(const DryRunOf& what);
 
 }  // namespace assembly

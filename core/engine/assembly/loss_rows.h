@@ -9,13 +9,13 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace data {
 
-/// Of how many positions of a micro-batch logits are computed, where `targets` of all `positions` bear loss: at least
-/// so many, of few different sizes (256, 512, then powers of two and three quarters of them), because each is another
-/// shape to record as a graph and to find products for. All positions, where that would leave out less than a quarter
-/// of them. The same for each rank that has the same micro-batch, and never 0: a rank without a target takes part in
-/// the head's collectives like the others.
+/// The number of positions of a micro-batch for which logits are computed, where `targets` of all `positions` bear
+/// loss. It is at least `targets`, and one of a few sizes (256, 512, then powers of two and three quarters of them),
+/// because each size is another shape to record as a graph and to find products for. It is all positions where it would
+/// leave out less than a quarter of them. It is the same for each rank that has the same micro-batch, and never 0: a
+/// rank without a target takes part in the head's collectives like the others.
 std::int64_t loss_rows(std::int64_t targets, std::int64_t positions);
-/// The same of a micro-batch.
+/// The same for a micro-batch.
 std::int64_t loss_rows(const HostBatch& batch);
 
 /// Which positions these are, indices into rows x cols, ascending: all that bear loss, and as many others as are

@@ -20,7 +20,7 @@ namespace assembly {
 class MeshGroups {
  public:
   MeshGroups(layout::Mesh mesh, int rank, c10::Device device) : mesh_(std::move(mesh)), rank_(rank), device_(device) {}
-  /// With `part` > 0 only the neighbours along the axes that share position / part.
+  /// With `part` > 0 it has only the neighbours along the axes that share position / part.
   std::shared_ptr<comm::Group> operator()(const std::vector<layout::Axis>& axes, std::int64_t part = 0);
   /// The same ranks in a communicator of `owner`'s own, for tensors on `device`, once connected.
   std::shared_ptr<comm::Group> own(const std::string& owner, const std::vector<layout::Axis>& axes, c10::Device device);

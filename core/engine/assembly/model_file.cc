@@ -79,7 +79,7 @@ void require_sizes(const config::Section& section, const config::Schema& schema,
   faults.throw_if_any();
 }
 
-// What transformers writes beside the options that Capstan has, and that changes nothing when it says this.
+// What transformers writes next to the options that Capstan has, and that changes nothing when it has this value.
 bool is_neutral(const std::string& key, const Json& value) {
   if (value.is_null()) return true;
   if (key == "partial_rotary_factor" || key == "factor") return value.is_number() && value.get<double>() == 1;
@@ -139,7 +139,7 @@ bool is_shorter(const config::OptionSpec& spec, const Json& original, const conf
   return spec.key == "seq_length" && length && original.is_number_integer() && *length < original.get<std::int64_t>();
 }
 
-// The first spelling, but of the two tables of rotary options the older, which all programs read.
+// The first spelling; where two tables have rotary options, it is the older one's, which all programs read.
 std::string written_name(const config::OptionSpec& spec) {
   for (const auto& name : spec.spellings) {
     if (!name.starts_with("rope_parameters.")) return name;
@@ -244,7 +244,7 @@ std::string config_json(const ConfigJson& from) {
     if (!has_original || key != "max_position_embeddings") put(json, key, Json::parse(text));
   }
   if (!has_original) put_ids(json, from.ids);
-  // One of the two names; older programs know the first alone.
+  // The file has one of the two names; older programs know only "torch_dtype".
   json[json.contains("dtype") ? "dtype" : "torch_dtype"] = from.dtype;
   json.erase("quantization_config");
   if (!from.quantization.empty()) json["quantization_config"] = Json::parse(from.quantization);

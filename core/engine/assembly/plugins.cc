@@ -160,7 +160,7 @@ config::Options<setup::ModelOptions> with_stand_in(config::Section section, cons
   return config::Options<setup::ModelOptions>(std::move(section), none);
 }
 
-// A folder and a preset both say what the model is, and would mix: of two the command line's counts.
+// A folder and a preset both say what the model is, and would mix: if both are given, the command line's counts.
 void settle_start(config::Section& section, Diagnostics& faults) {
   const auto* path = section.find("path");
   const auto* preset = section.find("preset");
@@ -247,7 +247,7 @@ std::vector<InstalledStrategy> installed_strategies(plugin::Host& host) {
 
 LoadedPlugins load_plugins(const setup::Configuration& config, Needs needs, plugin::Host& host, Diagnostics& faults) {
   LoadedPlugins loaded;
-  // First made, last blamed: the model's folder may have weights that only a strategy reads.
+  // It is made first and blamed last: the model's folder may have weights that only a strategy reads.
   Diagnostics of_strategies;
   loaded.strategies = Loader(host, of_strategies).make_all<strategy::Strategy>("strategy", config.document);
   Loader loader(host, faults, forms_of(loaded.strategies));

@@ -33,7 +33,7 @@ struct Made {
   std::shared_ptr<Interface> object;
   std::vector<config::Entry> host;                           ///< the host's own options of its table
   std::vector<config::Resolved> options;                     ///< the plugin's
-  std::function<std::shared_ptr<Interface>()> make_another;  ///< of the same options; while the plugin host lives
+  std::function<std::shared_ptr<Interface>()> make_another;  ///< with the same options; while the plugin host lives
 };
 
 /// Where the user set an option of a plugin, else what names the plugin.
@@ -61,7 +61,7 @@ struct StandIn {
   std::string where;   ///< what sets model.path
 };
 
-/// The plugins that the configuration names, but for the model's, and what is known of that.
+/// The plugins that the configuration names, except for the model's, and what is known of that.
 struct PluginsBesidesModel {
   config::Options<setup::ModelOptions> model_options;  ///< model.path is the folder that was found
   config::Options<setup::DataOptions> data_options;
@@ -91,7 +91,7 @@ struct InstalledStrategy {
   std::string table;  ///< "strategy.fsdp"
   std::shared_ptr<strategy::Strategy> object;
 };
-/// For messages that say what could do what a run's own strategies cannot.
+/// All installed strategies, for messages that say what could do what a run's own strategies cannot.
 std::vector<InstalledStrategy> installed_strategies(plugin::Host& host);
 
 /// Which of the plugins a command needs.

@@ -22,7 +22,7 @@ std::string first_sentence(const std::string& text) {
   return text.substr(0, std::min(text.find('\n'), text.find(". ")));
 }
 
-// In place of what is there in forward or backward by the owners' own account: what is there at a micro-step's peak.
+// Replaces what the owners themselves count for forward or backward by what is there at a micro-step's peak.
 MicroStepWork add_micro_step(const DryRunOf& what, const std::string& device, Prediction& prediction) {
   const auto bytes = [](std::int64_t n) { return bytes_text(static_cast<double>(n)); };
   MicroStepMemory step;

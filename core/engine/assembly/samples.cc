@@ -210,7 +210,7 @@ class SamplesOpener {
     }
   }
 
-  // Of training, as many samples as the ranks are to have.
+  // Keeps as many training samples as the ranks are to have.
   void take_part() {
     const auto& options = plugins_.data_options;
     if (!options->samples_per_rank) return;
@@ -221,7 +221,7 @@ class SamplesOpener {
       faults_.add(options.where(&setup::DataOptions::samples_per_rank),
                   cat("data.samples_per_rank = ", *options->samples_per_rank, " on ", counted(ranks, "rank"), " takes ",
                       counted(wanted, "sample"), ", the training data has ", held),
-                  cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples away"));
+                  cat("set data.samples_per_rank = ", held / ranks, " or less, or leave data.train_samples out"));
       return;
     }
     samples_.train = std::make_shared<FirstSamples>(std::move(samples_.train), wanted);

@@ -16,19 +16,19 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace assembly {
 
-/// What a run learns and answers: its tokenizer, its splits, and the order of samples. Beside the mesh, before the
-/// model is assembled.
+/// What a run learns and answers: its tokenizer, its splits, and the order of samples. It is made when the mesh is,
+/// before the model is assembled.
 struct Samples {
   tokenizer::Opened tokenizer;
   std::string plugin;               ///< the data plugin, for messages
   std::int64_t length = 0;          ///< longest sequence that the data gives; 0 without data
   std::int64_t longest_row = 0;     ///< columns of a batch with such a one, padded; packed rows have no more
-  std::int64_t longest_prompt = 0;  ///< that leaves room for train.max_new_tokens tokens
+  std::int64_t longest_prompt = 0;  ///< longest one that leaves room for train.max_new_tokens tokens
   std::shared_ptr<const data::DataSource> train;  ///< null without data
   std::shared_ptr<const data::DataSource> eval;   ///< null without an evaluation file
   bool evaluates = false;                         ///< there is one, or the options name one where none is opened
-  data::Plan plan;                                ///< of training
-  std::optional<data::Content> content;           ///< of training, where the run may be resumed
+  data::Plan plan;                                ///< the plan of training
+  std::optional<data::Content> content;           ///< the training data's content, where the run may be resumed
   std::vector<std::string> lacking;               ///< "data.train (squad.json)": what is not there yet
 
   /// A sample of one of the splits; what reading it throws names the data plugin.

@@ -54,8 +54,8 @@ void add_reduction(const shard::BucketPlan& bucket, const shard::EngineOptions& 
   work.update_bytes += static_cast<double>(times * bucket.full_elements * per_element);
 }
 
-// See execution::MicroGraphs, which decides: micro-steps in which this rank is alone. Of those that add gradients up
-// all but the last are, where ranks sum them.
+// How many micro-steps are replayed, as execution::MicroGraphs decides: those in which this rank needs no other rank.
+// Where ranks sum gradients that were added up, these are all but the last.
 std::int64_t replayed(const MicroStepWork& micro, const shard::ShardPlan& plan, const shard::EngineOptions& options) {
   bool sums = false;
   for (const auto& bucket : plan.buckets) {

@@ -19,9 +19,9 @@ namespace assembly {
 struct Transfer {
   std::string operation;   ///< "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "host",
                            ///< "decode", "cast"
-  int ranks = 1;           ///< that take part
-  int nodes = 1;           ///< on which they are
-  std::int64_t bytes = 0;  ///< of all ranks' data, as comm::PlannedCall has them
+  int ranks = 1;           ///< ranks that take part
+  int nodes = 1;           ///< nodes on which they are
+  std::int64_t bytes = 0;  ///< bytes of all ranks' data, as comm::PlannedCall counts them
   auto operator<=>(const Transfer&) const = default;
 };
 using Transfers = std::map<Transfer, std::int64_t>;  ///< how often
@@ -29,8 +29,8 @@ using Transfers = std::map<Transfer, std::int64_t>;  ///< how often
 /// What a micro-step makes a rank's GPU do.
 struct MicroStepWork {
   meta::Work compute;
-  Transfers waited;         ///< of layers: computation needs their result
-  Transfers gathers;        ///< of the engine, beside computation; in a step's first micro-step
+  Transfers waited;         ///< collectives of layers: computation needs their result
+  Transfers gathers;        ///< the engine's gathers during computation, in a step's first micro-step
   Transfers later_gathers;  ///< the same in each of the others
   bool recomputes = false;  ///< units run again in backward
 };
@@ -38,14 +38,14 @@ struct MicroStepWork {
 /// What a step makes a rank do.
 struct StepWork {
   MicroStepWork micro;
-  Transfers reductions;      ///< of gradients, of all micro-steps, beside computation
-  double update_bytes = 0;   ///< of the GPU's memory that adding gradients, their norm and the optimizer read and write
+  Transfers reductions;      ///< sums of gradients during computation, in all micro-steps
+  double update_bytes = 0;   ///< bytes of GPU memory that adding gradients, their norm and the optimizer read and write
   std::int64_t updated = 0;  ///< weights that the optimizer updates on the GPU, one tensor each
   double host_elements = 0;  ///< parameters that are updated in host memory
   std::int64_t replayed = 0;  ///< micro-steps that a device graph replays: the host launches one thing for each
 };
 
-/// On how many nodes these ranks are, `ranks_per_node` neighbours on each.
+/// The number of nodes that these ranks are on, with `ranks_per_node` neighbours on each.
 int nodes_of(const std::vector<int>& ranks, int ranks_per_node);
 
 /// The all-gather of a bucket's parameters, and where they rest in host memory the copy from there.

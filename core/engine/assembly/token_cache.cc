@@ -36,7 +36,7 @@ struct Head {
   std::uint64_t samples = 0;
   std::uint64_t table_at = 0;
   std::uint64_t table_sum = 0;
-  std::uint64_t sum = 0;  // of the head with 0 here, and the key
+  std::uint64_t sum = 0;  // checksum of the head with 0 here, and of the key
 };
 
 constexpr std::uint64_t table_bytes(std::uint64_t samples) { return 8 * (2 * samples + 1); }
@@ -134,8 +134,8 @@ std::uint64_t head_sum(Head head, std::string_view key) {
   return sum_of(bytes);
 }
 
-// Who can write a file can give it checksums that fit: it counts only if it is this user's, root's, or the folder's
-// owner's, and nobody else may write it. Empty: that is so.
+// Who can write a file can give it checksums that fit. So it counts only if it is this user's, root's, or the folder's
+// owner's, and if no other user may write it. Empty: that is so.
 std::string writer_of(const std::filesystem::path& file) {
   struct stat info {};
   struct stat folder {};
@@ -166,7 +166,7 @@ class Mapped {
     return {};
   }
   std::uint64_t samples() const { return head_.samples; }
-  // Only for a file without such a fault. False: the sample's bytes are damaged.
+  // Called only for a file without such a fault. False: the sample's bytes are damaged.
   bool read(std::uint64_t sample, std::string_view& record) const {
     const auto begin = number(sample);
     const auto end = number(sample + 1);

@@ -34,9 +34,9 @@ class TokenCacheBuilder {
   ~TokenCacheBuilder();
   TokenCacheBuilder(const TokenCacheBuilder&) = delete;
   TokenCacheBuilder& operator=(const TokenCacheBuilder&) = delete;
-  /// Works for about so long; true when the cache is complete. Throws Error when a sample or the disk is at fault.
+  /// Works for about `budget`; true when the cache is complete. Throws Error when a sample or the disk is at fault.
   bool advance(std::chrono::milliseconds budget);
-  /// Samples that are verified, or written, of the source's size().
+  /// How many of the source's size() samples are verified, or written.
   std::int64_t done() const { return done_; }
   /// Whether there was no valid file: samples are, or were, tokenized.
   bool tokenizes() const { return !offsets_.empty(); }
@@ -57,8 +57,8 @@ class TokenCacheBuilder {
   std::string damage_;
   std::filesystem::path unfinished_;
   std::ofstream out_;
-  std::vector<std::uint64_t> offsets_;  // of each sample, and one past the last
-  std::vector<std::uint64_t> sums_;     // of each sample
+  std::vector<std::uint64_t> offsets_;  // where each sample begins, and where the last one ends
+  std::vector<std::uint64_t> sums_;     // each sample's checksum
   std::int64_t done_ = 0;
 };
 

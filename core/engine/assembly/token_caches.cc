@@ -12,8 +12,8 @@
 namespace capstan::assembly {
 namespace {
 
-// A file as far as a cache depends on it: its bytes, since a file that is written anew may have the size and the time
-// of the old one. One that is not there counts too.
+// The part of a file that a cache depends on: its bytes, since a file that is written again may have the size and the
+// time of the old one. A file that is not there counts too.
 std::string state_of(const std::filesystem::path& file) {
   if (!is_file(file)) return file.string() + ": absent\n";
   const MappedFile mapped(file);

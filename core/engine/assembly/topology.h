@@ -20,7 +20,7 @@ struct Topology {
 
   /// This rank's position among those that have samples of their own.
   std::int64_t data_coordinate() const { return mesh.position(rank, layout::data_axes); }
-  /// Does this rank speak for its data coordinate (its position on all other axes is 0)?
+  /// Does this rank represent its data coordinate? The one does whose position on all other axes is 0.
   bool speaks_for_coordinate() const {
     return std::all_of(layout::axis_table.begin(), layout::axis_table.end(), [&](const auto& facts) {
       return facts.other_samples || mesh.coordinate(rank, facts.axis) == 0;

@@ -21,8 +21,8 @@ enum class Rule {
   traffic,       ///< reads its inputs, writes its outputs
   overwrite,     ///< the same; the tensor that it changes is not read
   rows,          ///< reads and writes as many rows as its output has
-  product,       ///< of the first two tensors
-  added_product  ///< of the second and third, added to the first
+  product,       ///< multiplies the first two tensors
+  added_product  ///< multiplies the second and third tensors, and adds the first
 };
 
 Rule rule_by_name(std::string_view name) {
@@ -94,7 +94,7 @@ at::Tensor tensor_at(at::ArrayRef<c10::IValue> inputs, std::size_t n) {
 // An operator between its call and its return.
 struct Call {
   Rule rule = Rule::nothing;
-  std::int64_t bytes = 0;  ///< of inputs
+  std::int64_t bytes = 0;  ///< bytes of inputs
   bool returns_new = false;
   std::int64_t kernels_before = 0;
   Product product;

@@ -19,8 +19,8 @@ namespace meta {
 /// A matrix product [rows, depth] x [depth, columns].
 struct Product {
   std::int64_t rows = 0, columns = 0, depth = 0;
-  std::int64_t bytes = 0;   ///< that it reads and writes
-  bool grouped = false;     ///< of each expert with its own tokens, in one launch
+  std::int64_t bytes = 0;   ///< bytes that it reads and writes
+  bool grouped = false;     ///< each expert multiplies its own tokens, all in one launch
   bool eight_bits = false;  ///< its operands are
   bool in_blocks = false;   ///< … with a scale for each block of them
   auto operator<=>(const Product&) const = default;
@@ -29,12 +29,12 @@ struct Product {
   }
 };
 
-/// Fused attention of so many heads (batch x heads).
+/// Fused attention of `heads` heads (batch x heads).
 struct AttentionShape {
   std::int64_t heads = 0, queries = 0, keys = 0, width = 0;
   bool causal = false;
   auto operator<=>(const AttentionShape&) const = default;
-  /// Of the two products forward; a causal mask leaves half.
+  /// FLOP of the two forward products; a causal mask leaves half of them.
   double flops() const {
     const auto all = 4.0 * static_cast<double>(heads) * static_cast<double>(queries) * static_cast<double>(keys) *
                      static_cast<double>(width);
@@ -42,12 +42,12 @@ struct AttentionShape {
   }
 };
 
-/// What operators make a GPU do, in counts; whoever knows a GPU's rates makes time of it.
+/// What operators make a GPU do, in counts; with a GPU's rates they become time.
 struct Work {
   std::map<Product, std::int64_t> products;
   std::map<AttentionShape, std::int64_t> attention;           ///< forward passes
-  std::map<AttentionShape, std::int64_t> attention_backward;  ///< of those whose gradient is wanted
-  double bytes = 0;                                           ///< that all other operators read and write
+  std::map<AttentionShape, std::int64_t> attention_backward;  ///< backward passes whose gradient is wanted
+  double bytes = 0;                                           ///< bytes that all other operators read and write
   std::int64_t kernels = 0;                                   ///< operators that launch something
 };
 

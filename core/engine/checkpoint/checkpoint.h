@@ -33,7 +33,7 @@ struct Order;
 /// once.
 struct TensorBox {
   std::string tensor;
-  layout::Shape shape;  ///< of the logical tensor
+  layout::Shape shape;  ///< the logical tensor's
   layout::Box box;
   at::Tensor data;            ///< the box's elements in row-major order, any shape, any device
   bool until_update = false;  ///< nothing writes to the data before the next optimizer update
@@ -58,8 +58,8 @@ using AtPoint = std::function<void(int point)>;
 struct Saved {
   std::filesystem::path path;
   std::int64_t step = 0;
-  std::int64_t bytes = 0;       ///< of all ranks' tensors
-  std::int64_t rank_bytes = 0;  ///< of this rank's
+  std::int64_t bytes = 0;       ///< bytes of all ranks' tensors
+  std::int64_t rank_bytes = 0;  ///< bytes of this rank's tensors
   double stall_s = 0;           ///< how long training waited: in start(), and before the next update
   double write_s = 0;           ///< from then to the commit, background copies included
 };
@@ -73,13 +73,13 @@ Saved save(const std::filesystem::path& path, comm::Group& group, const Meta& me
 
 /// Which committed checkpoints are kept.
 struct Keep {
-  std::int64_t last = 0;       ///< the newest so many; 0: all
+  std::int64_t last = 0;       ///< how many of the newest are kept; 0: all
   std::string best;            ///< also the one with the best value of this metric; empty: none
   bool lowest_is_best = true;  ///< is the smallest value the best?
 };
 
 struct WriterOptions {
-  std::filesystem::path folder;  ///< of the checkpoints, made when the first is written
+  std::filesystem::path folder;  ///< where checkpoints are; it is made when the first is written
   std::string attempt = "0";     ///< "<job>.<restart>": ends the names of temporary folders; rank 0's counts
   bool async = true;             ///< write in the background; else start() returns when the checkpoint is committed
   bool pinned = true;            ///< page-locked host memory for the copies of tensors on a GPU
@@ -152,9 +152,9 @@ class Reader : public Checkpoint {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// Writes a box of the tensor to `out`: contiguous, box.numel() elements in row-major order (any shape), of any
-  /// dtype and on any device; values are converted. Throws Error for a tensor that does not exist and for data that is
-  /// damaged; the box is a caller's bug when it does not fit.
+  /// Writes a box of the tensor to `out`, which is contiguous, has box.numel() elements in row-major order (any shape)
+  /// and any dtype, and is on any device; values are converted. Throws Error for a tensor that does not exist and for
+  /// data that is damaged; a box that does not fit is a caller's bug.
   void read(const std::string& tensor, const layout::Box& box, const at::Tensor& out);
 
  private:

@@ -44,7 +44,7 @@ Diagnostic summary(const fs::path& path, const Diagnostics& faults) {
               {path.string(),
                "this checkpoint cannot be read. It may be whole, so none that is older takes its place, and nothing "
                "was changed",
-               "mend what follows and start again; or name another checkpoint in checkpoint.resume"});
+               "repair what follows and start again; or name another checkpoint in checkpoint.resume"});
   throw Error(std::move(list));
 }
 

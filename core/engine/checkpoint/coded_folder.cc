@@ -113,7 +113,7 @@ void CodedFolder::fill(const Param& param, const Box& box, const at::Tensor& out
   }
 }
 
-// A record of which a tensor is packed: can the codec take it?
+// Can the codec take a record that is packed in the files?
 void CodedFolder::judge(const Param& param, Unread& unread, Diagnostics& diagnostics) const {
   const auto& tensor = map_.tensors.at(param.name);
   const auto codec = codecs_.find(param.name);

@@ -24,7 +24,7 @@ class CodedFolder : public FolderSource, public nn::CodedSource {
   /// `forms`: how packed matrices are recognised.
   CodedFolder(std::filesystem::path folder, layout::FileMap map, Codecs codecs, std::vector<nn::PackedForm> forms);
 
-  /// FolderSource's, and: a packed matrix that no codec takes, or not as it is.
+  /// FolderSource's faults, and a packed matrix that no codec takes, or not as it is.
   void check(const std::vector<const layout::Param*>& params, Diagnostics& diagnostics) const;
 
   /// Decodes what is coded, for which `box` is whole matrices.

@@ -72,8 +72,8 @@ Contents write_file_of_rank(const fs::path& folder, int rank, int world_size, co
   return contents;
 }
 
-/// One commit, as one rank does it. Between agreements ranks work alone; an error of one of them is thrown by all at
-/// the next agreement.
+/// One commit, as one rank does it. Between agreements each rank works by itself; an error of one rank is thrown by all
+/// at the next agreement.
 class Commit {
  public:
   Commit(const Order& order, comm::Group& group, const std::vector<TensorBox>& boxes)

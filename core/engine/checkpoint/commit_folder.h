@@ -19,7 +19,7 @@ std::filesystem::path temporary_of(const std::filesystem::path& target, const st
 void sweep(const std::filesystem::path& target);
 /// Makes an empty folder, and its parents.
 void make_empty(const std::filesystem::path& folder);
-/// Throws DiskFull when the file system certainly has no room for so many bytes.
+/// Throws DiskFull when the file system certainly has no room for `bytes` bytes.
 void check_space(const std::filesystem::path& folder, std::int64_t bytes);
 /// Gives the folder its name, durably. An existing one is renamed first and removed afterwards.
 void rename_into_place(const std::filesystem::path& temporary, const std::filesystem::path& target,

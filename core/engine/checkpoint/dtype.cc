@@ -10,7 +10,7 @@ namespace {
 
 using c10::ScalarType;
 
-// In the order of Dtype.
+// These are in the order of Dtype.
 constexpr std::array<ScalarType, 15> torch_dtypes{
     ScalarType::Bool,   ScalarType::Byte,   ScalarType::Char,   ScalarType::Float8_e5m2, ScalarType::Float8_e4m3fn,
     ScalarType::Short,  ScalarType::UInt16, ScalarType::Half,   ScalarType::BFloat16,    ScalarType::Int,

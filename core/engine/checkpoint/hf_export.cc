@@ -107,7 +107,7 @@ HfWriter::HfWriter(HfWeights weights) : weights_(std::move(weights)) {
   share_out();
 }
 
-// In files a form is that of whole matrices; a tensor that stacks or transposes them is written as numbers.
+// In files a form is one of whole matrices; a tensor that stacks or transposes them is written as numbers.
 const nn::Codec* HfWriter::codec_of(const Piece& piece) const {
   const auto found = weights_.codecs.find(piece.record->name);
   if (found == weights_.codecs.end() || found->second->stacked() > 0) return nullptr;

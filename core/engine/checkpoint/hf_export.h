@@ -26,15 +26,15 @@ namespace checkpoint {
 
 /// The sources of a Hugging Face folder's weights.
 struct HfWeights {
-  std::vector<const layout::Param*> records;  ///< of the whole model, each once
+  std::vector<const layout::Param*> records;  ///< the whole model's records, each once
   layout::FileMap map;
-  layout::Source* values = nullptr;        ///< of what was trained
+  layout::Source* values = nullptr;        ///< the values that were trained
   bool merged = false;                     ///< `values` provides frozen records too
   FolderSource* original = nullptr;        ///< what it was trained from: has names, dtypes and frozen records; or null
   layout::Source* frozen = nullptr;        ///< frozen records instead of the original; or null
-  Codecs codecs;                           ///< by record: of what is written in its codec's form
+  Codecs codecs;                           ///< by record, where it is written in its codec's form
   c10::ScalarType compute = c10::kFloat;   ///< what values are rounded to before a codec encodes them
-  std::optional<c10::ScalarType> dtype;    ///< of all tensors; nothing: the original's, else `fallback`
+  std::optional<c10::ScalarType> dtype;    ///< the dtype of all tensors; nothing: the original's, else `fallback`
   c10::ScalarType fallback = c10::kFloat;  ///< dtype of a tensor that no original has
   std::int64_t shard_bytes = 5'000'000'000;  ///< a new file begins when the current one would exceed this size
 };

@@ -22,7 +22,7 @@ class MergedSource : public layout::Source {
  private:
   struct Beside {
     const nn::Adapter* adapter;
-    std::size_t part;  // of the adapter
+    std::size_t part;  // the adapter's part for this record
   };
   at::Tensor added(const Beside& beside, const layout::Box& box, at::ScalarType type) const;
   layout::Source& base_;

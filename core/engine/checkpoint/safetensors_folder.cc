@@ -53,7 +53,7 @@ std::map<std::string, std::string> weight_map(const fs::path& index) {
     throw Error("no valid index: it has no \"weight_map\" of tensors and their files", fix, index.string());
   std::map<std::string, std::string> out;
   for (const auto& [tensor, file] : map->items()) {
-    // A name alone: an index from elsewhere must not lead to files outside of its folder.
+    // Only a name counts: an index from elsewhere must not lead to files outside of its folder.
     const auto name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name == "." || name == ".." ||
         name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
@@ -95,7 +95,7 @@ void SafetensorsFolder::open(const fs::path& folder, Diagnostics& faults) {
   const auto index = folder / "model.safetensors.index.json";
   if (is_there(single)) {  // transformers reads it too, whatever else there is
     if (is_there(index))
-      log::warning(cat(single.string(), " is read; the index beside it, and the files that it names, are not"));
+      log::warning(cat(single.string(), " is read; the index next to it, and the files that it names, are not"));
     open_one(single, faults);
   } else if (is_there(index)) {
     open_index(index, faults);

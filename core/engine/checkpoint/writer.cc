@@ -69,7 +69,7 @@ std::optional<Saved> Writer::poll() { return busy() ? std::nullopt : wait(); }
 
 bool Writer::busy() const { return thread_.joinable() && !(done_ && copy_->is_settled()); }
 
-// On the thread of the save. finish() reads its results after the join.
+// Runs on the thread of the save. finish() reads its results after the join.
 void Writer::write(Order& order, const std::vector<TensorBox>& boxes, double stall_s) {
   const auto begin = Clock::now();
   try {

@@ -32,8 +32,8 @@ class HostCopy {
   std::vector<TensorBox> begin(const std::vector<TensorBox>& boxes);
   /// Copies boxes in host memory and waits for copies from a GPU. Called once after each begin(), on any thread.
   void finish();
-  /// Orders the caller's later work, on the host and on the current stream, after the copies. The host waits for those
-  /// of host memory; the stream waits for the others.
+  /// Orders the caller's later work, on the host and on the current stream, after the copies. The host waits for the
+  /// copies of host memory; the stream waits for the others.
   void hold();
 
   /// Is it known how long hold() made the GPU wait? Does not wait.

@@ -74,8 +74,8 @@ std::vector<std::string> results_of(const std::vector<std::string>& reports, con
   return texts;
 }
 
-// What ranks say of their work, each second, until it has ended on all of them: so none waits long in one call, and
-// that a disk is slow on one of them is no hang.
+// What ranks say of their work each second, until it has ended on all of them: so no rank waits long in one call, and a
+// slow disk on one of them is no hang.
 class Pace {
  public:
   using Exchange = std::function<std::vector<std::string>(const std::string&)>;
@@ -119,7 +119,7 @@ class Pace {
     }
   }
 
-  // Nothing while it works.
+  // Empty while the work runs.
   std::string mine() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !mine_.empty(); });

@@ -32,7 +32,7 @@ std::vector<std::string> agree(comm::Group& group, const std::string& doing, std
 std::vector<std::string> agree(Communicator& communicator, const std::string& doing,
                                const std::function<std::string()>& work);
 
-/// The same where the first rank alone works, and all get its result.
+/// The same where only the first rank works, and all get its result.
 std::string from_first_rank(Communicator& communicator, const std::string& doing,
                             const std::function<std::string()>& work);
 

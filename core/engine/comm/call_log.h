@@ -49,7 +49,7 @@ class CallLog {
   std::vector<Call> in_flight();
   /// Is a thread inside a call now? One that is queued on a device does not count.
   bool is_running() const;
-  /// Calls are spans of this tracer from now on; null: of none.
+  /// Calls are spans of this tracer from now on; with null they are spans of no tracer.
   void trace(std::shared_ptr<monitor::Tracer> tracer);
   /// The call that began last.
   std::optional<Call> last() const;

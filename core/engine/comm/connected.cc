@@ -55,7 +55,7 @@ class Registry {
   std::vector<std::weak_ptr<DeviceGroup>> device_groups_;
 };
 
-/// One rank alone.
+/// A world of a single rank.
 class Alone final : public Communicator {
  public:
   explicit Alone(World world) : world_(std::move(world)) {}

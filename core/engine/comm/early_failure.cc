@@ -51,7 +51,7 @@ void tell_store(const ConnectOptions& options, const Failure& failure) {
     const auto store = store::Store::connect(resolve(where.host).front(), where.port, where.prefix, limit,
                                              {secret.value_or(""), where.is_torch});
     store->set_if_absent("failure", failure.serialized());
-    store->set(cat("informed/", options.world.rank), "yes");  // of its own, or of the first one's
+    store->set(cat("informed/", options.world.rank), "yes");  // informed of its own failure, or of the first one's
     return;
   }
   const auto store = store::Store::serve(resolve(where.host).front(), where.port, where.prefix, make_secret(where));

@@ -26,7 +26,7 @@ struct Failure {
   std::string brief() const;
   /// The rank that prints the full message, so that many ranks print it only once: the lowest that has not failed.
   int teller() const { return rank == 0 ? 1 : 0; }
-  /// For the store; parse() reads it.
+  /// The text that goes into the store; parse() reads it.
   std::string serialized() const;
   static Failure parse(std::string_view text);
 };

@@ -145,7 +145,7 @@ class GlooGroup final : public Group {
 
   void do_barrier() override { finish(backend_->barrier()); }
 
-  /// Of the few numbers of a step's host collective: all ranks' are gathered meanwhile, and summed at the end.
+  /// For the few numbers of a step's host collective: all ranks' are gathered meanwhile, and summed at the end.
   Rest do_start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     if (static_cast<std::int64_t>(tensor.nbytes()) > small_bytes) return Group::do_start_all_reduce(tensor, op);
     const at::Tensor mine = flat_memory(tensor);

@@ -15,7 +15,7 @@
 namespace capstan::comm {
 namespace {
 
-/// A host call of which wait() makes the rest.
+/// A host call that wait() finishes.
 class Deferred final : public Pending {
  public:
   explicit Deferred(std::function<void()> rest) : rest_(std::move(rest)) {}

@@ -8,7 +8,7 @@
 namespace capstan::comm {
 namespace {
 
-constexpr std::size_t most_calls = 2;    // of one rank: the oldest; the others are queued after it
+constexpr std::size_t most_calls = 2;    // a rank's oldest ones; the others are queued after them
 constexpr std::size_t most_places = 24;  // a line each; thousands of ranks are in few places
 
 struct Line {

@@ -110,7 +110,7 @@ class HeartbeatLoop final : public Heartbeat {
     changed_.wait_for(lock, tick);
   }
 
-  /// Whether the thread ended: it does, unless the store's socket blocks it for ever.
+  /// Whether the thread ended: it does, unless the store's socket blocks it forever.
   bool wait_for_end() {
     std::unique_lock lock(mutex_);
     while (!ended_ && unanswered() < setup_.options.silence) changed_.wait_for(lock, tick);

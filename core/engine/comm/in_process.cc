@@ -191,7 +191,7 @@ class InProcessGroup final : public Group {
 
   void do_all_gather(const at::Tensor& out, const at::Tensor& in) override {
     post("all-gather", in, in.numel());
-    // Through a copy: `in` may be a piece of `out`, which a neighbour still reads.
+    // The result is built in a copy: `in` may be a piece of `out`, which a neighbour still reads.
     const at::Tensor result = at::empty({out.numel()}, out.options());
     for (int i = 0; i < size(); ++i) {
       result.narrow(0, i * in.numel(), in.numel()).copy_(posts()[static_cast<std::size_t>(i)].tensor);

@@ -10,8 +10,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace comm {
 
 /// out[i] = parts[0][i] op parts[1][i] op …, in this order: every CPU backend reduces with this one function, so
-/// that ranks as threads and ranks as processes give the same bits. `parts` and `out` are flat, of one dtype and
-/// size, and out overlaps no part but possibly parts[0] exactly. 16-bit floats are summed in float32.
+/// that ranks as threads and ranks as processes give the same bits. `parts` and `out` are flat, have one dtype and
+/// one size, and out overlaps no part but possibly parts[0] exactly. 16-bit floats are summed in float32.
 void reduce_in_rank_order(const at::Tensor& out, const std::vector<at::Tensor>& parts, ReduceOp op);
 
 /// The tensor's memory as a flat tensor of `dtype`: outside autograd, and keeping the storage alive.

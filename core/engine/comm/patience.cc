@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// "0 3<tab>writing /runs/x/metrics.jsonl": which ranks are, and what the first of them does. Empty: none is.
+// "0 3<tab>writing /runs/x/metrics.jsonl": which ranks are at a disk, and what the first of them does. Empty: none is.
 const char* const at_disk_key = "at a disk";
 
 constexpr seconds soon{1};         // calls that take less are not looked at
@@ -23,7 +23,7 @@ constexpr seconds between_news{60};
 
 }  // namespace
 
-// Who is inside a call waits himself, whatever his other threads do.
+// A rank that is inside a call waits too, whatever its other threads do.
 std::string Patience::heartbeat(std::int64_t number, const CallLog& log) {
   const auto doing = log.is_running() ? std::nullopt : DiskWait::oldest();
   return doing ? cat(number, " ", *doing) : std::to_string(number);

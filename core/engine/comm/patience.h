@@ -16,7 +16,7 @@ class Store;
 }
 namespace comm {
 
-/// How long a rank waits in a call before that is a hang: the time limit, and for as long as somebody is at a disk.
+/// How long a rank waits in a call before that is a hang: the time limit, and for as long as some rank is at a disk.
 /// A rank's heartbeat says what it reads or writes, if it does; rank 0 passes on whose do, so that the others read one
 /// short text and not all heartbeats.
 class Patience {
@@ -28,9 +28,9 @@ class Patience {
 
   /// The value of this rank's n-th heartbeat: "17", or "17 writing /runs/x/metrics.jsonl".
   static std::string heartbeat(std::int64_t number, const CallLog& log);
-  /// By rank 0, at each heartbeat: all ranks' values, by rank.
+  /// Called by rank 0 at each heartbeat with all ranks' values, by rank.
   void pass_on(store::Store& store, const std::vector<std::string>& heartbeats);
-  /// At each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
+  /// Called at each heartbeat: reads whom rank 0 has named, if this rank waits. `calls`: those in flight, oldest first.
   void look(store::Store& store, const std::vector<Call>& calls, Clock::time_point now);
   /// Has this call taken so long that it counts as a hang?
   bool ends(const Call& call, Clock::time_point now) const;
@@ -38,7 +38,7 @@ class Patience {
   /// A message for the log, if there is one: who is at a disk while others wait. Returned once. From any thread: the
   /// heartbeat's own must not log it, since the log may be on that disk.
   std::optional<std::string> news();
-  /// Whether somebody was at a disk within the last time limit. From any thread.
+  /// Whether some rank was at a disk within the last time limit. From any thread.
   bool excuses() const { return Clock::now().time_since_epoch() - excused_at_.load() < timeout_; }
 
  private:
@@ -49,7 +49,7 @@ class Patience {
   const std::chrono::milliseconds timeout_;
   std::string passed_on_;
   Clock::time_point call_{};   // the start of the call that excused_ belongs to
-  Clock::duration excused_{};  // how long somebody was at a disk during it
+  Clock::duration excused_{};  // how long some rank was at a disk during it
   Clock::time_point looked_{};
   Clock::time_point told_{};
   std::atomic<Clock::duration> excused_at_{Clock::duration{}};

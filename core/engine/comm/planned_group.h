@@ -13,7 +13,7 @@ namespace comm {
 
 /// A group that exists before the rendezvous, with the right sizes and ranks: for placing a model on a mesh whose ranks
 /// do not run yet. Until it is connected every call is a bug; on the meta device, whose tensors have no values, calls
-/// do nothing. Also the group of one rank alone, whose calls Group makes itself.
+/// do nothing. It is also the group of a single rank, whose calls Group makes itself.
 class PlannedGroup final : public Group {
  public:
   /// `rank` is the position in `ranks`.
@@ -36,7 +36,7 @@ class PlannedGroup final : public Group {
 struct PlannedCall {
   std::string operation;  ///< "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"
   std::vector<int> ranks;
-  std::int64_t bytes = 0;  ///< of all ranks' data: what an all-gather makes, a reduce-scatter or an all-reduce reads
+  std::int64_t bytes = 0;  ///< all ranks' bytes: what an all-gather makes, a reduce-scatter or an all-reduce reads
 };
 
 /// During its lifetime calls of this thread's planned groups on the meta device are told to it; one at a time.

@@ -8,7 +8,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace store {
 
-/// So many bytes from the system's generator. Throws Error when it gives none.
+/// `count` bytes from the system's generator. Throws Error when it gives none.
 std::string random_bytes(std::size_t count);
 /// A secret for a run: 32 hexadecimal digits.
 std::string new_secret();
@@ -19,8 +19,8 @@ struct Nonces {
   std::string server;
   std::string client;
 };
-/// What only who knows the secret can say for these numbers: HMAC-SHA-256 (RFC 2104) of the end's name and the
-/// numbers; another text for each end.
+/// The text that only an end which knows the secret can give for these numbers: HMAC-SHA-256 (RFC 2104) of the end's
+/// name and the numbers; it is another for each end.
 std::string proof(const std::string& secret, std::string_view end, const Nonces& nonces);
 constexpr std::size_t proof_bytes = 32;
 /// Whether what the other end gave is its proof, compared in constant time.

@@ -107,7 +107,7 @@ std::unique_ptr<store::Store> try_addresses(const std::vector<std::string>& addr
   if (where.host.empty()) {
     const auto seen = addresses.empty()
                           ? cat(where.file, " did not appear")
-                          : cat("nobody answers at ", join(addresses, " or "), ", which ", where.file, " names");
+                          : cat("no process answers at ", join(addresses, " or "), ", which ", where.file, " names");
     throw Error(cat(me, " found no rank 0: ", seen),
                 "the folder of that file must be shared by all nodes; is rank 0 running?");
   }

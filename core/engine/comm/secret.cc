@@ -19,7 +19,7 @@
 namespace capstan::comm {
 namespace {
 
-/// Writes a file that this user alone may read (0600), complete or not at all. Throws FileError.
+/// Writes a file that only this user may read (0600), complete or not at all. Throws FileError.
 void write_private(const std::string& path, const std::string& text) {
   const auto temporary = cat(path, ".", store::new_secret());
   const auto fail = [&](int reason) {

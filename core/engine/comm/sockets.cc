@@ -72,7 +72,7 @@ AddressList look_up(const std::string& host, int port, int flags, int& status) {
 Descriptor listen_on(const std::string& address, int port) {
   if (address.empty()) {
     try {
-      return listen_on("::", port);  // of both families
+      return listen_on("::", port);  // takes connections of both families
     } catch (const std::system_error& error) {
       if (error.code().value() == EADDRINUSE) throw;
       return listen_on("0.0.0.0", port);  // a host without IPv6

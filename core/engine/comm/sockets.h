@@ -32,7 +32,7 @@ Descriptor listen_on(const std::string& address, int port);
 int port_of(const Descriptor& listener);
 /// A waiting connection, which does not block, and "address:port" of its other end; fd() is -1 where there is none.
 Descriptor accept_from(const Descriptor& listener, std::string& peer);
-/// Connects; throws std::system_error (ETIMEDOUT after so long).
+/// Connects; throws std::system_error (ETIMEDOUT after `limit`).
 Descriptor connect_to(const std::string& address, int port, std::chrono::milliseconds limit);
 
 /// Reads what has come, but `in` grows to `most` bytes at most. False: the other end has closed, or the connection
@@ -40,7 +40,7 @@ Descriptor connect_to(const std::string& address, int port, std::chrono::millise
 bool receive(const Descriptor& socket, std::string& in, std::size_t most);
 /// Sends the beginning of `out` that the system takes now, and removes it. False: the connection broke.
 bool send_some(const Descriptor& socket, std::string& out);
-/// Sends all, or reads exactly so many bytes; throws std::system_error.
+/// Sends all, or reads exactly `count` bytes; throws std::system_error.
 void send_all(const Descriptor& socket, std::string out, std::chrono::milliseconds limit);
 std::string receive_exactly(const Descriptor& socket, std::size_t count, std::chrono::milliseconds limit);
 

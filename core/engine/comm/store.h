@@ -12,7 +12,7 @@ namespace store {
 
 /// What lets this process into a store.
 struct Access {
-  std::string secret;     ///< of the run
+  std::string secret;     ///< the run's
   bool is_torch = false;  ///< torchrun's agent runs the store, which knows no secrets: c10d's TCPStore
 };
 

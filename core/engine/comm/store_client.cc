@@ -98,7 +98,7 @@ void StoreClient::wait(const std::vector<std::string>& keys, const milliseconds&
   milliseconds pause{1};
   while (!check(keys)) {
     if (timeout != kNoTimeout && ClientClock::now() > until)
-      throw std::runtime_error(cat("nobody has set ", join(keys), " in time"));
+      throw std::runtime_error(cat("no rank has set ", join(keys), " in time"));
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, milliseconds(50));
   }

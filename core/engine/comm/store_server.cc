@@ -129,7 +129,7 @@ class ServerLoop final : public StoreServer {
   int port() const override { return port_of(listeners_.front()); }
 
  private:
-  // "localhost" is one of the two, and nobody knows which a rank takes.
+  // "localhost" is one of the two, and it is not known which one a rank takes.
   void add_other_loopback() {
     try {
       listeners_.push_back(listen_on("::1", port_of(listeners_.front())));

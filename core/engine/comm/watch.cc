@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds look_every{100};
 constexpr std::chrono::seconds own_words{1};  // within which the main thread reports a failure that all ranks throw
 constexpr std::chrono::seconds clean_up{30};  // time for a main thread that has seen the failure and is ending
 
-// Whether somebody has stopped the process: SIGSTOP, or ^Z.
+// Whether the process was stopped: SIGSTOP, or ^Z.
 bool is_suspended(int process) {
   if (process == 0) return false;
   try {

@@ -139,7 +139,7 @@ void Evaluator::gather(const Scores& scores, Evaluation& evaluation) {
     evaluation.scores.emplace_back(names[j], sums[0] > 0 ? sums[j + 1] / sums[0] : 0.0);
 }
 
-// Ranks of one data coordinate have the same answers: one of them speaks.
+// Ranks of one data coordinate have the same answers: only one of them sends them.
 std::vector<Answer> Evaluator::gather(const std::vector<Answer>& mine) {
   auto list = SortedJson::array();
   if (job_.topology.speaks_for_coordinate()) {

@@ -92,7 +92,7 @@ namespace {
 struct Places {
   std::vector<std::int64_t> packed;
   std::vector<std::int64_t> alone;
-  std::vector<std::int64_t> positions;  // of all of the batch; 0 where no sample is
+  std::vector<std::int64_t> positions;  // for the whole batch; 0 where no sample is
   std::vector<std::int64_t> sample_ids;
   std::int64_t longest = 0;
 };

@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
 
-/// What a step computes, of one data coordinate or of all.
+/// Counts of what a step computes, for one data coordinate or for all.
 struct StepCounts {
   std::int64_t target_tokens = 0;
   std::int64_t real_tokens = 0;
@@ -31,7 +31,7 @@ class Feed {
  public:
   /// `job` must outlive it.
   explicit Feed(const session::Job& job);
-  /// Throws Error for a sample of which no token bears loss, unless these are left out.
+  /// Throws Error for a sample without a token that bears loss, unless these are left out.
   StepInput draw(std::int64_t step);
   /// Samples without a target are left out, instead of refused.
   bool skips_no_target() const { return job_.plugins.data_options->no_target == "skip"; }
@@ -52,7 +52,7 @@ class Feed {
 /// sample ids, lengths, data::loss_row_list, and the step. Where each of them is in it, only this class knows.
 class BatchNumbers {
  public:
-  /// In host memory, which is pinned if asked for.
+  /// Puts the list into host memory, which is pinned if asked for.
   BatchNumbers(const data::HostBatch& host, std::int64_t step, bool pinned);
   /// The same list on the device. Does not wait for the copy, which needs pinned memory, unless told to.
   BatchNumbers to(c10::Device device, bool non_blocking = true) const;
@@ -68,7 +68,7 @@ class BatchNumbers {
 
   std::int64_t rows_;
   std::int64_t cols_;
-  std::vector<std::int64_t> sizes_;  // of the fields, in the order that is named above
+  std::vector<std::int64_t> sizes_;  // each field's, in the order that is named above
   at::Tensor numbers_;
 };
 /// The batch as tensors on the device.

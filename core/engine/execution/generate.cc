@@ -21,7 +21,7 @@ at::TensorOptions longs(c10::Device device = c10::Device(c10::DeviceType::CPU)) 
 
 double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position) {
   constexpr unsigned half = 32;
-  constexpr unsigned unused = 11;  // of 64 bits; a double holds 53
+  constexpr unsigned unused = 11;  // bits of 64 that are dropped; a double holds 53
   const auto at = static_cast<std::uint64_t>(position);
   const auto of = static_cast<std::uint64_t>(prompt);
   const auto words = philox({{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> half),
@@ -167,7 +167,7 @@ std::vector<std::string> Generator::answer_all(const std::vector<Prompt>& prompt
   }
   std::vector<std::string> all(prompts.size());
   for (const auto& piece : session_.communicator->exchange(mine.dump())) {
-    // Ranks of one data coordinate say the same.
+    // Ranks of one data coordinate give the same answers.
     for (const auto& row : nlohmann::json::parse(piece)) all[row.at(0).get<std::size_t>()] = row.at(1);
   }
   return all;

@@ -16,7 +16,7 @@ namespace execution {
 /// How a next token is chosen from logits.
 struct Sampling {
   double temperature = 0;  ///< 0: the most probable one
-  double top_p = 1;  ///< of what is drawn from: the fewest most probable tokens that together have this probability
+  double top_p = 1;        ///< draws from the fewest most probable tokens that together have this probability
   std::uint64_t seed = 0;
 };
 
@@ -25,7 +25,7 @@ struct Sampling {
 double draw(std::uint64_t seed, std::int64_t prompt, std::int64_t position);
 
 /// logits [B, vocabulary] -> [B] int64 on the CPU. `draws`: a number in [0, 1) for each row; not read where the
-/// temperature is 0. Probabilities are float64; of equal ones the lower id comes first.
+/// temperature is 0. Probabilities are float64; among equal ones the lower id comes first.
 at::Tensor choose_tokens(const at::Tensor& logits, const Sampling& sampling, const std::vector<double>& draws);
 
 /// Where generation starts.

@@ -106,7 +106,7 @@ std::int64_t GradientCheck::expert_layer(const nn::Weight& weight) const {
   return -1;
 }
 
-// Of the experts that this rank holds. Where nobody counted, they had.
+// Whether the experts that this rank holds had tokens; also true where tokens were not counted.
 bool GradientCheck::had_tokens(const nn::Weight& weight, int rank, const at::Tensor& expert_tokens) const {
   const auto layer = expert_layer(weight);
   if (layer < 0 || layer >= expert_tokens.size(0)) return true;

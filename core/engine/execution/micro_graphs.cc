@@ -14,7 +14,7 @@ namespace {
 
 // Libraries make their handles, plans and workspaces in the first runs of a shape.
 constexpr int eager_runs = 2;
-// Each takes some MB of the device; who has more shapes pads too little for graphs to help.
+// Each takes some MB of the device; a run with more shapes pads too little for graphs to help.
 constexpr std::size_t most_graphs = 32;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -34,7 +34,7 @@ GraphSetting graph_setting(const session::Session& session) {
     log::info("micro-steps do not run as CUDA graphs: ranks that share layers communicate in the middle of them");
     return {};
   }
-  // What the longest samples take at the peak, beyond what is always there; 0 where nobody has asked.
+  // What the longest samples take at the peak, beyond what is always there; 0 where that was not asked for.
   for (const auto& part : job.prediction.footprints) {
     if (part.when.starts_with("peak: ")) setting.work_bytes += part.bytes;
   }
@@ -90,7 +90,7 @@ std::string MicroGraphs::obstacle() const {
   const auto work = std::max(room.spare, setting_.work_bytes);
   if (room.free >= 2 * work) return {};
   return cat("they would hold ", bytes_text(static_cast<double>(work)),
-             " for activations, and as much again for shapes ", "that are not recorded, of which ",
+             " for activations, and as much again for shapes ", "that are not recorded, but only ",
              bytes_text(static_cast<double>(room.free)), " are free");
 }
 
@@ -102,7 +102,7 @@ bool MicroGraphs::record(const data::HostBatch& micro, std::int64_t step, Record
   return why.empty();
 }
 
-// Empty, or why not.
+// Returns why it could not be recorded; empty: it was.
 std::string MicroGraphs::try_to_record(const data::HostBatch& micro, std::int64_t step, Recorded& recorded,
                                        const Body& body) {
   recorded.numbers = BatchNumbers(micro, step, false).to(session_.device, /*non_blocking=*/false);

@@ -22,14 +22,14 @@ struct GraphSetting {
   std::shared_ptr<ops::GraphRecorder> recorder = nullptr;  ///< null: none is
   std::int64_t work_bytes = 0;  ///< activations and gradients at work of the largest micro-step, as predicted
 };
-/// As train.cuda_graphs asks for it on this device; the log says where the job rules it out.
+/// The setting that train.cuda_graphs asks for on this device; the log says where the job rules it out.
 GraphSetting graph_setting(const session::Session& session);
 
-/// Micro-steps as device graphs, one for each shape: rows, columns, of how many positions logits are computed
+/// Micro-steps as device graphs, one for each shape: rows, columns, the number of positions whose logits are computed
 /// (data::loss_rows), and whether gradients are written or added. A shape runs eagerly first, then is recorded and from
 /// then on replayed: the host queues one piece of work in place of some thousand, and the results are the same bit for
-/// bit. What differs between steps (tokens, which positions bear loss,
-/// the step that keys dropout, what backward starts from) is read from memory that stays.
+/// bit. What differs between steps (tokens, which positions bear loss, the step that keys dropout, what backward starts
+/// from) is read from memory that stays.
 ///
 /// Others run eagerly: packed rows, whose shapes hardly ever come again; micro-steps that need other ranks or move
 /// parameters (Engine::is_local); all, where units run again in backward, where strategies or monitors follow units, or

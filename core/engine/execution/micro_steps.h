@@ -20,18 +20,18 @@ struct MicroStepSums {
   bool has_auxiliary = false;  ///< the model has an auxiliary loss
 };
 
-/// Forward and backward of micro-batches. What a micro-step is trained on: its loss sum divided by the step's target
-/// tokens, and its auxiliary losses (Hidden::sums after the head), of which each rank has its share, divided by the
-/// step's micro-steps. Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
+/// Forward and backward of micro-batches. A micro-step is trained on its loss sum, divided by the step's target tokens,
+/// and on this rank's share of its auxiliary losses (Hidden::sums after the head), divided by the step's micro-steps.
+/// Gradients come multiplied by the loss scale. Where MicroGraphs can, it replays them.
 class MicroSteps {
  public:
   /// `session` must outlive it.
   MicroSteps(const session::Session& session, GraphSetting graphs);
-  /// Before a step's first: sums are zero. `scale` must outlive the step.
+  /// Called before a step's first micro-step: sums are zero. `scale` must outlive the step.
   void begin(double target_tokens, const LossScale& scale);
   /// The step's micro-step `index`: its gradients are in the engine.
   void run(const StepInput& input, std::size_t index);
-  /// Their memory is that of the next step's too.
+  /// The sums of the next step have the same memory.
   const MicroStepSums& sums() const { return sums_; }
 
  private:
@@ -44,8 +44,8 @@ class MicroSteps {
   MicroStepSums sums_;
   double target_tokens_ = 1;
   const LossScale* scale_ = nullptr;
-  // What backward starts from, 0-dim, of the loss's dtype, once that is known: the loss's gradient, and that
-  // of auxiliary losses.
+  // What backward starts from, once it is known: the gradient of the loss, and that of auxiliary losses. Each is 0-dim
+  // and has the dtype of the loss.
   at::Tensor seed_;
   at::Tensor auxiliary_seed_;
 };

@@ -6,7 +6,7 @@
 namespace capstan::execution {
 namespace {
 
-// Sums and counts [F, 2]; undefined where nobody counts.
+// Sums and counts [F, 2]; undefined where nothing is counted.
 at::Tensor numbers_of(const std::vector<strategy::Figure>& figures) {
   std::vector<at::Tensor> all;
   for (const auto& figure : figures) all.push_back(at::stack({figure.sum, figure.count}));
@@ -60,8 +60,8 @@ StepResult Step::run(const StepInput& input, std::int64_t target_tokens, double 
   if (watch_gradients_) watch_gradients_(input.step);
   if (before_update_) before_update_();
   const Traced optimizer(tracer_.get(), monitor::Span::optimizer, "update");
-  const auto scale = updates_.loss_scale().value().clone();  // of this step: next() may change it
-  // Weight decay and moments would move parameters that no sample speaks of: no loss is no update.
+  const auto scale = updates_.loss_scale().value().clone();  // this step's: next() may change it
+  // Weight decay and moments would move parameters although no sample has a gradient: no loss is no update.
   const auto numbers = result.numbers.norm_and_loss();
   const auto update = updates_.next(lr, target_tokens > 0 ? numbers : at::full_like(numbers, NAN));
   std::function<void()> after;

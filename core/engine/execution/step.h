@@ -36,10 +36,10 @@ class Step {
   StepResult run(const StepInput& input, std::int64_t target_tokens, double lr);
   /// The same without the update: gradients, times the loss scale, stay in the engine (tests look at them).
   StepResult gradients(const StepInput& input, std::int64_t target_tokens);
-  /// Is called before parameters change: when a step's gradients are there and nothing is updated yet, and before
-  /// evaluation sees other parameters.
+  /// `call` is called before parameters change: when a step's gradients are there and nothing is updated yet, and
+  /// before evaluation sees other parameters.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
-  /// Is called with the step's number when its gradients are there and nothing is updated yet.
+  /// `call` is called with the step's number when its gradients are there and nothing is updated yet.
   void watch_gradients(std::function<void(std::int64_t)> call) { watch_gradients_ = std::move(call); }
   StrategyHooks& hooks() { return hooks_; }
   /// Steps, units and updates are spans of this tracer from now on.
@@ -55,7 +55,7 @@ class Step {
 
   session::Session& session_;
   StrategyHooks hooks_;
-  GradientCheck reached_;  // of the first step
+  GradientCheck reached_;  // checks the first step
   Updates updates_;
   MicroSteps micro_steps_;
   std::function<void()> before_update_;

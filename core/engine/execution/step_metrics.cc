@@ -72,7 +72,7 @@ void add_expert_load(monitor::Values& values, const at::Tensor& tokens) {
   const auto experts = tokens.sum(0);
   for (std::int64_t e = 0; e < experts.numel(); ++e)
     values.emplace_back(cat("expert_tokens_", e), experts[e].item<double>());
-  const auto mean = tokens.mean(1).clamp_min(1e-300);  // of a step without tokens: 0 / 0 is 0
+  const auto mean = tokens.mean(1).clamp_min(1e-300);  // a step without tokens: 0 / 0 is 0
   values.emplace_back("expert_load_max", (tokens.amax(1) / mean).max().item<double>());
 }
 

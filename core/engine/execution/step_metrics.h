@@ -22,13 +22,13 @@ struct StepMetrics {
   at::Tensor expert_tokens;     ///< [layers, experts] float64 on the CPU: what each computed; empty: no experts
 };
 
-/// What a rank adds to a step's metrics; 0-dim float64 on the device, but for the last.
+/// What a rank adds to a step's metrics; 0-dim float64 on the device, except for the last.
 struct StepSums {
-  at::Tensor squared_norm;  ///< of this rank's gradients, times the loss scale's square
+  at::Tensor squared_norm;  ///< this rank's gradients' sum of squares, times the loss scale's square
   at::Tensor loss;
   at::Tensor auxiliary;
   at::Tensor expert_tokens;  ///< [layers, experts]; undefined: no experts
-  at::Tensor figures;        ///< [F, 2] float64: sums and counts, of every rank that speaks or not; undefined: none
+  at::Tensor figures;        ///< [F, 2] float64: sums and counts, which every rank gives; undefined: none
 };
 
 /// A step's metrics on their way from the device: one float64 tensor, so that one all-reduce sums them over the ranks
@@ -36,7 +36,7 @@ struct StepSums {
 class StepNumbers {
  public:
   StepNumbers() = default;
-  /// This rank's. `speaks`: it speaks for its data coordinate; else its norm alone counts.
+  /// This rank's numbers. `speaks`: it gives those of its data coordinate; otherwise only its norm counts.
   StepNumbers(const StepSums& mine, bool speaks);
   /// Sums them over the ranks. Collective over the world.
   void sum(const session::Session& session);

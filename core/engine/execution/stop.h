@@ -12,8 +12,8 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
 
-/// That this rank was asked to end before its work is done, and how much wall time it has. Handlers of signals call
-/// ask(); everything else looks at it where ranks can agree. One object a process, alive while handlers are.
+/// Knows whether this rank was asked to end before its work is done, and how much wall time it has. Handlers of signals
+/// call ask(); everything else looks at it where ranks can agree. One object a process, alive while handlers are.
 class Stop {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,11 +42,11 @@ class Stop {
   std::atomic<int> asks_{0};
   std::atomic<int> signal_{0};
   std::atomic<Clock::rep> last_{0};            // Clock's ticks
-  std::atomic<Clock::rep> last_interrupt_{0};  // the same, of SIGINT
+  std::atomic<Clock::rep> last_interrupt_{0};  // the same for SIGINT
   static_assert(std::atomic<Clock::rep>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 };
 
-/// What a rank wishes for at the next step boundary; one rank's wish counts for all.
+/// What a rank asks for at the next step boundary; what one rank asks for counts for all.
 struct Wishes {
   bool stop = false;        ///< a signal came
   bool hurry = false;       ///< a second one came
@@ -60,7 +60,7 @@ class Stopped : public std::exception {
   const char* what() const noexcept override { return "stopped as asked"; }
 };
 
-/// Where ranks agree to stop between the parts of anything but training steps, whose sums carry the wish anyway.
+/// Where ranks agree to stop between the parts of anything but training steps, whose sums tell it anyway.
 class StopAgreement {
  public:
   /// `group`: all ranks, in host memory. `is_time`: whether the job's time is up on this rank; none: it is not looked

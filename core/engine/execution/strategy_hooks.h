@@ -17,15 +17,15 @@ class StrategyHooks {
   /// `session` must outlive it.
   explicit StrategyHooks(session::Session& session) : session_(session) {}
   bool any() const { return !session_.steps.empty(); }
-  /// Before the first step, when everything is filled or restored.
+  /// Called before the first step, when everything is filled or restored.
   void begin(std::int64_t steps_done);
-  /// Inside Engine::update(). `finite`: 0-dim bool.
+  /// Called inside Engine::update(). `finite`: 0-dim bool.
   void after_step(std::int64_t step, const at::Tensor& finite);
   /// What strategies have counted in this step.
   std::vector<strategy::Figure> figures();
   /// A step's loss, the same on all ranks: for hooks that are LossHooks.
   void loss_known(std::int64_t step, double loss);
-  /// Before a checkpoint's boxes are taken.
+  /// Called before a checkpoint's boxes are taken.
   void before_save(std::int64_t steps_done);
   /// Does evaluation see something else than the parameters?
   bool change_evaluation() const;

@@ -10,7 +10,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace execution {
 
-/// One tracer that tells several.
+/// A tracer that passes on to several what it is told.
 class Tracers final : public monitor::Tracer {
  public:
   explicit Tracers(std::vector<std::shared_ptr<monitor::Tracer>> all) : all_(std::move(all)) {}

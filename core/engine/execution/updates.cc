@@ -16,7 +16,7 @@ LossScale::LossScale(const setup::LossScaling& rule, c10::Device device) : rule_
 }
 
 at::Tensor LossScale::seed(double divisor, const at::TensorOptions& options) const {
-  // In float64 first: the product with a power of two is then rounded as 1 / divisor alone would be.
+  // In float64 first: the product with a power of two is then rounded as 1 / divisor by itself would be.
   return rule_.on ? (scale_ * (1.0 / divisor)).to(options) : at::full({}, 1.0 / divisor, options);
 }
 

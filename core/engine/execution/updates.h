@@ -20,7 +20,7 @@ class LossScale {
 
   bool on() const { return rule_.on; }
   bool dynamic() const { return rule_.dynamic; }
-  /// A smaller scale may help against an overflow: the scale is dynamic and `scale` is not yet the smallest.
+  /// Might a smaller scale help against an overflow? The scale is dynamic and `scale` is not yet the smallest.
   bool can_shrink(double scale) const { return rule_.dynamic && scale > rule_.min; }
   /// 0-dim float64 on the device; 1 where scaling is off.
   const at::Tensor& value() const { return scale_; }

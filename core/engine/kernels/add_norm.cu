@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(1024) backward_row(const __grid_constant__ Nor
   const Number mean = call.mean != nullptr ? static_cast<const Number*>(call.mean)[blockIdx.x] : Number{0};
   P z, g;
   typename P::Pack residual[packs] = {};  // read now, so that it comes while the totals are taken
-  Number totals[2] = {0, 0};              // of g z, and of g
+  Number totals[2] = {0, 0};              // the sums of g z and of g
   P::each(call.columns, [&](int p, int c) {
     const typename P::Pack x = P::packs(call.x)[begin + c], gradient = P::packs(call.normed)[begin + c];
     if (call.residual != nullptr) residual[p] = P::packs(call.residual)[begin + c];
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(1024) backward_row(const __grid_constant__ Nor
   });
 }
 
-/// body(packs a thread, threads), of whole warps that hold a row of so many packs.
+/// body(packs a thread, threads) with as many whole warps as hold a row of `packs` packs.
 template <class Body>
 void with_size(int packs, const Body& body) {
   constexpr int fewest = 128, most = 1024;

@@ -62,7 +62,7 @@ void with_type(FloatType type, const Body& body) {
 /// Does it begin at whole 16 bytes? Null does.
 inline bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-/// body(Packed<T, width>{}, packs) for rows of `columns` numbers: of packs of 16 bytes where all of them fit, else of
+/// body(Packed<T, width>{}, packs) for rows of `columns` numbers: packs have 16 bytes where all of them fit, else
 /// single numbers.
 template <class Body>
 void with_pack(FloatType type, std::int64_t columns, std::initializer_list<const void*> pointers, const Body& body) {

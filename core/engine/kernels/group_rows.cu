@@ -8,7 +8,7 @@ constexpr int warps = threads / 32;
 constexpr int items = 8;  // neighbouring rows that a thread looks at together
 constexpr unsigned every_lane = 0xffffffffu;
 
-/// Of one value a lane, the sum up to and with this lane's.
+/// The sum of the values of all lanes up to and with this one, one value a lane.
 __device__ int warp_sums(int value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
@@ -20,7 +20,7 @@ __device__ int warp_sums(int value) {
 }
 
 struct BlockSum {
-  int before;  ///< of the threads before this one
+  int before;  ///< the sum over the threads before this one
   int all;
 };
 

@@ -97,7 +97,7 @@ bool takes_whole_rows(const SoftmaxRows& rows);
 /// The losses [rows] and, in place, the gradient as softmax_gradient writes it; zero where no column is picked.
 void softmax_whole_rows(const SoftmaxRows& rows, FloatType type, float scale, float* losses, CUstream_st* stream);
 
-/// out[i] = x[i] · factor[0], rounded to `type`, of 16 bits; x and out begin at whole 16 bytes.
+/// out[i] = x[i] · factor[0], rounded to `type`, which has 16 bits; x and out begin at whole 16 bytes.
 void scaled(void* out, FloatType type, const float* x, const float* factor, std::int64_t numel, CUstream_st* stream);
 
 /// Heads [batch, length, heads, dim] wherever they lie; strides in elements, that of the last dimension is 1.
@@ -115,7 +115,7 @@ struct Heads {
   }
 };
 
-/// In a kernel's arguments, so that nothing is copied to the device.
+/// It travels in a kernel's arguments, so that nothing is copied to the device.
 struct RotaryFrequencies {
   static constexpr int capacity = 256;
   double value[capacity];
@@ -146,7 +146,7 @@ struct AlibiCall {
   FloatType type;
   std::int64_t batch, length;
   int heads, dim, wide;
-  const void* slopes;  ///< [heads] float32, of float64 numbers float64
+  const void* slopes;  ///< [heads] float32; float64 for float64 numbers
   const std::int64_t* positions;
   std::int64_t position_strides[2];
   double scale;
@@ -172,7 +172,7 @@ struct NormCall {
   const void* bias;
   void* sum;
   void* out;
-  void* mean;  ///< [rows], as rstd, in float32, of float64 numbers in float64
+  void* mean;  ///< [rows], as rstd, in float32; in float64 for float64 numbers
   void* rstd;
   FloatType type;
   std::int64_t rows;
@@ -205,14 +205,14 @@ struct NormBackward {
 };
 void add_norm_backward(const NormBackward& call, CUstream_st* stream);
 
-/// Sums over the rows of x [rows, columns], see column_sums.h: with rstd, of x · (of - mean) · rstd to `out` and, with
-/// a mean, of x to `second`.
+/// Sums over the rows of x [rows, columns], see column_sums.h: with rstd the sum of x · (of - mean) · rstd goes to
+/// `out` and, with a mean, the sum of x to `second`.
 struct ColumnCall {
   const void* x;
   const void* of;
   const void* mean;
   const void* rstd;
-  void* parts;  ///< a number for each column, of each of `count` parts and each result, in the sums' type
+  void* parts;  ///< a number for each column of each of `count` parts and each result, in the sums' type
   void* out;
   void* second;
   FloatType type;
@@ -243,7 +243,7 @@ struct CombineCall {
 };
 void combine_rows(const CombineCall& call, CUstream_st* stream);
 
-/// Of rows [n, columns], of which row i is copy order[i] % copies of token order[i] / copies.
+/// Backward of rows [n, columns], where row i is copy order[i] % copies of token order[i] / copies.
 struct CombineBackward {
   const void* gradient;  ///< [tokens, columns]
   const void* rows;

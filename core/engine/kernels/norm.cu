@@ -6,7 +6,7 @@ namespace capstan::kernels {
 namespace {
 
 constexpr int warp = 32;
-constexpr int warps = 8;                // of a thread block; each adds up one block of norm.h
+constexpr int warps = 8;                // warps of a thread block; each adds up one block of norm.h
 constexpr int held = sum_lanes / warp;  // lanes of a thread
 constexpr int rows = sum_block / sum_lanes;
 constexpr int rows_at_once = 4;  // read before the first of their numbers is added
@@ -33,7 +33,7 @@ __device__ double tree_sum(double (&sums)[held]) {
   return sums[0];
 }
 
-/// Up to sum_block squares, read in packs of `width`, of which `count` is a multiple. A zero for a number that is not
+/// Up to sum_block squares, read in packs of `width`; `count` is a multiple of that. A zero for a number that is not
 /// there changes no sum.
 template <class T, int width>
 __device__ double squares(const T* x, int count) {

@@ -215,7 +215,7 @@ void with_gradient_of(FloatType type, const Launch& launch) {
   }
 }
 
-constexpr std::int64_t most_blocks = 8;  // of a cluster, on every GPU that has clusters
+constexpr std::int64_t most_blocks = 8;  // a cluster's, on every GPU that has clusters
 
 template <class T, int count>
 void launch_whole_rows(const SoftmaxRows& rows, float* losses, float scale, CUstream_st* stream) {

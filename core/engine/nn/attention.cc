@@ -59,13 +59,13 @@ at::Tensor attend_apart(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return documents.together(y.transpose(1, 2), q.size(0), q.size(2)).transpose(1, 2);
 }
 
-// Whether one kernel attends within each sample of packed rows, to heads of so many columns; else they are taken apart.
+// Does one kernel attend within each sample of packed rows, to heads of `columns` columns? Else they are taken apart.
 bool takes_segments(const at::Tensor& like, std::int64_t columns, const Dropout& dropout, const Batch& batch) {
   if (!batch.documents || !batch.documents->bounds.defined()) return false;
   return !(batch.training && dropout.probability() > 0) && ops::has_segment_attention(like, columns);
 }
 
-// Where samples stand in packed rows: what is between them attends to itself, and nobody reads that.
+// Where samples stand in packed rows: what is between them attends to itself, and nothing reads that.
 at::Tensor attend_in_segments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Batch& batch,
                               const AttentionScores& scores) {
   const auto& documents = *batch.documents;
@@ -84,8 +84,8 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return at::scaled_dot_product_attention(q, all(k), all(v), mask, 0.0, /*is_causal=*/false, scale);
 }
 
-// A window's worth of queries after the other, each with its own keys and those of the one before: what it takes grows
-// with the window, not with the row.
+// Takes one window's worth of queries after the other, each with its own keys and those of the one before: the cost
+// grows with the window, not with the row.
 at::Tensor attention_in_blocks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::int64_t window,
                                double scale) {
   const auto rows = q.size(0), length = q.size(2), blocks = (length + window - 1) / window;
@@ -241,7 +241,7 @@ Attention::Attention(Layer& parent, Kind kind, Weights weights)
 
 Attention::~Attention() = default;
 
-// How many heads of each kind a product of so many features holds. All records are cut alike, so that a rank's part
+// How many heads of each kind a product of `features` features holds. All records are cut alike, so that a rank's part
 // has the whole's ratio, until key heads can't be cut further: then it holds one of them.
 Attention::Heads Attention::own_heads(std::int64_t features) const {
   const auto& heads = kind_.heads;

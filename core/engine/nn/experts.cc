@@ -54,7 +54,7 @@ std::vector<at::Tensor> Router::no_load(const at::Tensor& like) const {
   return {at::zeros({experts}, options), at::zeros({experts}, options), at::zeros({}, options)};
 }
 
-// Of [T, …] over all positions of the batch, those that this rank sees.
+// Takes from [T, …] over all positions of the batch those that this rank sees.
 at::Tensor Router::of_own_positions(const at::Tensor& rows, const Batch& batch) const {
   if (!own_positions) return rows;
   return own_positions(rows.view({batch.tokens.size(0), batch.tokens.size(1), -1})).flatten(0, 1);
@@ -130,7 +130,7 @@ Experts::~Experts() = default;
 
 at::Tensor Experts::compute(const at::Tensor& rows, const at::Tensor& counts, const at::Tensor& ids) const {
   auto ends = counts.cumsum(0).to(at::kInt);
-  // Core's own products may have them in host memory; who fills a port gets them where the rows are.
+  // Core's own products may have them in host memory; a plugin that fills a port gets them where the rows are.
   const bool own_products = !products && !gate_up_multiply && !down_multiply && !gate_up_adapter && !down_adapter;
   if (!own_products && ends.device() != rows.device()) ends = ends.to(rows.device(), /*non_blocking=*/true);
   if (products && !gate_up_adapter && !down_adapter)

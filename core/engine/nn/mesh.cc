@@ -205,7 +205,7 @@ Mesh resolve(const MeshSpec& spec, Diagnostics& diagnostics) {
     const auto& request = settled.at(Axis::dp);
     diagnostics.add(request.where,
                     cat(request.who, " asks for dp = ", request.size, ", but world ", world, " leaves dp = ", dp,
-                        split.factors.empty() ? "" : " beside " + join(split.factors, " x ")),
+                        split.factors.empty() ? "" : " next to " + join(split.factors, " x ")),
                     cat("start ", counted(request.size * unit, "rank"), ", or leave dp out"));
     return {};
   }

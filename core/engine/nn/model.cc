@@ -104,7 +104,7 @@ std::vector<const Layer*> layers_of_other_kinds(const Unit& unit) {
 
 std::vector<std::string> notes_on_other_kinds(const std::vector<std::unique_ptr<Unit>>& units,
                                               const std::string& strategy) {
-  std::vector<const Layer*> first;  // of each name: every block has the same
+  std::vector<const Layer*> first;  // the first of each name: every block has the same
   std::map<std::string, int> count;
   for (const auto& unit : units) {
     for (const auto* layer : layers_of_other_kinds(*unit)) {
@@ -126,7 +126,7 @@ void refuse_undeclared(const Unit& unit) {
   if (split == records.end()) return;
   for (const auto& weight : unit.undeclared()) {
     if (std::any_of(weight->records().begin(), weight->records().end(), is_split)) continue;
-    throw Error(cat("unit ", unit.name(), " uses ", weight->name(), " beside ", (*split)->name,
+    throw Error(cat("unit ", unit.name(), " uses ", weight->name(), " together with ", (*split)->name,
                     ", which ranks share, and no layer declares what a rank does with it"),
                 "let a layer own it (nn::RmsNorm, nn::Linear, or one of your own that calls own(weight, Use::…)), or "
                 "declare it where it is added (add_record(…, nn::Use::heads)): docs/plugins.md, \"Layers\"");

@@ -74,7 +74,7 @@ struct Pointers {
   for (std::int64_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(in[i]) << 16U);
 }
 
-// To the nearest, ties to even; c10::BFloat16's rounding.
+// Rounds to the nearest, ties to even, as c10::BFloat16 does.
 [[gnu::always_inline]] inline void to_bfloat16(std::uint16_t* __restrict out, const float* __restrict in,
                                                std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {

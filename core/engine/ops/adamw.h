@@ -21,10 +21,10 @@ struct AdamwStep {
 /// pass over memory, on ATen's intra-op threads. Elements are independent and rounded alike at any index and on any
 /// processor.
 ///
-/// Its own kernel because an offloaded update is bound by the host's memory: ATen's fused AdamW writes the scaled
-/// gradient back and reads float32 gradients only, and the copy takes a second pass with read-for-ownership. Traffic a
-/// parameter is 30 bytes (28 with a 16-bit gradient) instead of 32 and 8. Two ranks with 16 cores and one H200 each
-/// update 6.5e9 parameters a second together (7.0e9 with bfloat16 gradients), with ATen's and the cast 5.1e9
+/// It has its own kernel because an offloaded update is bound by the host's memory: ATen's fused AdamW writes the
+/// scaled gradient back and reads float32 gradients only, and the copy takes a second pass with read-for-ownership.
+/// Traffic a parameter is 30 bytes (28 with a 16-bit gradient) instead of 32 and 8. Two ranks with 16 cores and one
+/// H200 each update 6.5e9 parameters a second together (7.0e9 with bfloat16 gradients), with ATen's and the cast 5.1e9
 /// (tools/bench/offload.py).
 /// Operations and their order are those of ATen's vectorised kernel, fused products and sums included: results are
 /// bit-equal to at::_fused_adamw_ where that runs on AVX2 or AVX-512 (whole vectors; its tail rounds otherwise).

@@ -10,7 +10,7 @@ namespace {
 
 bool has_16_bits(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
-/// Beside float32 masters: a gradient, and a copy to write, if any.
+/// What may go with float32 masters: a gradient, and a copy to write, if any.
 bool go_together(const at::Tensor& gradient, const at::Tensor& copy) {
   if (gradient.scalar_type() != at::kFloat && !has_16_bits(gradient)) return false;
   if (!copy.defined()) return true;

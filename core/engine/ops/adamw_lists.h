@@ -10,7 +10,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
 /// What adamw_lists_ updates: tensors of equal sizes at each index, contiguous, on one GPU. All but the copies have one
-/// dtype, float32, bfloat16 or half; of float32 masters all gradients may also have 16 bits, those of the copies.
+/// dtype: float32, bfloat16 or half. With float32 masters all gradients may also have the copies' 16-bit dtype.
 struct AdamwLists {
   std::vector<at::Tensor> masters, averages, squares, gradients;
   std::vector<at::Tensor> copies;  ///< bfloat16 or half, for each master; or none at all
@@ -27,8 +27,8 @@ struct AdamwOnDevice {
 bool takes_adamw_lists(const at::Tensor& master, const at::Tensor& gradient, const at::Tensor& copy);
 
 /// The update of at::_fused_adamw_ and the copy of the new masters, bit for bit, in one pass over memory and a launch
-/// for every 64 tensors. ATen's writes the scaled gradient back, and the copy reads the masters again: of 38 bytes an
-/// element (float32, with a 16-bit copy) this moves 30. `step`'s count and grad_scale are not read.
+/// for every 64 tensors. ATen's writes the scaled gradient back, and the copy reads the masters again: in place of 38
+/// bytes an element (float32, with a 16-bit copy) this moves 30. `step`'s count and grad_scale are not read.
 void adamw_lists_(const AdamwLists& lists, const AdamwStep& step, const AdamwOnDevice& numbers);
 
 }  // namespace ops

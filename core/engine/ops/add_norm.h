@@ -5,7 +5,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
-/// A norm over the last dimension, of n numbers.
+/// A norm over the last dimension, which has n numbers.
 struct NormOf {
   at::Tensor weight;  ///< [n]
   at::Tensor bias;    ///< [n]: layer normalisation (Ba et al. 2016); undefined: RMS norm (Zhang and Sennrich 2019)

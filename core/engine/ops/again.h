@@ -15,7 +15,7 @@ struct Again {
   at::Tensor (*compute)(torch::autograd::Node& node);  ///< as long as the node's own backward has not run
 };
 
-/// For a Function that has `static at::Tensor again(AutogradContext*)`, of its output `number`.
+/// For output `number` of a Function that has `static at::Tensor again(AutogradContext*)`.
 template <class Function, std::uint32_t number = 0>
 constexpr Again again_of() {
   using Node = torch::autograd::CppNode<Function>;
@@ -28,7 +28,7 @@ constexpr Again again_of() {
           }};
 }
 
-/// The operations that are cheap beside a product.
+/// The operations that are cheap compared with a product.
 extern const Again normed_again, swiglu_again, gelu_again;
 
 /// What a product's backward needs of its input: the input itself, or the node that computes it again. The node's own

@@ -8,7 +8,7 @@
 namespace capstan::ops {
 namespace {
 
-constexpr std::int64_t bias_parts = 3;  // of a bias, which columns of k hold
+constexpr std::int64_t bias_parts = 3;  // parts of a bias, each in a column of k
 
 using QueriesAndKeys = std::tuple<at::Tensor, at::Tensor>;
 

@@ -29,7 +29,7 @@ struct AlibiHeads {
 /// the gradient of `fused` from the three in one launch, and none goes to the columns. Uses the current stream.
 AlibiHeads alibi_heads(const at::Tensor& fused, const at::Tensor& slopes, const at::Tensor& positions, double scale);
 
-/// How many columns q and k of so many then have.
+/// How many columns q and k of `dim` columns then have.
 std::int64_t alibi_columns(std::int64_t dim);
 
 }  // namespace ops

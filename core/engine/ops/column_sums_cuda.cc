@@ -5,7 +5,7 @@
 namespace capstan::ops::cuda {
 namespace {
 
-/// Enough parts for a few thread blocks on each multiprocessor, of no fewer than eight rows.
+/// Enough parts for a few thread blocks on each multiprocessor; each part has eight rows or more.
 int column_parts(std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t blocks = 528, tile = 256, fewest = 8;
   const auto tiles = (columns + tile - 1) / tile;

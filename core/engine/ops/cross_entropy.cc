@@ -40,7 +40,7 @@ class Chunks {
   void add(std::int64_t begin, std::int64_t rows, const at::Tensor& labels) {
     const at::Tensor hidden = operand(hidden_.narrow(0, begin, rows));
     const at::Tensor logits = product(hidden, weight_.t());
-    // On a GPU two fused passes over the logits; the CPU's plain one is their reference.
+    // A GPU makes two fused passes over the logits; the CPU's plain one is their reference.
     if (logits.is_cpu() || sum_type_ != at::kFloat) return add_plain(logits, hidden, begin, labels);
     add_fused(logits, hidden, begin, labels);
   }

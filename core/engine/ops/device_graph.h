@@ -25,7 +25,7 @@ class GraphRecorder {
  public:
   virtual ~GraphRecorder();
   struct Room {
-    std::int64_t free = 0;   ///< bytes of the device that nobody has
+    std::int64_t free = 0;   ///< bytes of the device that are not in use
     std::int64_t spare = 0;  ///< bytes that LibTorch's allocator kept from tensors now gone, until now
   };
   /// Gives back what the allocator keeps, and says what there is. Waits for the device.

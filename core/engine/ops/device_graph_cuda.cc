@@ -1,4 +1,4 @@
-// CUDA graphs. Not at::cuda::CUDAGraph, which leaves the allocator in its pool if a recording fails.
+// CUDA graphs. at::cuda::CUDAGraph is not used: it leaves the allocator in its pool if a recording fails.
 #include "ops/device_graph.h"
 
 #include <ATen/ATen.h>
@@ -71,12 +71,12 @@ class Graph final : public DeviceGraph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-/// A recording under way; ended by its destructor if nobody else did.
+/// A recording under way; its destructor ends it if nothing else did.
 class Recording {
  public:
   Recording(at::cuda::MempoolId_t pool, const c10::cuda::CUDAStream& stream)
       : share_(std::make_unique<PoolShare>(pool, stream)), stream_(stream.stream()) {
-    // Other threads' calls are none of this recording's: NCCL's, and those of a checkpoint being written.
+    // Other threads' calls are not part of this recording: NCCL's, and those of a checkpoint being written.
     check_graph_call(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begun");
     records_ = true;
   }

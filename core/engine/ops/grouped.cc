@@ -17,7 +17,7 @@ bool is_one_product(const at::Tensor& x, std::int64_t other_columns, const at::T
          other_columns % 8 == 0;
 }
 
-/// As the grouped kernel takes them.
+/// Brings `ends` to the device of x, as the grouped kernel takes them.
 at::Tensor beside(const at::Tensor& x, const at::Tensor& ends) {
   return ends.device() == x.device() ? ends : ends.to(x.device(), /*non_blocking=*/true);
 }

@@ -27,7 +27,7 @@ at::Tensor call(const at::Tensor& x, const at::Tensor& positions, at::ArrayRef<d
   return op.call(x, positions, frequencies, inverse);
 }
 
-// In the memory of `heads`, a part of a fused projection.
+// Works in the memory of `heads`, a part of a fused projection.
 void turn_cpu(const at::Tensor& heads, const at::Tensor& positions, at::ArrayRef<double> frequencies) {
   heads.copy_(rotary_cpu(heads, positions, frequencies, false));
 }

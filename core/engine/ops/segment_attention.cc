@@ -32,7 +32,7 @@ at::Tensor segment_attention(const at::Tensor& q, const at::Tensor& k, const at:
     before = *how.window - 1;
     after = 0;
   }
-  // For one query it would take another way, that of decoding.
+  // With one query it would take another way, that of decoding.
   const auto longest = std::max<std::int64_t>(how.longest, 2);
   const auto results =
       at::_flash_attention_forward(q, k, values, how.bounds, how.bounds, longest, longest, /*dropout_p=*/0.0,

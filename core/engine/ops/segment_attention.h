@@ -14,17 +14,17 @@ struct SegmentAttention {
   /// Segments may be empty.
   at::Tensor bounds;
   std::int64_t longest = 0;            ///< tokens of a segment, at most
-  double scale = 1;                    ///< of q k
+  double scale = 1;                    ///< multiplies q k
   std::optional<std::int64_t> window;  ///< a token sees this many positions, its own included; all when not set
 };
 
-/// Whether segment_attention takes heads of so many columns in x's dtype on x's device: bfloat16 and half on GPUs of
-/// compute capability 8.0 and above, whole 8 columns up to 256 (192 where backward has no more). Meta tensors: as the
-/// newest GPUs.
+/// Whether segment_attention takes heads of `columns` columns in x's dtype on x's device: bfloat16 and half on GPUs of
+/// compute capability 8.0 and above, whole 8 columns up to 256 (192 where backward has no more). Meta tensors are
+/// treated as on the newest GPUs.
 bool has_segment_attention(const at::Tensor& x, std::int64_t columns);
 
 /// Causal attention within each segment: q [T, heads, columns], k [T, kv heads, columns], v [T, kv heads, at most
-/// columns], of stride 1 in the columns -> [T, heads, v's columns]. All T tokens must be in segments. By LibTorch's
+/// columns], with stride 1 in the columns -> [T, heads, v's columns]. All T tokens must be in segments. By LibTorch's
 /// flash attention with cum_seq (FlashAttention-2, Dao 2023): any lengths in one launch, and a shape that is new costs
 /// nothing. Waits for nothing; differentiable; gradients do not depend on the run where
 /// at::globalContext().deterministicAlgorithms().

@@ -8,7 +8,7 @@
 namespace capstan::ops {
 namespace {
 
-// A mark on a leaf. It is in the tensor itself, so that whoever has the weight need not know who asked for rows.
+// A mark on a leaf. It is in the tensor itself, so that code which has the weight need not know who asked for rows.
 struct GivesRows final : public c10::BackendMeta {};
 
 bool gives_rows(const at::Tensor& table) {
@@ -46,7 +46,7 @@ TORCH_LIBRARY_FRAGMENT(capstan, m) {
 
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real) {
   if (!gives_rows(table)) return at::embedding(table, ids);
-  // Not at::where, which copies its -1 from the host: no graph could be recorded.
+  // It does not use at::where, which copies its -1 from the host: no graph could be recorded.
   return RowsFunction::apply(table, ids, real.defined() ? ids.masked_fill(real.logical_not(), -1) : ids);
 }
 

@@ -8,14 +8,14 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
 /// Rows of a table [V, h]: `ids` of any shape, int64 -> [ids' shape, h], as at::embedding. The table's gradient is
-/// dense; of a leaf that give_rows() was called for it is the rows as they came: a sparse tensor with indices [1, T]
+/// dense; that of a leaf that give_rows() was called for is the rows as they came: a sparse tensor with indices [1, T]
 /// and values [T, h], not coalesced.
 ///
-/// `real`, bool of ids' shape: what comes back where it is false is zero, as it is of padding. Rows have the index -1
-/// there, so that nobody adds up thousands of zeros of one id. Undefined: all are.
+/// `real`, bool of ids' shape: what comes back where it is false is zero, as it is for padding. Rows have the index -1
+/// there, so that thousands of zeros of one id are not added up. Undefined: all are.
 at::Tensor lookup(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& real = {});
 
-/// From now on lookups in this leaf make such gradients: for who adds rows up himself. Nothing but lookup() may use it.
+/// From now on lookups in this leaf make such gradients: for callers that add rows up. Only lookup() may use it.
 void give_rows(const at::Tensor& table);
 
 /// to[ids[i] - first] += rows[i] for all i whose id is in [first, first + R): `to` [R, h] of floats, contiguous, `ids`

@@ -22,7 +22,7 @@
 namespace capstan::ranks {
 namespace {
 
-// Of a run on another machine: what its ranks take of host memory is held against run.host_memory alone.
+// For a run on another machine: what its ranks take of host memory is held only against run.host_memory.
 void check_told_memory(const session::Job& job, Diagnostics& faults) {
   assembly::check_host_memory(job.config, job.topology, job.prediction, assembly::told_host_memory(*job.config.run),
                               faults);
@@ -57,7 +57,7 @@ int ranks_per_node(const plan::Placement& ranks) {
   if (ranks.all % ranks.nodes == 0) return ranks.all / ranks.nodes;
   const auto more = (ranks.all / ranks.nodes + 1) * ranks.nodes;
   throw Error(cat("--nodes ", ranks.nodes, ": ", counted(ranks.all, "rank does", "ranks do"),
-                  " not spread evenly over so many nodes"),
+                  " not spread evenly over that many nodes"),
               cat("give --ranks as the number of all ranks, such as --ranks ", more, ", or other --nodes"));
 }
 
@@ -79,7 +79,7 @@ bool is_here(const plan::Gpu& wanted) {
   });
 }
 
-// What ranks need on another machine, where nobody has said what there is.
+// What ranks need on another machine, where run.host_memory does not say what there is.
 std::string host_elsewhere_text(const session::Job& job) {
   const auto needed = assembly::host_bytes(job.prediction, job.config.device);
   if (needed == 0 || assembly::told_host_memory(*job.config.run)) return {};

@@ -15,8 +15,8 @@ namespace ranks {
 /// not fit into the GPU that was asked about is a bad configuration.
 int check_command(const launch::CheckArguments& arguments, const launch::Environment& env);
 
-/// What a rank would need with a change, by preparing the job anew with the same global batch (where the ranks stay as
-/// many); nothing where it cannot be made.
+/// What a rank would need with a change, by preparing the job again with the same global batch (where the number of
+/// ranks stays); nothing where it cannot be made.
 std::optional<plan::Peak> peak_with(setup::JobRequest request, const plan::Change& change, std::int64_t global_batch,
                                     plugin::Host& host);
 

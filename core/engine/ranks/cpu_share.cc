@@ -66,7 +66,7 @@ std::string numa_nodes(const std::vector<int>& cpus, const fs::path& root) {
   return cpu_list(nodes);
 }
 
-/// OMP_NUM_THREADS; of a list the first number is used.
+/// OMP_NUM_THREADS; if it is a list, its first number is used.
 std::optional<int> asked_threads(const Environment& env) {
   const auto text = env("OMP_NUM_THREADS");
   if (!text || text->empty()) return std::nullopt;

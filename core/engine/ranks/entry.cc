@@ -15,7 +15,7 @@ namespace capstan::ranks {
 namespace {
 
 // Calls `fn`. What LibTorch throws leaves as an Error where there are words for it, else as a std::logic_error, which
-// is reported as a bug: whoever called the engine need not know LibTorch's types.
+// is reported as a bug: the engine's caller need not know LibTorch's types.
 template <class F>
 int without_torch_errors(const F& fn) {
   try {

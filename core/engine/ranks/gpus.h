@@ -18,7 +18,7 @@ struct GpuFacts {
     std::string uuid;
     std::string name;        ///< "NVIDIA H200"
     std::string pci;         ///< "0000:3b:00.0"
-    std::int64_t bytes = 0;  ///< of memory
+    std::int64_t bytes = 0;  ///< bytes of memory
   };
   bool driver = false;         ///< libcuda.so.1 exists and works
   std::string driver_problem;  ///< why not

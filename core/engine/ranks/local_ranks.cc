@@ -297,7 +297,7 @@ class LocalRanks {
   SignalInbox inbox_;  // before the server: its thread inherits the mask
   std::optional<comm::RendezvousServer> server_;
   std::optional<comm::FailureNote> note_;
-  std::vector<pid_t> processes_;  // of the ranks; 0: it has ended
+  std::vector<pid_t> processes_;  // the ranks' processes; 0: it has ended
   std::vector<std::unique_ptr<Stream>> streams_;
   int exit_code_ = 0;
   bool ending_ = false;  // ranks may be dying of our own signals
@@ -305,14 +305,14 @@ class LocalRanks {
   std::optional<Clock::time_point> failed_at_;
 };
 
-// So many processes would take the machine down before the first of them could say what is wrong.
+// That many processes would take the machine down before the first of them could say what is wrong.
 void check_count(int n) {
   if (n < 1) throw Error(cat("cannot start ", n, " ranks"), "give -n 1 or more");
   const auto most = std::max(256, 16 * usable_cpus());
   if (n > most) {
     throw Error(cat("cannot start ", n, " ranks on this host: its ", usable_cpus(), " CPUs could never run them"),
                 cat("give -n at most ", most, ", as a rule the number of GPUs; `capstan check -n ", n,
-                    "` judges a configuration for so many ranks"));
+                    "` judges a configuration for that many ranks"));
   }
 }
 

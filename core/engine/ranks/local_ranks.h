@@ -9,9 +9,9 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace ranks {
 
-/// A task that SLURM started alone on its node.
+/// The only task that SLURM started on its node.
 struct StepTask {
-  int first_rank = 0;  ///< of the ranks that it starts, in the step
+  int first_rank = 0;  ///< the first of the ranks that it starts, in the step
   std::string host;
 };
 

@@ -52,7 +52,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
       throw Error(cat("no model plugin computes models of type '", type, "'"),
                   "take another model; `capstan plugins` lists the plugins", file.string());
     }
-    // Of a hub's model the id says more than the folder, which is a commit's hash.
+    // The id of a hub's model says more than the folder, which is a commit's hash.
     const auto given = is_there(name) ? path : fs::path(name.substr(0, name.find('@')));
     const auto own = given.has_filename() ? given.filename() : given.parent_path().filename();
     return {
@@ -68,7 +68,7 @@ ModelChoice choose_model(const std::string& name, const command::Call& call) {
       if (is_there(above / "config.toml")) return of_run(above, path);
     }
     throw Error("these are weights without the run that they are of",
-                "leave them in the run's folder, beside its config.toml", path.string());
+                "leave them in the run's folder, next to its config.toml", path.string());
   }
   throw Error("this is no model's folder",
               "name a Hugging Face model folder (config.json), a run's folder (config.toml) or one of its checkpoints",

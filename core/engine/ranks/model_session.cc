@@ -103,7 +103,7 @@ int with_model(const RanksCall& ranks_call, const ModelChoice& choice, ModelUse 
                const std::function<int(ModelSession&)>& work) {
   const auto arguments = arguments_for(ranks_call, choice, use);
   const auto& env = ranks_call.call.environment;
-  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
+  // This is outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<ModelSession::State>();
   return run_as_rank(arguments, env, [&](const Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);

@@ -14,9 +14,9 @@ struct RankRow {
   std::string host;
   std::string gpu;  ///< describe_gpu(); empty on CPU
   std::string cpus;
-  std::string numa;  ///< of the CPUs
+  std::string numa;  ///< the CPUs' NUMA nodes
   int threads = 1;
-  std::string identity;  ///< of the GPU
+  std::string identity;  ///< the GPU's
 };
 
 /// Every rank's row; refuses two ranks on one GPU. Collective.

@@ -53,15 +53,15 @@ struct Found {
   bool same_command = false;
   bool same_step = false;
 
-  // The step tells runs of one command apart. Of several that fit equally, the last: the job was requeued before the
-  // others could save.
+  // The step tells runs of one command apart. Where several fit equally, the last one counts: the job was requeued
+  // before the others could save.
   auto rank() const {
     const auto name = folder.filename().string();
     return std::tuple(same_command, same_step, name.size(), name);
   }
 };
 
-// Of <dir>/<name>, <name>-2, … the one that this command began; else any that this job began, which is then another's.
+// The one of <dir>/<name>, <name>-2, … that this command began; else any that this job began, which is then another's.
 Found folder_of(const Beginning& mine, const fs::path& dir, const std::string& name) {
   Found found;
   std::optional<FileError> unreadable;

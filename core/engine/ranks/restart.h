@@ -13,7 +13,7 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ranks {
 
 /// Records in the run's folder which command of which SLURM job began it, for find_restarted(). Does nothing outside
-/// of SLURM.
+/// SLURM.
 void note_job(const launch::Environment& env, const launch::RunArguments& command,
               const std::filesystem::path& run_folder);
 

@@ -195,7 +195,7 @@ setup::JobRequest request_of_rank(const launch::RunArguments& arguments, const l
 }
 
 int run_command(const launch::RunArguments& arguments, const launch::Environment& env) {
-  // Outside of what a failure unwinds: a rank that fails ends with its state as it is.
+  // This is outside of what a failure unwinds: a rank that fails ends with its state as it is.
   auto state = std::make_unique<RankState>();
   return run_as_rank(arguments, env, [&](Rank& rank) {
     auto code = static_cast<int>(ExitCode::usage);

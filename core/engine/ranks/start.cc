@@ -109,7 +109,7 @@ void say_where(const comm::PeerFailed& failure, const Rank& rank) {
 }
 
 // Ends a rank of a failed run. Its model is not destroyed: freeing memory that a hanging collective still uses can
-// wait for ever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
+// wait forever. The goodbye lets rank 0, which may run the store, wait for peers that still read the first error.
 [[noreturn]] void end_failed_rank(std::unique_ptr<comm::Communicator> communicator, int code) {
   static constexpr std::chrono::seconds patience{3};
   std::thread([code] {
@@ -147,8 +147,8 @@ Early read_early(const launch::RunArguments& arguments) {
 }
 
 /// If this process only starts ranks: starts them and returns their exit code. That is -n outside of any launcher, or
-/// --spawn-local in a task that srun started alone on its node, by default one rank per GPU. Throws Error if that makes
-/// no sense. Returns nothing in a process that is a rank itself.
+/// --spawn-local in the only task that srun started on its node, by default one rank per GPU. Throws Error if that
+/// makes no sense. Returns nothing in a process that is a rank itself.
 std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& early,
                                      const launch::RunArguments& start) {
   const comm::World& world = launch.world;
@@ -160,7 +160,7 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
   if (start.spawn_local && !alone && (world.launcher != "srun" || world.local_size != 1)) {
     throw Error(cat("--spawn-local starts the ranks of a node, but ", world.launcher, " has started ", world.local_size,
                     " on ", world.host),
-                "leave --spawn-local away, or write #SBATCH --ntasks-per-node=1");
+                "leave --spawn-local out, or write #SBATCH --ntasks-per-node=1");
   }
   if (start.spawn_local || (alone && start.ranks > 1)) {
     const int ranks = ranks_to_start(early, start.ranks);
@@ -175,8 +175,8 @@ std::optional<int> start_local_ranks(const launch::Launch& launch, const Early& 
     throw Error(cat("-n ", start.ranks, " starts local ranks, but this process is one of ", world.size, " that ",
                     world.launcher, " started"),
                 world.launcher == "srun" && world.local_size == 1
-                    ? "leave -n away, or add --spawn-local for so many ranks on each node"
-                    : "leave -n away");
+                    ? "leave -n out, or add --spawn-local for that many ranks on each node"
+                    : "leave -n out");
   }
   return std::nullopt;
 }

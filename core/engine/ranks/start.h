@@ -41,7 +41,7 @@ struct Rank {
   launch::CommSettings settings;
   std::string cache;  ///< CAPSTAN_CACHE
   std::unique_ptr<comm::Communicator> communicator;
-  std::vector<RankRow> rows;  ///< of all ranks
+  std::vector<RankRow> rows;  ///< all ranks' rows
 
   bool first() const { return launch.world.rank == 0; }
 };

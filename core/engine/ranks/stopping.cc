@@ -114,7 +114,7 @@ Ending end_stopped(const train::RunEnd& run, const execution::Stop& stop, comm::
                        " ", run.when);
   if (!run.resumable) {
     ending.exit_code = static_cast<int>(ExitCode::interrupted);
-    ending.message += "; a later run starts anew ([checkpoint] every_steps would let it continue)";
+    ending.message += "; a later run starts from the beginning ([checkpoint] every_steps would let it continue)";
   } else if (by_person || run.requeue_exit_code == 0) {
     ending.exit_code = by_person ? static_cast<int>(ExitCode::interrupted) : 0;
     ending.message += "; checkpoint.resume=auto continues from its newest checkpoint";

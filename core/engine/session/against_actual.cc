@@ -36,7 +36,7 @@ std::optional<Figures> figures_of_device(const std::string& description, std::in
 
 std::string against_actual(const assembly::Prediction& prediction, const std::string& device, const Actual& actual,
                            double predicted_step_s) {
-  // On CPUs neither the time of a step is predicted nor what of the process's memory is not the engine's.
+  // On CPUs two things are not predicted: a step's time, and the process's memory that is not the engine's.
   if (device == "cpu" || !prediction.activations) return {};
   std::vector<std::vector<std::string>> rows{{"largest rank", "predicted", "actual", "ratio"}};
   const auto all = layout::total_bytes(prediction.footprints, device);

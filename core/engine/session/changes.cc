@@ -100,7 +100,7 @@ class Comparison {
       const auto was = text_of(theirs[i].value);
       const bool was_set = !std::holds_alternative<std::monostate>(theirs[i].value);
       add(cat(table, ".", spec.key), mine[i].origin.text(), was, text_of(mine[i].value), why,
-          was_set ? cat("set it to ", was) : "leave it away");
+          was_set ? cat("set it to ", was) : "remove it");
     }
   }
 
@@ -157,7 +157,7 @@ class Comparison {
       if (is_of_layout(*made.object)) continue;
       const auto found = find(made.table);
       if (found == all.end()) {
-        add(made.table, made.where, "not there", "there", why, "leave it away");
+        add(made.table, made.where, "not there", "there", why, "remove it");
         continue;
       }
       // A table without options has been written all the same.

@@ -20,9 +20,9 @@ struct Change {
   Diagnostic refusal;
 };
 
-/// The options of [model], [data] and [optimizer], train.precision, the training data by its content, and the
-/// strategies that are not of the layout alone with their options: all that differ from what the checkpoint says of its
-/// run. What it does not say counts as equal. Not compared: where files lie, evaluation, the schedule, the layout.
+/// The options of [model], [data] and [optimizer], train.precision, the training data by its content, and strategies
+/// (with their options) that are about more than the layout: all that differ from what the checkpoint says. What it
+/// does not say counts as equal. Not compared: where files lie, evaluation, the schedule, the layout.
 std::vector<Change> changes_since(const Job& job, const checkpoint::Reader& reader);
 /// Does checkpoint.accept name it, or the table that it is in?
 bool is_accepted(const setup::CheckpointOptions& options, const std::string& name);

@@ -20,7 +20,7 @@ class DecodedSource : public layout::Source {
                 std::string fix = {});
 
   bool has(const layout::Param& param) const override { return values_.has(param); }
-  /// Of what a codec keeps only whole matrices can be asked for. Throws Error for such a record that `values` lacks.
+  /// Where a codec keeps a record, only whole matrices can be asked for. Throws Error where `values` lacks one.
   void fill(const layout::Param& param, const layout::Box& box, const at::Tensor& out) override;
 
  private:

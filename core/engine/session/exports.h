@@ -13,11 +13,11 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
-/// Where a folder is written until it is complete: beside it, as "NAME.tmp".
+/// Where a folder is written until it is complete: next to it, as "NAME.tmp".
 std::filesystem::path temporary_of(const std::filesystem::path& folder);
-/// Makes that one, empty.
+/// Makes that folder, empty.
 std::filesystem::path make_temporary(const std::filesystem::path& folder);
-/// It is complete: it takes the folder's name, and the place of one that stands there.
+/// Gives the complete folder its name, and the place of one that stands there.
 void put_in_place(const std::filesystem::path& folder);
 
 /// What a strategy writes a run as.
@@ -25,7 +25,7 @@ struct Export {
   std::string strategy;  ///< the plugin's name
   std::shared_ptr<const strategy::Exporter> exporter;
 };
-/// Of all strategies, in their order.
+/// All strategies' exports, in the strategies' order.
 std::vector<Export> exports_of(const assembly::Strategies& strategies);
 
 /// "--to NAME": how `capstan export` calls them; empty: there are none.
@@ -34,8 +34,8 @@ std::string export_options(const assembly::Strategies& strategies);
 /// Why it cannot hold what was trained; empty: it can.
 std::string refusal_of(const Export& chosen, const assembly::Plugins& plugins);
 
-/// Writes it by this rank alone: the folder appears at its name when it is complete, and one that stands there is
-/// replaced. Returns "FOLDER for NAME: runs/a/FOLDER (…)". Throws Error where it is refused.
+/// Only this rank writes it: the folder appears at its name when it is complete, and one that stands there is replaced.
+/// Returns "FOLDER for NAME: runs/a/FOLDER (…)". Throws Error where it is refused.
 std::string write_export(const Export& chosen, const assembly::Plugins& plugins, layout::Source& values,
                          const std::filesystem::path& folder);
 

@@ -168,8 +168,8 @@ Fit judge_fit(const Predicted& predicted, const Gpu& gpu, const Placement& ranks
   if (!predicted.prediction.activations) {
     throw Error(
         cat("--gpu: ", predicted.device == "cuda" ? predicted.prediction.activations_note : "run.device is \"cpu\""),
-        predicted.device == "cuda" ? "leave --gpu away: the table then holds all but activations"
-                                   : R"(leave it away, or set run.device = "cuda")");
+        predicted.device == "cuda" ? "leave --gpu out: the table then holds all but activations"
+                                   : R"(leave it out, or set run.device = "cuda")");
   }
   const auto peak = layout::total_bytes(predicted.prediction.footprints, predicted.device);
   const auto left = gpu.room() - peak;

@@ -18,7 +18,7 @@ namespace plan {
 /// A GPU that a prediction is held against.
 struct Gpu {
   std::string name;
-  std::int64_t bytes = 0;  ///< that CUDA reports
+  std::int64_t bytes = 0;  ///< bytes that CUDA reports
   int capability = 0;      ///< compute capability, 70 for 7.0; 0: not known
 
   /// CUDA's context, NCCL's buffers and gaps between tensors: what a peak of tensors leaves out.
@@ -26,7 +26,7 @@ struct Gpu {
   std::int64_t room() const { return bytes - reserve; }
 };
 
-/// From a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
+/// Reads a name ("a100-80g") or a size ("80GiB", "40.5G", both times 2^30). Throws Error with the names otherwise.
 Gpu gpu_named(const std::string& text);
 
 /// Faults where the GPU cannot compute in this precision, or not with a LibTorch for this CUDA (13; 0: not known).
@@ -35,7 +35,7 @@ void judge_gpu(const Gpu& gpu, const std::string& precision, int cuda_major, Dia
 /// The ranks of a run and where they are.
 struct Placement {
   int all = 1;
-  int nodes = 0;  ///< with as many ranks on each; 0: not said, all are on one
+  int nodes = 0;  ///< each has as many ranks; 0: not said, all are on one
 };
 
 /// One thing that a user may change, as options and a number of ranks.
@@ -48,7 +48,7 @@ struct Change {
 
 /// Bytes that a rank needs.
 struct Peak {
-  std::int64_t gpu = 0;   ///< of tensors
+  std::int64_t gpu = 0;   ///< bytes of tensors
   std::int64_t host = 0;  ///< for what is offloaded and for checkpoints
   bool host_fits = true;  ///< for all ranks of a node into what run.host_memory says, if it says anything
 };
@@ -61,7 +61,7 @@ struct Offer {
   plugin::Saving::By by = plugin::Saving::By::sharding;
   Change change;
 };
-/// Those of all strategies that the host finds.
+/// The changes that the host's strategies offer.
 std::vector<Offer> offers_of(plugin::Host& host);
 
 /// What is tried where a run does not fit.
@@ -75,7 +75,7 @@ struct Fit {
   std::string text;  ///< for people: whether, by how much, and where it does not fit what would help
 };
 
-/// What was predicted, and of what.
+/// What was predicted, and for which device and batch.
 struct Predicted {
   const assembly::Prediction& prediction;
   std::string device;  ///< "cpu" or "cuda"
@@ -88,7 +88,7 @@ struct Help {
   Peak peak;
 };
 
-/// Changes other than more ranks that make this peak smaller, the best first; of those that come to the same only the
+/// Changes other than more ranks that make this peak smaller, the best first; where several come to the same, only the
 /// first that is tried.
 std::vector<Help> what_saves_most(const data::BatchShape& batch, std::int64_t peak, const Trials& trials);
 

@@ -16,7 +16,7 @@ assembly::Needs needs_of(setup::Purpose purpose) {
   return purpose == setup::Purpose::generate ? assembly::Needs::all_but_data : assembly::Needs::all;
 }
 
-// For all ranks of a node; nothing: nobody knows.
+// The host memory that is left for all ranks of a node; nothing: it is unknown.
 std::optional<std::int64_t> left_on_host(const setup::RunOptions& run) {
   const auto told = assembly::told_host_memory(run);
   return told ? told : assembly::available_host_memory();

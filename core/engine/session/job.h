@@ -63,7 +63,7 @@ struct ModelJob {
   setup::Configuration config;
   assembly::Plugins plugins;
   tokenizer::Opened tokenizer;
-  assembly::BuiltModel model;  ///< with what strategies' structure() made of it
+  assembly::BuiltModel model;  ///< as strategies' structure() has changed it
 };
 std::optional<ModelJob> prepare_model(const setup::JobRequest& request, plugin::Host& host, Diagnostics& faults);
 

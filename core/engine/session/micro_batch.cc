@@ -23,7 +23,7 @@ bool can_choose(const setup::Configuration& config, Diagnostics& faults) {
   const auto where = train.where(&TrainOptions::micro_batch);
   const auto before = faults.size();
   if (config.device != "cuda") {
-    faults.add(where, "train.micro_batch = \"auto\" on CPUs: memory of a micro-step is predicted for GPUs alone",
+    faults.add(where, "train.micro_batch = \"auto\" on CPUs: memory of a micro-step is predicted only for GPUs",
                "give a number");
   } else if (!train->global_batch) {
     faults.add(where, "train.micro_batch = \"auto\" without train.global_batch, which it would change",
@@ -31,7 +31,7 @@ bool can_choose(const setup::Configuration& config, Diagnostics& faults) {
   } else if (train->accumulation) {
     faults.add(train.where(&TrainOptions::accumulation),
                "train.accumulation and train.global_batch leave train.micro_batch = \"auto\" nothing to choose",
-               "leave train.accumulation away; on the command line, train.accumulation= unsets what a file says");
+               "leave train.accumulation out; on the command line, train.accumulation= unsets what a file says");
   }
   return faults.size() == before;
 }
@@ -50,7 +50,7 @@ std::optional<std::int64_t> recorded_in(const std::vector<fs::path>& folders) {
   return {};
 }
 
-// Of the run that this one continues: a run's folder is meant by itself, by its checkpoints or by one of them.
+// What the run that this one continues has recorded; resume may name its folder, its checkpoints, or one of them.
 std::optional<std::int64_t> recorded(const setup::Configuration& config) {
   const auto& resume = config.checkpoint->resume;
   if (resume == "none") return {};

@@ -61,7 +61,7 @@ assembly::TokenIds ids_of(const tokenizer::Tokenizer* tokenizer) {
   return ids;
 }
 
-// All that is not weights; true: with a tokenizer.
+// Writes all that is not weights. Returns whether a tokenizer is part of it.
 bool write_descriptions(const ModelToWrite& model, const layout::FileMap& map, const std::string& dtype,
                         const std::string& quantization, const fs::path& folder) {
   const fs::path original(model.plugins.model_options->path.value_or(""));
@@ -104,7 +104,7 @@ std::vector<nn::WeightPtr> weights_in(const std::vector<nn::Unit*>& units) {
 
 const nn::CodecFiles& files_of(const nn::Codec& codec) { return dynamic_cast<const nn::CodecFiles&>(codec); }
 
-// Those of the codecs that write this form of files.
+// The codecs that write this form of files.
 checkpoint::Codecs codecs_for(const std::string& form, checkpoint::Codecs codecs) {
   if (form.empty()) return {};
   std::erase_if(codecs, [&](const auto& item) { return files_of(*item.second).form() != form; });
@@ -122,7 +122,7 @@ std::string quantization_of(const checkpoint::HfWriter& writer, const checkpoint
 // What to do where no file has the numbers of frozen weights.
 std::string without_numbers(const assembly::Plugins& plugins) {
   const auto options = export_options(plugins.strategies);
-  return cat(options.empty() ? "" : cat("export the adapters alone (", options, "), or "),
+  return cat(options.empty() ? "" : cat("export only the adapters (", options, "), or "),
              "train from a model's folder (model.path)");
 }
 
@@ -177,7 +177,7 @@ void refuse_unfaithful(const ModelToWrite& model, const ExportForm& form) {
   constexpr auto what = "this model cannot be written as a Hugging Face folder: ";
   if (form.merge || !form.quantization.empty()) {  // adapters are left out
     const auto reason = misnamed_head(model.plugins, model.units, model.plugins.model.object->file_map());
-    if (!reason.empty()) throw Error(what + reason, "mend the model plugin's file_map()");
+    if (!reason.empty()) throw Error(what + reason, "correct the model plugin's file_map()");
   } else if (const auto reason = not_exportable(model.plugins, model.units); !reason.empty()) {
     throw Error(what + reason, otherwise(model.plugins, model.units));
   }

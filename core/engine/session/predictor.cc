@@ -13,7 +13,7 @@ namespace {
 setup::JobRequest request_of(const Machines& machines, const Gpu& gpu) {
   if (machines.gpus % machines.nodes != 0) {
     throw Error(cat("--nodes ", machines.nodes, ": ", counted(machines.gpus, "GPU does", "GPUs do"),
-                    " not spread evenly over so many nodes"),
+                    " not spread evenly over that many nodes"),
                 "give --gpus as the number of all GPUs, a multiple of --nodes");
   }
   setup::JobRequest request;
@@ -93,7 +93,7 @@ std::string Predictor::about_times() const {
     return cat("no time is predicted: nothing is known of this GPU's speed (", impl_->gpu.name,
                "); the least memory comes first");
   }
-  return cat(figures->is_derived ? "times are derived: " : "times are reckoned from measured figures: ",
+  return cat(figures->is_derived ? "times are derived: " : "times are estimated from measured figures: ",
              figures->source);
 }
 

@@ -68,7 +68,7 @@ void refuse_vanished(const fs::path& run_folder) {
   const char* anew = "to train from the beginning, take another run.name, or move metrics.jsonl away";
   if (is_gone && !no_link) {
     throw Error(cat("it is a link to ", target.string(), ", which is not there"),
-                "mount what it leads to, or mend the link; to train from the beginning, remove it", folder.string());
+                "mount what it leads to, or repair the link; to train from the beginning, remove it", folder.string());
   }
   if (!has_saved(run_folder)) return;
   throw Error(cat("this run has saved checkpoints here, as its metrics.jsonl says, but the folder is ",
@@ -141,7 +141,7 @@ Resume named(const Job& job, checkpoint::Depth depth, comm::Group* group) {
         {job.config.checkpoint.where(&setup::CheckpointOptions::resume),
          cat("checkpoint.resume: ", path.string(), is_readable ? " is not valid" : " cannot be read; it may be whole"),
          is_readable ? "name another one, or the folder that it lies in: its newest valid one is taken"
-                     : "mend what follows, and start again"});
+                     : "repair what follows, and start again"});
     throw Error(std::move(list));
   }
   Resume resume;

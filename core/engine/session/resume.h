@@ -41,7 +41,7 @@ void check_resume(const Job& job, const checkpoint::Reader& reader, const std::v
 /// All of it before anything is allocated, for `check`: hashes are not looked at. False: there is nothing to resume.
 bool judge_resume(const Job& job, Diagnostics& diagnostics);
 
-/// The section "cursor": where the data stands after so many steps, in samples, and what makes the order of samples.
+/// The section "cursor": where the data stands after `steps_done` steps, in samples, and what makes their order.
 std::string cursor_section(const Job& job, std::int64_t steps_done);
 
 /// What a checkpoint calls a record's copy on ranks that keep values of their own: the first has the plain name.

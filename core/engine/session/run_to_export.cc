@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "it is strategy.fsdp that DOES so: ", of the first installed strategy that has what the run's own have not.
+// "it is strategy.fsdp that DOES so: " names the first installed strategy that has what the run's own have not.
 template <class Has>
 std::string who(plugin::Host& host, const std::string& does, const Has& has) {
   for (const auto& [table, strategy] : assembly::installed_strategies(host)) {
@@ -25,8 +25,8 @@ std::string who(plugin::Host& host, const std::string& does, const Has& has) {
   return {};
 }
 
-// What a strategy of the run's writes. Throws Error where none does, and for what goes with Hugging Face's folders
-// alone.
+// What one of the run's strategies writes. Throws Error where none does, and for what goes only with Hugging Face's
+// folders.
 Export chosen_of(const ExportForm& form, const assembly::Strategies& strategies, plugin::Host& host) {
   const auto exports = exports_of(strategies);
   const auto is_meant = [&](const auto& one) { return one.exporter->name() == form.to; };
@@ -40,9 +40,9 @@ Export chosen_of(const ExportForm& form, const assembly::Strategies& strategies,
     throw Error(cat("this run cannot be written as \"", form.to, "\""),
                 cat(who(host, "writes runs", writes), "choose --to hf", options.empty() ? "" : " or " + options));
   }
-  if (form.merge) throw Error("--merge goes with --to hf", "leave --merge away, or write --to hf");
+  if (form.merge) throw Error("--merge goes with --to hf", "leave --merge out, or write --to hf");
   if (!form.quantization.empty())
-    throw Error("--quantization goes with --to hf", "leave --quantization away, or write --to hf");
+    throw Error("--quantization goes with --to hf", "leave --quantization out, or write --to hf");
   return *found;
 }
 
@@ -52,10 +52,10 @@ void check_hf(const ExportForm& asked, const ModelJob& job, const std::vector<nn
   if (asked.merge && !form.empty()) {
     const auto options = export_options(job.plugins.strategies);
     throw Error("--merge adds adapters into numbers, which --quantization would round again",
-                cat("give one of the two", options.empty() ? "" : "; adapters go beside a quantized base: " + options));
+                cat("give one of the two", options.empty() ? "" : "; adapters go with a quantized base: " + options));
   }
   if (asked.merge && adapters_of(units).empty())
-    throw Error("--merge adds adapters into the model, and this run has none", "leave --merge away");
+    throw Error("--merge adds adapters into the model, and this run has none", "leave --merge out");
   const auto forms = forms_of(units);
   if (form.empty() || std::find(forms.begin(), forms.end(), form) != forms.end()) return;
   const auto keeps = [&](const strategy::Strategy& other) {
@@ -63,7 +63,7 @@ void check_hf(const ExportForm& asked, const ModelJob& job, const std::vector<nn
     return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.name == form; });
   };
   throw Error(cat("nothing that this run trained with is kept as \"", form, "\""),
-              cat(who(host, "keeps weights", keeps), "leave --quantization away",
+              cat(who(host, "keeps weights", keeps), "leave --quantization out",
                   forms.empty() ? "" : cat(", or choose ", join(forms, " or "))));
 }
 

@@ -70,7 +70,7 @@ bool lacks_copies(const Session& session, const checkpoint::Reader& reader) {
   });
 }
 
-// "strategy/mine/step/count/rank-0": "count", of a few of them.
+// "count" from "strategy/mine/step/count/rank-0", for a few of the tensors.
 std::string own_names(const std::vector<std::string>& tensors, const std::string& plugin) {
   constexpr std::size_t most = 6;
   std::set<std::string> names;
@@ -105,8 +105,8 @@ std::vector<std::string> asked_for(const Session& session, const checkpoint::Rea
   return names;
 }
 
-// Strategies whose own tensors cannot come back here, but are part of a whole: they say so, or a checkpoint has tensors
-// of records beside them.
+// Strategies whose own tensors cannot come back here, but are part of a whole: they say so, or a checkpoint also has
+// tensors of records for them.
 void refuse_half_states(const Session& session, const checkpoint::Reader& reader) {
   const auto& job = *session.job;
   Diagnostics faults;
@@ -122,7 +122,7 @@ void refuse_half_states(const Session& session, const checkpoint::Reader& reader
     faults.add(
         reader.path().string(),
         cat("strategy '", step.plugin, "' has saved tensors of each rank of the mesh ", reader.meta().mesh, " (",
-            own_names(own, step.plugin), "), which would start anew on ", job.topology.mesh.arithmetic(),
+            own_names(own, step.plugin), "), which would start afresh on ", job.topology.mesh.arithmetic(),
             is_half ? ", while those of records come back: together they would be no state that was saved"
                     : ": it does not continue without them"),
         cat("resume on ", reader.meta().mesh, ", start a new run, or accept it: checkpoint.accept = [\"", name, "\"]"));
@@ -138,7 +138,7 @@ void restore_own(Session& session, checkpoint::Reader& reader, const std::vector
   const auto& meta = reader.meta();
   if (meta.mesh != topology.mesh.arithmetic()) {
     refuse_half_states(session, reader);
-    words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts anew on ",
+    words.push_back(cat("strategies' own state is of the mesh ", meta.mesh, " and starts afresh on ",
                         topology.mesh.arithmetic(), ": this run is near the one that was saved, but not equal to it"));
     return;
   }

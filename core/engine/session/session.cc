@@ -16,7 +16,7 @@
 namespace capstan::session {
 namespace {
 
-// Rank 0's values win under sync_module_states: whoever had others is named, since something is wrong there.
+// Under sync_module_states rank 0's values win: a rank that had others is named, since something is wrong there.
 void fill(Session& session, const std::function<void(std::int64_t, std::int64_t)>& progress,
           checkpoint::Reader* resumed) {
   const auto& job = *session.job;

@@ -30,7 +30,7 @@ struct Session {
   c10::Device device{c10::DeviceType::CPU};
   std::vector<nn::Unit*> units;       ///< the model's
   std::unique_ptr<StateStore> state;  ///< strategies' own tensors
-  std::vector<StepHooksOf> steps;     ///< of the strategies that have any
+  std::vector<StepHooksOf> steps;     ///< those of the strategies that have any
   std::unique_ptr<shard::Engine> engine;
   std::unique_ptr<strategy::UnitRunner> runner;
   std::shared_ptr<comm::Group> world_device;   ///< all ranks, tensors on the run's device
@@ -40,7 +40,7 @@ struct Session {
 
   strategy::OptimizerRule& rule() const { return *job->model->rule; }
   assembly::MeshGroups& groups() const { return *job->model->groups; }
-  /// On which gradients are not summed.
+  /// Axes on which gradients are not summed.
   const std::vector<layout::Axis>& local_axes() const { return job->model->local_axes; }
 };
 

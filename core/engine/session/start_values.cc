@@ -123,7 +123,7 @@ void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::W
   if (!plugins.model_options->path || own.empty()) return;
   const auto map = plugins.model.object->file_map();
   auto records = assembly::records_of(own);
-  // What a strategy finds wrong has been said.
+  // What a strategy found wrong has been reported.
   std::erase_if(records, [&](const auto* record) { return !map.tensors.contains(record->name); });
   checkpoint::CodedFolder(*plugins.model_options->path, map, checkpoint::codecs_of(own), plugins.packed_forms)
       .check(records, diagnostics);

@@ -22,7 +22,7 @@ std::unique_ptr<layout::Source> start_values(const Job& job, const checkpoint::R
 /// `own`: the weights that the model's plugin made.
 void check_model_files(const assembly::Plugins& plugins, const std::vector<nn::WeightPtr>& own,
                        Diagnostics& diagnostics);
-/// The same of files from which strategies take what they added: throws what they say when they open them.
+/// The same for files from which strategies take what they added: throws what they say when they open them.
 void check_added_files(const assembly::Plugins& plugins);
 
 }  // namespace session

@@ -35,7 +35,7 @@ class StateStore {
   /// Gives back what a checkpoint has, in host memory until it is asked for.
   void put_own(const std::string& name, const at::Tensor& value);
   void put_of_record(const std::string& name, const std::string& record, const at::Tensor& value);
-  /// A checkpoint has it, though perhaps no box of this rank.
+  /// Notes that a checkpoint has it, though perhaps no box of this rank.
   void put_name(const std::string& name) { (void)of_records_[name]; }
 
  private:

@@ -20,7 +20,7 @@ struct StepTime {
   double update = 0;       ///< gradients' sums, their norm, the optimizer
   double layers_wait = 0;  ///< for layers' own collectives
   double engine_wait =
-      0;                 ///< for gathers and reductions: what computation loses beside them, and what it does not hide
+      0;  ///< for gathers and reductions: what they cost computation meanwhile, and what it does not hide
   double host_wait = 0;  ///< for the host to launch
   double offload = 0;    ///< the update in host memory, and copies there that nothing hides
   std::string unknown;   ///< for people: why there is no time; the parts are 0 then
@@ -34,7 +34,7 @@ struct Links {
   double bytes_per_second = 0;  ///< bus bandwidth of collectives that cross nodes, bytes/s; 0: not known
 };
 
-/// Reckons what a rank's step takes: `micro_steps` times its micro-step, then the rest.
+/// Estimates what a rank's step takes: `micro_steps` times its micro-step, then the rest.
 StepTime step_time(const assembly::StepWork& work, std::int64_t micro_steps, const Figures& figures,
                    const Links& links = {});
 

@@ -11,8 +11,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace session {
 
 /// The folder that holds the weights which `path` means: a folder of safetensors with a config.json, or of boxes with a
-/// manifest.json, is itself; of a run's folder its final weights, or else its newest checkpoint. Throws Error where
-/// there are none.
+/// manifest.json, is itself; for a run's folder it is its final weights, or else its newest checkpoint. Throws Error
+/// where there are none.
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
 /// Opens what find_weights() gave, and finds it to hold these records; every fault at once.

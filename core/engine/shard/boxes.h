@@ -17,14 +17,14 @@ struct HeldBox {
   layout::Layout layout;
   layout::Box box;
   std::int64_t begin;
-  bool writes_to_checkpoint;  ///< this rank does, of those that hold this copy
+  bool writes_to_checkpoint;  ///< this one does among the ranks that hold this copy
   int copy;                   ///< position on the record's local axes, along which values differ
 };
 
 enum class Of { parameters, gradients };
 
-/// Calls visit for every record of which options.rank holds elements: of the parameters (the optimizer's state has the
-/// same layout) or of the summed gradients. What a codec keeps is left out: bytes have no boxes.
+/// Calls visit for every record with elements that options.rank holds: those of the parameters (the optimizer's state
+/// has the same layout) or those of the summed gradients. What a codec keeps is left out: bytes have no boxes.
 void each_box(const ShardPlan& plan, const EngineOptions& options, Of what, bool only_trainable,
               const std::function<void(const HeldBox&)>& visit);
 

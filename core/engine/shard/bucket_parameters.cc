@@ -36,7 +36,7 @@ void BucketParameters::allocate() {
 }
 
 // With the limit, memory comes from the compute stream: memory that it has freed can be reused, and the gather waits
-// for it. Without, it comes from the side stream's own pool, and the gather only waits for the last update.
+// for it. Without it, memory comes from the side stream's own pool, and the gather only waits for the last update.
 void BucketParameters::prefetch(bool keep) {
   const at::NoGradGuard no_grad;
   if (await_update_) await_update_();
@@ -79,8 +79,8 @@ void BucketParameters::add_held(HeldMemory& memory) const {
   full_.add_held(memory);
 }
 
-// What this rank adds to `out`, of which it has a part of its shard `mine`. Where that is not in the right dtype it
-// will be cast into its own place there: no memory is needed to send it from.
+// What this rank adds to `out`: a part of its shard `mine`. Where that does not have the right dtype, it will be cast
+// into its own place in `out`: no memory is needed to send it from.
 at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t begin, const at::Tensor& out,
                                           Moves& casts) const {
   const auto size = out.numel() / plan_.ranks;
@@ -91,7 +91,7 @@ at::Tensor BucketParameters::part_to_send(const at::Tensor& mine, std::int64_t b
   return place;
 }
 
-// The same in bytes. They are of the values that a gather of numbers would bring.
+// The same in bytes, which encode the values that a gather of numbers would bring.
 at::Tensor BucketParameters::encoded_part(std::size_t i, const at::Tensor& mine, std::int64_t begin,
                                           const at::Tensor& out) const {
   const auto size = out.numel() / plan_.ranks;
@@ -172,7 +172,7 @@ void BucketParameters::gather_staged(bool keep) {
   }
 }
 
-// Bytes of all ranks, decoded to their place.
+// Decodes the bytes of all ranks to their place.
 void BucketParameters::gather_packed() {
   auto all = masters_.packed().to(shared_.device(), /*non_blocking=*/true);
   if (plan_.ranks > 1) {

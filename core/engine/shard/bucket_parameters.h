@@ -30,7 +30,7 @@ class BucketParameters {
   /// The current stream waits for the gather: the parameters can be used on it until release().
   void acquire() { gathered_.wait(shared_.device()); }
   void release();
-  /// After the masters have changed: see Masters::publish.
+  /// Called after the masters have changed: see Masters::publish.
   void publish(bool copied = false);
   /// Called before a gather reads what an update writes; may wait.
   void set_await_update(std::function<void()> await) { await_update_ = std::move(await); }
@@ -42,12 +42,12 @@ class BucketParameters {
   const BucketPlan& plan() const { return plan_; }
   FullParameters& full() { return full_; }
   Masters& masters() { return masters_; }
-  /// Of the ranks that have the shards.
+  /// The ranks that have the shards.
   comm::Group& group() const { return *group_; }
   int position() const { return group_->rank(); }
-  /// Of those that split the matrices of packed weights; null: nobody does.
+  /// The ranks that split the matrices of packed weights; null: none do.
   comm::Group* tensor_group() const { return tensor_group_.get(); }
-  /// Of collectives in the group.
+  /// The label of collectives in the group.
   const std::string& label() const { return label_; }
 
  private:
@@ -68,7 +68,7 @@ class BucketParameters {
   std::shared_ptr<comm::Group> group_, tensor_group_;
   std::shared_ptr<comm::Group> reshard_group_;  ///< reshard_size neighbours; null without it
   at::Tensor regather_;                         ///< Purpose::regather
-  std::vector<at::Tensor> largest_;             ///< by weight: of one that is gathered in bytes
+  std::vector<at::Tensor> largest_;             ///< by weight: its largest value, if gathered in bytes
   std::function<void()> await_update_;
   Event gathered_;
 };

@@ -12,7 +12,7 @@ namespace shard {
 /// What a buffer of the engine holds.
 enum class Purpose {
   full_parameters,    ///< a weight that forward and backward compute with
-  master,             ///< the values that the rule updates; of a frozen weight: its values
+  master,             ///< the values that the rule updates; for a frozen weight its values
   packed,             ///< a frozen weight's values as its codec keeps them
   packed_gathered,    ///< all ranks' packed shards, for one all-gather
   send_on_host,       ///< the shard in the compute dtype, cast from masters in host memory
@@ -23,7 +23,7 @@ enum class Purpose {
   gradient_shard,     ///< this rank's shard of the sum over ranks
   gradient_autograd,  ///< autograd's own tensors, read by norm and rule; not the engine's to allocate
   gradient_on_host,   ///< this rank's shard of the sum, in host memory
-  optimizer_state,    ///< of a weight: one of the rule's state tensors
+  optimizer_state,    ///< one of the rule's state tensors for a weight
   // Staging buffers; shared by all buckets, each used by one stream in order.
   gather_staging,   ///< all ranks' shards after an all-gather
   reduce_staging,   ///< full gradients or all ranks' shards before a reduction
@@ -50,7 +50,7 @@ struct Buffer {
   c10::ScalarType dtype = c10::ScalarType::Float;
   Memory memory = Memory::device;
   Lifetime lifetime = Lifetime::always;
-  std::size_t weight = 0;  ///< of full_parameters, gradient_autograd, optimizer_state: which one of the bucket's
+  std::size_t weight = 0;  ///< for full_parameters, gradient_autograd, optimizer_state: which one of the bucket's
 
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(c10::elementSize(dtype)); }
   bool is_on_host() const { return memory != Memory::device; }

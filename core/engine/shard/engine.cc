@@ -110,7 +110,7 @@ std::vector<strategy::Slice> Engine::device_slices(const strategy::OptimizerRule
   return slices;
 }
 
-// At least so many tensors.
+// At least `states` tensors.
 const std::vector<at::Tensor>& Engine::device_state(Trained& trained, std::size_t states) {
   const auto& buffer = *plan(trained.bucket).buffer(Purpose::optimizer_state, trained.weight);
   while (trained.state.size() < states) trained.state.push_back(allocate(buffer, shared_.device()));
@@ -141,8 +141,8 @@ void Engine::write_masters(const std::function<void()>& write) {
   publish(/*copied=*/false);
 }
 
-// After masters of trained buckets have changed, and on_host's have been published: updates all copies of them, or with
-// `copied` all but those that device_slices() had.
+// Called after masters of trained buckets have changed, and on_host's have been published: updates all copies of them,
+// or with `copied` all but those that device_slices() had.
 void Engine::publish(bool copied) {
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     if (!plan(b).trainable) continue;

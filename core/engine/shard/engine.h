@@ -29,7 +29,7 @@ struct StoredBox {
   const layout::Param* record = nullptr;
   layout::Box box;
   at::Tensor value;                  ///< [box.numel()] master dtype
-  bool writes_to_checkpoint = true;  ///< this rank does, of those that hold this copy
+  bool writes_to_checkpoint = true;  ///< this one does among the ranks that hold this copy
   int copy = 0;                      ///< position on the record's local axes, along which values differ
 };
 
@@ -76,8 +76,8 @@ class Engine : private Executor {
   void join();
   /// Forgets the gradients that a backward has left for reductions that never came.
   void drop_gradients();
-  /// Sum of squares of each trainable weight's gradient, of the elements that this rank counts: [weights] float64
-  /// on the device, in weight order. Call after the step's last backward.
+  /// Sum of squares of each trainable weight's gradient, over the elements that this rank counts: [weights] float64 on
+  /// the device, in weight order. Call after the step's last backward.
   at::Tensor squared_grad_norms();
   /// What became of each trained weight's gradients so far, in weight order.
   std::vector<Reached> reached() const;
@@ -156,7 +156,7 @@ class Engine : private Executor {
   std::vector<Trained> trained_;
   std::vector<std::shared_ptr<comm::Group>> holders_;  ///< sync_module_states: by bucket, ranks along its data axes
   at::Tensor squares_;                                 ///< squared norms of what this rank owns: [blocks]
-  at::Tensor weight_of_square_;                        ///< among the trained
+  at::Tensor weight_of_square_;                        ///< which of the trained weights each is of
   std::vector<std::int64_t> first_square_;             ///< by bucket
   InFlight in_flight_;
 };

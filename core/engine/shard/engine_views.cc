@@ -29,7 +29,7 @@ void Engine::each_owned(std::size_t b, const std::function<void(std::size_t, con
   }
 }
 
-// Gradients that stay on the device first: they are measured at once.
+// Gradients that stay on the device come first: they are measured at once.
 void Engine::list_squares() {
   std::vector<std::int64_t> weights;
   first_square_.resize(parameters_.size());
@@ -47,7 +47,7 @@ void Engine::list_squares() {
   }
   const auto on_device = at::TensorOptions().device(shared_.device());
   squares_ = at::zeros({static_cast<std::int64_t>(weights.size())}, on_device.dtype(at::kDouble));
-  // The same at every step; made once, since a copy from the host waits for the device.
+  // It is the same at every step, and made once, since a copy from the host waits for the device.
   weight_of_square_ = at::tensor(weights, at::TensorOptions().dtype(at::kLong)).to(shared_.device());
 }
 
@@ -104,7 +104,7 @@ std::vector<ComputeCopy> Engine::compute_copies() {
     for (const auto& record : weight.records())
       copies.back().boxes.push_back(record.compute.box(record.shape, options.mesh, options.rank));
   };
-  // Checksums are of bits; a pair of bytes is read as one number.
+  // Checksums cover bits; a pair of bytes is read as one number.
   const auto numbers = [](const at::Tensor& bytes) { return bytes.view({-1}).view(at::kBFloat16); };
   for (std::size_t b = 0; b < parameters_.size(); ++b) {
     const auto& bucket = plan(b);
@@ -167,7 +167,7 @@ std::vector<std::vector<StoredBox>> Engine::state_boxes(std::size_t states) {
   return boxes;
 }
 
-// The rule's state of a weight: at least so many tensors, zero before the first update.
+// The rule's state of a weight: at least `states` tensors, zero before the first update.
 std::vector<at::Tensor> Engine::moments(std::size_t b, std::size_t w, std::size_t states) {
   if (plan(b).on_host) return host_.slices(host_.item_of(parameters_[b]), states)[w].state;
   for (auto& one : trained_) {

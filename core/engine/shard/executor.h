@@ -10,8 +10,8 @@ namespace shard {
 /// What to do with the gradients in a bucket's leaves after a micro-step's backward.
 struct Reduction {
   std::int64_t micro_step = 0;
-  bool first = true;         ///< of the step: there is no earlier sum to add to
-  bool last = true;          ///< of the step: the sum is complete now
+  bool first = true;         ///< the step's first: there is no earlier sum to add to
+  bool last = true;          ///< the step's last: the sum is complete now
   bool accumulates = false;  ///< full gradients are copied into buffers, or added to them
   bool sums = false;         ///< over the data ranks, now
   bool offloads = false;     ///< the sum goes to host memory now

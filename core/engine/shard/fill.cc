@@ -81,7 +81,7 @@ class Filling {
     return differing;
   }
 
-  // Copies too have the masters' new values.
+  // Copies have the masters' new values too.
   void keep() {
     if (plan_.parameters.form == Form::packed) {
       pack();
@@ -118,11 +118,11 @@ class Filling {
     return planned.sharding.record_in(weight, record, position_);
   }
 
-  // Has the source codes of this rank's box instead of numbers? Then they are taken as they are.
+  // Does the source have codes of this rank's box in place of numbers? Then they are taken as they are.
   bool find_coded(std::size_t i, std::size_t record, const layout::Box& box, const layout::Source& source) {
     const auto& weight = *plan_.weights[i].weight;
     const auto& param = weight.records()[record];
-    // The ranks agree on what is read, also those that have nothing of it.
+    // The ranks agree on what is read; those that have nothing of it do so too.
     Codes codes{nn::coded_in(source, param, box.empty() ? compute_box(param) : box), 0};
     if (codes.matrices.empty()) return false;
     std::int64_t row = 1;

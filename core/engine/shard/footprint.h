@@ -17,7 +17,7 @@ namespace shard {
 /// tensors of optimizer state per slice, as the rule says.
 std::vector<layout::Footprint> footprint(const ShardPlan& plan, const EngineOptions& options, std::size_t states);
 
-/// The same of tensors as they are: each storage once, as what it was added for first.
+/// The same for tensors as they are: each storage counts once, as what it was added for first.
 class HeldMemory {
  public:
   /// `gathered`: full parameters that are freed again.

@@ -19,9 +19,9 @@ class FullParameters {
   void allocate();
 
   const at::Tensor& leaf(std::size_t i) const { return leaves_[i].tensor; }
-  /// Of a table: that of its lookups, whose gradient is rows.
+  /// A table's leaf for lookups, whose gradient is rows.
   const at::Tensor& table_leaf() const { return leaves_.front().table; }
-  /// Of a tied table: which leaf the layers of the next unit use.
+  /// For a tied table: chooses the leaf that the layers of the next unit use.
   void bind(bool looks_up) { plan_.weights.front().weight->bind(looks_up ? table_leaf() : leaf(0)); }
   /// What units compute with, [numel] of the compute dtype or bytes, while its memory is there.
   const at::Tensor& flat(std::size_t i) const { return leaves_[i].flat; }
@@ -31,7 +31,7 @@ class FullParameters {
   void take_memory();
   /// `foreign`: the memory was allocated on another stream than the current one, which uses it.
   void free_memory(bool foreign);
-  /// The leaves' versions tell whoever keeps something made of them.
+  /// The leaves' versions tell any code that keeps something made of them.
   void note_new_values();
   void drop_gradients();
   void add_held(HeldMemory& memory) const;
@@ -39,7 +39,7 @@ class FullParameters {
  private:
   struct Leaf {
     at::Tensor tensor;  ///< the weight that the model computes with
-    at::Tensor table;   ///< of a table: the leaf that lookups use, on the same storage, or the same leaf
+    at::Tensor table;   ///< a table's leaf that lookups use, on the same storage, or the same leaf
     at::Tensor flat;    ///< [numel] on the same storage with its own version counter: refills go through it, so that
                         ///< tensors saved for backward don't count as modified. Where bytes are gathered: these, on
                         ///< a storage of their own, and `tensor` has no memory

@@ -115,7 +115,7 @@ void GatherProtocol::before_backward(std::size_t run) {
 
 void GatherProtocol::after_backward(std::size_t run) {
   prefetch(schedule_.prefetch_in_backward(run, BackwardPrefetch::post), false);
-  // A table, which is large and the first bucket, after the others that are complete by now.
+  // A table is large and the first bucket; it comes after the others that are complete by now.
   for (auto b = plan_.buckets.size(); b-- > 0;) {
     if (plan_.buckets[b].gradients.reduced_after == run) executor_.reduce(b, reduction(b, micro_step_));
   }

@@ -24,9 +24,9 @@ class GatherProtocol {
   std::unique_ptr<strategy::UnitHooks> hooks(std::size_t unit);
   /// The micro-step to which the following calls belong.
   void begin_micro_step(std::int64_t index) { micro_step_ = index; }
-  /// What a micro-step's hooks do depends on memory of this rank alone, whose addresses stay the same: nothing is
-  /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step, so
-  /// they are by now.
+  /// What a micro-step's hooks do depends only on this rank's memory, whose addresses stay the same: nothing is
+  /// gathered, released, summed with other ranks or sent to host memory. Where parameters are gathered once a step,
+  /// they already are.
   bool is_local(std::int64_t micro_step) const;
   /// A bucket's shards have changed: it is gathered again when next used.
   void invalidate(std::size_t bucket);

@@ -19,7 +19,7 @@ GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared
   for (auto& bucket : buckets)
     if (bucket.plan().parameters.gather_by == GatherBy::bytes_in_place) those.push_back(&bucket);
   if (those.empty()) return;
-  // Those of one group side by side, in the buckets' order on all ranks.
+  // The scales of one group stand side by side, in the buckets' order on all ranks.
   std::stable_sort(those.begin(), those.end(),
                    [](const auto* a, const auto* b) { return a->plan().axes < b->plan().axes; });
   for (auto* bucket : those) {
@@ -46,7 +46,7 @@ GatherScales::GatherScales(std::deque<BucketParameters>& buckets, Shared& shared
   if (pieces > 1) tensor_group_ = group_of({layout::Axis::tp}, pieces);
 }
 
-// In the compute dtype, as a gather of numbers would bring them: rounding keeps their order.
+// Magnitudes are in the compute dtype, as a gather of numbers would bring them: rounding keeps their order.
 void GatherScales::update() {
   if (weights_.empty()) return;
   const at::NoGradGuard no_grad;

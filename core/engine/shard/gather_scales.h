@@ -30,14 +30,14 @@ class GatherScales {
     std::size_t weight;
   };
   struct Sharing {
-    comm::Group* group;  ///< whose ranks have the shards of these weights
+    comm::Group* group;  ///< the ranks that have the shards of these weights
     std::int64_t begin, count;
   };
 
   Shared& shared_;
   std::vector<Scaled> weights_;
   std::vector<Sharing> sharing_;
-  std::shared_ptr<comm::Group> tensor_group_;  ///< whose ranks have pieces of all weights; null: each has whole ones
+  std::shared_ptr<comm::Group> tensor_group_;  ///< the ranks that have pieces of all weights; null: each has whole ones
   std::shared_ptr<nn::GatherCodec> codec_;
   at::Tensor largest_;  ///< [weights] of all ranks' elements, float32
   at::Tensor scales_;   ///< as many, each at whole 16 bytes

@@ -45,7 +45,7 @@ class GradientOffload {
  private:
   struct Host {
     at::Tensor memory;
-    c10::ScalarType dtype;  ///< of the current content
+    c10::ScalarType dtype;  ///< the current content's
     Event arrived;
   };
   struct Staging {
@@ -66,8 +66,8 @@ class GradientOffload {
   std::vector<Staging> stagings_;
   std::size_t staging_ = 0;  ///< the one in use
   std::vector<Return> returns_;
-  std::vector<const BucketPlan*> order_;  ///< in which the step's first micro-step sent
-  std::size_t brought_ = 0;               ///< of these, in this micro-step
+  std::vector<const BucketPlan*> order_;  ///< the order in which the step's first micro-step sent
+  std::size_t brought_ = 0;               ///< how many of these came back in this micro-step
 };
 
 }  // namespace shard

@@ -36,7 +36,7 @@ class HostUpdate {
   ~HostUpdate();
   HostUpdate(const HostUpdate&) = delete;
   HostUpdate& operator=(const HostUpdate&) = delete;
-  /// In forward order, before the first step.
+  /// Called in forward order, before the first step.
   void add(BucketParameters& bucket);
 
   /// Starts the update. With `publish` each bucket's parameters can be gathered as soon as it is done.
@@ -76,7 +76,7 @@ class HostUpdate {
   std::function<void()> job_;  ///< the update under way
   std::exception_ptr error_;
   bool ends_ = false;
-  std::thread thread_;  ///< there from the first update on
+  std::thread thread_;  ///< runs from the first update on
 };
 
 }  // namespace shard

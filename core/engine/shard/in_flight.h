@@ -10,13 +10,13 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace shard {
 
 /// Buckets whose gradients a reduction may still have to read, oldest first. A reduction waits for those before it on
-/// its stream, and what it reads cannot be freed until then: if but one were in flight, computing would wait for each
-/// long one. So as many are as have this many elements together, or one that is larger.
+/// its stream, and what it reads cannot be freed until then: if only one were in flight, computing would wait for each
+/// long one. So there are as many in flight as have this many elements together, or one that is larger.
 class InFlight {
  public:
   static constexpr std::int64_t most_elements = std::int64_t{1} << 26;
 
-  /// Before a bucket's reduction, which holds so many elements: calls free(bucket) for those that have to be done.
+  /// Before a bucket's reduction, which holds `elements`: calls free(bucket) for those that have to be done.
   template <class Free>
   void begin(std::size_t bucket, std::int64_t elements, const Free& free) {
     while (!queue_.empty() && (held_ + elements > most_elements)) {

@@ -14,18 +14,18 @@ class Masters {
  public:
   Masters(const BucketPlan& plan, Shared& shared, const FullParameters& full)
       : plan_(plan), shared_(shared), full_(full) {}
-  /// After the full parameters, which may be the masters themselves.
+  /// Called after the full parameters have their memory; they may be the masters themselves.
   void allocate();
 
   /// A weight's masters on this rank: its padded shard, or all of them (padded unless `unpadded`).
   at::Tensor slice(std::size_t i, bool unpadded) const;
-  /// Its copy in the compute dtype, of the same length, on the masters' device; undefined: there is none.
+  /// Its copy in the compute dtype, as long, on the masters' device; undefined: there is none.
   at::Tensor copy_slice(std::size_t i, bool unpadded) const;
-  /// After they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
+  /// Called after they have changed: updates their copies, except for those that a gather makes. `copied`: the rule has
   /// written copy_slice().
   void publish(bool copied);
 
-  /// If they are in host memory: updates the copy that gathers send, in the compute dtype. On the update thread.
+  /// If they are in host memory: updates the copy that gathers send, in the compute dtype. Runs on the update thread.
   void publish_from_host();
   /// Its two parts: the cast of some elements of the shard, and the copy to the device if one is kept there.
   void cast_to_send(std::int64_t begin, std::int64_t elements);
@@ -35,7 +35,7 @@ class Masters {
 
   /// The shard as a codec packs it; undefined: there are numbers.
   const at::Tensor& packed() const { return packed_; }
-  /// A weight's bytes of it.
+  /// A weight's bytes of the packed shard.
   at::Tensor packed_slice(std::size_t i) const;
   void add_held(HeldMemory& memory) const;
 

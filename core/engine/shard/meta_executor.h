@@ -21,7 +21,7 @@ class MetaExecutor : public CountingExecutor {
   void add_rows(std::size_t bucket, const Reduction& how) override;
 
  private:
-  /// Of a table: the leaf of lookups, and that of its other user.
+  /// A table's leaf for lookups, and that of its other user.
   struct Leaves {
     at::Tensor table;
     at::Tensor other;

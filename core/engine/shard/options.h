@@ -43,8 +43,8 @@ struct EngineOptions {
   strategy::ShardPolicy policy;
   ReduceWhen reduce = ReduceWhen::step;
   std::int64_t accumulation = 1;  ///< micro-steps a step
-  std::int64_t micro_tokens = 0;  ///< of a rank's micro-batch at most, padding included; 0: nobody knows
-  /// Elements of a bucket's gradients, of all ranks' shards, that pass through staging at once.
+  std::int64_t micro_tokens = 0;  ///< tokens of a rank's micro-batch at most, padding included; 0: unknown
+  /// Elements of a bucket's gradients, counted over all ranks' shards, that pass through staging at once.
   std::int64_t most_staged = std::int64_t{1} << 27;
   bool deterministic = false;  ///< every mode sums gradients by the same calls in the same layout
   bool coalesce = false;       ///< collectives take lists of tensors at no cost: full weights in place

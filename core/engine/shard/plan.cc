@@ -41,7 +41,7 @@ Form form_of(const nn::Weight& weight) {
   return dynamic_cast<const nn::RowCodec*>(weight.codec().get()) ? Form::rows : Form::packed;
 }
 
-// Of what units compute with.
+// The dtype of what units compute with.
 c10::ScalarType dtype_of(const nn::Weight& weight, const EngineOptions& options) {
   return form_of(weight) == Form::rows ? c10::ScalarType::Byte : options.precision.compute;
 }
@@ -89,7 +89,7 @@ std::vector<Use> uses_of(const std::vector<nn::Unit*>& units, const std::vector<
   return uses;
 }
 
-// By run.
+// Each run's units.
 std::vector<std::vector<nn::Unit*>> units_of(const std::vector<std::size_t>& runs, const ShardPlan& plan,
                                              const std::vector<nn::Unit*>& units) {
   std::vector<std::vector<nn::Unit*>> list;
@@ -135,7 +135,7 @@ BucketPlan start_bucket(std::string name, const nn::Weight& weight, std::vector<
   return bucket;
 }
 
-// What the bucket's last weight adds to its all-reduces over other axes than data's.
+// What the bucket's last weight adds to its all-reduces over axes other than data's.
 void add_partials(BucketPlan& bucket, const layout::Mesh& mesh) {
   auto& partials = bucket.gradients.partials;
   const auto& records = bucket.weights.back().weight->records();
@@ -241,9 +241,9 @@ void keep_on_device(ShardPlan& plan, const EngineOptions& options) {
   }
 }
 
-// A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there;
-// what is summed apart from them is there before: of a tied table when its other user's backward is done, of one that
-// is only looked up what earlier micro-steps added up.
+// A tied weight's gradient is complete when the backward of all its users is: at the end. A table's rows come there.
+// What is summed apart from them is there before: a tied table's when its other user's backward is done, and that of a
+// table that is only looked up when earlier micro-steps have added it up.
 void set_order(BucketPlan& bucket, std::size_t last_run) {
   const bool is_tied = bucket.runs.size() > 1;
   if (bucket.gradients.table) {

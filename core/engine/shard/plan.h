@@ -4,7 +4,7 @@
 // This room's terms. Part of a tensor has one name for each idea:
 //
 //   Box           the part of a logical tensor that a layout gives to a rank (base/box.h)
-//   full          all elements that this rank computes with: of a record, a weight (its records in order), a bucket
+//   full          all elements of a record, a weight (its records in order) or a bucket that this rank computes with
 //   shard         the part of them that one rank of the bucket's group keeps; padded, so that all ranks' are equal
 //   RecordShard   where a record's shard is in the weight's shard, and in the full weight: equal blocks
 //   staging       a buffer that all buckets use in turn while their data move
@@ -42,22 +42,22 @@ enum class Form {
 
 /// A record's shards as a codec keeps them.
 struct PackedShard {
-  std::vector<nn::Codec::Extent> extents;  ///< by rank of the bucket's group; of the last ones fewer elements, or none
+  std::vector<nn::Codec::Extent> extents;  ///< by rank of the bucket's group; the last have fewer elements, or none
   bool divided = false;                    ///< the bucket's ranks share each matrix, and not whole ones
-  std::int64_t begin = 0;                  ///< of its bytes in a rank's packed shard of the bucket
-  std::int64_t bytes = 0;                  ///< that each rank has for them
+  std::int64_t begin = 0;                  ///< where its bytes begin in a rank's packed shard of the bucket
+  std::int64_t bytes = 0;                  ///< bytes that each rank has for them
 };
 
 /// A weight in a bucket.
 struct PlannedWeight {
   nn::WeightPtr weight;
   WeightSharding sharding;
-  std::int64_t shard_offset = 0;    ///< of its shard in the bucket's shard
-  std::int64_t full_offset = 0;     ///< of the full weight among the bucket's full weights
+  std::int64_t shard_offset = 0;    ///< where its shard begins in the bucket's shard
+  std::int64_t full_offset = 0;     ///< where the full weight begins among the bucket's full weights
   std::vector<PackedShard> packed;  ///< by record; none where values are kept as they are
   bool in_bytes = false;            ///< gathered in bytes, which are all that units compute with (nn::GatherCodec)
 
-  /// Of its bucket's flat shard: the weight's. Of all full weights: [numel] of this one, or with its padding.
+  /// Takes the weight's shard from its bucket's flat shard, or from all full weights this one: [numel], or padded.
   at::Tensor of_shard(const at::Tensor& all) const { return all.narrow(0, shard_offset, sharding.shard_elements); }
   at::Tensor of_full(const at::Tensor& all) const { return all.narrow(0, full_offset, sharding.numel); }
   at::Tensor padded_of_full(const at::Tensor& all) const { return all.narrow(0, full_offset, sharding.full_elements); }
@@ -89,7 +89,7 @@ enum class GatherBy {
 /// The source of this rank's shard for an all-gather.
 enum class SendFrom {
   master,      ///< the masters on the device
-  cast,        ///< these, cast by each gather into this rank's place in what is gathered
+  cast,        ///< masters, cast by each gather into this rank's place in what is gathered
   host,        ///< host memory, in the compute dtype
   device_copy  ///< a copy in the compute dtype on the device, made once an update
 };
@@ -97,13 +97,13 @@ enum class SendFrom {
 /// How a bucket's parameters are kept and gathered.
 struct ParameterPlan {
   Form form = Form::values;
-  std::int64_t packed_bytes = 0;                    ///< of a rank's shard, if packed
+  std::int64_t packed_bytes = 0;                    ///< bytes of a rank's shard, if packed
   c10::ScalarType full = c10::ScalarType::Float;    ///< what units compute with: the compute dtype, or bytes
   c10::ScalarType master = c10::ScalarType::Float;  ///< frozen weights have no masters: what units compute with
   GatherBy gather_by = GatherBy::nothing;
   SendFrom send_from = SendFrom::master;
-  /// From forward to backward they stay sharded over so many neighbours, not over all ranks; 0: over all. Also 0 if the
-  /// policy's reshard_size does not divide the ranks: experts may have fewer ranks than dense parameters.
+  /// From forward to backward they stay sharded over this many neighbours, not over all ranks; 0: over all. Also 0 if
+  /// the policy's reshard_size does not divide the ranks: experts may have fewer ranks than dense parameters.
   int reshard_ranks = 0;
 
   bool gathers() const { return gather_by != GatherBy::nothing; }
@@ -111,7 +111,7 @@ struct ParameterPlan {
 
 /// How gradients are summed over the data ranks.
 enum class SumBy {
-  nothing,                  ///< this rank alone has them
+  nothing,                  ///< only this rank has them
   reduce_scatter,           ///< packed in staging; the result is this rank's shard
   reduce_scatter_in_place,  ///< read in place
   exchange,  ///< packed in the compute dtype, exchanged, and added up in the dtype of sums, which is twice
@@ -120,8 +120,8 @@ enum class SumBy {
   all_reduce
 };
 
-/// Of a bucket that is a table whose lookups' gradients ranks exchange as rows (table_plan). Its GradientPlan says
-/// what becomes of the rest: of a tied table its other user's gradient, which is there long before the lookups'.
+/// The plan of a table's bucket, where ranks exchange the lookups' gradients as rows (table_plan). Its GradientPlan
+/// says what becomes of the rest: a tied table's is its other user's gradient, which is there long before the lookups'.
 struct TablePlan {
   std::int64_t rows = 0;        ///< tokens of a rank's micro-batch at most
   bool only_looked_up = false;  ///< no other user: the gradient is nothing but rows
@@ -133,19 +133,19 @@ struct GradientPlan {
   SumBy sum_by = SumBy::nothing;
   bool accumulates = false;  ///< full ones are added up (or kept) first, and summed over ranks once a step, if at all
   bool autograd = false;     ///< norm and rule read autograd's own tensors
-  /// Of the full gradients: the masters', or the compute dtype where nothing is added to what backward gives.
+  /// The dtype of full gradients: the masters', or the compute dtype where nothing is added to what backward gives.
   c10::ScalarType full_dtype = c10::ScalarType::Float;
   bool on_host = false;  ///< the sum is on the device only until it has been sent to host memory
   /// The dtype in which an offloaded sum is sent: the reduce dtype if that keeps every bit, else the masters'.
-  c10::ScalarType first_dtype = c10::ScalarType::Float;   ///< of the first micro-step of several
-  c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< of a single sum a step
+  c10::ScalarType first_dtype = c10::ScalarType::Float;   ///< for the first micro-step of several
+  c10::ScalarType only_dtype = c10::ScalarType::Float;    ///< for a single sum a step
   c10::ScalarType adding_dtype = c10::ScalarType::Float;  ///< if an earlier micro-step's sum was added
   std::vector<PartialSum> partials;                       ///< after the data ranks' sum
   /// The run after whose backward they are summed; nothing: after all of backward. A table's rows are always.
   std::optional<std::size_t> reduced_after;
   std::optional<TablePlan> table;
 
-  /// `written`: nothing earlier was added. `last`: of the step.
+  /// `written`: nothing earlier was added. `last`: it is the step's last.
   c10::ScalarType offload_dtype(bool written, bool last) const {
     if (!written) return adding_dtype;
     return last ? only_dtype : first_dtype;
@@ -157,16 +157,16 @@ struct GradientPlan {
 struct BucketPlan {
   std::string name;
   std::vector<PlannedWeight> weights;
-  std::vector<std::size_t> runs;   ///< that use it, in forward order: several use a tied weight
-  std::vector<layout::Axis> axes;  ///< of the group that holds the shards
-  int ranks = 1;                   ///< of that group
+  std::vector<std::size_t> runs;   ///< the runs that use it, in forward order: several use a tied weight
+  std::vector<layout::Axis> axes;  ///< axes of the group that holds the shards
+  int ranks = 1;                   ///< size of that group
   int copies = 1;                  ///< hybrid: groups that hold the same, whose sums are added up
   bool trainable = true;
   bool shards_param = false;        ///< this rank keeps its shard of the parameters only
   bool shards_optim = false;        ///< … of masters and optimizer state, so also of the summed gradient
-  bool on_host = false;             ///< masters and optimizer state (of a frozen weight: its shard) are in host memory
-  std::int64_t shard_elements = 0;  ///< of a rank's shard, padded; also if nothing is sharded
-  std::int64_t full_elements = 0;   ///< of all full weights, each padded
+  bool on_host = false;             ///< masters and optimizer state (if frozen: its shard) are in host memory
+  std::int64_t shard_elements = 0;  ///< a rank's shard, padded; also if nothing is sharded
+  std::int64_t full_elements = 0;   ///< all full weights, each padded
   ParameterPlan parameters;
   GradientPlan gradients;
   Buffers buffers;
@@ -182,10 +182,10 @@ struct Run {
   /// the model's first trained unit, where frozen ones before it were joined with it. Past `last`: backward ends
   /// before.
   std::size_t last_in_backward = 0;
-  std::vector<std::size_t> buckets = {};  ///< that it uses, own and tied
+  std::vector<std::size_t> buckets = {};  ///< those that it uses, own and tied
   bool packs = false;                     ///< a codec keeps some of its weights
 
-  /// Backward runs here.
+  /// Does backward run here?
   bool trainable() const { return last_in_backward <= last; }
 };
 

@@ -28,7 +28,7 @@ Reducer::Reducer(BucketParameters& parameters, Shared& shared, const GroupOf& gr
       label_(cat(shared.options.owner(), " ", parameters.plan().name, ", backward")),
       reached_(parameters.plan().weights.size(), false) {
   if (plan_.copies > 1) copies_ = group_of({layout::Axis::replicate}, 0);
-  // Its name has its size, since it must not be the layers' own group on these axes: that one is for another stream.
+  // Its name includes its size, since it must not be the layers' own group on these axes: that is for another stream.
   for (const auto& partial : plan_.gradients.partials) partial_groups_.push_back(group_of(partial.axes, partial.ranks));
 }
 
@@ -162,7 +162,7 @@ void Reducer::reduce_in_place(const at::Tensor& sum) {
   for (std::size_t i = 0; i < plan_.weights.size(); ++i) {
     const auto& planned = plan_.weights[i];
     auto from = source(i);
-    // By the plan alone: every rank lists the same calls, also one whose loss does not reach the weight.
+    // Only the plan decides: every rank lists the same calls, also one whose loss does not reach the weight.
     if (is_accumulated() ? planned.sharding.in_place : planned.sharding.even) {
       if (is_accumulated()) from = planned.padded_of_full(full_);
       if (!from.defined()) from = at::zeros({planned.sharding.numel}, sum.options());
@@ -218,7 +218,7 @@ void Reducer::sum_full(const Reduction& how, bool write) {
   if (!in_place) write_or_add(full_, flat, write);
 }
 
-// Hybrid: once a step, after all sums inside the copy.
+// Hybrid sums once a step, after all sums inside the copy.
 void Reducer::sum_copies(const Reduction& how) {
   const SideStream::Use on_stream(shared_.streams.replicate, false);
   done_.wait(shared_.device());
@@ -238,7 +238,7 @@ at::Tensor Reducer::summed(const PartialRecord& partial) const {
   return plan_.weights[partial.weight].sharding.record_in(slice(partial.weight), partial.record, position);
 }
 
-// Once a step. The ranks of the sum hold the same boxes, and shard them alike over their data ranks.
+// This happens once a step. The ranks of the sum hold the same boxes, and shard them alike over their data ranks.
 void Reducer::sum_partials() {
   const SideStream::Use on_stream(shared_.streams.reduce);
   done_.wait(shared_.device());

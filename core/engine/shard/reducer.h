@@ -23,7 +23,7 @@ class Reducer {
 
   /// Processes the gradients in the leaves after a micro-step's backward.
   void reduce(const Reduction& how);
-  /// Of a table: adds what the micro-step's lookups left, all ranks' where sums are due.
+  /// For a table: adds what the micro-step's lookups left, all ranks' where sums are due.
   void add_rows(const Reduction& how);
   /// Squared norms of these parts of the sum (see owned()), after all sums.
   void measure(const at::Tensor& out, const std::vector<at::Tensor>& parts);
@@ -33,10 +33,10 @@ class Reducer {
   void free_inputs();
   /// The current stream waits for the sums.
   void finish();
-  /// Backward has left a gradient of this weight at least once, and a reduction took it along. Any micro-step's: all
-  /// make the same calls, and those that are replayed as graphs do not come by here.
+  /// Has backward left a gradient of this weight at least once, which a reduction took along? Any micro-step's counts:
+  /// all make the same calls, and those that are replayed as graphs do not come by here.
   bool has_had_gradient(std::size_t i) const { return reduced_ && reached_[i]; }
-  /// Nobody need wait for what was queued so far.
+  /// Nothing need wait for what was queued so far.
   void forget() {
     held_.clear();
     read_ = Event();
@@ -52,7 +52,7 @@ class Reducer {
 
  private:
   bool is_sharded() const { return plan_.shards_optim; }
-  /// Sums are of full_; else of autograd's own gradients.
+  /// What is summed is full_; otherwise it is autograd's own gradients.
   bool is_accumulated() const { return plan_.gradients.accumulates; }
   void accumulate(bool first);
   at::Tensor source(std::size_t i);

@@ -9,14 +9,14 @@
 
 namespace capstan::shard {
 
-// This rank's rows. With `most` so many: the ids of those that it lacks are in no table.
+// This rank's rows. With `most` they are padded to that many: the ids of those that it lacks are in no table.
 Reducer::Rows Reducer::take_rows(std::int64_t most) {
   const auto leaf = parameters_.full().table_leaf();
   const auto grad = std::exchange(leaf.mutable_grad(), {});
   const auto& record = plan_.weights.front().weight->records().front();
   if (grad.defined() && !grad.is_sparse()) {
     throw Error(
-        cat("the gradient of ", record.name, " is not of lookups by its nn::Embedding alone"),
+        cat("the gradient of ", record.name, " does not come only from lookups by its nn::Embedding"),
         cat("let another unit of the model use that weight for anything else, or set run.deterministic = true, ",
             "which sums it whole"));
   }
@@ -26,7 +26,7 @@ Reducer::Rows Reducer::take_rows(std::int64_t most) {
   const auto count = grad.defined() ? rows.ids.numel() : 0;
   if (most == 0) return rows;
   if (count > most) {
-    throw Error(cat("a micro-batch looked up ", count, " rows of ", record.name, ", of ", most, " tokens at most"),
+    throw Error(cat("a micro-batch looked up ", count, " rows of ", record.name, ", but has at most ", most, " tokens"),
                 "look each token up once, or set run.deterministic = true, which sums the gradient whole");
   }
   Rows padded{at::full({most}, -1, at::TensorOptions(at::kLong).device(leaf.device())),

@@ -48,7 +48,7 @@ void Reducer::reduce_staged(const Reduction& how, const at::Tensor& out) {
   }
 }
 
-// Half of what a reduce-scatter in the wider dtype moves. The sum is in the order of ranks.
+// This moves half of what a reduce-scatter in the wider dtype moves. The sum is in the order of ranks.
 void Reducer::exchange(const at::Tensor& sum, const at::Tensor& all) {
   const auto staging = shared_.reduce_staging.view(all.scalar_type());
   const auto parts = staging.narrow(0, all.numel(), all.numel());

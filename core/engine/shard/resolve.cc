@@ -70,7 +70,7 @@ SumBy sum_by(const BucketPlan& bucket, const EngineOptions& options) {
   return exchanges && bucket.ranks > 1 ? SumBy::exchange : SumBy::reduce_scatter;
 }
 
-// In which dtype, and whether in memory of the engine's.
+// Decides in which dtype gradients are kept, and whether in memory of the engine's.
 void keep_gradients(BucketPlan& bucket, const EngineOptions& options) {
   const auto& precision = options.precision;
   auto& plan = bucket.gradients;
@@ -175,7 +175,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
       bucket.buffers.push_back(
           {Purpose::gradient_autograd, sharding.numel, plan.full_dtype, Memory::device, Lifetime::always, i});
     }
-    // As the slice that norm and rule read.
+    // The state has the size of the slice that norm and rule read.
     const auto elements = bucket.shards_optim ? sharding.shard_elements
                           : plan.autograd     ? sharding.numel
                                               : sharding.full_elements;
@@ -184,7 +184,7 @@ void list_gradients(BucketPlan& bucket, const EngineOptions& options) {
   }
 }
 
-// In the dtype that the bucket gathers.
+// Counts elements of the dtype that the bucket gathers.
 std::int64_t gathered_elements(const BucketPlan& bucket) {
   std::int64_t sum = 0;
   switch (bucket.parameters.gather_by) {
@@ -201,7 +201,7 @@ std::int64_t gathered_elements(const BucketPlan& bucket) {
   return sum;
 }
 
-// In the compute dtype, which the buffer has.
+// Counts elements of the compute dtype, which the buffer has.
 std::int64_t gather_elements(const BucketPlan& bucket, c10::ScalarType compute) {
   return gathered_elements(bucket) * static_cast<std::int64_t>(c10::elementSize(bucket.parameters.full)) /
          static_cast<std::int64_t>(c10::elementSize(compute));

@@ -41,12 +41,12 @@ bool is_whole(const layout::Param& record, const EngineOptions& options) {
   return box.size == record.shape && record.partial_ranks(options.mesh) == 1 && record.local_axes.empty() && !copies;
 }
 
-// A matrix of rows, trained, and nothing else.
+// It is a matrix of rows, trained, and nothing else.
 bool is_matrix(const nn::Weight& weight) {
   return weight.trainable() && weight.records().size() == 1 && weight.records().front().shape.size() == 2;
 }
 
-// One embedding looks it up, and whoever else uses it does so in another run.
+// One embedding looks it up, and any other user does so in another run.
 bool looks_up_apart(const nn::Weight& weight, const std::vector<std::vector<nn::Unit*>>& uses) {
   const auto first = owners_of(weight, uses.front());
   if (uses.size() > 2 || first.units != 1 || first.lookups != 1 || first.others != 0) return false;

@@ -46,7 +46,7 @@ RecordShard RecordShard::within(std::int64_t begin, std::int64_t end) const {
 
 namespace {
 
-// Of 1 all elements may be apart.
+// How many elements a codec keeps together; with 1 all may be apart.
 std::int64_t grain_of(const nn::Weight& weight) {
   return weight.codec() && !weight.trainable() ? weight.codec()->grain() : 1;
 }
@@ -89,7 +89,7 @@ WeightSharding shard_weight(const nn::Weight& weight, const layout::Mesh& mesh, 
     const std::int64_t rows = local.empty() ? 1 : local[dim];
     const bool empty = layout::numel(local) == 0;
     const auto blocks = empty ? 1 : product(local, 0, dim);
-    const auto row_numel = empty ? 0 : product(local, dim + 1, local.size());  // of one block
+    const auto row_numel = empty ? 0 : product(local, dim + 1, local.size());  // elements of a row of one block
     const std::int64_t units = (rows + together - 1) / together;
     const std::int64_t shard_rows = std::min((units + group_size - 1) / group_size * together, rows);
     for (int r = 0; r < group_size; ++r) {

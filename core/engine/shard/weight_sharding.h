@@ -18,7 +18,7 @@ struct RecordShard {
   std::size_t record = 0;        ///< index into the weight's records
   std::int64_t in_shard = 0;     ///< offset in the rank's shard of the weight, elements
   std::int64_t in_full = 0;      ///< offset of the first block in the rank's full (compute) weight, elements
-  std::int64_t numel = 0;        ///< of all blocks; may be 0
+  std::int64_t numel = 0;        ///< elements of all blocks; may be 0
   std::int64_t blocks = 1;       ///< at least 1
   std::int64_t block_apart = 0;  ///< from one block's begin to the next one's in the full weight, elements
 
@@ -34,17 +34,17 @@ struct RecordShard {
 /// How one weight is sharded over the `ranks` of its data group: each record along one dimension (Param::sharded) by
 /// layout::Cut's rule, a rank's shards of the records of a fused group one after the other. Every rank's shard has the
 /// same size. What a codec keeps is cut by the same rule at whole multiples of its grain: such shards are no boxes of
-/// the record's layouts, and box() alone says what they are.
+/// the record's layouts, and only box() says what they are.
 ///
 /// Storage is rounded up to 64 elements and the rest kept zero: collectives then have equal shards, and ATen's CPU
 /// AdamW, whose scalar tail rounds otherwise than its vector body, sees no tail, sharded or not.
 struct WeightSharding {
   int ranks = 1;
   std::vector<std::vector<RecordShard>> shards;  ///< by rank of the group, one a record
-  std::int64_t numel = 0;                        ///< of the full weight
-  std::int64_t shard_elements = 0;               ///< of a rank's shard, padded
-  std::int64_t full_elements = 0;                ///< of the full weight, padded
-  std::vector<std::int64_t> shape;               ///< of the full weight as the layer uses it
+  std::int64_t numel = 0;                        ///< elements of the full weight
+  std::int64_t shard_elements = 0;               ///< elements of a rank's shard, padded
+  std::int64_t full_elements = 0;                ///< elements of the full weight, padded
+  std::vector<std::int64_t> shape;               ///< the full weight's, as the layer uses it
   /// Each record's shards, one rank's after the other's, are the record itself: `strides` elements apart, the last
   /// record's end in its padding. Then collectives can read and write the full weight in place.
   bool in_place = true;

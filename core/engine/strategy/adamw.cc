@@ -11,7 +11,7 @@
 namespace capstan::strategy {
 namespace {
 
-// Slices that one call updates: of one decay, all with a copy to write or none, of one dtype, and gradients of one.
+// Slices that one call updates: they decay alike, all or none have a copy to write, and they share their two dtypes.
 struct Alike {
   bool decays;
   bool copies;

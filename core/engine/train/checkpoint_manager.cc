@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// A run may continue with another schedule; nobody should do so without knowing.
+// A run may continue with another schedule, but the user should know of it.
 std::vector<std::string> schedule_changes(const std::string& text, const std::string& now) {
   std::vector<std::string> changes;
   const auto saved = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -186,7 +186,7 @@ bool CheckpointManager::wants(const Boundary& boundary) {
 }
 
 double CheckpointManager::needs_s() const {
-  constexpr double unmeasured_bytes_per_s = 2e8;  // of a rank on a file system that many others write to
+  constexpr double unmeasured_bytes_per_s = 2e8;  // a rank's on a file system that many others write to
   if (writer_ && writer_->last_duration_s() > 0) return 1.5 * writer_->last_duration_s();
   if (!on() && !session_.job->config.run->save_weights) return 0;
   double bytes = 0;  // as predicted: what a rank writes at most

@@ -36,7 +36,7 @@ struct Boundary {
   std::optional<monitor::EvalEnded> evaluation = {};  ///< made here
 };
 
-/// The meta of a checkpoint after so many steps, without sections.
+/// The meta of a checkpoint after `steps_done` steps, without sections.
 checkpoint::Meta meta_of(const session::Job& job, std::int64_t steps_done);
 
 /// The sections of a checkpoint: what of the run's state is no tensor, and what a run that resumes must have alike.
@@ -66,7 +66,7 @@ class CheckpointManager {
   bool wants(const Boundary& boundary);
   /// Waits for the save before, and starts this one; without checkpoint.asynchronous waits for this one too.
   void save(const Boundary& boundary, const observe::Statistics& statistics);
-  /// Before each optimizer update: what is being saved must have been copied.
+  /// Called before each optimizer update: what is being saved must have been copied.
   void before_update();
   /// Is this the state that was saved last?
   bool is_saved(std::int64_t steps_done) const { return last_step_ == steps_done; }

@@ -19,7 +19,7 @@ bool counts(monitor::Span kind, std::string_view name) {
 
 }  // namespace
 
-// In the stream that is current, which is the call's.
+// Records in the current stream, which is the call's.
 c10::Event CollectiveClock::now() const {
   c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);  // the flag that keeps times
   event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));

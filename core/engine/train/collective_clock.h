@@ -48,12 +48,12 @@ class CollectiveClock final : public monitor::Tracer {
   std::map<std::string, std::chrono::steady_clock::time_point, std::less<>> open_;
   double seconds_ = 0;
   std::map<std::string, c10::Event, std::less<>> open_on_gpu_;
-  std::vector<Timed> calls_;  ///< of this step
-  std::vector<Timed> last_;   ///< of the one before
+  std::vector<Timed> calls_;  ///< this step's
+  std::vector<Timed> last_;   ///< the previous step's
 };
 
 /// slowest_rank and slowest_rank_wait_s: the rank that was in collectives least, and how much longer the others were on
-/// average. `seconds`: by rank; of fewer than two ranks nothing is said.
+/// average. `seconds`: by rank; with fewer than two ranks nothing is said.
 monitor::Values slowest_rank(const std::vector<double>& seconds);
 
 }  // namespace observe

@@ -12,7 +12,7 @@ namespace {
 using execution::StepCounts;
 using execution::Wishes;
 
-// The numbers: counts, wishes, whether a name is new; then a time for each rank and monitors' pairs (value, present).
+// The numbers: counts, requests, whether a name is new; then each rank's time and monitors' pairs (value, present).
 constexpr std::array counts{&StepCounts::target_tokens, &StepCounts::real_tokens, &StepCounts::padded_tokens,
                             &StepCounts::samples, &StepCounts::without_target};
 constexpr std::array flags{&Wishes::stop, &Wishes::hurry, &Wishes::time_is_up, &Wishes::save};

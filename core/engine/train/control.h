@@ -22,12 +22,12 @@ struct StepTotals : execution::StepCounts {
 };
 
 /// The step's only collective of the host: one all-reduce over the world, started a step ahead. It carries the
-/// token counts, the ranks' wishes, each rank's time in collectives, and what monitors returned. A name that a monitor
-/// returns for the first time is announced by a flag in it; all ranks then learn the name and sum once more. One
-/// thread.
+/// token counts, what the ranks ask for, each rank's time in collectives, and what monitors returned. A name that a
+/// monitor returns for the first time is announced by a flag in it; all ranks then learn the name and sum once more.
+/// One thread.
 class Control {
  public:
-  /// `counts`: this rank speaks for its data coordinate.
+  /// `counts`: this rank gives the counts of its data coordinate.
   Control(std::shared_ptr<comm::Group> world, comm::Communicator& communicator, bool counts)
       : world_(std::move(world)), communicator_(communicator), counts_(counts) {}
   /// Starts the sums for a step that was just drawn. One may be under way. `collective_s`: this rank's seconds.
@@ -45,7 +45,7 @@ class Control {
   bool counts_;
   std::vector<std::string> names_;  // the same on all ranks
   std::vector<double> mine_;        // what this rank adds, without monitors
-  std::vector<double> times_;       // by rank: of this one alone
+  std::vector<double> times_;       // by rank; only this one's is not 0
   monitor::Values monitors_;
   at::Tensor numbers_;  // float64: exact for counts below 2^53
   std::unique_ptr<comm::Pending> pending_;

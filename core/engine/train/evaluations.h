@@ -18,13 +18,13 @@ class Evaluations {
   /// All references must outlive it.
   Evaluations(session::Session& session, const execution::Feed& feed, execution::StopAgreement agreement,
               observe::Observers& observers, observe::RunFolder& folder);
-  /// Is one due when so many steps are done?
+  /// Is one due when `steps_done` steps are done?
   bool due(std::int64_t steps_done) const;
   /// The loss of the evaluation split, which observers are told; then answers, where each evaluation has them.
   void run(std::int64_t steps_done);
   /// Answers to both splits' questions, as far as they are asked for and this step's are not known yet.
   void answer_all(std::int64_t steps_done);
-  /// The splits of which questions are answered at the end.
+  /// The splits whose questions are answered at the end.
   std::vector<std::string> asked_splits() const;
   /// The first answers of each split.
   const std::vector<execution::Answer>& shown_answers() const { return answers_; }
@@ -41,7 +41,7 @@ class Evaluations {
   observe::Observers& observers_;
   observe::RunFolder& folder_;
   std::vector<execution::Answer> answers_;
-  std::int64_t answered_after_ = -1;  ///< steps done then
+  std::int64_t answered_after_ = -1;  ///< how many steps were done then
 };
 
 }  // namespace train

@@ -16,7 +16,7 @@
 namespace capstan::train {
 namespace {
 
-// For what follows the last save: closing files, srun's and the job script's ends.
+// The time for what follows the last save: closing files, srun's and the job script's ends.
 constexpr double ending_margin_s = 15;
 
 void add_settings(const session::Job& job, monitor::RunStarted& started) {
@@ -27,7 +27,7 @@ void add_settings(const session::Job& job, monitor::RunStarted& started) {
   }
 }
 
-// What is known of the run before it begins, besides what the process alone knows.
+// What is known of the run before it begins, except for what only the process knows.
 void describe(const session::Session& session, const std::filesystem::path& folder, monitor::RunStarted& started) {
   const auto& job = *session.job;
   const auto& world = session.communicator->world();
@@ -103,7 +103,7 @@ std::vector<std::string> Loop::answers_again() const {
   return evaluations_.asked_splits();
 }
 
-// Before the first step is over nobody knows what one takes, and a run that stops there gets nowhere.
+// Before the first step is over it is unknown what one takes, and a run that stops there gets nowhere.
 bool Loop::time_is_up() const {
   const auto step_s = pipeline_.longest_step_s();
   const auto ending_s = 2 * step_s + checkpoints_.needs_s() + ending_margin_s;
@@ -134,7 +134,7 @@ monitor::RunEnded Loop::run() {
 }
 
 monitor::RunEnded Loop::run_all() {
-  // As if the time until the checkpoint that it resumes from had just passed.
+  // The clock starts as if the time until the checkpoint that it resumes from had just passed.
   begin_ =
       Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(statistics_.runtime_s));
   for (const auto& place : session_.communicator->exchange(
@@ -165,7 +165,7 @@ monitor::RunEnded Loop::run_all() {
   return ended;
 }
 
-// But for what monitors say of it.
+// All that is known at the end, except for what monitors say of it.
 monitor::RunEnded Loop::ended_after(std::int64_t steps_done) const {
   monitor::RunEnded ended;
   ended.steps = steps_done;

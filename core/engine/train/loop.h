@@ -21,18 +21,18 @@ class Loop {
  public:
   /// `stop` is looked at once a step: all ranks then stop at the same step boundary. References must outlive it.
   /// With setting.resume the session was materialised from it; the run then resumes where that was saved.
-  /// `started`: what the process alone knows of what monitors are told: output, environment, the GPU, questions of
-  /// memory but for what is held.
+  /// `started`: what monitors are told that only the process knows: output, environment, the GPU, questions of memory
+  /// except for what is held.
   Loop(session::Session& session, observe::RunFolder& folder, const execution::Stop& stop,
        const SaveSetting& setting = SaveSetting(), monitor::RunStarted started = monitor::RunStarted());
-  /// Tells one more whoever is told what the run does; before it begins.
+  /// Adds an observer that is told what the run does; called before the run begins.
   void observe(monitor::Monitor& observer) { observers_.add("", observer); }
   /// Calls it on each rank with every step's number when that step's gradients, times the loss scale, are in the engine
   /// and nothing is updated yet.
   void watch_gradients(std::function<void(std::int64_t)> call) { pipeline_.step().watch_gradients(std::move(call)); }
   /// Throws Error when loss or gradients are not finite and train.on_nonfinite says so, naming parameter and unit.
   monitor::RunEnded run();
-  /// Calls it with the parameters that an evaluation after so many steps sees. Collective over the world.
+  /// Calls it with the parameters that an evaluation after `steps_done` steps sees. Collective over the world.
   void as_evaluated(std::int64_t steps_done, const std::function<void()>& call) {
     pipeline_.step().during_evaluation(steps_done, call);
   }
@@ -42,8 +42,8 @@ class Loop {
   const execution::Wishes& agreed() const { return pipeline_.agreed(); }
   /// What is said of the folder that transformers loads; empty when none was asked for.
   const std::string& model() const { return model_; }
-  /// Mean time of a step, s, of a run that began at step 0 and is whole; the longest is left out, in which kernels are
-  /// loaded and memory is first taken. 0 where there are fewer than two steps.
+  /// Mean time of a step, s, in a run that began at step 0 and is whole. The longest is left out, since in it kernels
+  /// are loaded and memory is first taken. 0 where there are fewer than two steps.
   double usual_step_s() const;
   /// What each rank has used, by rank; empty before the run's end.
   const std::vector<observe::PeakMemory>& peaks() const { return peaks_; }

@@ -35,7 +35,7 @@ std::vector<monitor::MemoryPart> memory_parts(const std::vector<layout::Footprin
   return parts;
 }
 
-// By its text too: on its way through a plugin an error loses its type.
+// The error is also known by its text: on its way through a plugin it loses its type.
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
   const std::string_view text = error.what();

@@ -106,8 +106,8 @@ Json json_of(const execution::StepInput& input, int rank) {
   return json;
 }
 
-// Not below the root of the largest number: what is larger is infinite once a norm has squared it, and 16-bit numbers
-// are squared as float32.
+// The limit is the root of the largest number: what is larger is infinite once a norm has squared it, and 16-bit
+// numbers are squared as float32.
 at::Tensor is_bad(const at::Tensor& x) {
   const bool is_double = x.scalar_type() == at::kDouble;
   const double most = is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
@@ -121,7 +121,7 @@ at::Tensor is_bad(const nn::Hidden& hidden) {
   return bad;
 }
 
-// Of each micro-batch and unit, whether its output is bad: [micro-batches, units] bool.
+// Whether the output of each micro-batch and unit is bad: [micro-batches, units] bool.
 at::Tensor bad_outputs(const session::Session& session, const execution::StepInput& input) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> bad;
@@ -167,7 +167,7 @@ std::optional<BadOutput> find_bad_output(const session::Session& session, const 
   const auto bad = bad_outputs(session, input);
   const auto micros = bad.size(0);
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  // One number that is the smallest for the first unit, of its ranks the first, of that one's micro-batches the first.
+  // One number, smallest for the first unit, then for its first rank, then for that rank's first micro-batch.
   auto first = none;
   const auto places = bad.t().nonzero();  // (unit, micro-batch), in that order
   if (places.size(0) > 0) {
@@ -245,8 +245,8 @@ void NonFiniteSteps::bad(const monitor::StepEnded& event, const execution::StepR
     return;
   }
   auto found = find_nonfinite(session_, result.norms, scale);
-  // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm; the
-  // loss they all know.
+  // Infinity need not reach the loss. Where gradients are local on an axis, not all ranks are here for a bad norm, but
+  // all of them know the loss.
   if (session_.local_axes().empty() || !std::isfinite(event.loss)) found.output = find_bad_output(session_, input);
   const auto what = cat("step ", event.step, ": the loss is ", plain_text(event.loss), ", the gradient norm ",
                         plain_text(event.grad_norm), "; ", found.text());

@@ -18,7 +18,7 @@ namespace train {
 struct BadWeight {
   std::string parameter;
   std::string unit;  ///< the first in forward order that uses it
-  double norm = 0;   ///< of its gradient, without the loss scale
+  double norm = 0;   ///< its gradient's, without the loss scale
 };
 
 /// The first unit in forward order whose output is not finite on some rank, or so large that its square is not; the
@@ -27,7 +27,7 @@ struct BadOutput {
   std::string unit;
   int rank = 0;                  ///< the first one that sees it …
   std::int64_t micro_batch = 0;  ///< … in its first micro-batch that does
-  std::string weight;            ///< of the unit's weights the one with the largest element; "" for a unit without any
+  std::string weight;            ///< the unit's weight with the largest element; "" for a unit without any
   double largest = 0;            ///< that element's magnitude
   std::string text() const;
 };
@@ -55,7 +55,7 @@ NonFinite find_nonfinite(const session::Session& session, const at::Tensor& norm
 /// and optimizer state are as they were. One object a run.
 class NonFiniteSteps {
  public:
-  /// on_nonfinite = "skip" gives up at so many steps in a row: no update can come from them any more.
+  /// on_nonfinite = "skip" gives up at this many steps in a row: no update can come from them any more.
   static constexpr int most_in_a_row = 20;
 
   /// `folder`: for dumps. The others must outlive it.

@@ -11,7 +11,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace observe {
 
-/// Whoever is told what a run does, in the order in which they were added: the run's statistics, its folder, monitors.
+/// All that are told what a run does, in the order in which they were added: its statistics, its folder, monitors.
 /// A plugin that throws is told nothing more, and a warning says so: what only watches a run does not end it.
 class Observers {
  public:
@@ -26,7 +26,7 @@ class Observers {
   void run_ended(const monitor::RunEnded& event);
   /// Nothing before run_started().
   void run_failed(const monitor::RunFailed& event);
-  /// Those of the monitors that have one. After run_started().
+  /// The tracers of those monitors that have one. Called after run_started().
   std::vector<std::shared_ptr<monitor::Tracer>> tracers();
   /// What they returned for the last step.
   const monitor::Values& values() const { return values_; }

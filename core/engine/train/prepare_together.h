@@ -28,7 +28,7 @@ session::Job prepare_together(const setup::JobRequest& request, plugin::Host& ho
 using ShowProgress = std::function<void(const std::string& line, bool is_last)>;
 
 /// Lets the job's samples be read from the token caches that it asks for. Rank 0 of each node writes them, or verifies
-/// those that are there, and the others hear from it every few seconds, so that nobody waits in a collective for as
+/// those that are there, and the others hear from it every few seconds, so that none waits in a collective for as
 /// long as it takes; `show` is called on rank 0. Throws execution::Stopped, or ConfigurationRefused, on all ranks at
 /// once.
 void read_token_caches(session::Job& job, const execution::Stop& stop, comm::Communicator& communicator,

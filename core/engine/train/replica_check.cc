@@ -13,7 +13,7 @@
 namespace capstan::train {
 namespace {
 
-// What it is of, for people, and where; ranks on other positions of its local axes hold other values.
+// Says, for people, what a checksum covers, and where; ranks on other positions of its local axes hold other values.
 std::string key_of(const std::string& what, const std::string& name, const std::string& box, int copy) {
   return cat("the ", what, " of ", name, " ", box, copy > 0 ? cat(" (copy ", copy, ")") : "");
 }
@@ -118,7 +118,7 @@ void ReplicaCheck::refuse(const Shared& shared, const Place& other, std::size_t 
       cat("replicas have drifted apart: ", shared.key, " differs between ranks ", rank, " and ", other.rank,
           ", replicas along ", join(axes), ", ", when,
           more > 0 ? cat(plural(more, "; so does ", "; so do "), counted(more, "more tensor")) : ""),
-      "find what changes it on one rank alone: a weight whose gradient is a partial sum must be declared so "
+      "find what changes it on a single rank: a weight whose gradient is a partial sum must be declared so "
       "(docs/plugins.md), and a hook must do the same on all replicas; run.verify_replicas = 0 compares nothing");
 }
 

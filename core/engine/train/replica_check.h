@@ -18,9 +18,9 @@ class ReplicaCheck {
   /// A drift begins with the first updates: these are always compared.
   static constexpr std::int64_t first_steps = 3;
 
-  /// `every` steps it is due; 0: never. `session` must outlive it.
+  /// It is due every `every` steps; 0: never. `session` must outlive it.
   ReplicaCheck(const session::Session& session, std::int64_t every);
-  /// Is it due when so many steps are done, of which this process has done some?
+  /// Is it due when `steps_done` steps are done, some of them by this process?
   bool due(std::int64_t steps_done, std::int64_t first_step) const;
   bool on() const { return every_ > 0; }
   /// Throws Error, the same on all ranks, that names what differs, the ranks, the axes along which they are replicas,
@@ -29,7 +29,7 @@ class ReplicaCheck {
   void run(std::int64_t steps_done);
 
  private:
-  // A tensor of this rank. Who has the same key holds the same.
+  // A tensor of this rank. Ranks that have the same key hold the same tensor.
   struct Held {
     std::string key;
     at::Tensor value;
@@ -53,9 +53,9 @@ class ReplicaCheck {
   const layout::Mesh& mesh_;
   std::int64_t every_;
   bool knows_shared_ = false;
-  std::vector<std::size_t> compared_;  ///< of held(): those that another rank holds too
-  std::vector<Shared> shared_;         ///< of all ranks
-  std::int64_t slots_ = 0;             ///< of the rank that compares most
+  std::vector<std::size_t> compared_;  ///< indices into held(): what another rank holds too
+  std::vector<Shared> shared_;         ///< all ranks'
+  std::int64_t slots_ = 0;             ///< as many as the rank has that compares most
   std::int64_t equal_after_ = -1;      ///< steps; -1: never compared
 };
 

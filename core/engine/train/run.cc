@@ -153,7 +153,7 @@ void Run::end_extensions(const Loop& loop) {
     trained.setup_bytes = std::max(trained.setup_bytes, peak.device_setup);
     trained.peak_bytes = std::max(trained.peak_bytes, peak.device);
   }
-  // The time of a run that was resumed is of other machines too.
+  // The time of a run that was resumed includes that on other machines.
   if (!resume_.reader) trained.step_s = loop.usual_step_s();
   for (const auto& extension : extensions_) {
     const auto text = call_extension(extension, "after_training",

@@ -21,7 +21,7 @@
 CAPSTAN_BEGIN_NAMESPACE
 namespace train {
 
-/// Whoever a run calls besides its loop.
+/// What a run calls besides its loop.
 struct Extension {
   std::string name;
   std::shared_ptr<command::RunExtension> object;
@@ -71,7 +71,7 @@ class Run {
   explicit Run(RunSetting setting) : setting_(std::move(setting)) {}
   /// All of it. Throws ConfigurationRefused where the configuration has faults.
   RunEnd train();
-  /// After train() has thrown: says what could not be written, and lets other processes have the folder.
+  /// Called after train() has thrown: says what could not be written, and lets other processes have the folder.
   void give_up();
 
  private:

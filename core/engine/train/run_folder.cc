@@ -30,7 +30,7 @@ Json evaluation_json(const monitor::EvalEnded& evaluation) {
   return json;
 }
 
-// What monitors say, under names of theirs: core's own keep their meaning.
+// What monitors say, under their own names: core's keep their meaning.
 void add_monitors(Json& json, const monitor::Summary& summary) {
   for (const auto& [name, value] : summary.values) json.emplace(name, value);
   for (const auto& [name, text] : summary.texts) json.emplace(name, text);

@@ -30,7 +30,7 @@ struct Best {
 /// What the checkpoints of this process took.
 struct SaveTotals {
   std::int64_t saves = 0;
-  std::int64_t bytes = 0;   ///< of all ranks
+  std::int64_t bytes = 0;   ///< bytes of all ranks
   double stall_s = 0;       ///< how long training waited
   double most_stall_s = 0;  ///< … for one of them
   double write_s = 0;
@@ -52,16 +52,16 @@ class RunFolder : public monitor::Monitor {
   static std::filesystem::path make_new(const std::filesystem::path& dir, const std::string& name, std::string fix);
   /// The same, but <dir>/<name> itself, whether it is there or not: for runs that resume in their own folder.
   static std::filesystem::path reuse(const std::string& dir, const std::string& name);
-  /// Removes what processes that were killed have left half written in the folder and beside its checkpoints, such as
-  /// latest.tmp4711. For the one that holds the folder, before it writes.
+  /// Removes what processes that were killed have left half written in the folder and next to its checkpoints, such as
+  /// latest.tmp4711. Called by the process that holds the folder, before it writes.
   static void remove_unfinished(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log_file() const;
   void write_config(const std::vector<config::ResolvedTable>& tables) const;
-  /// The run resumes after so many steps, which it has read from a checkpoint: what metrics.jsonl has of later ones is
-  /// dropped, and a last line that a crash cut off; also the scores of answers to these splits' questions after that
-  /// step, which the run gives again.
+  /// The run resumes after `steps_done` steps, which it has read from a checkpoint: what metrics.jsonl has of later
+  /// ones is dropped, and a last line that a crash cut off; also the scores of answers to these splits' questions after
+  /// that step, which the run gives again.
   void resume_after(std::int64_t steps_done, const std::vector<std::string>& answers_again = {});
   /// The run starts from its beginning: a metrics.jsonl of an earlier start steps aside, to metrics-1.jsonl or so.
   void start_over();
@@ -73,8 +73,8 @@ class RunFolder : public monitor::Monitor {
   void write_summary(const monitor::RunStarted& start, const monitor::RunEnded& end, const Statistics& statistics,
                      const std::vector<PeakMemory>& memory, const shard::HostUpdateTimes& host_updates,
                      const std::optional<SaveTotals>& checkpoints, const std::vector<execution::Answer>& answers);
-  /// Tries for so long to write what is still held. What is missing of the run's results then, in words; empty:
-  /// nothing.
+  /// Tries to write what is still held, for as long as `patience`. Returns in words what is missing of the run's
+  /// results then; empty: nothing.
   std::string finish(std::chrono::milliseconds patience);
 
  private:

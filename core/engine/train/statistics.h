@@ -14,20 +14,20 @@ namespace observe {
 struct Statistics : monitor::Monitor {
   double first_loss = 0;
   double last_loss = 0;
-  double loss_total = 0;  ///< of steps with a finite loss
+  double loss_total = 0;  ///< sum over steps with a finite loss
   std::int64_t finite_losses = 0;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   double runtime_s = 0;        ///< evaluation and saving included
-  double train_runtime_s = 0;  ///< steps alone
+  double train_runtime_s = 0;  ///< only steps
   int skipped_in_a_row = 0;    ///< the last steps that were not finite
   std::vector<monitor::EvalEnded> evaluations;
 
   monitor::Values step_ended(const monitor::StepEnded& step) override;
   void eval_ended(const monitor::EvalEnded& evaluation) override { evaluations.push_back(evaluation); }
-  /// The evaluation after so many steps: its loss, and the scores of answers where these were asked for then.
+  /// The evaluation after `steps_done` steps: its loss, and the scores of answers where these were asked for then.
   std::optional<monitor::EvalEnded> evaluation_after(std::int64_t steps_done) const;
-  /// Forgets the scores of answers to these splits' questions after so many steps: they come again.
+  /// Forgets the scores of answers to these splits' questions after `steps_done` steps: they come again.
   void drop_answers(std::int64_t steps_done, const std::vector<std::string>& splits);
   double mean_loss() const { return finite_losses > 0 ? loss_total / static_cast<double>(finite_losses) : 0.0; }
 

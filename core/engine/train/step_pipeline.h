@@ -22,14 +22,14 @@ namespace train {
 /// told then.
 class StepPipeline {
  public:
-  /// `folder`: for dumps of steps that are not finite. `wishes`: of this rank, asked once a step. Session and observers
+  /// `folder`: for dumps of steps that are not finite. `wishes`: this rank's, asked once a step. Session and observers
   /// must outlive it.
   StepPipeline(session::Session& session, const std::filesystem::path& folder, observe::Observers& observers,
                std::function<execution::Wishes()> wishes);
   const execution::Feed& feed() const { return feed_; }
   execution::Step& step() { return step_; }
   NonFiniteSteps& nonfinite() { return nonfinite_; }
-  /// Before the first step.
+  /// Called before the first step.
   void begin(std::int64_t first_step);
   /// Queues a step. False: the ranks agree to stop before it; agreed() says why. Throws Error when a step was not
   /// finite and train.on_nonfinite says so. Collective over the world.
@@ -40,12 +40,12 @@ class StepPipeline {
   void stop();
   /// What the ranks agreed on at the last step boundary; its `save`: a checkpoint is due by the clock after this step.
   const execution::Wishes& agreed() const { return agreed_; }
-  /// Step times leave out so many seconds before the next report: evaluation, saving.
+  /// Step times leave out this time before the next report: evaluation, saving.
   void leave_out(double seconds) {
     paused_s_ += seconds;
     clock_->forget();
   }
-  /// To be told of this rank's collectives: each step's numbers say who was slowest.
+  /// It is to be told of this rank's collectives: each step's numbers say who was slowest.
   const std::shared_ptr<observe::CollectiveClock>& clock() const { return clock_; }
   /// 0 before a step is done.
   double longest_step_s() const { return longest_step_s_; }

@@ -9,7 +9,7 @@ namespace capstan::observe {
 
 namespace {
 
-// Whoever switches saving off in this command means it, whatever the file says of what would be saved.
+// A user who switches saving off in this command means it, whatever the file says of what would be saved.
 bool is_switched_off(const config::Options<setup::CheckpointOptions>& options) {
   static constexpr std::array switches{"every_steps", "every_minutes", "every_epoch", "every_eval", "keep_best"};
   const auto& all = options.resolved();

@@ -52,7 +52,7 @@ TEST_CASE("adapters are saved alone, written for peft, and merged into the model
   CHECK_THAT(work.run({"export", "runs/small", "--to", "peft"}).err,
              Contains("fix: it is strategy.lora that writes runs so: choose --to hf\n"));
   CHECK_THAT(work.run({"export", "runs/adapted", "--quantization", "bnb-nf4", "--out", "packed"}).err,
-             Contains("fix: it is strategy.nf4 that keeps weights so: leave --quantization away"));
+             Contains("fix: it is strategy.nf4 that keeps weights so: leave --quantization out"));
   const auto merged = work.run({"export", "runs/adapted", "--merge", "--out", "merged"});
   INFO(merged.all());
   REQUIRE(merged.code == 0);

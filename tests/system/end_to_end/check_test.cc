@@ -25,7 +25,7 @@ TEST_CASE("check takes ranks to be on one node, or spreads them over the nodes i
                            !Contains("--nodes"));
   const auto uneven = work.run({"check", file, "-n", "8", "--nodes", "3"});
   CHECK(uneven.code == static_cast<int>(ExitCode::usage));
-  CHECK_THAT(uneven.err, Contains("--nodes 3: 8 ranks do not spread evenly over so many nodes") &&
+  CHECK_THAT(uneven.err, Contains("--nodes 3: 8 ranks do not spread evenly over that many nodes") &&
                              Contains("such as --ranks 9, or other --nodes"));
   const auto no_ranks = work.run({"check", file, "--nodes", "4"});
   CHECK(no_ranks.code == static_cast<int>(ExitCode::usage));

@@ -200,7 +200,8 @@ TEST_CASE("a signal to the launcher stops all ranks after the same step") {
   CHECK(ended.code == static_cast<int>(ExitCode::interrupted));
   const auto run = work.folder() / "runs" / "small";
   const auto steps = read_metrics(run).steps.size();
-  CHECK_THAT(ended.err, Contains(cat("capstan: stopped by SIGTERM after step ", steps, "; a later run starts anew")));
+  CHECK_THAT(ended.err, Contains(cat("capstan: stopped by SIGTERM after step ", steps,
+                                     "; a later run starts from the beginning")));
   // The weights are of one step: every rank wrote its part of the same manifest.
   const auto manifest = read_json(run / "weights" / "manifest.json");
   CHECK(manifest.at("step") == steps);

@@ -139,7 +139,7 @@ TEST_CASE("-n and --spawn-local where they make no sense") {
   one["SLURM_STEP_NUM_TASKS"] = one["SLURM_STEP_TASKS_PER_NODE"] = "1";
   const auto hint = work.run({"run", file, "-n", "3"}, one);
   CHECK_THAT(hint.err, Contains("-n 3 starts local ranks, but this process is one of 1 that srun started") &&
-                           Contains("or add --spawn-local for so many ranks on each node"));
+                           Contains("or add --spawn-local for that many ranks on each node"));
   const auto spawned = work.run({"run", file, "-n", "3", "--spawn-local", "train.max_steps=1"}, one);
   INFO(spawned.all());
   CHECK(spawned.code == 0);

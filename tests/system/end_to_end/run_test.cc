@@ -249,7 +249,7 @@ TEST_CASE("a signal stops a run after a whole step, with its weights saved") {
   CHECK(ended.code == static_cast<int>(ExitCode::interrupted));
   const auto steps = read_metrics(work.folder() / "runs/small").steps.size();
   CHECK_THAT(ended.err, Contains(capstan::cat("capstan: stopped by SIG", sigabbrev_np(number), " after step ", steps,
-                                              "; a later run starts anew")));
+                                              "; a later run starts from the beginning")));
   CHECK(read_json(work.folder() / "runs/small/summary.json").at("steps") == steps);
   CHECK(read_json(work.folder() / "runs/small/weights/manifest.json").at("step") == steps);
   CHECK(read_weights(work.folder() / "runs/small").size() > 10);

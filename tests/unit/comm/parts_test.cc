@@ -248,7 +248,7 @@ TEST_CASE("connect: no rank 0") {
     const auto file = folder.write("rendezvous", cat("127.0.0.1:", free_port, "\n"));
     options.rendezvous.file = file;
     CHECK_THROWS_WITH(connect(options),
-                      Contains(cat("nobody answers at 127.0.0.1:", free_port, ", which ", file, " names")));
+                      Contains(cat("no process answers at 127.0.0.1:", free_port, ", which ", file, " names")));
   }
   SECTION("nobody listens at MASTER_ADDR") {
     options.rendezvous.host = "localhost";

@@ -215,7 +215,7 @@ TEST_CASE("what cannot be replayed is not recorded, and the log says why") {
   }
   SECTION("no room for a second set of activations") {
     recorder->room = {39, 10};  // 2 x 20 are predicted
-    why = "of which 39 B are free";
+    why = "but only 39 B are free";
   }
   Learnt got;
   const auto log = log_of([&] { got = gradients_of(recorder, overrides, file, prepare); });

@@ -281,7 +281,7 @@ TEST_CASE("half of a state, or one that its strategy insists on, is refused on a
   };
   CHECK_THROWS_WITH(testing::train_resumed(halves, saved_after, on_three("halves")),
                     Contains("strategy 'halves' has saved tensors of each rank of the mesh world 2") &&
-                        Contains("('sum'), which would start anew on world 3") &&
+                        Contains("('sum'), which would start afresh on world 3") &&
                         Contains("while those of records come back") && Contains("resume on world 2") &&
                         Contains("checkpoint.accept = [\"strategy.halves.state\"]"));
   const auto insists = with("[strategy.insists]\n", 2);

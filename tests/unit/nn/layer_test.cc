@@ -164,7 +164,7 @@ TEST_CASE("a record that no layer owns is refused beside one that ranks share, a
   up.compute = up.compute.with({1, {layout::Axis::tp}});
   CHECK_THROWS_WITH(
       nn::refuse_undeclared(block),
-      Contains("unit blocks.0 uses raw.weight beside up.weight, which ranks share, and no layer declares") &&
+      Contains("unit blocks.0 uses raw.weight together with up.weight, which ranks share, and no layer declares") &&
           Contains("let a layer own it"));
   Block declared;
   auto& other = declared.weights()[1]->records().front();

@@ -149,7 +149,7 @@ TEST_CASE("a mesh that cannot be is refused with its arithmetic") {
     spec.set(Axis::tp, 2, "strategy.tensor_parallel", "a.toml:3");
     spec.set(Axis::dp, 3, "strategy.fsdp", "a.toml:5");
     CHECK(faults_of(spec) == std::vector<std::string>{
-                                 "a.toml:5: strategy.fsdp asks for dp = 3, but world 8 leaves dp = 4 beside tp 2\n    "
+                                 "a.toml:5: strategy.fsdp asks for dp = 3, but world 8 leaves dp = 4 next to tp 2\n    "
                                  "fix: start 6 ranks, or leave dp out"});
   }
 }

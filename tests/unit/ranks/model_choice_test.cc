@@ -81,5 +81,5 @@ TEST_CASE("folders that are no model say what one is") {
   scratch.write("alone/manifest.json", "{}");
   CHECK(fault("alone") == at("alone") +
                               "these are weights without the run that they are of\n    fix: leave them in the "
-                              "run's folder, beside its config.toml");
+                              "run's folder, next to its config.toml");
 }

@@ -104,8 +104,8 @@ TEST_CASE("all ranks end alike, whichever got the signal") {
   for (const auto& ending : endings(run, SIGTERM)) {
     CHECK(ending.exit_code == static_cast<int>(ExitCode::interrupted));
     CHECK(ending.message ==
-          "capstan: stopped by SIGTERM after step 12; a later run starts anew ([checkpoint] every_steps would let it "
-          "continue)\n");
+          "capstan: stopped by SIGTERM after step 12; a later run starts from the beginning ([checkpoint] every_steps "
+          "would let it continue)\n");
   }
 }
 

@@ -161,10 +161,10 @@ TEST_CASE("without a prediction there is nothing to judge") {
   auto predicted = on_gpus(prediction);
   const auto judge = [&] { plan::judge_fit(predicted, {"80GiB", 80 * gib}, {1}, {}); };
   CHECK_THROWS_WITH(judge(), Contains("--gpu: activations cannot be predicted: aten::thing has no rule") &&
-                                 Contains("leave --gpu away: the table then holds all but activations"));
+                                 Contains("leave --gpu out: the table then holds all but activations"));
   predicted.device = "cpu";
-  CHECK_THROWS_WITH(
-      judge(), Contains("--gpu: run.device is \"cpu\"") && Contains("leave it away, or set run.device = \"cuda\""));
+  CHECK_THROWS_WITH(judge(),
+                    Contains("--gpu: run.device is \"cpu\"") && Contains("leave it out, or set run.device = \"cuda\""));
 }
 
 TEST_CASE("check --gpu ends with success where the run fits, and as a bad configuration where it does not") {

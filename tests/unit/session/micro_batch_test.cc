@@ -113,7 +113,7 @@ TEST_CASE("auto is refused in words where nothing can be chosen") {
   CHECK_THAT(prepare(folder, "", mib).faults,
              Contains("without train.global_batch") && Contains("set train.global_batch"));
   CHECK_THAT(prepare(folder, "global_batch = 8\naccumulation = 2\n", mib).faults,
-             Contains("nothing to choose") && Contains("leave train.accumulation away"));
+             Contains("nothing to choose") && Contains("leave train.accumulation out"));
   CHECK_THAT(prepare(folder, "global_batch = 8\n", 0).faults,
              Contains("not known into which GPU") && Contains("--gpu h100-80g"));
   CHECK_THAT(prepare(folder, "global_batch = 7\n", mib).faults, Contains("global_batch 7 is not a multiple of"));

@@ -115,5 +115,5 @@ TEST_CASE("which tables are exchanged as rows, and in which buckets") {
 
 TEST_CASE("more rows than a micro-batch has tokens are refused with the table's name") {
   const RigOptions options{.micro_tokens = 7};
-  CHECK_THROWS_WITH(gradients_of(2, options), Contains("looked up 8 rows of table, of 7 tokens"));
+  CHECK_THROWS_WITH(gradients_of(2, options), Contains("looked up 8 rows of table, but has at most 7 tokens"));
 }

@@ -313,7 +313,7 @@ TEST_CASE("what cannot be given back on another mesh is said") {
     const Log log;
     (void)train_resumed(with("remembers", 2), saved_behind, with("remembers", 3));
     CHECK_THAT(log.text(),
-               Contains("strategies' own state is of the mesh world 2") && Contains("and starts anew on world 3"));
+               Contains("strategies' own state is of the mesh world 2") && Contains("and starts afresh on world 3"));
   }
   const Log log;
   (void)train_resumed(with("apart", 2), saved_behind, with("apart", 3));

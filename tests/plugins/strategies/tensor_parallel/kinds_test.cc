@@ -238,11 +238,12 @@ TEST_CASE("a layer of a kind that the strategy does not know is told") {
 
 TEST_CASE("a record that the unit uses itself, beside layers that are split, is refused by name") {
   CHECK(error_of(1, "raw = true\n").empty());
-  CHECK_THAT(error_of(2, "raw = true\n" + tensor(2)),
-             Contains("unit blocks.0 uses raw.weight beside q.weight, which ranks share, and no layer declares what a "
-                      "rank does with it"));
+  CHECK_THAT(
+      error_of(2, "raw = true\n" + tensor(2)),
+      Contains("unit blocks.0 uses raw.weight together with q.weight, which ranks share, and no layer declares what a "
+               "rank does with it"));
   CHECK_THAT(error_of(2, "scaled = true\ndeclared = false\n" + tensor(2)),
-             Contains("unit blocks.1 uses own.scale beside own.q.weight") &&
+             Contains("unit blocks.1 uses own.scale together with own.q.weight") &&
                  Contains("declare it where it is added (add_record(…, nn::Use::heads))"));
   CHECK_THAT(error_of(2, "raw = true\n" + tensor(2, "sequence_parallel = true\n")),
              Contains("unit blocks.0 uses raw.weight on its part of the sequence"));
