@@ -3,7 +3,7 @@ import re
 
 from . import limits
 from .cxx import Walk, mutable_static
-from .tree import Finding, room_of
+from .tree import ROOM_TABLES, Finding, room_of
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
@@ -52,7 +52,7 @@ def _room_faults(tree, room, header):
     target = tree.rooms.folders.get(parts[0], parts[0]) if len(parts) > 1 else None
     if target in tree.rooms.allowed and target not in tree.rooms.allowed[room]:
         yield (f'room {room} may not include room {target}', 'room table',
-               f'docs/architecture.md lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
+               f'{tree.rooms.table_of(room)} lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
 
 
 def unknown_rooms(tree):
@@ -64,7 +64,8 @@ def unknown_rooms(tree):
         seen.add(room)
         storey = source.path.split('/')[1]
         if room not in tree.rooms.allowed:
-            yield Finding(source.path, 0, f'room {room} is not in the table', 'room table', 'add its row to docs/architecture.md')
+            yield Finding(source.path, 0, f'room {room} is not in the table', 'room table',
+                          f'add its row to {ROOM_TABLES.get(storey, ROOM_TABLES["engine"])}')
         elif storey in STOREY_LINES and storey != tree.rooms.storey[room]:
             yield Finding(source.path, 0, f'room {room} stands in the table of the {tree.rooms.storey[room]}', 'room table', 'move its folder, or its row')
 
@@ -198,14 +199,14 @@ def rooms(tree):
         own = [source for source in tree.sources if room_of(source.path, tree.rooms) == room]
         lines = sum(source.lines for source in own if not source.path.startswith('core/include/'))
         if not own:
-            yield Finding('docs/architecture.md', 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
+            yield Finding(tree.rooms.table_of(room), 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
         if lines > ROOM_LINES:
             yield Finding(own[0].path, 0, f'room {room} has {lines} lines', 'length', f'two ideas may live here: {ROOM_LINES} at most')
     for storey, most in STOREY_LINES.items():
         inside = [room for room, its in tree.rooms.storey.items() if its == storey and room != 'testing']
         lines = sum(source.lines for source in tree.sources if room_of(source.path, tree.rooms) in inside)
         if len(inside) > ROOMS:
-            yield Finding('docs/architecture.md', 0, f'the {storey} has {len(inside)} rooms', 'room table', f'{ROOMS} at most')
+            yield Finding(ROOM_TABLES[storey], 0, f'the {storey} has {len(inside)} rooms', 'room table', f'{ROOMS} at most')
         if lines > most:
             yield Finding(f'core/{storey}', 0, f'has {lines} lines with its SDK headers', 'length', f'{most} at most: what is new belongs in a plugin')
 
@@ -225,7 +226,7 @@ def document_paths(tree):
                 if '*' in path and any(base.glob(path)):
                     continue
                 if not (base / path).exists():
-                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'mend the path, or the sentence')
+                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'correct the path, or the sentence')
 
 
 # A word that the glossary of docs/contributing.md replaces, and what it says instead.
