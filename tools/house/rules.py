@@ -37,7 +37,7 @@ def _include_faults(tree, path, header):
             yield ('plugins see only the SDK', 'plugin fence', 'include a <capstan/…> header, or move what is needed into one')
     if GPU.match(header) and not path.endswith(('.cu', '.cuh', '_cuda.cc')):
         yield ('CUDA, NCCL and NVML are for *.cu and *_cuda.cc', 'gpu fence',
-               'move the code into a *_cuda.cc file beside its plain reference')
+               'move the code into a *_cuda.cc file next to its plain reference')
     if header in ('torch/torch.h', 'torch/all.h') and path.endswith(('.h', '.cuh')):
         yield ('it costs every user of the header 14 s and 1.2 GB', 'torch/torch.h', 'include the ATen or autograd header that is needed')
 
@@ -94,7 +94,7 @@ def below_launch(tree):
         if in_core:
             checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         elif source.path.startswith('core/') and source.path != PRINTS:
-            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: {PRINTS} alone writes to the terminal')]
+            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: only {PRINTS} writes to the terminal')]
         elif not in_plugin:
             continue
         for pattern, what, rule, fix in checks:
