@@ -3,7 +3,7 @@ import re
 
 from . import limits
 from .cxx import Walk, mutable_static
-from .tree import Finding, room_of
+from .tree import ROOM_TABLES, Finding, room_of
 
 FILE_LINES, FUNCTION_LINES, BRANCHES, PARAMETERS, MEMBERS = 350, 40, 12, 6, 15
 OTHER_FILE_LINES, OTHER_FUNCTION_LINES = 400, 60   # tests and scripts
@@ -37,7 +37,7 @@ def _include_faults(tree, path, header):
             yield ('plugins see only the SDK', 'plugin fence', 'include a <capstan/…> header, or move what is needed into one')
     if GPU.match(header) and not path.endswith(('.cu', '.cuh', '_cuda.cc')):
         yield ('CUDA, NCCL and NVML are for *.cu and *_cuda.cc', 'gpu fence',
-               'move the code into a *_cuda.cc file beside its plain reference')
+               'move the code into a *_cuda.cc file next to its plain reference')
     if header in ('torch/torch.h', 'torch/all.h') and path.endswith(('.h', '.cuh')):
         yield ('it costs every user of the header 14 s and 1.2 GB', 'torch/torch.h', 'include the ATen or autograd header that is needed')
 
@@ -52,7 +52,7 @@ def _room_faults(tree, room, header):
     target = tree.rooms.folders.get(parts[0], parts[0]) if len(parts) > 1 else None
     if target in tree.rooms.allowed and target not in tree.rooms.allowed[room]:
         yield (f'room {room} may not include room {target}', 'room table',
-               f'docs/architecture.md lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
+               f'{tree.rooms.table_of(room)} lets {room} include: {" ".join(sorted(tree.rooms.allowed[room] - {room}))}')
 
 
 def unknown_rooms(tree):
@@ -64,7 +64,8 @@ def unknown_rooms(tree):
         seen.add(room)
         storey = source.path.split('/')[1]
         if room not in tree.rooms.allowed:
-            yield Finding(source.path, 0, f'room {room} is not in the table', 'room table', 'add its row to docs/architecture.md')
+            yield Finding(source.path, 0, f'room {room} is not in the table', 'room table',
+                          f'add its row to {ROOM_TABLES.get(storey, ROOM_TABLES["engine"])}')
         elif storey in STOREY_LINES and storey != tree.rooms.storey[room]:
             yield Finding(source.path, 0, f'room {room} stands in the table of the {tree.rooms.storey[room]}', 'room table', 'move its folder, or its row')
 
@@ -93,7 +94,7 @@ def below_launch(tree):
         if in_core:
             checks.append((PRINT, 'prints', 'printing', 'use capstan::log, or return the text to cli'))
         elif source.path.startswith('core/') and source.path != PRINTS:
-            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: {PRINTS} alone writes to the terminal')]
+            checks = [(PRINT, 'prints by itself', 'printing', f'print with capstan/base/terminal.h: only {PRINTS} writes to the terminal')]
         elif not in_plugin:
             continue
         for pattern, what, rule, fix in checks:
@@ -198,14 +199,14 @@ def rooms(tree):
         own = [source for source in tree.sources if room_of(source.path, tree.rooms) == room]
         lines = sum(source.lines for source in own if not source.path.startswith('core/include/'))
         if not own:
-            yield Finding('docs/architecture.md', 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
+            yield Finding(tree.rooms.table_of(room), 0, f'room {room} has no folder', 'room table', 'take its row out, or make it')
         if lines > ROOM_LINES:
             yield Finding(own[0].path, 0, f'room {room} has {lines} lines', 'length', f'two ideas may live here: {ROOM_LINES} at most')
     for storey, most in STOREY_LINES.items():
         inside = [room for room, its in tree.rooms.storey.items() if its == storey and room != 'testing']
         lines = sum(source.lines for source in tree.sources if room_of(source.path, tree.rooms) in inside)
         if len(inside) > ROOMS:
-            yield Finding('docs/architecture.md', 0, f'the {storey} has {len(inside)} rooms', 'room table', f'{ROOMS} at most')
+            yield Finding(ROOM_TABLES[storey], 0, f'the {storey} has {len(inside)} rooms', 'room table', f'{ROOMS} at most')
         if lines > most:
             yield Finding(f'core/{storey}', 0, f'has {lines} lines with its SDK headers', 'length', f'{most} at most: what is new belongs in a plugin')
 
@@ -225,7 +226,7 @@ def document_paths(tree):
                 if '*' in path and any(base.glob(path)):
                     continue
                 if not (base / path).exists():
-                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'mend the path, or the sentence')
+                    yield Finding(document, number, f'names {path}, which does not exist', 'document paths', 'correct the path, or the sentence')
 
 
 # A word that the glossary of docs/contributing.md replaces, and what it says instead.

@@ -2,15 +2,17 @@
 import pathlib
 import tempfile
 
-ROOMS = '''# Rooms
-## The host
+HOST = '''# The host
+## The rooms
 | room | holds | may include |
 |---|---|---|
 | base | errors | |
 | config | options | |
 | plugin | host | config |
 | cli | commands | config plugin |
-## The engine
+'''
+ENGINE = '''# The engine
+## The rooms
 | room | holds | may include |
 |---|---|---|
 | *no LibTorch header above this line* | | |
@@ -19,9 +21,9 @@ ROOMS = '''# Rooms
 | shard | engine | comm strategy |
 '''
 CLEAN = {
-    'README.md': 'See [the rooms](docs/architecture.md) and `core/host/base/*.cc`; run `build/cpu/bin/capstan`.\n',
+    'README.md': 'See [the rooms](docs/host.md) and `core/host/base/*.cc`; run `build/cpu/bin/capstan`.\n',
     'core/host/base/clean.cc': '''#include <capstan/base/clean.h>
-// getenv("A"), exit(1) and printf("x") in a comment, or in "a string with std::cout", are nobody's fault.
+// getenv("A"), exit(1) and printf("x") in a comment, or in "a string with std::cout", are no fault.
 namespace {
 constexpr int kSize = 3;
 __extension__ using Wide = unsigned __int128;
@@ -58,7 +60,8 @@ BROKEN = {
     'room of a folder': ('core/host/cli/a.cc', '#include <capstan/link/clean.h>\n', 'room cli may not include room comm'),
     'other storey': ('core/engine/cli/a.cc', 'int f();\n', 'stands in the table of the host'),
     'umbrella below': ('core/engine/comm/a.cc', '#include <capstan/model.h>\n', 'umbrella'),
-    'room without a folder': ('docs/architecture.md', ROOMS + '| attic | old things | |\n', 'room attic has no folder'),
+    'room without a folder': ('docs/engine.md', ENGINE + '| attic | old things | |\n', 'room attic has no folder'),
+    'room of the host without a folder': ('docs/host.md', HOST + '| attic | old things | |\n', 'docs/host.md: room attic has no folder'),
     'many branches': ('core/engine/comm/a.cc', 'void f(int a) {\n' + '  if (a) g();\n' * 12 + '}\n', 'f has 13 branches'),
     'many parameters': ('core/engine/comm/a.cc', 'void f(int a, int b, int c, int d, int e, int g, int h) { k(); }\n', 'f has 7 parameters'),
     'many members': ('core/engine/comm/a.cc', 'struct S {\n' + ''.join(f'  int m{i} = 0;\n' for i in range(16)) + '};\n', 'S has 16 data members'),
@@ -108,7 +111,7 @@ BROKEN = {
 MORE_ROOMS = [f'{letter}room' for letter in 'abcdefghij']
 # The same, of several files.
 LARGE = {
-    'many rooms': ({'docs/architecture.md': ROOMS + ''.join(f'| {room} | one more | |\n' for room in MORE_ROOMS),
+    'many rooms': ({'docs/engine.md': ENGINE + ''.join(f'| {room} | one more | |\n' for room in MORE_ROOMS),
                     **{f'core/engine/{room}/a.cc': 'int f();\n' for room in MORE_ROOMS}}, 'the engine has 13 rooms'),
     'large room': ({f'core/engine/comm/a{i}.cc': 'int f();\n' * 340 for i in range(15)}, 'room comm has 5102 lines'),
     'large host': ({f'core/host/{room}/a{i}.cc': 'int f();\n' * 340 for i in range(14) for room in ('base', 'config', 'plugin')},
@@ -122,7 +125,7 @@ EXCUSED = {
 
 def _findings(files, findings):
     with tempfile.TemporaryDirectory() as folder:
-        for path, text in {'docs/architecture.md': ROOMS, **CLEAN, **files}.items():
+        for path, text in {'docs/host.md': HOST, 'docs/engine.md': ENGINE, **CLEAN, **files}.items():
             file = pathlib.Path(folder) / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding='utf-8')

@@ -1,4 +1,4 @@
-"""What the rules look at: the tree's files, the room table, the allow-list."""
+"""What the rules look at: the tree's files, the room tables, the allow-list."""
 import fnmatch
 import pathlib
 import re
@@ -19,31 +19,43 @@ class Finding:
         return f'{where}: {self.what} ({self.rule})\n    {self.fix}'
 
 
-class Rooms:
-    """The room tables of docs/architecture.md: | room | holds | may include |, in the storey of the heading above.
+ROOM_TABLES = {'host': 'docs/host.md', 'engine': 'docs/engine.md'}   # a storey's
 
-    "nn (layout)" is the room nn, which has the SDK folders nn and layout. The host's rooms, and those above a row with
-    "above this line", know no LibTorch.
+
+class Rooms:
+    """The room tables of docs/host.md and docs/engine.md: | room | holds | may include |, below the heading "The rooms".
+
+    "nn (layout)" is the room nn, which has the SDK folders nn and layout. The host's rooms, and the engine's above a row
+    with "above this line", know no LibTorch.
     """
 
-    def __init__(self, text):
+    def __init__(self, texts):
         self.allowed, self.plain, self.storey, self.folders = {}, set(), {}, {}
-        storey, above = None, True
+        for storey, text in texts.items():
+            self._read(storey, text)
+
+    def _read(self, storey, text):
+        in_table, above, before = False, storey == 'engine', len(self.allowed)
         for line in text.splitlines():
-            heading = re.match(r'#+ The (host|engine)\b', line)
-            storey = heading.group(1) if heading else None if line.startswith('#') else storey
-            if 'above this line' in line:
+            if line.startswith('#'):
+                in_table = re.fullmatch(r'#+ The rooms', line) is not None
+            row = re.fullmatch(r'\| ([a-z]+)(?: \(([a-z ]+)\))? \|[^|]*\|([^|]*)\|\s*', line) if in_table else None
+            if in_table and 'above this line' in line:
                 above, self.plain = False, set(self.allowed)
-            row = re.fullmatch(r'\| ([a-z]+)(?: \(([a-z ]+)\))? \|[^|]*\|([^|]*)\|\s*', line)
             if not row or row.group(1) == 'room':
                 continue
             room = row.group(1)
             self.allowed[room] = {*row.group(3).split(), room, 'base'}
             self.storey[room] = storey
             self.folders |= {folder: room for folder in (room, *(row.group(2) or '').split())}
-        if above or not self.allowed:
-            raise SystemExit('check-house: docs/architecture.md has no room tables (headings "The host", "The engine", '
-                             '| room | holds | may include | rows and one row with "above this line")')
+        if above or len(self.allowed) == before:
+            line = ' and one row with "above this line"' if storey == 'engine' else ''
+            raise SystemExit(f'check-house: {ROOM_TABLES[storey]} has no room table (the heading "The rooms", '
+                             f'| room | holds | may include | rows{line})')
+
+    def table_of(self, room):
+        """The document that has the room's row."""
+        return ROOM_TABLES[self.storey[room]]
 
 
 class Allowed:
@@ -77,7 +89,7 @@ class Tree:
     def __init__(self, root):
         self.root = pathlib.Path(root)
         self.files = self._files()
-        self.rooms = Rooms(self.text('docs/architecture.md'))
+        self.rooms = Rooms({storey: self.text(path) for storey, path in ROOM_TABLES.items()})
         self.allowed = Allowed(self.text(Allowed.PATH) if (self.root / Allowed.PATH).exists() else '')
         self.sources = [cxx.Source(path, self.text(path)) for path in self.files
                         if path.endswith(CXX) and path.startswith(('core/', 'plugins/', 'models/', 'tests/'))]
