@@ -12,7 +12,7 @@ namespace monitor {
 struct ProcessUse {
   std::int64_t resident = 0;     ///< bytes
   std::int64_t addressed = 0;    ///< bytes of address space
-  double processor_seconds = 0;  ///< of those that live, since they began
+  double processor_seconds = 0;  ///< used by the living processes since they began
 };
 
 /// These processes of this host and all that they started; those that have ended count nothing. `proc`: the system's.

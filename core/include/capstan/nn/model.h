@@ -89,7 +89,7 @@ class Model {
   /// Sizes that don't fit, all of them, with the option's file and line.
   virtual void check(Diagnostics& diagnostics) const = 0;
   virtual ModelFacts facts() const = 0;
-  /// The chain of units, in order, made anew at each call (`check` counts parameters); allocates nothing.
+  /// The chain of units, in order. Each call makes new ones (`check` counts parameters) and allocates nothing.
   virtual std::vector<std::unique_ptr<Unit>> build() const = 0;
   /// Floating-point operations of forward and backward for one token in a sequence of this length.
   virtual double flops_per_token(std::int64_t sequence_length) const = 0;

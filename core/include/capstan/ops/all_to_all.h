@@ -9,8 +9,8 @@ CAPSTAN_BEGIN_NAMESPACE
 namespace ops {
 
 /// Sends rows to other ranks, with uneven counts: a differentiable collective as those in collectives.h. Every rank
-/// must call it, even when it sends and receives no rows. Backward sends gradients back the same way, with the counts
-/// of forward.
+/// must call it, even when it sends and receives no rows. Backward sends gradients back the same way, with forward's
+/// counts.
 class AllToAllRows : OnGroup {
  public:
   using OnGroup::OnGroup;

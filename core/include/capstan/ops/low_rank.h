@@ -16,9 +16,9 @@ struct LowRank {
 };
 
 /// y[.., begin : begin + n] += scale · inner up^T in y's own memory, by the product that multiplies; returns y. `y`
-/// [.., features] is contiguous, has `rows` rows in all, and nobody keeps what it was. Differentiable once in y, inner
-/// and up, and bit-equal to at::addmm_ on that part of y; autograd's own backward of that copies the gradient of all of
-/// y three times, this one passes it on.
+/// [.., features] is contiguous, has `rows` rows in all, and nothing keeps its old values. Differentiable once in y,
+/// inner and up, and bit-equal to at::addmm_ on that part of y; autograd's own backward of that copies the gradient of
+/// all of y three times, this one passes it on.
 at::Tensor add_low_rank_(const at::Tensor& y, const LowRank& added);
 
 }  // namespace ops

@@ -39,8 +39,8 @@ struct Estimate {
 class Predictor {
  public:
   using Environment = std::function<std::optional<std::string>(const std::string&)>;
-  /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy mends.
-  /// `host` outlives it.
+  /// Throws Error for machines that cannot be, and for a configuration with faults that no option of a strategy
+  /// repairs. `host` outlives it.
   Predictor(const std::string& config, const std::vector<std::string>& overrides, const Machines& machines,
             const Environment& env, plugin::Host& host);
   ~Predictor();

@@ -37,7 +37,7 @@ struct Facts {
   std::string device;      ///< "cpu", "cuda"
   int gpu_capability = 0;  ///< compute capability of the GPUs, 90 for 9.0; 0: there is none, or it is not known
   std::int64_t ranks_per_node = 1;
-  std::int64_t trainable_parameters = 0;  ///< of the whole model after structure(); known in footprint() only
+  std::int64_t trainable_parameters = 0;  ///< in the whole model after structure(); known in footprint() only
 };
 
 /// What a strategy may use while it places a unit on the mesh.
