@@ -13,8 +13,8 @@ namespace launch {
 struct RunArguments {
   std::string config;
   std::vector<std::string> overrides;
-  int ranks = 0;                          ///< local ranks to start; 0: not given
-  bool spawn_local = false;               ///< a task that srun started alone on its node starts the node's ranks
+  int ranks = 0;             ///< local ranks to start; 0: not given
+  bool spawn_local = false;  ///< a task that is the only one srun started on its node starts the node's ranks
   std::vector<std::string> command_line;  ///< the program's name and all that follows, to start local ranks with
   setup::Purpose purpose = setup::Purpose::train;
   std::string weights;  ///< folder of a run's weights, see setup::JobRequest

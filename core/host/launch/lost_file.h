@@ -12,7 +12,7 @@ namespace launch {
 /// no exception leads back to the code that read. Any other SIGBUS ends the process as before.
 void report_lost_files();
 
-/// Called first with the error, by the thread that read: how a rank tells the others. Empty: nobody is told.
+/// Called first with the error, by the thread that read: how a rank tells the others. Empty: none is told.
 void tell_of_lost_files(std::function<void(const std::string& error)> tell);
 
 }  // namespace launch

@@ -67,7 +67,7 @@ class RunLock {
   const LockHolder me_;
   const std::string text_;
   const Patience patience_;
-  std::optional<Look> seen_;  ///< of another's
+  std::optional<Look> seen_;  ///< another holder's file, as it was last seen
   Clock::time_point seen_at_;
   std::chrono::milliseconds waits_{};  ///< for a sign of life
   std::jthread beats_;
