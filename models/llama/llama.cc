@@ -75,7 +75,7 @@ class Llama : public decoder::Model {
     diagnostics.add(options_.where(o.attention_bias ? &LlamaOptions::attention_bias : &LlamaOptions::mlp_bias),
                     cat("model.", o.attention_bias ? "attention_bias" : "mlp_bias", " is true, but ", o.model_type,
                         " models have no such biases"),
-                    "set model_type = \"llama\", or leave it away");
+                    "set model_type = \"llama\", or remove it");
   }
 
  protected:
@@ -121,7 +121,7 @@ class Llama : public decoder::Model {
     if (!o.layer_types.empty()) {
       diagnostics.add(options_.where(&LlamaOptions::layer_types),
                       cat("model.layer_types is set, but all blocks of a ", o.model_type, " see the same positions"),
-                      "leave it away, or set model_type = \"qwen2\"");
+                      "remove it, or set model_type = \"qwen2\"");
     }
   }
 
