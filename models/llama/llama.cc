@@ -11,7 +11,7 @@ using capstan::cat;
 using capstan::config::Preset;
 namespace decoder = capstan::decoder;
 
-/// Of a Llama, Llama 2 or 3, Mistral or Qwen 2.
+/// Options of a Llama, Llama 2 or 3, Mistral or Qwen 2.
 struct LlamaOptions : decoder::RotaryOptions, decoder::WindowOptions {
   std::string model_type = "llama";
   bool attention_bias = false;

@@ -62,7 +62,7 @@ void describe_rotary_sizes(config::OptionTable<RotaryOptions> table, const std::
 
 namespace {
 
-// A config.json of transformers 4 has the options of scalings in one table, of transformers 5 in another.
+// A config.json of transformers 4 has the options of scalings in one table, one of transformers 5 in another.
 config::OptionBuilder spelled(config::OptionBuilder option, const std::string& key) {
   return option.spelling("rope_scaling." + key).spelling("rope_parameters." + key);
 }

@@ -69,7 +69,7 @@ std::string file_of(const PlanArguments& arguments, const Tried& best) {
              "\nextends = ", config::value_text(base), "\n", config::toml_of_overrides(overrides));
 }
 
-// Faults of the configuration itself, which no layout can mend.
+// Faults of the configuration itself, which no layout can repair.
 [[noreturn]] void refuse(const plan::Predictor& predictor, int gpus) {
   predictor.judge();
   throw Error(cat("no layout of this configuration is possible on ", counted(gpus, "GPU")),

@@ -56,10 +56,10 @@ Points host_memory(const Run& run) {
   return points;
 }
 
-// What a step computes in a second: not a table's Samples/s, which is of the whole run.
+// What a step computes in a second: not a table's Samples/s, which is the whole run's.
 constexpr const char* step_rate = "samples/s (Callback): training steps only";
 
-// Of steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
+// Speed of the steps after the warm-up over the number of ranks, with what perfect scaling from the base would be.
 Chart scaling(const std::vector<Run>& runs, const Run& base) {
   Chart chart{"Scaling", "GPUs", step_rate, {}, true};
   std::map<double, std::vector<double>> rates;

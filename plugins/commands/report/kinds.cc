@@ -166,7 +166,7 @@ Cell name_cell(const Run& run, const Run&) { return cell(run.name); }
 
 Cell gpu_count(const Run& run, const Run&) { return cell(counted(run.ranks, "GPU")); }
 
-// Of tables where the data grows with the GPUs.
+// Columns of tables where the data grows with the GPUs.
 std::vector<Column> growing_metrics() {
   auto columns = scaling_metrics();
   columns.push_back({"Usual Efficiency (%)", efficiency_cell});

@@ -64,7 +64,7 @@ void part_prompt(const Record& record, const tokenizer::Tokenizer& tokenizer, da
   std::fill_n(sample.is_target.begin(), sample.prompt_length, false);
 }
 
-// All of a record, of any length.
+// All of a record, however long.
 data::Sample whole_sample(const Record& record, const tokenizer::Tokenizer& tokenizer) {
   std::string text;
   for (const auto& piece : record.pieces) text += piece.text;

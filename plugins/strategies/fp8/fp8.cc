@@ -17,8 +17,7 @@ namespace {
 
 constexpr const char* owner = "fp8";
 
-/// The matrices that a product multiplies with, of a weight's records: [out, in]. Of stacked records each has these
-/// sizes.
+/// The sizes [out, in] of the matrices of a weight's records that a product multiplies with, each stacked one too.
 struct Sizes {
   std::int64_t out = 0;
   std::int64_t in = 0;

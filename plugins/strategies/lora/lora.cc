@@ -1,4 +1,4 @@
-// Low-rank adapters beside frozen matrices (Hu et al. 2021, "LoRA"; Kalajdzievski 2023 for the rank-stabilised scale).
+// Low-rank adapters next to frozen matrices (Hu et al. 2021, "LoRA"; Kalajdzievski 2023 for the rank-stabilised scale).
 #include "lora.h"
 
 #include <capstan/base/text.h>

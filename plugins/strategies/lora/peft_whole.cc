@@ -26,7 +26,7 @@ struct Module {
   }
 };
 
-// By transformers' name for it. A fused tensor holds several records, of one module.
+// Modules by transformers' names. A fused tensor holds several records of one module.
 std::map<std::string, Module> modules_of(const PeftContents& contents, const layout::FileMap& files) {
   std::set<std::string> trained;
   for (const auto* record : contents.trained) trained.insert(record->name);
