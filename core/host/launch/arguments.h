@@ -27,7 +27,7 @@ struct CheckArguments {
   int ranks = 0;              ///< 0: not given
   std::string resolved = {};  ///< a file to write the resolved configuration to; empty: none
   std::string gpu = {};       ///< a GPU or a size of memory that the run is to fit into; empty: none
-  int nodes = 0;              ///< that the ranks are spread over; 0: not given, all ranks are on one
+  int nodes = 0;              ///< nodes that the ranks are spread over; 0: not given, all ranks are on one
 };
 
 }  // namespace launch

@@ -42,12 +42,12 @@ struct Launch {
   std::string key = "run";          ///< tells jobs, steps and restarts apart: "4711.0.2"
   std::vector<std::string> nodes;   ///< the step's hosts, if known
   std::vector<std::string> hosts;   ///< each rank's, if known
-  std::vector<int> ports;           ///< that SLURM reserved for the step (--resv-ports)
+  std::vector<int> ports;           ///< ports that SLURM reserved for the step (--resv-ports)
   std::vector<int> tasks;           ///< srun's tasks on each node
   std::optional<Allocation> slurm;  ///< inside a step of srun's
   bool spawned = false;             ///< started by a task of srun's that starts the ranks of its node
-  int failure_note = -1;            ///< in which that task says that one of them died (comm::FailureNote)
-  bool in_slurm = false;            ///< in a job, whatever started this process
+  int failure_note = -1;  ///< descriptor of the note where that task says that one of them died (comm::FailureNote)
+  bool in_slurm = false;  ///< in a job, whatever started this process
   UserFacts user;
   std::vector<std::string> warnings;  ///< to be logged by rank 0
 

@@ -126,7 +126,7 @@ RunLock::~RunLock() {
   }
 }
 
-// By an open file: what stat says of one on another host may be a minute old.
+// Opens the file, since what stat says of one on another host may be a minute old.
 std::optional<RunLock::Look> RunLock::look() const {
   const int fd = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
   const int reason = errno;

@@ -44,7 +44,7 @@ struct FileTensor {
 /// A model's records in its published files; models give it, loading and export read it.
 struct FileMap {
   std::map<std::string, FileTensor> tensors;  ///< by record name
-  std::vector<std::string> prefixes;          ///< that files may put before every name ("transformer.")
+  std::vector<std::string> prefixes;          ///< what files may put before every name ("transformer.")
   /// Ends of names that files may hold and that are ignored: mask buffers (".attn.bias"), copies of a tied head.
   std::vector<std::string> ignored;
 

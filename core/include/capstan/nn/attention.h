@@ -18,7 +18,7 @@ struct AttentionScores {
 };
 
 /// Causal self-attention's core on q, k, v [B, heads, S, head dim] (k and v may have fewer heads: grouped query).
-/// Without dropout the fused kernel runs; with dropout on the probabilities the plain one. With a cache, k and v
+/// Without dropout the fused kernel runs, with dropout on the probabilities the plain one. With a cache, k and v
 /// are stored under `layer` and, once it is filled, queries see all positions up to their own. Packed samples attend to
 /// themselves: where they stand by ops::segment_attention if the device, the dtype and the heads allow, else apart.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Dropout& dropout,

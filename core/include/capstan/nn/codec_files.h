@@ -31,7 +31,8 @@ struct CodedMatrix {
   std::string name;     ///< the matrix's own name, which one of its tensors bears
   std::string file;     ///< for messages
   layout::Shape shape;  ///< shape of the decoded matrix, [rows, columns]
-  /// By the ends of their names ("", ".absmax"), as in the file; on CPU, to be read only, while their source lives.
+  /// Its tensors by the ends of their names ("", ".absmax"), as in the file, on CPU. They may only be read, and only
+  /// while their source lives.
   std::map<std::string, at::Tensor> parts;
 };
 

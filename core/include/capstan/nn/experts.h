@@ -98,8 +98,8 @@ class Experts : public Layer {
   /// expert) and brings results back. It may keep what a second run needs.
   Port<at::Tensor(const Body&, const Rows&, const at::Tensor& counts, const at::Tensor& ids, RecomputeContext*)>
       exchange{*this, "exchange"};
-  /// For who must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any layout.
-  /// Undefined, on all ranks: nothing asks for ids this time.
+  /// For strategies that must know which token a row is: an int64 id of each of the layer's tokens [T], the same on any
+  /// layout. Undefined, on all ranks: nothing asks for ids this time.
   Port<at::Tensor()> token_ids{*this, "token_ids"};
   /// Take the places of the two products of the experts at hand, as Linear::multiply does: (rows [R, in], W [E, out,
   /// in], ends [E] int32, the row after each expert's last) -> each row times its expert's matrix [R, out].

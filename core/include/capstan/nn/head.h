@@ -23,7 +23,7 @@ class VocabularyHead : public Layer {
   /// Replaces the loss where the matrix is split: (x [N, hidden], matrix, labels [N]) -> loss sum over the N rows whose
   /// logits are to be computed.
   Port<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)> loss{*this, "loss"};
-  /// On logits [B, this rank's part of the vocabulary] -> [B, vocabulary].
+  /// Applied to logits: [B, this rank's part of the vocabulary] -> [B, vocabulary].
   CommPort after_logits{*this, "after_logits"};
 
  private:

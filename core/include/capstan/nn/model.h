@@ -78,7 +78,7 @@ struct ModelFacts {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;       ///< heads of keys and values; 0: num_heads
   std::int64_t num_experts = 0;        ///< in each layer of experts; 0: there is none
-  std::int64_t experts_per_token = 0;  ///< that compute each token
+  std::int64_t experts_per_token = 0;  ///< experts that compute each token
   bool attention_dropout = false;      ///< attention takes the unfused path
 };
 

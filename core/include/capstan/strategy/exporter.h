@@ -20,9 +20,9 @@ struct Exported {
 /// A strategy's exporters() gives it, after structure() of a model whose units live as long as it. A folder of another
 /// program that a run shall start from is Strategy::values()' and nn::CodecFiles' work.
 ///
-/// On the training thread. No method calls a collective: all ranks ask name(), at_end() and refusal(), which must give
-/// the same answer on each, and only the first rank calls write(), while the others wait. Throws Error for what a user
-/// can repair.
+/// Called on the training thread. No method calls a collective: all ranks ask name(), at_end() and refusal(), which
+/// must give the same answer on each, and only the first rank calls write(), while the others wait. Throws Error for
+/// what a user can repair.
 class Exporter {
  public:
   virtual ~Exporter();

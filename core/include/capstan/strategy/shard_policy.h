@@ -48,7 +48,7 @@ struct ShardPolicy {
 
   /// Rank 0's initial values are broadcast; ranks that had others are named.
   bool sync_module_states = false;
-  /// Instead of train.precision's compute dtype, and instead of sums in float32 (for float64: float64).
+  /// Used instead of train.precision's compute dtype, and instead of float32 for sums (for float64: float64).
   std::optional<c10::ScalarType> param_dtype;
   std::optional<c10::ScalarType> reduce_dtype;
 
